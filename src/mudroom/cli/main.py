@@ -43,6 +43,11 @@ VERBS = {
         launches=True,
     ),
     "exec": Verb("command", "run an agent's command in a fork; nothing is applied", in_order=True, launches=True),
+    "try": Verb(
+        "command",
+        "run a task several times side by side, judge each attempt, name the best; ls, show, discard",
+        splits_command=True,
+    ),
     "proxy": Verb("command", "for an agent's runtime, around exec: prepare a fork, inspect it, roll it back"),
     "hook": Verb(
         "command",

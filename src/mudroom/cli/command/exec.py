@@ -89,7 +89,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
     argv = _command(args)
     keeper = Keeper(
-        lambda client: _open(args, context, client, agent, args.ask),
+        lambda client: open_for_command(args, context, client, agent, args.ask),
         lambda session: _background(session, argv, args, context),
         lambda result: _print_outcome(result, argv, context, result.exit_code),
     )
@@ -139,7 +139,7 @@ def run_command(
     client = context.client or Client()
     client.start()  # it starts while settings and project are read
     try:
-        with _open(args, context, client, agent, ask) as session:
+        with open_for_command(args, context, client, agent, ask) as session:
             warn_if_bare(session, context)
             stdio = own_stdio(context)
             if stream:
@@ -155,9 +155,10 @@ def run_command(
     return _print_outcome(result, argv, context, signals.exit_code(result), commits, log)
 
 
-def _open(
+def open_for_command(
     args: argparse.Namespace, context: Context, client: Client | None, agent: str | None, ask: Ask | None
 ) -> Session:
+    """Open a session as the options of the command line say: ``--card``, ``--agent``, and those of confinement."""
     if args.card:
         from mudroom.policy.config import load_card
 
