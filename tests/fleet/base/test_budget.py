@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
+from shipping import Worker, make, scanned
 
+from conftest import CLOCK_REALTIME_COARSE, tick
+from kernel_calls import counted
 from mudroom.fleet.base.manifest import (
     DIRECTORY,
     FILE,
@@ -100,3 +103,31 @@ def test_a_first_ship_is_a_tenth_more_than_the_files_at_most(digests: dict[int, 
     nodes = [digest for digest in project.objects if digest in project.nodes]
     share = sent(project, nodes) * len(files) / FILES
     assert sent(project, files) + share <= 1.07 * SIZE * len(files)
+
+
+def test_an_unchanged_project_is_one_stat_for_each_entry_and_no_file_is_opened(tmp_path: Path) -> None:
+    project = make(tmp_path / "p", {f"d{i}/f{j}": b"%d" % j for i in range(10) for j in range(20)})
+    now = time.clock_gettime_ns(CLOCK_REALTIME_COARSE)
+    os.utime(project, ns=(now, now))
+    while time.time_ns() < now + 60_000_000:  # until a later write is sure to have another ctime
+        tick()
+    scanned(project)
+    with counted() as calls:
+        scanned(project)
+    directories = 11
+    assert calls["stat"] <= 200 + directories + 2
+    assert calls["open"] <= 4  # the project, the cache, and the root twice
+    assert calls["scandir"] == directories
+    assert calls["read"] <= 2
+
+
+def test_a_ground_is_five_calls_for_each_file(tmp_path: Path) -> None:
+    project = make(tmp_path / "p", {f"d{i}/f{j}": b"%d" % (20 * i + j) for i in range(10) for j in range(20)})
+    worker, base = Worker(tmp_path / "w"), scanned(project)
+    worker.receive(base)
+    with counted() as calls:
+        worker.grounds.ground(base.base)
+    worker.close()
+    files, directories = 200, 11
+    assert calls["write"] <= files + 3
+    assert sum(calls.values()) <= 4.2 * files + 6 * directories + 50
