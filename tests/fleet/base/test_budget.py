@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
+from pathlib import Path
 
 import pytest
 from shipping import Worker, make, scanned
