@@ -96,6 +96,7 @@ class Session:
         ask_about: CommandApprover | None = None,
         remember_command: Remember | None = None,
         platform: Platform = LINUX,
+        umask: int | None = None,
     ) -> None:
         """``policy``: the settings of the policy files alone, if the command line has added to them in ``settings``.
         ``card``: the card of the session's agent. ``level``: requested by the user; the policy decides. ``approver``,
@@ -120,6 +121,7 @@ class Session:
             remember=remember,
             approver=approver,
             loopback_rules=loopback_rules,
+            umask=umask,
         )
         self.forks = Forks(
             vault,
@@ -156,14 +158,34 @@ class Session:
 
     @classmethod
     def open(
-        cls, project: bytes, *, state: bytes, home: bytes, environ: Mapping[bytes, bytes], **options: Any
+        cls,
+        project: bytes,
+        *,
+        state: bytes,
+        home: bytes,
+        environ: Mapping[bytes, bytes],
+        appears_at: bytes | None = None,
+        **options: Any,
     ) -> Session:
         """Open a session on ``project``, a directory. Raise UsageError if it cannot be staged, Unsupported on a
-        platform without a sandbox."""
+        platform without a sandbox.
+
+        ``appears_at``: the path at which commands see the project, and by which results, records and archives name it;
+        ``project`` is only read then, and nothing is applied to it. That path and ``home``, the path of the private
+        home inside, are of the machine that the project comes from, and need not exist on this one. Raise UsageError if
+        a project cannot appear there, Unsupported on a platform without mount namespaces."""
         options["platform"] = options.get("platform") or platform_here(sys.platform)
         real, real_home, real_state = require_project(project, state, home, options["platform"])
+        source = b""
+        if appears_at is not None and appears_at != real:
+            from mudroom.session.confinement.appearance import needs_namespaces, require_appearance
+
+            if options["platform"] is not LINUX:
+                raise needs_namespaces(options["platform"].name)
+            source, real, real_home = real, appears_at, home if home != b"/" else real_home
+            require_appearance(real, real_home, real_state)
         require_private_state(state)
-        return cls(open_vault(real_state, real), home=real_home, environ=environ, **options)
+        return cls(open_vault(real_state, real, source), home=real_home, environ=environ, **options)
 
     def __enter__(self) -> Session:
         return self
@@ -263,7 +285,7 @@ class Session:
         chosen = actor or self.actor
         return Order(
             tuple(argv),
-            cwd or self.project,
+            self._directory(cwd),
             chosen,
             self.machine.granted(chosen),
             fork,
@@ -271,6 +293,12 @@ class Session:
             alone=self.forks.exclusive.is_ours,
             called=time.time_ns(),
         )
+
+    def _directory(self, cwd: bytes | None) -> bytes:
+        """Return the directory of a command: a relative one is below the project."""
+        if not cwd:
+            return self.project
+        return cwd if cwd.startswith(b"/") else os.path.normpath(self.project + b"/" + cwd)
 
     def _run_as(self, actor: Actor, argv: tuple[bytes, ...], fork: str, stdio: Stdio, timeout: float | None) -> Result:
         return self.run(argv, fork=fork, stdio=stdio, timeout=timeout, actor=actor)

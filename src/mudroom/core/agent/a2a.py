@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.core.agent.card import AgentCard
+from mudroom.core.agent.endpoint import AgentEndpoint
 from mudroom.core.agent.level_decision import LevelDecision
 from mudroom.typing import Any, NamedTuple
 
@@ -79,19 +80,40 @@ def a2a_card_old(card: AgentCard, status: AgentStatus, url: str) -> dict[str, An
     }
 
 
+def listed_card(endpoint: AgentEndpoint, url: str, *, old: bool = False) -> dict[str, Any]:
+    """Return the card of a running agent for agents in other forks, which need no token. ``old``: in the form of
+    version 0.3."""
+    about = endpoint.description or f"The agent {endpoint.agent}, run by mudroom on a staged view of a project."
+    card = _described(endpoint.agent, endpoint.name or endpoint.agent, about, endpoint.version or "0")
+    extension = {
+        "uri": EXTENSION,
+        "description": "How mudroom confines this agent.",
+        "required": False,
+        "params": {"sandboxLevel": endpoint.level, "isolation": ISOLATION[endpoint.level]},
+    }
+    card["capabilities"] = {"streaming": False, "pushNotifications": False, "extensions": [extension]}
+    if old:
+        return {**card, "protocolVersion": VERSION_OLD, "url": url, "preferredTransport": "JSONRPC"}
+    return {**card, "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": VERSION}]}
+
+
 _TOKEN = "the token that mudroom serve prints"
 
 
 def _common(card: AgentCard) -> dict[str, Any]:
     name = card.name or card.agent
     about = card.description or f"The agent {card.agent}, run by mudroom on a staged view of a project."
+    return _described(card.agent, name, about, card.version or "0")
+
+
+def _described(agent: str, name: str, about: str, version: str) -> dict[str, Any]:
     return {
         "name": name,
         "description": about,
-        "version": card.version or "0",
+        "version": version,
         "defaultInputModes": list(_TEXT),
         "defaultOutputModes": list(_TEXT),
-        "skills": [{"id": card.agent, "name": name, "description": about, "tags": ["agent", "sandboxed"]}],
+        "skills": [{"id": agent, "name": name, "description": about, "tags": ["agent", "sandboxed"]}],
     }
 
 

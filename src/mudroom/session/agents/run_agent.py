@@ -154,7 +154,7 @@ def run_agent(
         _journal(session, name, {"state": "started", **details})
         outcome: dict[str, Any] = {"error": "mudroom was interrupted"}
         if card.endpoint is not None and grant.level is not None:
-            register(place.fork, AgentEndpoint(card.agent, grant.level, *card.endpoint))
+            register(place.fork, AgentEndpoint(card.agent, grant.level, *card.endpoint, *_told(card)))
         try:
             result = session.run(argv, fork=name, cwd=cwd, stdio=stdio, timeout=timeout, actor=actor)
             outcome = {"exit_code": result.exit_code, "timed_out": result.timed_out, "ran": result.ran}
@@ -170,6 +170,10 @@ def run_agent(
             withdraw(place.fork)
             _journal(session, name, {"state": "ended", **details, **outcome})
     return AgentResult(result, kept, (place.note,) if place.note else ())
+
+
+def _told(card: AgentCard) -> tuple[str, str, str]:
+    return card.name, card.description, card.version
 
 
 def _unmake(session: Session, place: Workspace) -> None:

@@ -152,7 +152,7 @@ def _digests(vault: Vault, fork: Fork) -> list[tuple[bytes, Entry, bytes]]:
     digests: dict[Claim, bytes] = {}
     for name in sorted(state.references):
         digests.update(kept_digests(vault.layer(name)))
-    with OpenSource(vault.project) as live:
+    with OpenSource(vault.source) as live:
         for path, entry in sorted(claims - digests.keys()):
             file_digest = digest_of(live, path, entry) if is_untouched(entry, live.look(path)) else None
             if file_digest is not None:

@@ -218,7 +218,7 @@ class _Import:
         digests = {
             (path, entry): digest for path, entry, digest in _decode(contents.get(b"digests", b"\x90"), _DIGESTS)
         }
-        with OpenSource(self._vault.project) as live:
+        with OpenSource(self._vault.source) as live:
             recheck = LayerRecheck(self._vault, state, live, records, record)
             rechecked = recheck.run(digests, landed, at_home=label.project == self._vault.project)
         self._publish(name, state, record, rechecked.changes, rechecked.landed)

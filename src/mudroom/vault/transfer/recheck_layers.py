@@ -123,6 +123,7 @@ class LayerRecheck:
                     claims=Changeset(self._rebase.changes(claims)),
                     landed=landed,
                     project=vault.project,
+                    source=vault.source,
                     repository=vault.private_layer(self._state),
                 )
                 self._save(name)
