@@ -48,6 +48,7 @@ from bench.merging import merging
 from bench.page import page
 from bench.place import FULL, QUICK, Scale
 from bench.reach import reach
+from bench.shipping import shipping
 from bench.small import cold_command, session_command
 from bench.stacking import stacks
 from bench.table import header, lines, markdown, summary, to_json
@@ -72,6 +73,7 @@ BENCHES: dict[str, tuple[Bench, ...]] = {
     "fork": (forks,),
     "stack": (stacks,),
     "attempts": (attempts,),
+    "fleet": (shipping,),
     "growth": (growth,),
     "buffer": (buffers,),
     "memory": (launcher_memory,),
