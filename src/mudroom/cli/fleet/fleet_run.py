@@ -237,7 +237,6 @@ def doors(context: Context, *, quiet: bool) -> Doors:
         context.environ,
         report,
         None if quiet or context.as_json else line,
-        waiting=terminal.tell_waiting,
         note=terminal.note,
     )
 
