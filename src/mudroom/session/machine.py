@@ -130,9 +130,10 @@ class Machine:
         dialler: Callable[[Fork, Order], Dialler | None] = lambda _fork, _order: None,
     ) -> None:
         """``umask``: of commands; None: that of this process. ``engine``: of containers; None: the first usable.
-        ``rules``: returns the rules of the gate, called when a command first uses the network. ``remember`` keeps a lasting answer. ``approver``: asked by the gate about a
-        host; None: refuse hosts that no rule allows. ``loopback_rules``: called before every command at the gate;
-        returns its rules if one of them may name this machine's loopback, otherwise no rule. None: ``rules``.
+        ``rules``: returns the rules of the gate, called when a command first uses the network. ``remember`` keeps a
+        lasting answer. ``approver``: asked by the gate about a host; None: refuse hosts that no rule allows.
+        ``loopback_rules``: called before every command at the gate; returns its rules if one of them may name this
+        machine's loopback, otherwise no rule. None: ``rules``.
         ``dialler``: returns what makes a command's connections to other forks; None: the machine's own."""
 
         def images(name: str, user: User) -> ProvidedImage:
@@ -369,7 +370,7 @@ class Machine:
             None if outside else lambda: given or dialler_of(self._vault, fork, self.gateway, order.actor.settings),
             outcome.is_networked,
             fork.name,
-            given is not None and given.all_hosts and not outside,
+            given is not None and given.all_hosts,
         )
         return keeper, keeper.listen() if outside else 0
 
