@@ -188,7 +188,7 @@ class ErrandBook:
 
     def put(self, row: AttemptRow) -> None:
         """Add a row to the next ``commit``. Raise ValueError if its state may not follow that in the book."""
-        before = self._state(row.key)
+        before = self.state_of(row.key)
         if (
             before != row.state
             and not (before is None and row.state == "new")
@@ -278,7 +278,8 @@ class ErrandBook:
         numbers = [int(row.run[1:]) for row in self.runs() if row.run[1:].isdecimal()]
         return f"r{max(numbers, default=0) + 1}"
 
-    def _state(self, key: tuple[str, int]) -> str | None:
+    def state_of(self, key: tuple[str, int]) -> str | None:
+        """Return the state of an attempt, as it is or will be after ``commit``. None: there is none."""
         if key not in self._known:
             rows = self._rows("SELECT state FROM attempt WHERE errand = ? AND attempt = ?", *key)
             if not rows:
