@@ -22,9 +22,11 @@ ASK_FOR_IT = "import urllib.request as r; print(r.build_opener(r.ProxyHandler())
 REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi"
 
 
-def asked(worker: ScriptedOrigin, project: Path, script: str = ASK_FOR_IT) -> tuple[int, message.Dial]:
+def asked(
+    worker: ScriptedOrigin, project: Path, script: str = ASK_FOR_IT, lease: float = 60.0
+) -> tuple[int, message.Dial]:
     """Return the stream of an errand, and the connection that it asks for."""
-    worker.hello()
+    worker.hello(lease)
     base = worker.ship(project)
     stream = worker.start(base, "/usr/bin/python3", "-c", script, settings=FAR, through_origin=True)
     dial: message.Dial = worker.expect(message.DIAL, stream)
@@ -80,7 +82,8 @@ def test_a_link_that_ends_ends_its_connections(start: Worker, project: Path) -> 
 
 def test_more_than_the_window_ends_the_link(start: Worker, project: Path) -> None:
     worker = start()
-    stream, dial = asked(worker, project, ASK_FOR_IT.replace(".read()", ", __import__('time').sleep(1000)"))
+    script = ASK_FOR_IT.replace(".read()", ", __import__('time').sleep(1000)")
+    stream, dial = asked(worker, project, script, lease=1.0)
     worker.send(message.DIALLED, message.Dialled(dial.number, ""), stream)
     while worker.next().kind != message.DATA:
         pass

@@ -105,12 +105,13 @@ class Tunnels:
 
     def close(self) -> None:
         """Close all connections. Not called by the thread that moves bytes."""
-        self._ring()
         with self._lock:
             is_first, self._is_closed = not self._is_closed, True
             for number in list(self._open):
                 self._end(number)
             thread, self._thread = self._thread, None
+            if is_first:
+                self._wake()
         if thread is not None:
             thread.join()
         for descriptor in self._bell if is_first else ():
@@ -119,10 +120,14 @@ class Tunnels:
     def _ring(self) -> None:
         with self._lock:
             if not self._is_closed:
-                try:
-                    os.write(self._bell[1], b"\0")
-                except BlockingIOError:
-                    pass  # it rings already
+                self._wake()
+
+    def _wake(self) -> None:
+        """Hold the lock: the bell is there until this is closed."""
+        try:
+            os.write(self._bell[1], b"\0")
+        except BlockingIOError:
+            pass  # it rings already
 
     def _end(self, number: int) -> None:
         """Hold the lock."""
