@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from scripted_origin import ScriptedOrigin, errand, message_of, row_of
+from worker_places import origin, process, project, start, started, worker_home
 
 from mudroom import __version__
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
@@ -23,6 +24,8 @@ from mudroom.core.settings import Settings
 from mudroom.fleet.base.pack import packs
 from mudroom.fleet.wire import message
 from mudroom.fleet.wire.frame import Frame, encode
+
+__all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
 
 Worker = Callable[..., ScriptedOrigin]
 ASKS = Settings(commands=CommandPolicy(by_class=(ClassRule("destructive", "require_approval"),)))

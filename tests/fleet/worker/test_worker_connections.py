@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 from scripted_origin import ScriptedOrigin, message_of
+from worker_places import origin, process, project, start, started, worker_home
 
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.fleet.wire import message
 from mudroom.fleet.wire.frame import Frame, LinkError, encode
 from mudroom.fleet.wire.tunnel import CLOSED, MOST, PIECE, WINDOW, Tunnels
+
+__all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
 
 Worker = Callable[..., ScriptedOrigin]
 FAR = Settings(hosts=(HostRule("allow", "far.example", source="test"),))

@@ -1,7 +1,8 @@
-"""A project, and workers that end with the test."""
+"""Fixtures: a project, and workers that end with the test."""
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,13 @@ Worker = Callable[..., ScriptedOrigin]
 
 @pytest.fixture(scope="session")
 def worker_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One home for all workers, which know their levels then. Each test is another origin."""
-    home = tmp_path_factory.mktemp("worker") / "home"
+    """One home for all workers of all files, which know their levels then. Each test is another origin."""
+    return _home(tmp_path_factory)
+
+
+@functools.cache
+def _home(factory: pytest.TempPathFactory) -> Path:
+    home = factory.mktemp("worker") / "home"
     home.mkdir()
     return home
 
