@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,13 +15,8 @@ Worker = Callable[..., ScriptedOrigin]
 @pytest.fixture(scope="session")
 def worker_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One home for all workers of all files, which know their levels then. Each test is another origin."""
-    return _home(tmp_path_factory)
-
-
-@functools.cache
-def _home(factory: pytest.TempPathFactory) -> Path:
-    home = factory.mktemp("worker") / "home"
-    home.mkdir()
+    home = tmp_path_factory.getbasetemp() / "worker-home"
+    home.mkdir(exist_ok=True)
     return home
 
 
