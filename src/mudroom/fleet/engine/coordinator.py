@@ -183,7 +183,7 @@ class Coordinator:
         """Whether the origin has our hello."""
         self._origin: wire.OriginHello | None = None
         self._threads: list[threading.Thread] = []
-        self._is_deaf = False
+        self._is_deaf = self._is_leaving = False
         self._sending: wire.Base | None = None
         self._wanted: set[bytes] = set()
 
@@ -565,7 +565,7 @@ class Coordinator:
                 del self._questions[number]
             self._place()
             self._greeted.notify_all()
-            if self._hello and all(each.is_gone for each in self._nodes):
+            if self._hello and not self._is_leaving and all(each.is_gone for each in self._nodes):
                 self._tell(frame_of(wire.BYE, wire.Bye(f"no node of the cluster is left; {node.name}: {reason}")))
         node.outgoing.end()
         node.relay.close()
@@ -599,6 +599,7 @@ class Coordinator:
     def _leave(self) -> None:
         """End the nodes' pipes, and wait until their workers have ended: at the latest with the lease."""
         with self._lock:
+            self._is_leaving = True
             nodes, threads = list(self._nodes), list(self._threads)
         for node in nodes:
             node.outgoing.end()

@@ -1,6 +1,6 @@
 """``mudroom worker --stdio --engine NAME``: a cluster as one worker (``fleet/engine/coordinator.py``).
 
-Objects of an origin's bases are in ``coordinator/ORIGIN/objects`` of the state directory. Errands and their outcomes
+Objects of an origin's bases are in ``worker/ORIGIN/cluster`` of the state directory. Errands and their outcomes
 are on the nodes.
 """
 
@@ -27,9 +27,9 @@ def serve_cluster(read: int, write: int, environ: Mapping[bytes, bytes], engine:
     frames = FrameStream(read)
     try:
         hello = origin_hello(frames.next())
-        top = private_directory(places(environ).state + b"/coordinator")
+        top = private_directory(places(environ).state + b"/worker")
         origin = private_directory(top + b"/" + os.fsencode(checked(hello.origin)))
-        store = ObjectStore(origin + b"/objects")
+        store = ObjectStore(origin + b"/cluster")
         ENGINES[engine](frames, write, hello, store, environ, jobs)
     except (MudroomError, OSError) as error:
         refuse(write, error)
