@@ -125,16 +125,18 @@ class Machine:
         remember: Callable[[HostRule], None] = lambda _rule: None,
         approver: Approver | None = None,
         loopback_rules: Callable[[], Sequence[HostRule]] | None = None,
+        umask: int | None = None,
     ) -> None:
         """``engine``: of containers; None: the first usable. ``rules``: returns the rules of the gate, called when a
         command first uses the network. ``remember`` keeps a lasting answer. ``approver``: asked by the gate about a
         host; None: refuse hosts that no rule allows. ``loopback_rules``: called before every command at the gate;
-        returns its rules if one of them may name this machine's loopback, otherwise no rule. None: ``rules``."""
+        returns its rules if one of them may name this machine's loopback, otherwise no rule. None: ``rules``.
+        ``umask``: of commands; None: this process's."""
 
         def images(name: str, user: User) -> ProvidedImage:
             return self.containers.image(name, user)
 
-        self.confinement = Confinement(vault, home, environ, platform, images)
+        self.confinement = Confinement(vault, home, environ, platform, images, umask)
         vault.secrets = _secrets(environ, vault)
         self._vault, self._clock, self._engine = vault, clock, engine
         self._client, self._owns_client = client, client is None

@@ -96,11 +96,12 @@ class Session:
         ask_about: CommandApprover | None = None,
         remember_command: Remember | None = None,
         platform: Platform = LINUX,
+        umask: int | None = None,
     ) -> None:
         """``policy``: the settings of the policy files alone, if the command line has added to them in ``settings``.
         ``card``: the card of the session's agent. ``level``: requested by the user; the policy decides. ``approver``,
         ``rules``, ``remember``, ``loopback_rules``: of the gate (``Machine``). ``progress``, ``waiting``: of ``Forks``.
-        ``later``: of ``Vault``.
+        ``later``: of ``Vault``. ``umask``: of commands; None: this process's.
 
         ``agent``: the agent that runs the commands. They are judged by the rules ``commands`` (None: those of the
         settings), and ``ask_about`` is asked for approvals (None: refuse). Without an agent and a card, the commands
@@ -120,6 +121,7 @@ class Session:
             remember=remember,
             approver=approver,
             loopback_rules=loopback_rules,
+            umask=umask,
         )
         self.forks = Forks(
             vault,
