@@ -532,7 +532,9 @@ SYSTEM = [
     "/sys/p",
     "/bin/p",
     "/lib64/p",
-    "/opt/p",
+    "/opt",
+    "/usr/src",
+    "/usr/local/p",
     "/nix/store",
     "/boot/x",
     "/var/run/p",
@@ -588,10 +590,33 @@ def test_a_path_in_a_directory_that_commands_are_shown(machines: Machines) -> No
     assert list(shown.iterdir()) == []
 
 
+def test_a_home_in_a_directory_of_the_system(machines: Machines) -> None:
+    machines.ship()
+    for home in (b"/opt/no-such-service", b"/var/lib/no-such-service"):
+        with Session.open(
+            os.fsencode(machines.ground),
+            state=os.fsencode(machines.state),
+            home=home,
+            environ=os.environb,
+            appears_at=home + b"/proj",
+        ) as session:
+            assert out(session, "cd; pwd; ls /opt >/dev/null; echo x >f") == os.fsdecode(home) + "\n"
+
+
 def test_paths_that_are_unusual_and_can_be(machines: Machines) -> None:
     machines.home.write("f", "one\n")
     machines.ship()
-    for path in (b"/tmp/deep/in/tmp", b"/run/p", b"/dev/shm/p", b"/a", b"/srv/a b,c:d\\\n\xff$(x)", b"/usr-local/p"):
+    for path in (
+        b"/tmp/deep/in/tmp",
+        b"/run/p",
+        b"/dev/shm/p",
+        b"/a",
+        b"/opt/no-such/p",
+        b"/usr/src/no-such",
+        b"/usr/local/src/p",
+        b"/srv/a b,c:d\\\n\xff$(x)",
+        b"/usr-local/p",
+    ):
         with machines.worker(at=path) as session:
             result = session.run([b"sh", b"-c", b'pwd -P; cat f; echo x >"$PWD/made"'])
             assert (result.stdout, result.exit_code) == (path + b"\none\n", 0), result.stderr

@@ -544,7 +544,7 @@ class Confinement:
         if os.path.isdir(own) and not os.path.islink(own):
             binds.append(Bind(own, self._vault.project + b"/.mudroom"))
         if self._vault.is_elsewhere:
-            from mudroom.session.confinement.appearance import require_room
+            from mudroom.session.confinement.appearance import with_room
 
-            require_room(self._vault.project, binds)
+            binds = with_room(self._home, with_room(self._vault.project, binds), "the private home")
         return tuple(bind for bind in binds if not is_below(self._vault.path, bind.path))
