@@ -90,6 +90,8 @@ def standing(candidate: Candidate) -> str:
     """Return what became of a candidate's fork, in words."""
     if candidate.standing == "none" and candidate.attempt.fingerprint:
         return "changed nothing"
+    if candidate.standing == "changed" and not candidate.added + candidate.modified + candidate.deleted:
+        return "nothing is left in it: applied, or taken back"
     problem = f": {show(_bytes(candidate.problem))}" if candidate.problem else ""
     return STANDINGS[candidate.standing] + problem
 
