@@ -100,6 +100,7 @@ def test_the_candidates_the_paths_and_two_sides(project: Place) -> None:
     assert (app.code, app.applied) == (0, False)
 
 
+@pytest.mark.deep
 def test_other_paths(project: Place) -> None:
     tried(project, [OTHER, SAME])
 
@@ -118,6 +119,7 @@ def test_other_paths(project: Place) -> None:
     compare(project, story)
 
 
+@pytest.mark.deep
 def test_the_output_of_the_judge_cannot_act(project: Place) -> None:
     record = tried(project, [SAME, OTHER])
     hostile = record.attempts[0]._replace(report=b"\x1b[2Jred\xff\ttab\n", note="a\x1bb")
@@ -163,6 +165,7 @@ def test_to_a_review_an_apply_and_back(project: Place) -> None:
     assert app.applied and (project.project / "a.py").read_text() == "one\nTWO\n"
 
 
+@pytest.mark.deep
 def test_a_candidate_that_changes_meanwhile(project: Place) -> None:
     tried(project, [OTHER, SAME])
 
@@ -178,6 +181,7 @@ def test_a_candidate_that_changes_meanwhile(project: Place) -> None:
     compare(project, story, (140, 30))
 
 
+@pytest.mark.deep
 def test_a_candidate_whose_fork_is_gone(project: Place) -> None:
     tried(project, [OTHER, SAME])
     with project.session() as session:
@@ -192,6 +196,7 @@ def test_a_candidate_whose_fork_is_gone(project: Place) -> None:
     compare(project, story, (140, 30))
 
 
+@pytest.mark.deep
 def test_side_by_side_and_narrow(project: Place) -> None:
     tried(project, [OTHER, SAME])
 
@@ -209,6 +214,7 @@ def test_side_by_side_and_narrow(project: Place) -> None:
     compare(project, narrow, (80, 24))
 
 
+@pytest.mark.deep
 def test_hostile_names(project: Place) -> None:
     tried(
         project, ["printf x > \"$(printf '\\377\\033[2J')\"", "printf y > \"$(printf '\\377\\033[2J')\"; ln -s /etc l"]
@@ -222,6 +228,7 @@ def test_hostile_names(project: Place) -> None:
     compare(project, story)
 
 
+@pytest.mark.deep
 def test_many_paths(project: Place) -> None:
     tried(project, [f"for i in $(seq 300); do echo {number} > f$i; done" for number in (1, 2)])
 
@@ -233,6 +240,7 @@ def test_many_paths(project: Place) -> None:
     compare(project, story)
 
 
+@pytest.mark.deep
 def test_without_candidates_and_with_a_damaged_record(project: Place) -> None:
     record = tried(project, ["true"])
 
@@ -261,6 +269,7 @@ def test_without_candidates_and_with_a_damaged_record(project: Place) -> None:
     drive(project, None, damaged, tried="t1")
 
 
+@pytest.mark.deep
 def test_a_try_is_offered_with_the_forks(project: Place) -> None:
     tried(project, [OTHER, SAME])
 
@@ -274,6 +283,7 @@ def test_a_try_is_offered_with_the_forks(project: Place) -> None:
     drive(project, None, story)
 
 
+@pytest.mark.deep
 def test_a_review_without_a_try_has_no_way_back(project: Place) -> None:
     tried(project, [OTHER, SAME])
 
@@ -284,6 +294,7 @@ def test_a_review_without_a_try_has_no_way_back(project: Place) -> None:
     drive(project, "t1-1", story)
 
 
+@pytest.mark.deep
 def test_leaving_says_where_they_are(project: Place) -> None:
     tried(project, [OTHER, SAME])
 
@@ -293,6 +304,7 @@ def test_leaving_says_where_they_are(project: Place) -> None:
     assert compare(project, story).says == "nothing was applied; the candidates stay: mudroom review t1"
 
 
+@pytest.mark.deep
 def test_every_key_is_in_the_help(project: Place) -> None:
     tried(project, [SAME])
 
