@@ -11,7 +11,8 @@ pytest.importorskip("textual", reason="the extra tui is not installed")
 from conftest import Place, tick
 from driving import Driver, drive, text_of_row
 from mudroom.tui.app import ReviewApp
-from mudroom.tui.candidate_screen import CandidateScreen
+from mudroom.tui.candidate_screen import CandidateList, CandidateScreen
+from mudroom.tui.diffview import DiffView
 from mudroom.tui.review import ReviewScreen
 from mudroom.vault.attempts.record import save
 from trying import tried
@@ -112,9 +113,9 @@ def test_other_paths(project: Place) -> None:
         await found.until(lambda: any("only in attempt 2: file" in line for line in found.shown()))
         assert found.paths()[0].split() == ["▌b.py", "1"]
         await found.press("tab", "tab")
-        assert found.screen.focused is found.screen.diff
+        assert isinstance(found.screen.focused, DiffView)
         await found.press("escape")
-        assert found.screen.focused is found.screen.candidates
+        assert isinstance(found.screen.focused, CandidateList)
 
     compare(project, story)
 
