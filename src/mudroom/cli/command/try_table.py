@@ -86,10 +86,10 @@ def _remarks(record: TryRecord, *, is_running: bool) -> list[str]:
     best = record.attempt(record.best)
     if best is not None and not best.files:
         lines.append(f"{best.number} has changed nothing: the task is done already, or the judge does not test it")
-    if record.end:
-        lines.append(_ENDS[record.end])
-    elif not record.ended and not is_running:
+    if not record.ended and not is_running:
         lines.append("mudroom was killed while it ran")
+    elif record.end:
+        lines.append(_ENDS[record.end])
     if record.note:
         lines.append(show(record.note.encode("utf-8", "surrogateescape")))
     if {attempt.judged for attempt in record.attempts} - {None} == {127} and not record.note:
