@@ -121,7 +121,7 @@ def _run(
         note = f"{result.verdict.reason} ({result.verdict.rule})"
         return EndedAttempt(record._replace(fork="", state="refused", exit_code=result.exit_code, note=note))
     reached = "; ".join(str(limit) for limit in result.reached)
-    record = record._replace(exit_code=result.exit_code, report=end.report, note=reached)
+    record = record._replace(exit_code=result.exit_code, report=end.report(session.vault.secrets()), note=reached)
     record = described(session, origin, record, result.changeset)
     if cancellation.is_set or result.timed_out:
         state: AttemptState = "ended early" if cancellation.is_set else "timed out"
