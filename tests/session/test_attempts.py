@@ -89,12 +89,12 @@ def test_the_order_of_the_scores(session: Session, score: str, judge: str, best:
     assert record.best == best
 
 
-def test_a_score_that_is_no_number_is_said_and_comes_last(session: Session) -> None:
+def test_a_judge_without_the_score_it_has_to_print_passes_nothing(session: Session) -> None:
     judge = shell("if [ $(cat n) = 2 ]; then echo -5; else echo none; fi")
     record = ran(session, several("echo {i} > n", 2, judge=judge, score="json"))
     assert record.best == 2
     assert "is no score" in record.attempts[0].note
-    assert record.attempts[0].score is None
+    assert (record.attempts[0].state, record.attempts[0].score) == ("failed", None)
 
 
 def test_equal_results_are_folded_and_a_tie_is_named(session: Session) -> None:

@@ -97,7 +97,7 @@ def test_one_attempt_with_the_report_of_its_judge(cli: Cli) -> None:
 
 def test_ties_and_equal_results_are_said(cli: Cli) -> None:
     done = cli("try", "-n", "4", "--", "sh", "-c", "echo $(({i} % 2)) > a")
-    assert "same as 1" in done.stdout and "same as 2" in done.stdout
+    assert "same result: 3" in done.stdout and "same result: 4" in done.stdout
     assert "a tie: 2 with another result" in done.stdout
 
 
@@ -175,7 +175,7 @@ def test_outside_of_any_project(cli: Cli) -> None:
 def test_an_agents_command_that_the_policy_refuses(cli: Cli) -> None:
     done = cli("try", "-n", "2", "--agent", "bot", "--ask", "never", "--", "sudo", "reboot")
     assert done.returncode == 1
-    assert done.stdout.count("refused") >= 2
+    assert "refused" in done.stdout
     assert [row["state"] for row in tried(cli)["attempts"]] == ["refused", "refused"]
     assert cli.json("ls")["forks"] == []
 

@@ -144,7 +144,7 @@ def _judge(
         return EndedAttempt(record._replace(state="ended early", report=verdict.report))
     return EndedAttempt(
         _reviewed(session, record)._replace(
-            state="passed" if not verdict.exit_code else "failed",
+            state="passed" if verdict.passed else "failed",
             judged=verdict.exit_code,
             score=verdict.score,
             report=verdict.report,

@@ -100,7 +100,7 @@ class _Search:
                 self._number,
                 fork,
                 (),
-                "passed" if not verdict.exit_code else "failed",
+                "passed" if verdict.passed else "failed",
                 judged=verdict.exit_code,
                 score=verdict.score,
                 report=verdict.report,

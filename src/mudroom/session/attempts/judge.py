@@ -32,6 +32,11 @@ class JudgeVerdict(NamedTuple):
     is_hopeless: bool = False
     """Whether no attempt could be judged: it is refused, or its program does not exist on this machine."""
 
+    @property
+    def passed(self) -> bool:
+        """A judge that has to print a score and does not has said nothing."""
+        return not self.exit_code and not self.note
+
 
 class OutputEnd:
     """The end of a command's output. Owner: the thread that runs the command."""
