@@ -369,11 +369,13 @@ def test_a_union_of_attempts_that_is_better_is_offered_as_one_fork(place: Place)
     session.changes.apply(record.combined)
     assert (place.project / "file").read_text() == text
     assert (place.project / "new").exists()
+    assert record.combined not in forks(session)
 
 
 def test_attempts_that_conflict_are_not_combined(place: Place) -> None:
     session, record = combined(place, "sed -i 's/line 5$/A/' file", "sed -i 's/line 5$/B/' file")
     assert (record.combined, record.best) == ("", 0)
+    assert record.note == "unions: 0 judged, 1 not made since the attempts conflict"
     assert forks(session) == {"t1-1", "t1-2"}
 
 

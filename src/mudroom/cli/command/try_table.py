@@ -122,7 +122,7 @@ def _remarks(record: TryRecord, *, is_running: bool) -> list[str]:
         lines.append(_ENDS[record.end])
     if record.note:
         lines.append(show(record.note.encode("utf-8", "surrogateescape")))
-    if {attempt.judged for attempt in record.attempts} - {None} == {127} and not record.note:
+    if {attempt.judged for attempt in record.attempts} - {None} == {127} and record.end != "judge":
         lines.append("the judge ended with 127 each time: a command in it does not exist")
     if not record.best and not is_running:
         lines.append("no attempt has passed")
