@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from mudroom.cli.command.exec import add_ask_option, open_for_command
 from mudroom.cli.command.run import add_confinement_options, warn_if_bare
 from mudroom.cli.command.try_table import MOST_ROWS, attempt_lines, ended_line, table
-from mudroom.cli.fork.ls import counted
 from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.command_signals import Terminated
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.core.attempt import SCORES, AttemptRecord, TryRecord, try_to_json
 from mudroom.core.text.json_text import to_json_text
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.session import Session
