@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0
 """Seconds that the exclusive holder of the vault waits for a reader of a fork, such as a page."""
+KILLED = 128 + 9
+"""Exit code of a command that was cut off: its sandbox was killed with mudroom."""
 _REMARKS = 64
 """Maximum number of remarks kept until the next result."""
 
@@ -401,7 +403,7 @@ class Forks:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
                 started = noted.since if noted is not None else started
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
-                    changeset = gather(fork, opened, view, CollectedCommand((), 9, self.clock()), started)
+                    changeset = gather(fork, opened, view, CollectedCommand((), KILLED, self.clock()), started)
                     _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(changeset.changes)})
             fork.end()
         if os.path.isdir(fork.path + b"/background"):

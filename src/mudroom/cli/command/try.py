@@ -40,7 +40,7 @@ examples:
   mudroom try -n 8 --combine --judge 'pytest -q' -- ./fix  also unions of attempts that merge cleanly
   mudroom try -n 4 --from try-1@green --judge ./check -- ./next
   mudroom try ls
-  mudroom try show t1           the table; show t1 3: one attempt, with the end of its judge's output
+  mudroom try show t1           the table, and what differs; show t1 3: one attempt, with the end of its judge's output
   mudroom try discard t1        the forks of all attempts but the best; --all: the best too, and the record
 
 Each attempt has a fork of its own, t1-1, t1-2 …; the judge runs in a fork of that, with the rights of a verification.
@@ -248,15 +248,20 @@ def _show(session: Session, names: list[str], _args: argparse.Namespace, context
         attempt = record.attempt(int(names[1])) if names[1].isdecimal() else None
         if attempt is None:
             raise UsageError(f"{record.name} has no attempt {names[1]}", f"mudroom try show {record.name}")
-        if not context.as_json:
+        if context.as_json:
+            context.terminal.out(to_json_text(try_to_json(record._replace(attempts=(attempt,)))))
+        else:
             context.terminal.out("\n".join(attempt_lines(attempt)))
-            return 0
-        record = record._replace(attempts=(attempt,))
+        return 0
+    from mudroom.review.candidate import review_try
+    from mudroom.review.candidate_text import comparison, comparison_to_json
+
+    review = review_try(session, record.name)
     if context.as_json:
-        context.terminal.out(to_json_text(try_to_json(record)))
+        context.terminal.out(to_json_text(try_to_json(record) | {"comparison": comparison_to_json(review)}))
     else:
-        is_running = records.is_running(session.vault.path, record.name)
-        context.terminal.out("\n".join(table(record, is_running=is_running)))
+        lines = table(record, is_running=review.running)
+        context.terminal.out("\n".join([*lines, *comparison(review)]))
     return 0
 
 

@@ -141,7 +141,7 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
 def _make_tree(vault: Vault, layer: str, point: Checkpoint) -> None:
     """Make the tree of a new layer above a checkpoint: changes are only collected from a layer that has one."""
     tree = vault.layer(layer) + b"/tree"
-    below = vault.layer(point.layers[-1]) + b"/tree" if point.layers else vault.project
+    below = vault.layer(point.layers[-1]) + b"/tree" if point.layers else vault.source
     os.mkdir(tree, 0o700)
     os.chmod(tree, stat.S_IMODE(os.stat(below).st_mode))
 
