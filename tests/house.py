@@ -100,7 +100,7 @@ ROOMS: Mapping[str, Room] = {
     "fleet": Room(
         "forks that run on other machines: the link, the base, the worker, the origin",
         (*_MIDDLE, "project_session"),
-        (("wire",), ("base",), ("origin", "worker"), ("engine",), ("",)),
+        (("wire",), ("base",), ("engine",), ("origin", "worker")),
     ),
     "acp": Room("between an editor and an agent: the Agent Client Protocol", _MIDDLE),
     "keeper": Room("a warm process that runs commands, and its client", (*_BASE, "sandbox")),

@@ -97,6 +97,10 @@ VERBS = {
         "host", "the page in a browser: review, decide, watch; and agents' cards for other agents; on this machine only"
     ),
     "mcp": Verb("command", "a server of the Model Context Protocol: an agent's tools, on a fork; nothing lands"),
+    "fleet": Verb(
+        "fleet", "other machines that run commands for this project: add, ls, run, resume …", splits_command=True
+    ),
+    "worker": Verb("fleet", "this machine as a worker of another one's fleet; that starts it"),
     "image": Verb("host", "images for containers of level 2: build, ls, rm"),
     "keeper": Verb("host", "the process that has everything loaded for the next command: status, stop"),
     "doctor": Verb("host", "what this machine can protect, by trying it"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 
 from mudroom.errors import UsageError
 from mudroom.library import async_command
@@ -31,7 +31,17 @@ if TYPE_CHECKING:
     from mudroom.library.output import OnOutput
     from mudroom.library.question import IsOver
     from mudroom.library.tool_set import ToolFormat
-    from mudroom.library.value import Applied, ChangeList, ForkInfo, JournalEvent, Question, RunResult
+    from mudroom.library.transfer import ArchivePlace, NamedArchive
+    from mudroom.library.value import (
+        Applied,
+        ArrivedFork,
+        ChangeList,
+        ForkArchive,
+        ForkInfo,
+        JournalEvent,
+        Question,
+        RunResult,
+    )
 
     AsyncAsk: TypeAlias = Callable[[Question], bool | Awaitable[bool]] | Literal["queue", "never"]
 
@@ -221,6 +231,13 @@ class AsyncRoom:
 
     async def discard(self, fork: str) -> None:
         await in_thread(functools.partial(self._opened_room.discard, fork))
+
+    async def export(self, fork: str, target: ArchivePlace, *, base: bytes = b"", packed: bool = True) -> ForkArchive:
+        call = functools.partial(self._opened_room.export, fork, target, base=base, packed=packed)
+        return await in_thread(call)
+
+    async def arrive(self, archives: Sequence[NamedArchive], *, bases: Collection[bytes] = ()) -> list[ArrivedFork]:
+        return await in_thread(functools.partial(self._opened_room.arrive, archives, bases=bases))
 
     def tools(
         self,

@@ -11,7 +11,7 @@ docs/LIBRARY.md has the tasks, decisions/0050 what is promised.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from mudroom.errors import ForkExists, UsageError
 from mudroom.library import landing
@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from mudroom.library.life import CancellableApprover
     from mudroom.library.output import OnOutput, OutputStream
     from mudroom.library.tool_set import ToolFormat, ToolSet
-    from mudroom.library.value import Applied, ChangeList, ForkInfo, JournalEvent, RunResult
+    from mudroom.library.transfer import ArchivePlace, NamedArchive
+    from mudroom.library.value import (
+        Applied,
+        ArrivedFork,
+        ChangeList,
+        ForkArchive,
+        ForkInfo,
+        JournalEvent,
+        RunResult,
+    )
     from mudroom.session import Session
 
 
@@ -207,6 +216,25 @@ class Room:
         """Throw a fork away."""
         with self._life.call() as session:
             session.forks.discard(required_name(fork))
+
+    def export(self, fork: str, target: ArchivePlace, *, base: bytes = b"", packed: bool = True) -> ForkArchive:
+        """Write a fork as an archive, to a new file or to a stream of bytes that need not seek, such as a pipe.
+
+        ``base``: the id (32 bytes) of the base that it stands on, which is named instead of being written along.
+        ``packed``: with gzip. Raise UsageError if the file exists, or a commit of the fork holds a masked file."""
+        from mudroom.library.transfer import export
+
+        return export(self._life, fork, target, base, packed=packed)
+
+    def arrive(self, archives: Sequence[NamedArchive], *, bases: Collection[bytes] = ()) -> list[ArrivedFork]:
+        """Make forks of archives, and return the outcome of each. An archive is a path, a stream of bytes, or a tuple
+        of a name and one of these. The fork has the next free name if its own is taken.
+
+        ``bases``: ids of bases that are this project. Commands go on meanwhile. The forks are there whole or not at
+        all; an archive that is damaged or hostile is refused, and the others are not affected."""
+        from mudroom.library.transfer import arrive
+
+        return arrive(self._life, archives, bases)
 
     def tools(
         self,

@@ -83,7 +83,7 @@ def _secrets(environ: Mapping[bytes, bytes], vault: Vault) -> Callable[[], froze
             if mask.paths:
                 from mudroom.stage.views.masked_value import masked_values
 
-                values |= masked_values(vault.project, mask.paths)
+                values |= masked_values(vault.source, mask.paths)
             known = mask, _forms(values)
         return known[1]
 
@@ -117,8 +117,9 @@ class Machine:
         remember: Callable[[HostRule], None] = lambda _rule: None,
         approver: Approver | None = None,
         loopback_rules: Callable[[], Sequence[HostRule]] | None = None,
+        umask: int | None = None,
     ) -> None:
-        """``engine``: of containers; None: the first usable. ``rules``: returns the rules of the gate, called when a
+        """``umask``: of commands; None: that of this process. ``engine``: of containers; None: the first usable. ``rules``: returns the rules of the gate, called when a
         command first uses the network. ``remember`` keeps a lasting answer. ``approver``: asked by the gate about a
         host; None: refuse hosts that no rule allows. ``loopback_rules``: called before every command at the gate;
         returns its rules if one of them may name this machine's loopback, otherwise no rule. None: ``rules``."""
@@ -126,7 +127,7 @@ class Machine:
         def images(name: str, user: User) -> ProvidedImage:
             return self.containers.image(name, user)
 
-        self.confinement = Confinement(vault, home, environ, platform, images)
+        self.confinement = Confinement(vault, home, environ, platform, images, umask)
         vault.secrets = _secrets(environ, vault)
         self._vault, self._clock, self._engine = vault, clock, engine
         self._client, self._owns_client = client, client is None
@@ -139,7 +140,7 @@ class Machine:
         self._loopback_rules = rules if loopback_rules is None else loopback_rules
         self._looked = _thread.allocate_lock()
         """Taken by the first command that looks for files of other users, and never released."""
-        self.standing = StandingSandboxes(vault.project)
+        self.standing = StandingSandboxes(vault.source)
         self.crowd = Crowd()
         self._last: dict[str, Running] = {}
         """By fork: its last ended command, whose mount may not be gone yet."""
@@ -182,7 +183,12 @@ class Machine:
         """Return the level at which commands of this actor run, and the credentials that are open to them. Raise
         Refused if the policy refuses, Unsupported if the machine cannot."""
         confinement = self.confinement
-        return granted(actor.settings, actor.card, actor.level, confinement.home, confinement.variables)
+        grant = granted(actor.settings, actor.card, actor.level, confinement.own_home, confinement.variables)
+        if self._vault.is_elsewhere and not grant.level:
+            from mudroom.session.confinement.appearance import needs_namespaces
+
+            raise needs_namespaces("level 0")
+        return grant
 
     def first_mode(self, fork: Fork, order: Order, outcome: Outcome) -> Mode:
         """Return the mode of the first attempt, and note why it is not the strongest. Raise ProtectionLost as
@@ -277,7 +283,7 @@ class Machine:
         with self._making:
             if self._limiter is None:
                 vault = os.fsdecode(self._vault.path.rpartition(b"-")[2])
-                places = (self._vault.project, self._vault.path)
+                places = (self._vault.source, self._vault.path)
                 self._limiter = Limiter(vault, client.prepare_move, self.confinement.variables, places)
             return self._limiter
 

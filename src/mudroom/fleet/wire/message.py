@@ -13,12 +13,11 @@ that either can name both versions in its refusal.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from mudroom.fleet.wire.frame import Frame, LinkError
-from mudroom.typing import NamedTuple
 
 PROTOCOL = 1
 DIGEST = 32
@@ -143,7 +142,7 @@ class Errand(NamedTuple):
     argv: tuple[bytes, ...]
     cwd: bytes
     """Relative to the project."""
-    environ: tuple[tuple[bytes, bytes], ...]
+    variables: tuple[tuple[bytes, bytes], ...]
     """Variables set for the command, beside those of the worker's allowlist."""
     level: int | None
     settings: bytes
