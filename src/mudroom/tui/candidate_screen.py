@@ -3,7 +3,7 @@ applied here: Enter leads to the review of a candidate, and ``b`` back."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,9 +18,9 @@ from mudroom.core.tree.agreement import EXTENTS, Extent
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.review.candidate import ComparedPath, TryReview
-from mudroom.review.candidate_text import differences, standing, table
-from mudroom.tui.candidate_model import CandidateModel, Pair, next_side, pair_of
-from mudroom.tui.dialog import Choose, TextDialog, help_for, plain
+from mudroom.review.candidate_text import differences, table
+from mudroom.tui.candidate_action import ASKING, AT_ONCE, EXTENT_NAMES
+from mudroom.tui.candidate_model import CandidateModel, Pair, pair_of
 from mudroom.tui.diffrow import FileRows
 from mudroom.tui.diffview import WIDE, DiffView
 from mudroom.tui.filelist import fit_text
@@ -36,12 +36,6 @@ CHECK_INTERVAL = 1.0
 """Seconds between two checks whether a candidate has changed."""
 MOST_ROWS = 8
 """Candidates that are shown at one time."""
-EXTENT_NAMES: Mapping[Extent, str] = {
-    "different": "where the candidates differ",
-    "some": "that only some change",
-    "unknown": "that were not compared",
-    "same": "that all change alike",
-}
 
 
 class CandidateList(Pane):
@@ -116,7 +110,7 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
         self.model = model
         self.seen: TryReview | None = None
         self._begin_review = review
-        self._extent: Extent = "different"
+        self.extent: Extent = "different"
         self._wanted: Pair | None = None
         """The sides that the user has chosen; None: those that show a difference."""
         self._stamp: object = None
@@ -146,12 +140,12 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
         return self.query_one(DiffView)
 
     @property
-    def _pane(self) -> Pane:
+    def pane(self) -> Pane:
         """The pane that has the keyboard."""
-        return next((pane for pane in self._panes if self.focused is pane), self.candidates)
+        return next((pane for pane in self.panes if self.focused is pane), self.candidates)
 
     @property
-    def _panes(self) -> tuple[Pane, ...]:
+    def panes(self) -> tuple[Pane, ...]:
         return self.candidates, self.paths, self.diff
 
     def on_mount(self) -> None:
@@ -182,8 +176,8 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
         self.seen, self._moved = seen, False
         self._stamp = self.model.stamp(seen)
         counts = seen.counts()
-        if not counts[self._extent]:
-            self._extent = next((extent for extent in EXTENTS if counts[extent]), "different")
+        if not counts[self.extent]:
+            self.extent = next((extent for extent in EXTENTS if counts[extent]), "different")
         self.query_one("#heading", Static).update(self.candidates.show_review(seen))
         self.candidates.styles.height = min(MOST_ROWS, max(1, len(seen.candidates))) + 1
         self._banner("attempts still run: R looks again" if seen.running else "")
@@ -193,11 +187,11 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
         seen = self.seen
         if seen is None:
             return
-        self.paths.show_paths(seen, self._extent)
+        self.paths.show_paths(seen, self.extent)
         project = show_path(self.model.project.rpartition(b"/")[2] or self.model.project)
         counts = seen.counts()
         top = f" {project} / {self.model.name}  {len(seen.record.attempts):,} attempts"
-        top += f"  {counts[self._extent]:,} of {len(seen.paths):,} paths: {EXTENT_NAMES[self._extent]}"
+        top += f"  {counts[self.extent]:,} of {len(seen.paths):,} paths: {EXTENT_NAMES[self.extent]}"
         top += f"  ({seen.paths_left:,} more not compared)" if seen.paths_left else ""
         self.query_one("#top", Static).update(top)
         self._load()
@@ -242,108 +236,25 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
         banner.update(text)
         banner.set_class(bool(text), "shown")
 
-    # --- keys ---
+    # --- what its keys do ---
 
     async def action_do(self, name: str, *arguments: int) -> None:
-        """Do an action of the table."""
-        if name in _ASKING:
-            self._queue.run_unless_busy(partial(_ASKING[name], self))
+        """Do an action of the tables."""
+        if name in ASKING:
+            self._queue.run_unless_busy(partial(ASKING[name], self))
         else:
-            _AT_ONCE[name](self, *arguments)
+            AT_ONCE[name](self, *arguments)
 
-    def move(self, by: int) -> None:
-        self._pane.move(by)
+    def begin_review(self, fork: str) -> None:
+        """Show the review of a fork."""
+        self._queue.run_unless_busy(partial(self._begin_review, fork))
 
-    def page(self, by: int) -> None:
-        self._pane.page(by)
-
-    def edge(self, by: int) -> None:
-        self._pane.go(0 if by < 0 else self._pane.count - 1)
-
-    def other_pane(self, by: int) -> None:
-        panes = self._panes
-        self.set_focus(panes[(panes.index(self._pane) + by) % len(panes)])
-
-    def back(self) -> None:
-        self.set_focus(self.candidates)
-
-    def enter(self) -> None:
-        if self._pane is self.paths:
-            self.set_focus(self.diff)
-        elif self._pane is self.candidates and self.seen is not None and self.candidates.count:
-            candidate = self.seen.candidates[self.candidates.cursor]
-            if candidate.fork:
-                self._queue.run_unless_busy(partial(self._begin_review, candidate.fork))
-            else:
-                self.app.notify(standing(candidate), markup=False)
-
-    def side(self, which: int) -> None:
-        pair = self.pair
-        if pair is None or self.seen is None:
-            return
-        changed = next_side(self.seen, pair[which])
-        self._wanted = (changed, pair[1]) if which == 0 else (pair[0], changed)
+    def want(self, pair: Pair | None) -> None:
+        """Show these sides; None: those that show a difference, for each path."""
+        self._wanted = pair
         self._load()
 
-    def both_sides(self) -> None:
-        self._wanted = None
-        self._load()
-
-    def hunk(self, by: int) -> None:
-        if self._pane is self.candidates or not self.diff.next_stop(by):
-            self.paths.move(by)
-
-    def side_by_side(self) -> None:
-        if self.size.width < WIDE and not self.diff.side_by_side:
-            self.app.notify(f"side by side needs {WIDE} columns; there are {self.size.width}")
-            return
-        self.diff.set_side_by_side(not self.diff.side_by_side)
-
-    def theme(self) -> None:
-        self.app.theme = "textual-light" if self.app.current_theme.dark else "textual-dark"
-
-    def leave(self) -> None:
-        kept = f"nothing was applied; the candidates stay: mudroom review {self.model.name}"
-        self.app.leave("" if self.app.applied else kept)
-
-    async def choose_filter(self) -> None:
-        if self.seen is None:
-            return
-        counts = self.seen.counts()
-        rows: list[Pieces] = [[(f"{counts[extent]:>7,}  ", "dim"), (EXTENT_NAMES[extent], "")] for extent in EXTENTS]
-        number = await self.app.push_screen_wait(Choose("Show only paths …", rows, cursor=EXTENTS.index(self._extent)))
-        if number is not None:
-            self._extent = EXTENTS[number]
-            self._show_paths()
-
-    async def output(self) -> None:
-        if self.seen is None or not self.candidates.count:
-            return
-        report = self.model.report(self.seen, self.candidates.cursor)
-        await self.app.push_screen_wait(TextDialog(report.title, plain(*report.lines)))
-
-
-_AT_ONCE: Mapping[str, Callable[..., None]] = {
-    "move": CandidateScreen.move,
-    "page": CandidateScreen.page,
-    "edge": CandidateScreen.edge,
-    "sideways": lambda screen, by: screen.diff.shift(by),
-    "other_pane": CandidateScreen.other_pane,
-    "back": CandidateScreen.back,
-    "enter": CandidateScreen.enter,
-    "side": CandidateScreen.side,
-    "both_sides": CandidateScreen.both_sides,
-    "hunk": CandidateScreen.hunk,
-    "context": lambda screen, by: screen.diff.widen(by),
-    "side_by_side": CandidateScreen.side_by_side,
-    "theme": CandidateScreen.theme,
-    "reload": CandidateScreen.reload,
-    "help": lambda screen: screen.app.push_screen(help_for(CANDIDATES, "Keys of the candidates")),
-    "leave": CandidateScreen.leave,
-}
-"""Actions that are done when their key comes."""
-_ASKING: Mapping[str, Callable[[CandidateScreen], Awaitable[None]]] = {
-    "filters": CandidateScreen.choose_filter,
-    "output": CandidateScreen.output,
-}
-"""Actions that ask. A key of theirs that comes while one of them runs is dropped."""
+    def show_extent(self, extent: Extent) -> None:
+        """List the paths of an extent."""
+        self.extent = extent
+        self._show_paths()
