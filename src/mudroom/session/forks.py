@@ -138,7 +138,7 @@ class Forks:
 
     @contextmanager
     def at_rest(self, name: str, around: Around = lambda _fork: nullcontext()) -> Iterator[Fork]:
-        """Yield a fork with its lock held, no command running in it, its changes recorded. ``around``: entered first."""
+        """Yield a fork with its lock held, no command in it, its changes recorded. ``around``: entered at first."""
         fork = self.vault.fork(name)
         with self.locked(fork, "mudroom"), around(fork):
             settled_mount(self, fork)
