@@ -138,8 +138,7 @@ class Forks:
 
     @contextmanager
     def at_rest(self, name: str, around: Around = lambda _fork: nullcontext()) -> Iterator[Fork]:
-        """Yield a fork with its lock held, no command running in it, and all its changes recorded. ``around``: entered
-        as soon as the lock is held."""
+        """Yield a fork with its lock held, no command in it, its changes recorded. ``around``: entered at first."""
         fork = self.vault.fork(name)
         with self.locked(fork, "mudroom"), around(fork):
             settled_mount(self, fork)
@@ -222,14 +221,13 @@ class Forks:
     def _fork_of(self, parent: str, name: str, at: str | None, *, named: bool) -> tuple[Fork, str | None]:
         """Return the fork and the parent's checkpoint, which is made if background commands run in the parent."""
 
-        def made(above: Fork, at: str | None) -> tuple[Fork, str | None]:
-            return stacking.fork_of(self.vault, above, name, self.clock(), at, named=named), at
+        def made(above: Fork, point: str | None) -> tuple[Fork, str | None]:
+            return stacking.fork_of(self.vault, above, name, self.clock(), point, named=named), point
 
-        with self.users.beside(self.vault.fork(parent)) as standing:
-            if standing is not None:
-                point = at or self.checkpoint_beside(standing, parent, (b"fork", name.encode()))
-                return made(self.vault.fork(parent), point)
         fork = self.vault.fork(parent)
+        with self.users.beside(fork) as standing:
+            if standing is not None:
+                return made(fork, at or self.checkpoint_beside(standing, parent, (b"fork", name.encode())))
         if mount_note(fork) is not None:
             with self.locked(fork, "mudroom"):
                 before = mounting(self).checkpoint(fork, "before-fork", self.settings.keep_applies)
