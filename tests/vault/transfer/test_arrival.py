@@ -21,6 +21,7 @@ from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
+from mudroom.vault.apply.rename import sync_filesystem
 from mudroom.vault.arriving import unpacking
 from mudroom.vault.lock import Lock
 from mudroom.vault.retention.check import check
@@ -66,17 +67,11 @@ def rows(session: Session, fork: str) -> list[tuple[bytes, str]]:
 # --- streams ---
 
 
-class Trickle(io.RawIOBase):
+class Trickle:
     """A stream that cannot seek and gives and takes a few bytes at a time, as a pipe or a socket may."""
 
     def __init__(self, data: bytes = b"", size: int = 7) -> None:
         self.data, self.size, self.at = bytearray(data), size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return True
 
     def read(self, size: int = -1) -> bytes:
         data = bytes(self.data[self.at : self.at + (self.size if size < 0 else min(size, self.size))])
@@ -87,18 +82,21 @@ class Trickle(io.RawIOBase):
         self.data += bytes(data[: self.size])
         return min(len(data), self.size)
 
+    def flush(self) -> None:
+        self.flushed = len(self.data)
+
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_an_archive_goes_through_streams_that_cannot_seek(place: Place, *, packed: bool) -> None:
     fill(place)
     session = place.session()
     session.run([b"sh", b"-c", SCRIPT], fork="f")
-    out = Trickle(size=1000)
+    out: Any = Trickle(size=1000)
     written = session.export("f", out, packed=packed)
-    assert written.size == len(out.data)
+    assert written.size == len(out.data) == out.flushed
     assert bytes(out.data).startswith(b"\x1f\x8b") is packed
-    assert not out.closed
-    found = session.arrive([Arrival(Trickle(bytes(out.data)), "g")])[0]
+    slow: Any = Trickle(bytes(out.data))
+    found = session.arrive([Arrival(slow, "g")])[0]
     assert (found.state, found.name, found.size) == ("new", "g", written.size)
     note = note_of(session.vault.fork("g"))
     assert note is not None
@@ -240,11 +238,10 @@ def test_a_snapshot_that_goes_while_a_fork_arrives(place: Place, monkeypatch: py
     session.run([b"sh", b"-c", SCRIPT], fork="f")
     remember_base(session.vault, BASE, session.vault.fork("f").state.base)
     data = exported(session, base=BASE)
-    sync = arrival_module.sync_filesystem
 
     def discarding(descriptor: int) -> None:
         session.forks.discard("f")
-        sync(descriptor)
+        sync_filesystem(descriptor)
 
     monkeypatch.setattr(arrival_module, "sync_filesystem", discarding)
     assert "has just been removed" in one(session, data, "g").problem
@@ -291,7 +288,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
         return call
 
     with monkeypatch.context() as patch:
-        patch.setattr(arrival_module, "sync_filesystem", counted("syncfs", arrival_module.sync_filesystem))
+        patch.setattr(arrival_module, "sync_filesystem", counted("syncfs", sync_filesystem))
         patch.setattr(os, "fsync", counted("fsync", os.fsync))
         patch.setattr(Lock, "acquire", counted("lock", Lock.acquire))
         patch.setattr("mudroom.vault.turn.Turn.take", counted("turn", lambda *_: None))

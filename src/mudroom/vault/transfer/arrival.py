@@ -314,6 +314,6 @@ def _renamed(vault: Vault, place: bytes, name: str) -> bool:
 
 def _has_base(vault: Vault, unpacked: UnpackedFork) -> bool:
     """Whether a fork that has its name has its base. The removal of a snapshot looks for forks like this one afterwards
-    (``Vault.throw_away_base``)."""
+    (``throw_away_base``)."""
     base = unpacked.state.base
     return base == LIVE or os.path.exists(vault.base(base) + b"/manifest")
