@@ -369,6 +369,31 @@ def test_claims_are_kept_as_claims(place: Place) -> None:
     assert bounded_claims({}) == {}
 
 
+def test_claims_that_are_no_json(place: Place) -> None:
+    """Whatever a worker has sent, the fork is there and the event, too."""
+    session = place.session()
+    session.run([b"touch", b"a"], fork="f")
+    deep: Any = []
+    for _level in range(5000):
+        deep = [deep]
+    claims = {
+        "set": {1},
+        "text": "\ud800",
+        "deep": deep,
+        "bytes": b"\xff",
+        "nan": float("nan"),
+        "big": 1 << 200,
+        3: "x",
+    }
+    more = {f"key {number}": "x" * 1000 for number in range(1000)}
+    for number, wrong in enumerate((claims, more)):
+        found = one(session, exported(session), errand=f"e{number}", claims=wrong)
+        assert found.state == "new"
+    events = [event for event in session.vault.journal.events() if event.kind == "arrive"]
+    assert [event.fork for event in events] == ["f-2", "f-3"]
+    assert all(len(event.data) < 80_000 for event in events)
+
+
 def test_a_full_disk_leaves_none(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(place)
     session = place.session()
