@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 import mudroom
+from bench.arriving import arrivals
 from bench.attempts import attempts
 from bench.binds import many_binds
 from bench.buffer import buffers
@@ -73,6 +74,7 @@ BENCHES: dict[str, tuple[Bench, ...]] = {
     "merge": (merging,),
     "fork": (forks,),
     "stack": (stacks,),
+    "arrive": (arrivals,),
     "attempts": (attempts, judged),
     "fleet": (shipping,),
     "growth": (growth,),
