@@ -102,7 +102,7 @@ def _run_elsewhere(args: argparse.Namespace, context: Context, agent: str) -> in
     from mudroom.cli.fleet.elsewhere import run_there
 
     argv = _command(args)
-    with _open(args, context, None, agent, args.ask) as session:
+    with open_for_command(args, context, None, agent, args.ask) as session:
         there = run_there(session, args.on, argv, _directory(session), context)
     if args.quiet and there.result.ran and not context.as_json:
         return there.code
