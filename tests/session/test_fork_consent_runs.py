@@ -33,7 +33,7 @@ import socket, sys, threading
 def serve(client):
     data = b""
     with client:
-        while not data.endswith((b"\\r\\n\\r\\n", b"\\r\\n\\r\\nSM\\r\\n\\r\\n")):
+        while not data.endswith(b"0\\r\\n\\r\\n" if b"hunked" in data else b"\\r\\n\\r\\n"):
             piece = client.recv(65536)
             if not piece:
                 return
@@ -220,7 +220,7 @@ def test_what_a_client_cannot_say(place: Place) -> None:
         served(session, 8000, 8001),
     ):
         lies = b"".join(line + b"\r\n" for line in liars)
-        echo = raw(session, head + lies + b"Connection: x-mudroom-fork, close\r\nContent-Length: 4\r\n\r\n\r\n\r\n")
+        echo = raw(session, head + lies + b"Connection: x-mudroom-fork, close\r\nContent-Length: 0\r\n\r\n")
         assert echo.count(b"planner") == 1 and b"x-mudroom-fork: planner" in echo and b"admin" not in echo, echo
         chunked = (
             b"Transfer-Encoding: chunked\r\nTrailer: x-mudroom-fork\r\n\r\n1\r\nx\r\n0\r\nX-Mudroom-Fork: admin\r\n\r\n"
@@ -354,6 +354,20 @@ def test_grants_that_cannot_be_read_grant_nothing(place: Place) -> None:
             Path(session.vault.fork("coder").path.decode(), "consent").write_bytes(content)
             ((status, text),) = asked(session, URL)
             assert status == 403 and "coder does not show port 8000" in text, (content, text)
+
+
+def test_a_card_asks_and_grants_nothing(place: Place) -> None:
+    wish = {"show": [8000], "reach": ["coder:8000", "db-*:5432"]}
+    card = parse_card({"agentId": "a", "sandboxLevel": 1, "sandboxRequirements": {"needsForks": wish}})
+    with place.session(policy(["db-*:5432"])) as session, served(session, 8000):
+        show(session, "coder", 8000)
+        argv = [sys.executable.encode(), b"-c", ASK.encode(), URL.encode()]
+        result = run_agent(session, card, argv, fork="planner")
+        assert json.loads(result.result.stdout or b"")[0][0] == 403
+        assert result.notes == (
+            "a asks to show 8000, which is not granted (mudroom net show 8000 --fork planner)",
+            "a asks to reach coder:8000, which is not granted (mudroom net reach coder:8000 --fork planner)",
+        )
 
 
 class FarEnd:

@@ -108,7 +108,7 @@ class Session:
         """``policy``: the settings of the policy files alone, if the command line has added to them in ``settings``.
         ``card``: the card of the session's agent. ``level``: requested by the user; the policy decides. ``approver``,
         ``rules``, ``remember``, ``loopback_rules``, ``dialler``: of the gate (``Machine``). ``progress``, ``waiting``:
-        of ``Forks``. ``later``: of ``Vault``.
+        of ``Forks``. ``later``: of ``Vault``. ``umask``: of commands; None: this process's.
 
         ``agent``: the agent that runs the commands. They are judged by the rules ``commands`` (None: those of the
         settings), and ``ask_about`` is asked for approvals (None: refuse). Without an agent and a card, the commands

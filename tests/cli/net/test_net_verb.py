@@ -708,7 +708,8 @@ def test_a_port_that_is_opened_is_for_this_user(cli: Cli) -> None:
 
         def ask(**who: Any) -> str:
             words = [sys.executable, "-I", "-c", ASK, str(port)]
-            return subprocess.run(words, capture_output=True, text=True, check=False, timeout=30, **who).stdout.strip()
+            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30, **who)
+            return str(done.stdout.strip())
 
         assert ask() == "served"
         if os.geteuid() == 0:

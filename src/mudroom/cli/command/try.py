@@ -9,14 +9,14 @@ from contextlib import contextmanager
 
 from mudroom.cli.command.exec import add_ask_option, open_for_command
 from mudroom.cli.command.run import add_confinement_options, warn_if_bare
-from mudroom.cli.command.try_table import attempt_lines, ended_line, table
-from mudroom.cli.fork.ls import counted
+from mudroom.cli.command.try_table import MOST_ROWS, attempt_lines, ended_line, table
 from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.command_signals import Terminated
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.signals import wake_for_signals
-from mudroom.core.attempt import SCORES, TryRecord, try_to_json
+from mudroom.core.attempt import SCORES, AttemptRecord, TryRecord, try_to_json
 from mudroom.core.text.json_text import to_json_text
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.session import Session
@@ -34,10 +34,10 @@ else:
 
 EXAMPLES = """\
 examples:
-  mudroom try -n 8 --judge 'pytest -q' -- ./fix.sh {i}     {i}, and MUDROOM_ATTEMPT: the number of the attempt
+  mudroom try -n 8 --judge pytest -- ./fix.sh {i}     {i}, and MUDROOM_ATTEMPT: the number of the attempt
   mudroom try -n 4 --until 1 --budget 30m --judge 'make test' --card agent.json -- my-agent 'mend the parser'
   mudroom try -n 8 --score json --judge ./score -- ./tune  the last line it prints: a number, or {"score": 0.93}
-  mudroom try -n 8 --combine --judge 'pytest -q' -- ./fix  also unions of attempts that merge cleanly
+  mudroom try -n 8 --combine --judge pytest -- ./fix  also unions of attempts that merge cleanly
   mudroom try -n 4 --from try-1@green --judge ./check -- ./next
   mudroom try ls
   mudroom try show t1           the table, and what differs; show t1 3: one attempt, with the end of its judge's output
@@ -100,9 +100,9 @@ def _run(args: argparse.Namespace, context: Context) -> int:
 
         with _signals() as signals, start(session, request) as running:
             signals.heed(running)
-            for attempt in running:
+            for count, attempt in enumerate(running, 1):
                 if not context.as_json:
-                    context.terminal.say(ended_line(attempt))
+                    _tell(attempt, count, args.n, context)
         if not context.as_json:
             for note in running.notes:
                 context.terminal.note(note)
@@ -114,6 +114,14 @@ def _run(args: argparse.Namespace, context: Context) -> int:
     if signals.received:
         return 128 + signals.received[0]
     return 0 if record.best else 124 if record.end == "budget" else 1
+
+
+def _tell(attempt: AttemptRecord, count: int, of: int, context: Context) -> None:
+    """Tell about an attempt that has ended: with a line for each, or for many with their number."""
+    if of <= MOST_ROWS:
+        context.terminal.say(ended_line(attempt))
+    else:
+        context.terminal.progress("attempts", count, of)
 
 
 def _request(args: argparse.Namespace) -> AttemptRequest:
@@ -154,7 +162,7 @@ def judge_words(line: str | None) -> tuple[bytes, ...]:
     if line is None:
         return ()
     if not line.strip():
-        raise UsageError("the judge is empty", "--judge 'pytest -q'")
+        raise UsageError("the judge is empty", "--judge pytest")
     if not SHELL_CHARACTERS.isdisjoint(line.replace("{i}", "")):
         return (b"sh", b"-c", os.fsencode(line))
     import shlex

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mudroom.cli.fork.ls import counted
 from mudroom.core.attempt import AttemptRecord, TryRecord, distinct, ranked, tied
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 
@@ -14,6 +14,9 @@ _ENDS = {
     "judge": "the judge cannot be run",
 }
 _LONGEST = 60
+MOST_ROWS = 40
+"""Rows of a table; its results that are equal share one."""
+MOST_NUMBERS = 12
 
 
 def ended_line(attempt: AttemptRecord) -> str:
@@ -55,10 +58,10 @@ def _words(words: tuple[bytes, ...]) -> str:
 def _columns(record: TryRecord) -> list[str]:
     has_score = any(attempt.score is not None for attempt in record.attempts)
     rows = [("", "#", "state", "judge", "score", "changes", "time", "fork", "")]
-    for attempt in ranked(record.attempts, record.score):
-        same = f"same as {attempt.same_as}" if attempt.same_as else ""
-        union = f"union of {', '.join(map(str, attempt.of))}" if attempt.of else ""
-        note = show(attempt.note.encode("utf-8", "surrogateescape"))
+    hidden = _equals(record)
+    shown = [attempt for attempt in ranked(record.attempts, record.score) if attempt.number not in hidden]
+    for attempt in shown[:MOST_ROWS]:
+        same = sorted(number for number, first in hidden.items() if first == attempt.number)
         rows.append(
             (
                 "*" if attempt.number == record.best else "",
@@ -69,12 +72,39 @@ def _columns(record: TryRecord) -> list[str]:
                 changes(attempt) if attempt.fingerprint else "-",
                 f"{attempt.seconds:.1f} s" if attempt.seconds else "-",
                 attempt.fork or "-",
-                ", ".join(filter(None, (same, union, note))),
+                _about(attempt, same),
             )
         )
-    shown = [row if has_score else (*row[:4], *row[5:]) for row in rows]
-    widths = [max(len(row[at]) for row in shown) for at in range(len(shown[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+    cells = [row if has_score else (*row[:4], *row[5:]) for row in rows]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    more = len(shown) - MOST_ROWS
+    return [*lines, f"{more:,} more: mudroom try show --json {record.name}"] if more > 0 else lines
+
+
+def _equals(record: TryRecord) -> dict[int, int]:
+    """Return the attempts that need no row, with the first that has the same result, state and score."""
+    found, by_number = {}, {attempt.number: attempt for attempt in record.attempts}
+    for attempt in record.attempts:
+        first = by_number.get(attempt.same_as)
+        if first is not None and attempt.number != record.best and _told(attempt) == _told(first):
+            found[attempt.number] = first.number
+    return found
+
+
+def _told(attempt: AttemptRecord) -> tuple[object, ...]:
+    return attempt.state, attempt.judged, attempt.score, attempt.note
+
+
+def _about(attempt: AttemptRecord, same: list[int]) -> str:
+    others = ", ".join(map(str, same[:MOST_NUMBERS])) + (", …" if len(same) > MOST_NUMBERS else "")
+    parts = (
+        f"same result: {others}" if same else "",
+        f"same result as {attempt.same_as}" if attempt.same_as else "",
+        f"union of {', '.join(map(str, attempt.of))}" if attempt.of else "",
+        show(attempt.note.encode("utf-8", "surrogateescape")),
+    )
+    return "; ".join(filter(None, parts))
 
 
 def _remarks(record: TryRecord, *, is_running: bool) -> list[str]:
@@ -86,13 +116,13 @@ def _remarks(record: TryRecord, *, is_running: bool) -> list[str]:
     best = record.attempt(record.best)
     if best is not None and not best.files:
         lines.append(f"{best.number} has changed nothing: the task is done already, or the judge does not test it")
-    if record.end:
-        lines.append(_ENDS[record.end])
-    elif not record.ended and not is_running:
+    if not record.ended and not is_running:
         lines.append("mudroom was killed while it ran")
+    elif record.end:
+        lines.append(_ENDS[record.end])
     if record.note:
         lines.append(show(record.note.encode("utf-8", "surrogateescape")))
-    if {attempt.judged for attempt in record.attempts} - {None} == {127} and not record.note:
+    if {attempt.judged for attempt in record.attempts} - {None} == {127} and record.end != "judge":
         lines.append("the judge ended with 127 each time: a command in it does not exist")
     if not record.best and not is_running:
         lines.append("no attempt has passed")

@@ -164,7 +164,7 @@ def _port(digits: str, text: str) -> int:
     return port
 
 
-def _matches(pattern: str, label: str) -> bool:
+def matches_label(pattern: str, label: str) -> bool:
     return label == pattern or (pattern.endswith("*") and label.startswith(pattern[:-1]))
 
 
@@ -229,7 +229,7 @@ def shown_by(rules: Sequence[ForkRule], far: ConsentSide, port: int) -> tuple[st
     found = [
         (f"{KEY}: show {rule}", rule.http)
         for rule in rules
-        if rule.side == "show" and rule.port == port and _matches(rule.fork, far.fork.label)
+        if rule.side == "show" and rule.port == port and matches_label(rule.fork, far.fork.label)
     ]
     found += [(f"net show {shown.port}", shown.http) for shown in far.grants.shows if shown.port == port]
     return max(found, key=lambda row: row[1], default=None)
@@ -245,7 +245,7 @@ def _reached(rules: Sequence[ForkRule], near: ConsentSide, b: ForkIdentity, port
                 return f"net reach {b.label}:{port}", True, False
             other = True
     for rule in rules:
-        if rule.side != "reach" or rule.port != port or not _matches(rule.fork, b.label):
+        if rule.side != "reach" or rule.port != port or not matches_label(rule.fork, b.label):
             continue
         if rule.agent and rule.agent != b.agent:
             continue

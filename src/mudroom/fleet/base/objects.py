@@ -228,6 +228,22 @@ class ObjectStore:
                 self._index.pop(digest, None)
             raise KeyError(digest) from error
 
+    def size(self, digest: bytes) -> int:
+        """Return the bytes of an object, as an ``ObjectReader``. Raise KeyError if it is missing."""
+        return self._index[digest].size
+
+    def is_node(self, digest: bytes) -> bool:
+        return self._index[digest].is_node
+
+    def read(self, digest: bytes, offset: int, length: int) -> bytes:
+        if not self.is_file(digest):
+            return bytes(self.view(digest)[offset : offset + length])
+        descriptor = self.open(digest)
+        try:
+            return os.pread(descriptor, length, offset)
+        finally:
+            os.close(descriptor)
+
     def is_file(self, digest: bytes) -> bool:
         """Return whether the object is a file of its own, for ``open``."""
         place = self._index.get(digest)

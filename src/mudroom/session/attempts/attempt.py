@@ -121,7 +121,7 @@ def _run(
         note = f"{result.verdict.reason} ({result.verdict.rule})"
         return EndedAttempt(record._replace(fork="", state="refused", exit_code=result.exit_code, note=note))
     reached = "; ".join(str(limit) for limit in result.reached)
-    record = record._replace(exit_code=result.exit_code, report=end.report, note=reached)
+    record = record._replace(exit_code=result.exit_code, report=end.report(session.vault.secrets()), note=reached)
     record = described(session, origin, record, result.changeset)
     if cancellation.is_set or result.timed_out:
         state: AttemptState = "ended early" if cancellation.is_set else "timed out"
@@ -144,7 +144,7 @@ def _judge(
         return EndedAttempt(record._replace(state="ended early", report=verdict.report))
     return EndedAttempt(
         _reviewed(session, record)._replace(
-            state="passed" if not verdict.exit_code else "failed",
+            state="passed" if verdict.passed else "failed",
             judged=verdict.exit_code,
             score=verdict.score,
             report=verdict.report,

@@ -306,14 +306,15 @@ class Attempts:
                 return
             self._running[0] = cancellation
         try:
-            better = combine(self._session, self._request, self._origin, self._record, cancellation)
+            better, note = combine(self._session, self._request, self._origin, self._record, cancellation)
         finally:
             with self._changed:
                 del self._running[0]
                 self._changed.notify_all()
             cancellation.close()
-        if better is not None:
-            with self._changed:
+        with self._changed:
+            self._record = self._record._replace(note="; ".join(filter(None, (self._record.note, note))))
+            if better is not None:
                 attempts = folded((*self._record.attempts, better))
                 self._record = self._record._replace(attempts=attempts, combined=better.fork)
                 self._unread.append(better)

@@ -20,27 +20,36 @@ from mudroom.session.attempts.judge import judged
 from mudroom.session.attempts.request import AttemptRequest
 from mudroom.session.attempts.union import merge_into
 from mudroom.session.session import Session
+from mudroom.typing import NamedTuple
 
 MOST_JUDGED = 16
 MOST_MERGED = 64
 
 
+class CombinationResult(NamedTuple):
+    union: AttemptRecord | None
+    """The best union, in a fork of its own; None if none is better than the best attempt. Its number follows those of
+    the attempts."""
+    note: str
+    """What was tried."""
+
+
 def combine(
     session: Session, request: AttemptRequest, origin: Origin, record: TryRecord, cancellation: Cancellation
-) -> AttemptRecord | None:
-    """Return the best union, in a fork of its own; None if none is better than the best attempt. Its number follows
-    those of the attempts."""
+) -> CombinationResult:
     rows = [
         attempt
         for attempt in ranked(record.attempts, record.score)
         if attempt.state in JUDGED and attempt.files and not attempt.same_as
     ]
     search = _Search(session, request, origin, record, cancellation)
+    union: AttemptRecord | None = None
     try:
         unions = (search.extended(first, rows[place:]) for place, first in enumerate(rows, 1))
-        return next((union for union in unions if union is not None), None)
+        union = next((found for found in unions if found is not None), None)
     except Cancelled:
-        return None
+        return CombinationResult(None, f"{search.words}; then it was ended")
+    return CombinationResult(union, search.words)
 
 
 def quality(attempt: AttemptRecord, score: Score) -> tuple[object, ...]:
@@ -64,6 +73,12 @@ class _Search:
         self._number = len(record.attempts) + 1
         self._merged = self._judged = 0
         self._best = min(quality(attempt, record.score) for attempt in record.attempts)
+
+    @property
+    def words(self) -> str:
+        """What was tried."""
+        conflicts = self._merged - self._judged
+        return f"unions: {self._judged} judged, {conflicts} not made since the attempts conflict"
 
     def extended(self, first: AttemptRecord, others: Sequence[AttemptRecord]) -> AttemptRecord | None:
         """Return the best union of ``first`` with others; None if none is better than the best attempt."""
@@ -100,7 +115,7 @@ class _Search:
                 self._number,
                 fork,
                 (),
-                "passed" if not verdict.exit_code else "failed",
+                "passed" if verdict.passed else "failed",
                 judged=verdict.exit_code,
                 score=verdict.score,
                 report=verdict.report,

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mudroom.core.attempt import FORMAT, AttemptRecord, TryEnd, TryRecord
+from mudroom.core.attempt import FORMAT, AttemptRecord, TryRecord, best_of
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import safe_open
@@ -139,12 +139,13 @@ def is_running(vault: bytes, name: str) -> bool:
     return False
 
 
-def cut_off(record: TryRecord, end: TryEnd = "interrupted") -> TryRecord:
-    """Return the record of a try whose process is gone."""
+def cut_off(record: TryRecord) -> TryRecord:
+    """Return the record of a try whose process is gone, with the best of the attempts that had ended."""
     rows = tuple(
         attempt._replace(state="interrupted") if attempt.state == "running" else attempt for attempt in record.attempts
     )
-    return record._replace(attempts=rows, end=end)
+    best = best_of(rows, record.score)
+    return record._replace(attempts=rows, end="interrupted", best=best.number if best is not None else 0)
 
 
 def remove(vault: bytes, name: str) -> None:

@@ -39,8 +39,8 @@ class ServerState:
         self._reading = FileCache()
 
     def vaults(self) -> list[Vault]:
-        """Return every vault, usable or not, whose project's files are at the project's own path: others are a worker's.
-        The caller closes them."""
+        """Return every vault, usable or not, of a project whose files are at its own path: others are a worker's. The
+        caller closes them."""
         vaults = vaults_of(self.environment.state)
         return [self._with_cache(vault) for vault in vaults if not vault.is_elsewhere]
 
