@@ -26,6 +26,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.fleet.wire.errand import FINAL, may_follow
 from mudroom.fleet.wire.message import Errand, ErrandOutcome
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.lock import Lock
 
 DIRECTORY = b"/fleet"
@@ -224,6 +225,30 @@ class ErrandBook:
     def end(self, run: str) -> None:
         with self._transaction():
             self._database.execute("UPDATE run SET ended = ? WHERE run = ?", (time.time_ns(), run))
+
+    def forget(self, before: int) -> None:
+        """Remove the runs that ended before this time (nanoseconds since 1970) and have nothing left to be fetched."""
+        old = (
+            "ended > 0 AND ended < ? AND run NOT IN (SELECT run FROM errand JOIN attempt USING (errand) WHERE state IN"
+        )
+        chosen = f"{old} ('ended', 'late', 'expired'))"
+        keys = self._rows(
+            "SELECT errand, attempt FROM attempt JOIN errand USING (errand) WHERE run IN"
+            f" (SELECT run FROM run WHERE {chosen})",
+            before,
+        )
+        for errand, attempt in keys:
+            held = self.place + b"/held/%s-%d" % (errand.encode(), attempt)
+            if os.path.lexists(held):
+                remove_tree(held)
+        with self._transaction():
+            self._database.execute(
+                "DELETE FROM attempt WHERE errand IN (SELECT errand FROM errand WHERE run IN"
+                f" (SELECT run FROM run WHERE {chosen}))",
+                (before,),
+            )
+            self._database.execute(f"DELETE FROM run WHERE {chosen}", (before,))
+            self._database.execute("DELETE FROM errand WHERE run NOT IN (SELECT run FROM run)")
 
     def ask_to_cancel(self, errands: Iterable[str]) -> None:
         with self._transaction():

@@ -167,7 +167,7 @@ class FleetRun:
             session.actor.settings,
             home=session.machine.confinement.home,
             umask=umask(),
-            cache=self.book.place + b"/digests",
+            cache=session.vault.path + b"/base-digests",
             git=self._order.git,
         )
         for note in scanned.notes:
@@ -193,6 +193,7 @@ def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], d
         raise UsageError(f"{len(order.errands):,} errands", f"a run has 1 to {MOST:,} of them")
     book = _owned(session)
     try:
+        book.forget(time.time_ns() - int(session.actor.settings.keep_age * 10**9))
         run = book.next_run()
         command = order.command or order.errands[0].argv
         row = RunRow(run, time.time_ns(), command, tuple(worker.name for worker in workers), order.fetch, order.retry)
