@@ -277,6 +277,13 @@ def test_objects_with_another_digest_end_the_link(start: Worker, project: Path) 
     assert worker.wait() == 0
 
 
+def test_a_program_that_there_is_not(start: Worker, project: Path) -> None:
+    worker = start()
+    worker.hello()
+    outcome = worker.outcome(worker.start(worker.ship(project), "no-such-program"))
+    assert (outcome.state, outcome.exit_code) == ("failed", 127) and "no-such-program" in outcome.reason
+
+
 def test_an_errand_that_was_accepted_is_not_accepted_again(start: Worker, project: Path) -> None:
     worker = start()
     worker.hello()

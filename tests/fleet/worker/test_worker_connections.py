@@ -185,7 +185,7 @@ def test_an_end_that_is_closed_closes_the_other() -> None:
 BAD = {
     "more than the window": [Frame(message.DATA, 1, bytes(WINDOW)), Frame(message.DATA, 1, b"x")],
     "bytes after the last": [Frame(message.SHUT, 1, b""), Frame(message.DATA, 1, b"x")],
-    "room that there is not": [message.frame_of(message.ROOM, message.Room(1), 1)],
+    "room that there is not": [message.frame_of(message.ROOM, message.MoreRoom(1), 1)],
     "room that is no number": [Frame(message.ROOM, 1, b"\xa1x")],
 }
 
@@ -219,4 +219,4 @@ def test_connections_are_bounded_and_late_frames_ignored() -> None:
     assert not tunnels.add(5, ours)
     theirs.close()
     assert len(encode(Frame(message.DATA, 1, bytes(PIECE)))) == PIECE + 9
-    assert message_of(message.frame_of(message.ROOM, message.Room(7))).size == 7
+    assert message_of(message.frame_of(message.ROOM, message.MoreRoom(7))).size == 7

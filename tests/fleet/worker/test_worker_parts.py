@@ -21,7 +21,7 @@ from mudroom.fleet.wire import message
 from mudroom.fleet.wire.frame import Frame
 from mudroom.fleet.worker.folder import AlreadyAccepted, ErrandFolders
 from mudroom.fleet.worker.lease import Lease
-from mudroom.fleet.worker.outbox import Outbox
+from mudroom.fleet.worker.outbox import LinkOutbox
 from mudroom.fleet.worker.tighten import own_policy, tightened
 
 __all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
@@ -145,7 +145,7 @@ def test_a_disk_that_is_full_when_an_errand_is_written_down_refuses_it(
 
 def test_an_origin_that_reads_nothing_makes_producers_wait_and_its_end_frees_them() -> None:
     read, write = os.pipe()
-    outbox = Outbox(write)
+    outbox = LinkOutbox(write)
     outbox.start()
     done = threading.Event()
 

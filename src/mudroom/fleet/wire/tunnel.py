@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable
 
 from mudroom.fleet.wire.frame import Frame, LinkError
-from mudroom.fleet.wire.message import DATA, ROOM, SHUT, Room, frame_of, message_of
+from mudroom.fleet.wire.message import DATA, ROOM, SHUT, MoreRoom, frame_of, message_of
 
 WINDOW = 1 << 18
 """Bytes of one direction of a connection on the way."""
@@ -94,7 +94,7 @@ class Tunnels:
                 if len(tunnel.waiting) + tunnel.delivered > WINDOW or tunnel.is_last:
                     raise LinkError("sent more bytes of a connection than it may")
             elif frame.kind == ROOM:
-                tunnel.may_send += max(message_of(frame, Room).size, 0)
+                tunnel.may_send += max(message_of(frame, MoreRoom).size, 0)
                 if tunnel.may_send > WINDOW:
                     raise LinkError("made more room for a connection than there is")
             elif frame.kind == SHUT and not frame.body:
@@ -180,7 +180,7 @@ class Tunnels:
             del tunnel.waiting[:sent]
             tunnel.delivered += sent
         if tunnel.delivered and (not tunnel.waiting or tunnel.delivered >= WINDOW // 2):
-            frames = [frame_of(ROOM, Room(tunnel.delivered), number)]
+            frames = [frame_of(ROOM, MoreRoom(tunnel.delivered), number)]
             tunnel.delivered = 0
         if tunnel.is_last and not (tunnel.waiting or tunnel.has_told):
             tunnel.has_told = True

@@ -17,10 +17,11 @@ import traceback
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.result import Result
 from mudroom.core.tree.change import Changeset, summarise
-from mudroom.errors import FULL, MudroomError, Refused
+from mudroom.errors import FULL, CommandNotStarted, MudroomError, Refused
+from mudroom.fleet.base.objects import StoreFull
 from mudroom.fleet.wire.message import Errand, ErrandOutcome
 from mudroom.fleet.worker.folder import ErrandFolder
-from mudroom.fleet.worker.spool import Spool
+from mudroom.fleet.worker.spool import OutputSpool
 from mudroom.fleet.worker.workplace import Workplace
 from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
 from mudroom.session import Session, Stdio
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 ROOM = 32 << 20
 """Bytes that have to be free on the disk before a command starts."""
+FULL_DISK = "ENOSPC: "
+"""Beginning of the reason of an errand that has failed for want of room."""
 MOST_REPORT = 1 << 20
 """Bytes of a judge's output."""
 MOST_ROWS = 4 << 20
@@ -82,11 +85,14 @@ def perform(run: ErrandRun, workplace: Workplace, approver: CommandApprover | No
         outcome = _without_result(run, run.ended_by or "cancelled", "it had not been started")
     except Refused as error:
         outcome = _without_result(run, "refused", str(error))
+    except CommandNotStarted as error:
+        outcome = _without_result(run, "failed", str(error))._replace(exit_code=error.exit_code)
     except OSError as error:
         outcome = _without_result(run, "failed", _reason(error))
     except MudroomError as error:
         full = error.__cause__ if isinstance(error.__cause__, OSError) else None
-        outcome = _without_result(run, "failed", _reason(full) if full and full.errno in FULL else str(error))
+        is_full = isinstance(error, StoreFull) or (full is not None and full.errno in FULL)
+        outcome = _without_result(run, "failed", f"{FULL_DISK}{error}" if is_full else str(error))
     except Exception as error:  # noqa: BLE001 - a defect of mudroom: the origin is told, and so is the log of the link
         traceback.print_exc(file=sys.stderr)
         outcome = _without_result(run, "failed", f"mudroom failed: {type(error).__name__}: {error}")
@@ -107,7 +113,7 @@ def keep(folder: ErrandFolder, outcome: ErrandOutcome) -> ErrandOutcome:
 
 def _reason(error: OSError) -> str:
     if error.errno in FULL:
-        return f"ENOSPC: the worker's disk is full ({os.strerror(error.errno or 0).lower()})"
+        return f"{FULL_DISK}the worker's disk is full ({os.strerror(error.errno or 0).lower()})"
     return f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else str(error)
 
 
@@ -119,7 +125,7 @@ def _performed(run: ErrandRun, workplace: Workplace, approver: CommandApprover |
         actor = _actor(session.actor, errand)
         run.patience = actor.settings.approval_timeout
         before = session.vault.journal.head().number
-        spool = Spool(run.folder.path, actor.settings.output_limit)
+        spool = OutputSpool(run.folder.path, actor.settings.output_limit)
 
         def hear(name: str, data: bytes) -> None:
             spool.write(name, data)
