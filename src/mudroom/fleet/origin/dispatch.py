@@ -222,6 +222,7 @@ class Dispatch:
         link = seat.leave(now, reason, given_up=given_up)
         if link is not None:
             self.parts.questions.forget(link)
+            self.parts.far_gate.forget(link)
             link.end(reason)
         self.fetching.leave(seat.name)
         for row in ledger.of_worker(seat.name):

@@ -207,9 +207,16 @@ def _part(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
 
 
 def _dial(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
-    dial = wire.message_of(frame, wire.Dial)
-    answer = wire.Dialled(dial.number, "this origin opens no connections for its workers")
-    dispatch.ledger.tell(seat, wire.DIALLED, answer, frame.stream)
+    dial, row = wire.message_of(frame, wire.Dial), _row(dispatch, seat, frame.stream)
+    errand = dispatch.ledger.errands[row.errand]
+    if not errand.message.through_origin or row.state != "accepted" or seat.link is None:
+        raise LinkError("asks for a connection of an errand that has none here")
+    dispatch.parts.far_gate.dial(seat.link, frame.stream, dial, errand.label)
+
+
+def _connection(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    if seat.link is not None:
+        dispatch.parts.far_gate.take(seat.link, frame)
 
 
 _HANDLERS: dict[int, Callable[[Hearer, Seat, Frame], None]] = {
@@ -226,4 +233,7 @@ _HANDLERS: dict[int, Callable[[Hearer, Seat, Frame], None]] = {
     wire.OUTCOME: _outcome,
     wire.ARCHIVE: _part,
     wire.DIAL: _dial,
+    wire.DATA: _connection,
+    wire.SHUT: _connection,
+    wire.ROOM: _connection,
 }

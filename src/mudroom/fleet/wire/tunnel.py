@@ -54,9 +54,9 @@ class _Tunnel:
 class Tunnels:
     """``_lock`` guards all attributes."""
 
-    def __init__(self, send: Callable[[Frame], None]) -> None:
-        """``send``: may wait for the link."""
-        self._send = send
+    def __init__(self, send: Callable[[Frame], None], ended: Callable[[], None] = lambda: None) -> None:
+        """``send``: may wait for the link. ``ended``: called for each connection that has ended; it never waits."""
+        self._send, self._ended = send, ended
         self._lock = threading.Lock()
         self._open: dict[int, _Tunnel] = {}
         self._bell = os.pipe()
@@ -132,6 +132,7 @@ class Tunnels:
     def _end(self, number: int) -> None:
         """Hold the lock."""
         self._open.pop(number).socket.close()
+        self._ended()
 
     # --- the thread ---
 
