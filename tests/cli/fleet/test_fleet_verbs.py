@@ -26,7 +26,7 @@ class Fleet:
         self.environ = {
             b"HOME": os.fsencode(place.home),
             b"MUDROOM_STATE": os.fsencode(place.state),
-            b"PATH": os.environb[b"PATH"],
+            b"PATH": b"/usr/local/bin:/usr/bin:/bin",
             b"PYTHONPATH": os.fsencode(SOURCE),
             b"LC_ALL": b"C.UTF-8",
         }

@@ -89,7 +89,8 @@ def test_old_runs_are_forgotten_unless_something_is_still_there(tmp_path: Path) 
     book.forget(1 << 62)
     assert [row.run for row in book.runs()] == ["r2", "r3"]
     assert sorted(os.listdir(tmp_path / "fleet/held")) == ["r2-errand-0-1", "r3-errand-0-1"]
-    assert book.errands("r1") == book.attempts("r1") == []
+    assert book.errands("r1") == []
+    assert book.attempts("r1") == []
 
 
 def test_a_damaged_or_newer_book_is_one_line(tmp_path: Path) -> None:
