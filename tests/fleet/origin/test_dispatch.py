@@ -146,6 +146,46 @@ def test_the_best_is_fetched_and_the_rest_stays_there(follow: Follow, archive: b
     assert [state for _label, _attempt, state, _fork in none.states()] == ["ended"] * 2
 
 
+def test_what_stayed_there_is_fetched_by_name(follow: Follow, archive: bytes) -> None:
+    def make() -> ScriptedWorker:
+        return ScriptedWorker(archive, hello=_hello(held=tuple(held)))
+
+    held: list[wire.HeldErrand] = []
+    first = follow(ScriptedFleet(a=make), 3, fetch="none")
+    keys = [row.key for row in first.rows()]
+    held += [wire.HeldErrand(*key, "ended") for key in keys]
+    fleet = ScriptedFleet(a=make)
+    second = follow(fleet, again="r1", wanted=frozenset({keys[1]}))
+    assert [(state, fork) for _label, _attempt, state, fork in second.states()] == [
+        ("ended", ""),
+        ("kept", "r1-2"),
+        ("ended", ""),
+    ]
+    assert fleet.heard("a", wire.ERRAND) == fleet.heard("a", wire.OFFER) == []
+
+    def gone(worker: ScriptedWorker, _fetch: wire.Fetch, stream: int) -> None:
+        worker.send(wire.FAILED, wire.Failed("it was discarded"), stream)
+
+    third = follow(ScriptedFleet(a=lambda: ScriptedWorker(fetch=gone)), again="r1", wanted=frozenset({keys[0]}))
+    assert [state for _label, _attempt, state, _fork in third.states()] == ["failed", "kept", "ended"]
+
+
+def test_a_round_is_one_transaction(
+    session: Session, follow: Follow, archive: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits: list[int] = []
+    commit = ErrandBook.commit
+
+    def counted(book: ErrandBook) -> None:
+        commits.append(len(book._pending))
+        commit(book)
+
+    monkeypatch.setattr(ErrandBook, "commit", counted)
+    here = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive)), 40)
+    assert {state for _label, _attempt, state, _fork in here.states()} == {"kept"}
+    assert sum(1 for count in commits if count) <= 40 * 3
+
+
 def test_a_broken_fetch_goes_on_where_it_was(follow: Follow, archive: bytes) -> None:
     offsets: list[int] = []
     held: list[wire.HeldErrand] = []

@@ -88,16 +88,16 @@ class Dispatch:
         self._inbox.wake()
 
     def _is_over(self) -> bool:
-        ledger, rows = self.ledger, self.ledger.rows.values()
-        if self.fetching.is_busy or ledger.waiting:
+        ledger = self.ledger
+        if self.fetching.is_busy or ledger.under_way:
             return False
-        if any(row.state in ("new", "sent", "accepted") for row in rows):
+        if any(self._may_reach(row.worker) for row in self.fetching.wanted()):
             return False
         if self._is_cancelled:
             return True
         unheard = any(self._may_reach(name) and not self.seats[name].was_here for name in self._unheard)
         asked = any(seat.running for seat in self.seats.values())
-        return not unheard and not asked and not any(self._may_reach(row.worker) for row in self.fetching.wanted())
+        return not unheard and not asked
 
     def _may_reach(self, name: str) -> bool:
         seat = self.seats.get(name)
@@ -161,7 +161,7 @@ class Dispatch:
             self._cancelled_at = self._cancelled_at or now
             asked |= set(ledger.errands)
             ledger.may_retry = False
-        for row in [row for row in ledger.rows.values() if row.errand in asked]:
+        for row in [ledger.rows[key] for key in ledger.under_way if key[0] in asked] if asked else ():
             seat = self.seats.get(row.worker)
             if row.state == "new":
                 ledger.waiting.remove(row.key)

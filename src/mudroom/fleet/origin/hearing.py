@@ -116,7 +116,7 @@ def _failed(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
         return
     row = _row(dispatch, seat, frame.stream)
     if seat.is_fetching(frame.stream):
-        dispatch.fetching.drop(row.key)
+        dispatch.fetching.give_up(row.key)
     seat.close_stream(frame.stream)
     seat.running.discard(row.key)
     if row.state in ("sent", "ended", "late"):
@@ -193,7 +193,7 @@ def _outcome(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
             ledger.keep(late, seat)
         return
     row = ledger.put(row._replace(outcome=outcome), outcome.state, outcome.reason)
-    is_wanted = any(row.key == wanted.key for wanted in dispatch.fetching.wanted())
+    is_wanted = dispatch.fetching.is_wanted(row)
     if outcome.state in _DISCARDED or (outcome.state == "ended" and not outcome.archive):
         ledger.keep(row, seat)
     if not is_wanted:
