@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -104,6 +105,27 @@ def test_what_a_crash_leaves_of_an_errand_that_was_not_accepted_is_removed(tmp_p
     (tmp_path / "errands/new-0123/errand").write_bytes(b"half")
     assert list(folders) == []
     assert os.listdir(tmp_path / "errands") == ["kept"]
+
+
+def test_the_vault_of_a_ground_that_was_evicted_goes_once_it_has_no_fork(start: Worker, project: Path) -> None:
+    worker = start()
+    worker.hello()
+    outcome = worker.outcome(worker.sh(worker.ship(project), "echo x > x"))
+    top = worker.home / ".local/state/mudroom/worker" / worker.origin
+    worker.close()
+    shutil.rmtree(top / "grounds")
+    (vault,) = (top / "vaults/vaults").iterdir()
+    second = start()
+    second.hello()
+    second.send(message.KEPT, message.Kept(outcome.errand, outcome.attempt))
+    second.close()
+    assert vault.exists()  # it had a fork when the worker came
+    shutil.rmtree(top / "grounds")
+    start().close()
+    third = start()
+    third.hello()
+    third.close()
+    assert not vault.exists()
 
 
 # --- the disk ---

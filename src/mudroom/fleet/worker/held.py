@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import partial
 
 from mudroom.errors import UsageError
@@ -104,6 +105,10 @@ class HeldErrands:
         discard(folder, self._workplace)
         self._folders.forget(folder)
 
+    def give(self, chore: Callable[[], None]) -> None:
+        """Have something done beside the errands."""
+        self._chores.give(chore)
+
     def join(self) -> None:
-        """Wait until what was to be forgotten is."""
+        """Wait until the chores are done."""
         self._chores.join()

@@ -44,7 +44,7 @@ from mudroom.fleet.worker.question import (
     begin_host,
 )
 from mudroom.fleet.worker.spool import OutputSource
-from mudroom.fleet.worker.workplace import Supply, WorkerPlace, Workplace
+from mudroom.fleet.worker.workplace import Supply, WorkerPlace, Workplace, remove_leftovers
 from mudroom.vault.record import FORMAT
 
 MOST_OPEN = 1_000
@@ -88,6 +88,7 @@ class WorkerLink:
         self._workplace = Workplace(place, supply, OriginApprover(self._begin_host), self._dialler)
         self._held = HeldErrands(self._folders, self._outbox, self._workplace)
         self._outbox.start()
+        self._held.give(partial(remove_leftovers, place.state))
 
     # --- the life of a link ---
 
