@@ -41,7 +41,7 @@ BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS about (one INTEGER PRIMARY KEY CHECK (one = 1), format INTEGER, origin TEXT) STRICT;
 CREATE TABLE IF NOT EXISTS run (
     run TEXT PRIMARY KEY, started INTEGER NOT NULL, command BLOB NOT NULL, workers TEXT NOT NULL, fetch TEXT NOT NULL,
-    retry INTEGER NOT NULL, ended INTEGER NOT NULL
+    retry INTEGER NOT NULL, ended INTEGER NOT NULL, git INTEGER NOT NULL, any_arch INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS errand (
     errand TEXT PRIMARY KEY, run TEXT NOT NULL, number INTEGER NOT NULL, label TEXT NOT NULL, message BLOB NOT NULL
@@ -69,6 +69,9 @@ class RunRow(NamedTuple):
     retry: int = 0
     ended: int = 0
     """0: it is under way, or was cut off."""
+    git: bool = False
+    """Whether ``.git`` is sent."""
+    any_arch: bool = False
 
 
 class ErrandRow(NamedTuple):
@@ -168,7 +171,7 @@ class ErrandBook:
         rows = list(errands)
         with self._transaction():
             self._database.execute(
-                "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     run.run,
                     run.started,
@@ -177,6 +180,8 @@ class ErrandBook:
                     run.fetch,
                     run.retry,
                     run.ended,
+                    run.git,
+                    run.any_arch,
                 ),
             )
             self._database.executemany(
@@ -275,8 +280,12 @@ class ErrandBook:
                 fetch,
                 retry,
                 ended,
+                bool(git),
+                bool(any_arch),
             )
-            for run, started, command, workers, fetch, retry, ended in self._rows("SELECT * FROM run ORDER BY started")
+            for run, started, command, workers, fetch, retry, ended, git, any_arch in self._rows(
+                "SELECT * FROM run ORDER BY started"
+            )
         ]
 
     def errands(self, run: str) -> list[ErrandRow]:

@@ -102,11 +102,10 @@ class FleetRun:
         row: RunRow,
         workers: Sequence[FleetWorker],
         doors: Doors,
-        order: FleetOrder,
         wanted: frozenset[Key] = frozenset(),
     ) -> None:
         self.row, self.book = row, book
-        self._session, self._doors, self._order = session, doors, order
+        self._session, self._doors = session, doors
         self._outputs = Outputs(lambda printed: book.held(printed.row), doors.line)
         patience = session.actor.settings.approval_timeout if doors.asks else 0.0
         self._questions = QueuedQuestions(session.vault.approvals, patience, self._announce)
@@ -119,7 +118,7 @@ class FleetRun:
         levels = {errand.message.level for errand in book.errands(row.run)}
         fitness = Fitness(
             frozenset(level for level in levels if level is not None),
-            "" if order.any_arch else platform.machine(),
+            "" if row.any_arch else platform.machine(),
             FORMAT,
             __version__,
         )
@@ -181,7 +180,7 @@ class FleetRun:
             home=session.machine.confinement.home,
             umask=umask(),
             cache=session.vault.path + b"/base-digests",
-            git=self._order.git,
+            git=self.row.git,
         )
         for note in scanned.notes:
             self._doors.note(note)
@@ -209,7 +208,16 @@ def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], d
         book.forget(time.time_ns() - int(session.actor.settings.keep_age * 10**9))
         run = book.next_run()
         command = order.command or order.errands[0].argv
-        row = RunRow(run, time.time_ns(), command, tuple(worker.name for worker in workers), order.fetch, order.retry)
+        row = RunRow(
+            run,
+            time.time_ns(),
+            command,
+            tuple(worker.name for worker in workers),
+            order.fetch,
+            order.retry,
+            git=order.git,
+            any_arch=order.any_arch,
+        )
         template = _template(session, order, doors.variables)
         errands = []
         for number, errand in enumerate(order.errands, 1):
@@ -225,7 +233,7 @@ def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], d
             )
             errands.append(ErrandRow(identity, run, number, label, message))
         book.begin(row, errands)
-        return FleetRun(session, book, row, workers, doors, order)
+        return FleetRun(session, book, row, workers, doors)
     except BaseException:
         book.close()
         raise
@@ -246,8 +254,7 @@ def resume(
         if row is None:
             raise UsageError(f"there is no run {name} in this project", "mudroom fleet runs lists them")
         chosen = [workers[node] for node in row.workers if node in workers]
-        order = FleetOrder((), fetch=row.fetch, retry=row.retry, any_arch=True)
-        return FleetRun(session, book, row, chosen, doors, order, wanted)
+        return FleetRun(session, book, row, chosen, doors, wanted)
     except BaseException:
         book.close()
         raise
