@@ -91,7 +91,8 @@ def _hello(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
 
 
 def _ended(dispatch: Hearer, seat: Seat, end: LinkEnd) -> None:
-    ledger, unsent = dispatch.ledger, {seat.key_of(stream) for stream in end.unsent}
+    ledger, link = dispatch.ledger, seat.link
+    unsent = {seat.key_of(stream) for stream in link.unsent()} if link is not None else set()
     for row in ledger.of_worker(seat.name):
         if row.key in unsent and row.state == "sent":
             ledger.again(row)

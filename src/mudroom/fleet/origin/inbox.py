@@ -24,8 +24,6 @@ class LinkEnd(NamedTuple):
 
     reason: str
     hint: str
-    unsent: frozenset[int]
-    """Streams whose messages were not begun to be written, so that the worker cannot have them."""
     said_hello: bool
 
 

@@ -114,6 +114,12 @@ class OriginLink:
                 self._ending = MudroomError("the worker does not read what it is sent")
         self.wake()
 
+    def unsent(self) -> frozenset[int]:
+        """Return the streams whose messages were not begun to be written, also after the end: the worker cannot have
+        them."""
+        with self._lock:
+            return frozenset(stream for stream, _data in self._messages)
+
     def feed(self, frames: Iterator[Frame]) -> None:
         """Write these frames, one after the other, whenever no message waits. They replace earlier ones."""
         with self._lock:
@@ -254,13 +260,11 @@ class OriginLink:
         words = self._transport.last_words()
         reason, hint = explain(failure, words, self._has_hello)
         with self._lock:
-            streams = frozenset(stream for stream, _data in self._messages)
-            self._messages.clear()
             self._feed = None
             self._is_over = True
             os.close(self._wake_reader)
             os.close(self._wake_writer)
-        self._inbox.put(self, LinkEnd(reason, hint, streams, self._has_hello))
+        self._inbox.put(self, LinkEnd(reason, hint, self._has_hello))
 
 
 _HINTS = (
