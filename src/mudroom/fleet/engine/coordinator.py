@@ -82,7 +82,7 @@ class Relay(Protocol):
         """Close the worker's input."""
 
     def close(self) -> None:
-        """End the worker and everything of it, at once."""
+        """End the worker and everything of it, at once. A ``read`` that waits ends, too."""
 
 
 class RelayError(MudroomError):

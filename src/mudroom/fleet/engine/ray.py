@@ -125,8 +125,7 @@ class RayRelay(Relay):
         try:
             return self._ray.get(method.remote(*arguments), timeout=seconds)
         except (self._ray.exceptions.RayError, OSError) as error:
-            lines = str(error).strip().splitlines()
-            raise RelayError(lines[0][:200] if lines else type(error).__name__) from error
+            raise RelayError(f"Ray does not reach it any more ({type(error).__name__})") from error
 
 
 def coordinate(
