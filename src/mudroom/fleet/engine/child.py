@@ -52,6 +52,15 @@ class WorkerChild:
         assert self._child.stdin is not None and self._child.stdout is not None
         self._input, self._output = self._child.stdin, self._child.stdout
 
+    def __enter__(self) -> WorkerChild:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """End the worker and close its pipes, which no other thread uses any more."""
+        self.close()
+        self._input.close()
+        self._output.close()
+
     def read(self, seconds: float) -> bytes | None:
         """Return the next bytes; empty: the worker has ended; None: there were none for so long."""
         ready, _writable, _failed = select.select([self._output], [], [], seconds)
