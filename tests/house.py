@@ -69,7 +69,7 @@ ROOMS: Mapping[str, Room] = {
         (*_BASE, "stage"),
         (
             ("", "git"),
-            ("approvals", "journal"),
+            ("approvals", "attempts", "journal"),
             ("store",),
             ("caches", "conflict", "forks", "homes"),
             ("apply",),
@@ -81,7 +81,7 @@ ROOMS: Mapping[str, Room] = {
     "session": Room(
         "the way of one command, and the work on forks",
         (*_BASE, "stage", "sandbox", "net", "vault", "agents"),
-        (("confinement",), ("shared_sandbox",), ("",), ("agents",)),
+        (("confinement",), ("shared_sandbox",), ("",), ("agents", "attempts")),
     ),
     "project_session": Room("a session on a project, as its policy files say", _MIDDLE),
     "review": Room("rows of a fork, activity of a project, a folder for a new session", _MIDDLE),

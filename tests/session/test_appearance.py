@@ -339,6 +339,76 @@ def test_a_home_of_another_user_at_that_path_is_not_looked_into(
     assert out(session, "cd; find . -type f -size +0; echo $HOME") == f"{other}\n"
 
 
+def test_what_the_policy_of_home_shows_and_this_machine_has_not(machines: Machines) -> None:
+    machines.home.write("f", "one\n")
+    machines.ship()
+    (machines.root / "data").mkdir()
+    here, absent = os.fsencode(machines.root / "data"), b"/srv/no-such/data"
+    with machines.worker(Settings(read=(here, absent))) as session:
+        result = sh(session, f"ls -d {machines.root}/data")
+    assert (result.exit_code, result.notes) == (0, ("read: /srv/no-such/data is not on this machine",))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_files_are_made_with_the_umask_of_home(machines: Machines, view: str) -> None:
+    """A worker's own is 077: its state is nobody else's."""
+    machines.home.write("f", "one\n")
+    machines.ship()
+    before = os.umask(0o077)
+    try:
+        session = machines.worker(Settings(view=view), umask=0o027)  # type: ignore[arg-type]
+        assert out(session, "umask; mkdir d; echo x >d/f; stat -c %a d d/f", "k") == "0027\n750\n640\n"
+    finally:
+        os.umask(before)
+    changes = {change.path: change.entry.mode & 0o777 for change in session.changes.of("k").changes}
+    assert changes == {b"d": 0o750, b"d/f": 0o640}
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@pytest.mark.parametrize("how", ["file", "link", "directory link", "included"])
+def test_a_base_leads_to_no_repository_of_this_machine(machines: Machines, how: str) -> None:
+    """The base is a stranger's archive at its origin: its ``.git`` names a repository of the worker's user, or a link
+    leads to a work tree that the repository does name."""
+    theirs, tree = machines.root / "theirs", machines.root / "tree"
+    theirs.mkdir()
+    (theirs / "f").write_text("TOKEN of the worker's user\n")
+    script = f"{GIT} init -q; {GIT} add .; {GIT} commit -qm secret; {GIT} worktree add -q {tree}"
+    subprocess.run(["sh", "-ec", script], cwd=theirs, check=True)
+    project = machines.home.project
+    if how == "file":
+        (project / ".git").write_text(f"gitdir: {theirs}/.git/worktrees/tree\n")
+    elif how == "link":
+        (project / ".git").symlink_to(theirs / ".git")
+    elif how == "directory link":
+        (project / "sub").symlink_to(tree)
+    else:
+        subprocess.run(["sh", "-ec", f"{GIT} init -q"], cwd=project, check=True)
+        with (project / ".git/config").open("a") as config:
+            config.write(f"[include]\n\tpath = {theirs}/.git/config\n[core]\n\thooksPath = {theirs}\n")
+    machines.ship()
+    hostile = f"""
+        git log 2>/dev/null || :
+        if test -L .git -o -f .git; then mv .git old; fi
+        if test -L sub; then rm sub; mkdir sub; cd sub; fi
+        mkdir -p .git/refs/heads .git/objects/info
+        echo {theirs}/.git/objects >.git/objects/info/alternates
+        echo ref: refs/heads/main >.git/HEAD
+        printf '%040d\\n' 0 | tr 0 a >.git/refs/heads/main
+        cat .git/f {theirs}/f ../tree/f 2>/dev/null || :
+    """
+    before = listing(theirs)
+    archive = os.fsencode(machines.root / "k.tar")
+    for settings in (Settings(), Settings(view="copy")):
+        with machines.worker(settings) as session:
+            result = sh(session, hostile)
+            assert (result.stdout, result.exit_code) == (b"", 0), result.stderr
+            assert not [note for note in result.notes if "theirs" in note]
+            upkeep.send_away(session, result.fork, archive, 1)
+            assert b"TOKEN" not in Path(os.fsdecode(archive)).read_bytes()
+            os.unlink(archive)
+    assert listing(theirs) == before
+
+
 # --- one base, many sessions ---
 
 
@@ -462,7 +532,9 @@ SYSTEM = [
     "/sys/p",
     "/bin/p",
     "/lib64/p",
-    "/opt/p",
+    "/opt",
+    "/usr/src",
+    "/usr/local/p",
     "/nix/store",
     "/boot/x",
     "/var/run/p",
@@ -518,10 +590,33 @@ def test_a_path_in_a_directory_that_commands_are_shown(machines: Machines) -> No
     assert list(shown.iterdir()) == []
 
 
+def test_a_home_in_a_directory_of_the_system(machines: Machines) -> None:
+    machines.ship()
+    for home in (b"/opt/no-such-service", b"/var/lib/no-such-service"):
+        with Session.open(
+            os.fsencode(machines.ground),
+            state=os.fsencode(machines.state),
+            home=home,
+            environ=os.environb,
+            appears_at=home + b"/proj",
+        ) as session:
+            assert out(session, "cd; pwd; ls /opt >/dev/null; echo x >f") == os.fsdecode(home) + "\n"
+
+
 def test_paths_that_are_unusual_and_can_be(machines: Machines) -> None:
     machines.home.write("f", "one\n")
     machines.ship()
-    for path in (b"/tmp/deep/in/tmp", b"/run/p", b"/dev/shm/p", b"/a", b"/srv/a b,c:d\\\n\xff$(x)", b"/usr-local/p"):
+    for path in (
+        b"/tmp/deep/in/tmp",
+        b"/run/p",
+        b"/dev/shm/p",
+        b"/a",
+        b"/opt/no-such/p",
+        b"/usr/src/no-such",
+        b"/usr/local/src/p",
+        b"/srv/a b,c:d\\\n\xff$(x)",
+        b"/usr-local/p",
+    ):
         with machines.worker(at=path) as session:
             result = session.run([b"sh", b"-c", b'pwd -P; cat f; echo x >"$PWD/made"'])
             assert (result.stdout, result.exit_code) == (path + b"\none\n", 0), result.stderr

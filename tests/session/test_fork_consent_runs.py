@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ from mudroom.net.gate.fork_dials import MOST_PAIR
 from mudroom.session import Session
 from mudroom.session.agents.run_agent import run_agent
 from mudroom.session.confinement import namespace_program, socket_pool
+from mudroom.session.confinement.dialler import DialledFork, ForkRefused
+from mudroom.session.confinement.fork_connection import Standing
 from mudroom.vault.forks.fork_grants import edit_grants, identity_of
 
 pytestmark = pytest.mark.both_users
@@ -30,7 +33,7 @@ import socket, sys, threading
 def serve(client):
     data = b""
     with client:
-        while not data.endswith((b"\\r\\n\\r\\n", b"\\r\\n\\r\\nSM\\r\\n\\r\\n")):
+        while not data.endswith(b"0\\r\\n\\r\\n" if b"hunked" in data else b"\\r\\n\\r\\n"):
             piece = client.recv(65536)
             if not piece:
                 return
@@ -217,7 +220,7 @@ def test_what_a_client_cannot_say(place: Place) -> None:
         served(session, 8000, 8001),
     ):
         lies = b"".join(line + b"\r\n" for line in liars)
-        echo = raw(session, head + lies + b"Connection: x-mudroom-fork, close\r\nContent-Length: 4\r\n\r\n\r\n\r\n")
+        echo = raw(session, head + lies + b"Connection: x-mudroom-fork, close\r\nContent-Length: 0\r\n\r\n")
         assert echo.count(b"planner") == 1 and b"x-mudroom-fork: planner" in echo and b"admin" not in echo, echo
         chunked = (
             b"Transfer-Encoding: chunked\r\nTrailer: x-mudroom-fork\r\n\r\n1\r\nx\r\n0\r\nX-Mudroom-Fork: admin\r\n\r\n"
@@ -351,3 +354,53 @@ def test_grants_that_cannot_be_read_grant_nothing(place: Place) -> None:
             Path(session.vault.fork("coder").path.decode(), "consent").write_bytes(content)
             ((status, text),) = asked(session, URL)
             assert status == 403 and "coder does not show port 8000" in text, (content, text)
+
+
+def test_a_card_asks_and_grants_nothing(place: Place) -> None:
+    wish = {"show": [8000], "reach": ["coder:8000", "db-*:5432"]}
+    card = parse_card({"agentId": "a", "sandboxLevel": 1, "sandboxRequirements": {"needsForks": wish}})
+    with place.session(policy(["db-*:5432"])) as session, served(session, 8000):
+        show(session, "coder", 8000)
+        argv = [sys.executable.encode(), b"-c", ASK.encode(), URL.encode()]
+        result = run_agent(session, card, argv, fork="planner")
+        assert json.loads(result.result.stdout or b"")[0][0] == 403
+        assert result.notes == (
+            "a asks to show 8000, which is not granted (mudroom net show 8000 --fork planner)",
+            "a asks to reach coder:8000, which is not granted (mudroom net reach coder:8000 --fork planner)",
+        )
+
+
+class FarEnd:
+    """Answers every connection from another machine, as a link to it would."""
+
+    all_hosts = True
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self._ends: list[socket.socket] = []
+
+    def begin(self, host: str, port: int, path: str) -> Standing:
+        self.asked.append((host, port))
+        if host == "refused.example":
+            raise ForkRefused(f"the origin does not allow {path or host}")
+        ours, theirs = socket.socketpair()
+        self._ends.append(ours)
+        ours.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nfar")
+        return Standing(DialledFork(theirs.detach(), "the origin"))
+
+    def close(self) -> None:
+        while self._ends:
+            self._ends.pop().close()
+
+
+def test_a_dialler_of_all_hosts_makes_every_connection(place: Place) -> None:
+    """No name is looked up here: neither host exists."""
+    far = FarEnd()
+    rules = [parse_rule("*.example", "allow")]
+    with place.session(rules=lambda: rules, dialler=lambda _fork, _order: far) as session:
+        answers = asked(session, "http://a.example/", "http://refused.example/x", "http://other.test/", URL)
+        told = [(flow["host"], flow["verdict"], flow.get("address", "")) for _fork, flow in flows(session)]
+    assert [status for status, _text in answers] == [200, 403, 403, 200], answers
+    assert "the origin does not allow /x" in answers[1][1]
+    assert far.asked == [("a.example", 80), ("refused.example", 80), ("coder.mudroom.internal", 8000)]
+    assert ("a.example", "allow", "through the origin") in told, told

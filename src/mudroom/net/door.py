@@ -81,15 +81,17 @@ class Gate:
         ask_timeout: float = 60.0,
         inspection: Inspection | None = None,
         fork: str = "",
+        all_hosts: bool = False,
     ) -> Door:
         """Let connections to these listeners through as the rules say. The door owns the descriptors from then on.
 
         ``ask``: a caller answers each ``FlowQuestion``; a question without an answer within ``ask_timeout`` seconds is
         denied. Raise MudroomError if the gate process cannot be started; the caller keeps the descriptors then.
         ``inspection``: required by rules with ``inspect``; without it, requests under those rules are refused.
-        ``fork``: the label of the command's fork, which other forks are told.
+        ``fork``: the label of the command's fork, which other forks are told. ``all_hosts``: the caller makes every
+        connection (``ForkDial``), to other hosts, too.
         """
-        return Door(self, rules, listeners, ask, ask_timeout, inspection, fork)
+        return Door(self, rules, listeners, ask, ask_timeout, inspection, fork, all_hosts)
 
     def prepare(self) -> None:
         """Start the process, for doors that are likely to be opened soon. A failure is reported by ``open``."""
@@ -181,8 +183,9 @@ class Door:
         ask_timeout: float,
         inspection: Inspection | None,
         fork: str = "",
+        all_hosts: bool = False,
     ) -> None:
-        self._gate, self._fork = gate, fork
+        self._gate, self._fork, self._all_hosts = gate, fork, all_hosts
         self._rules = list(rules)
         self._listeners = list(listeners)
         self._ask = ask
@@ -291,6 +294,7 @@ class Door:
             self._gate.upstream,
             self._inspection,
             self._fork,
+            self._all_hosts,
         )
         try:
             self._gate._send(message, [theirs.fileno(), *(listener.descriptor for listener in self._listeners)])

@@ -344,8 +344,22 @@ FORKS = ValueType(
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            "show": {"type": "array", "items": {"type": ["integer", "string"]}},
-            "reach": {"type": "array", "items": {"type": "string"}},
+            "show": {
+                "type": "array",
+                "items": {
+                    "anyOf": [
+                        {"type": "integer", "minimum": 1, "maximum": 65535},
+                        {"type": "string", "pattern": "^([a-z0-9][a-z0-9-]*[*]?:)?[1-9][0-9]{0,4}(/http)?$"},
+                    ]
+                },
+            },
+            "reach": {
+                "type": "array",
+                "items": {
+                    "type": "string",
+                    "pattern": "^[a-z0-9][a-z0-9-]*[*]?(@[A-Za-z0-9_.:@/-]+)?(:[1-9][0-9]{0,4})?$",
+                },
+            },
         },
     },
     "show: [PORT, PORT/http, FORK:PORT], reach: [FORK:PORT, FORK@AGENT:PORT]",

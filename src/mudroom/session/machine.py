@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.limiter import Limiter
     from mudroom.session.confinement.containers import Containers
+    from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.fork_dial import ForkDialler
     from mudroom.session.confinement.gateway import Doorkeeper, Gateway
     from mudroom.session.confinement.host_approver import Approver
@@ -126,11 +127,14 @@ class Machine:
         approver: Approver | None = None,
         loopback_rules: Callable[[], Sequence[HostRule]] | None = None,
         umask: int | None = None,
+        dialler: Callable[[Fork, Order], Dialler | None] = lambda _fork, _order: None,
     ) -> None:
-        """``umask``: of commands; None: that of this process. ``engine``: of containers; None: the first usable. ``rules``: returns the rules of the gate, called when a
-        command first uses the network. ``remember`` keeps a lasting answer. ``approver``: asked by the gate about a
-        host; None: refuse hosts that no rule allows. ``loopback_rules``: called before every command at the gate;
-        returns its rules if one of them may name this machine's loopback, otherwise no rule. None: ``rules``."""
+        """``umask``: of commands; None: that of this process. ``engine``: of containers; None: the first usable.
+        ``rules``: returns the rules of the gate, called when a command first uses the network. ``remember`` keeps a
+        lasting answer. ``approver``: asked by the gate about a host; None: refuse hosts that no rule allows.
+        ``loopback_rules``: called before every command at the gate; returns its rules if one of them may name this
+        machine's loopback, otherwise no rule. None: ``rules``.
+        ``dialler``: returns what makes a command's connections to other forks; None: the machine's own."""
 
         def images(name: str, user: User) -> ProvidedImage:
             return self.containers.image(name, user)
@@ -145,6 +149,7 @@ class Machine:
         self._gateway: Gateway | None = None
         self._containers: Containers | None = None
         self.host_answers = (rules, remember, approver)
+        self._dialler = dialler
         self._loopback_rules = rules if loopback_rules is None else loopback_rules
         self._looked = _thread.allocate_lock()
         """Taken by the first command that looks for files of other users, and never released."""
@@ -354,6 +359,7 @@ class Machine:
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
         inspection = equipment.inspection if equipment is not None else None
         places = self.loopback_places(mode, level, outcome)
+        given = self._dialler(fork, order)
         keeper = self.gateway.keeper(
             fork.entrance,
             relay,
@@ -361,9 +367,10 @@ class Machine:
             lambda: fork.name if fork.state.named else "",
             places,
             # a proxy on the host's loopback is open to other users of the machine, which the other fork is not
-            None if outside else lambda: dialler_of(self._vault, fork, self.gateway, order.actor.settings),
+            None if outside else lambda: given or dialler_of(self._vault, fork, self.gateway, order.actor.settings),
             outcome.is_networked,
             fork.name,
+            given is not None and given.all_hosts,
         )
         return keeper, keeper.listen() if outside else 0
 

@@ -127,9 +127,29 @@ def _capabilities(card: AgentCard, status: AgentStatus) -> dict[str, Any]:
     return {"streaming": False, "pushNotifications": False, "extensions": [extension]}
 
 
-def unsupported(request: object) -> dict[str, Any]:
-    """Return the answer to any JSON-RPC 2.0 request: agents are started from the command line and take no tasks over
-    A2A."""
+def is_forwarded(call: object) -> bool:
+    """Return whether a request may be forwarded to an agent: messages and tasks, in the names of version 1.0 and of
+    version 0.3. Notifications by push are not: they would have the agent call addresses."""
+    method = call.get("method") if isinstance(call, dict) else None
+    if not isinstance(method, str) or "push" in method.lower():
+        return False
+    return method in _METHODS or (method.startswith("tasks/") and method.removeprefix("tasks/").isalpha())
+
+
+_METHODS = (
+    "SendMessage",
+    "SendStreamingMessage",
+    "GetTask",
+    "ListTasks",
+    "CancelTask",
+    "SubscribeToTask",
+    "message/send",
+    "message/stream",
+)
+
+
+def rpc_error(request: object, code: int, message: str) -> dict[str, Any]:
+    """Return an error as the answer to any JSON-RPC 2.0 request."""
     identity = request.get("id") if isinstance(request, dict) else None
     if not isinstance(identity, (str, int)) or isinstance(identity, bool):
         identity = None
@@ -138,8 +158,7 @@ def unsupported(request: object) -> dict[str, Any]:
             identity.encode()
         except UnicodeEncodeError:  # an unpaired surrogate cannot be sent back
             identity = None
-    error = {"code": UNSUPPORTED, "message": "This agent takes no tasks over A2A: mudroom agent run starts it"}
-    return {"jsonrpc": "2.0", "id": identity, "error": error}
+    return {"jsonrpc": "2.0", "id": identity, "error": {"code": code, "message": message}}
 
 
 def paths_of(agents: Sequence[str]) -> dict[str, str]:

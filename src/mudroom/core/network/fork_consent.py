@@ -164,7 +164,7 @@ def _port(digits: str, text: str) -> int:
     return port
 
 
-def _matches(pattern: str, label: str) -> bool:
+def matches_label(pattern: str, label: str) -> bool:
     return label == pattern or (pattern.endswith("*") and label.startswith(pattern[:-1]))
 
 
@@ -184,11 +184,11 @@ def consent(
     a, b = near.fork, far.fork
     if a.identity == b.identity:
         return Consent(port, "", "", missing=("a command reaches its own servers at localhost",))
-    shown = _shown(rules, far, port)
+    shown = shown_by(rules, far, port)
     inner = port
     if port == ENDPOINT_PORT and shown is None and far.endpoint is not None:
         inner = far.endpoint
-        shown = _shown(rules, far, inner)
+        shown = shown_by(rules, far, inner)
     link = link_between(links, a.label, b.label, port)
     if link is not None:
         has_server = port != ENDPOINT_PORT or shown is not None or far.endpoint is not None
@@ -224,12 +224,12 @@ def look_at_names(label: str, port: int, rules: Sequence[ForkRule], links: Seque
     return False, f"the policy lets no fork reach it; mudroom net why {label}{SUFFIX}:{port} --fork NAME asks for one"
 
 
-def _shown(rules: Sequence[ForkRule], far: ConsentSide, port: int) -> tuple[str, bool] | None:
+def shown_by(rules: Sequence[ForkRule], far: ConsentSide, port: int) -> tuple[str, bool] | None:
     """Return the rule that shows a port, and whether for HTTP only: the strictest counts."""
     found = [
         (f"{KEY}: show {rule}", rule.http)
         for rule in rules
-        if rule.side == "show" and rule.port == port and _matches(rule.fork, far.fork.label)
+        if rule.side == "show" and rule.port == port and matches_label(rule.fork, far.fork.label)
     ]
     found += [(f"net show {shown.port}", shown.http) for shown in far.grants.shows if shown.port == port]
     return max(found, key=lambda row: row[1], default=None)
@@ -245,7 +245,7 @@ def _reached(rules: Sequence[ForkRule], near: ConsentSide, b: ForkIdentity, port
                 return f"net reach {b.label}:{port}", True, False
             other = True
     for rule in rules:
-        if rule.side != "reach" or rule.port != port or not _matches(rule.fork, b.label):
+        if rule.side != "reach" or rule.port != port or not matches_label(rule.fork, b.label):
             continue
         if rule.agent and rule.agent != b.agent:
             continue

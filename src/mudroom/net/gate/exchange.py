@@ -127,8 +127,8 @@ class Exchange:
             raise
 
     async def _reach_directly(self) -> Peer:
-        if is_fork_host(self.host):
-            return await self._reach_fork()
+        if is_fork_host(self.host) or self.guard.all_hosts:
+            return await self._reach_by_host()
         upstream, rule = self.guard.upstream, self._decision.rule
         if upstream is not None and not (rule is not None and rule.private):
             return await self._reach_through(upstream)
@@ -148,10 +148,10 @@ class Exchange:
             raise self._fail(f"{self.host} cannot be reached: {error_text}", 504) from error
         return peer
 
-    async def _reach_fork(self) -> Peer:
-        """Ask the host for the connection: it decides, by the consent of both forks."""
-        self._address = f"fork {fork_of(self.host)}"
+    async def _reach_by_host(self) -> Peer:
+        """Ask the host for the connection: it decides, by the consent of both forks, or has another machine decide."""
         host, port = self.host, self.port
+        self._address = f"fork {fork_of(host)}" if is_fork_host(host) else "through the origin"
         path = self._path if self.way == "http" else ""
         try:
             connection, rule, self.http_only = await self.guard.dials.dial(host, port, path)
@@ -160,7 +160,8 @@ class Exchange:
                 raise self._fail(f"{host} cannot be reached: {error}", 502) from error
             self.refuse(str(error))
             raise Unreachable(denied(host, port, str(error)), 403) from error
-        self._decision = HostDecision("allow", HostRule("allow", host, (port,), source=rule), f"{rule} allow it")
+        if is_fork_host(host):
+            self._decision = HostDecision("allow", HostRule("allow", host, (port,), source=rule), f"{rule} allow it")
         peer = adopt(connection)
         peer.closed.add_done_callback(lambda _lost: self.guard.dials.left(host))
         return peer

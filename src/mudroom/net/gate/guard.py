@@ -72,6 +72,8 @@ class DoorGuard:
         self._numbers = itertools.count(1)
         self._pending: dict[tuple[str, int], _Pending] = {}
         self._answers: dict[tuple[str, int], bool] = {}
+        self.all_hosts = message.all_hosts
+        """Whether the host makes every connection: no name is looked up here."""
         self.fork = message.fork
         """Label of the command's fork; empty: it has none."""
         self.dials = ForkDials(self._send, lambda: next(self._identities))

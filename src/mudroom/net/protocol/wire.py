@@ -47,6 +47,8 @@ class OpenMessage(msgspec.Struct, tag="open", array_like=True):
     inspection: Inspection | None = None
     fork: str = ""
     """Label of the command's fork, for other forks; empty: it has none."""
+    all_hosts: bool = False
+    """The host makes every connection, and not those to other forks alone."""
 
 
 class AnswerMessage(msgspec.Struct, tag="answer", array_like=True):

@@ -37,6 +37,10 @@ class PendingConnection(Protocol):
 class Dialler(Protocol):
     """Connections of a command to servers in other forks (``fork_dial.py``)."""
 
+    all_hosts: bool
+    """Whether it makes every connection that the rules allow: the gate looks no name up and vets no address, since the
+    far end does both."""
+
     def begin(self, host: str, port: int, path: str) -> PendingConnection:
         """Return a connection that is being made. ``path``: of a plain HTTP request. Raise ForkRefused if a fork does
         not consent, MudroomError with the reason if there can be no connection."""

@@ -59,6 +59,8 @@ def look_at_dial(vault: Vault, fork: Fork, settings: Settings, label: str, port:
 class ForkDialler:
     """Of one command. Owner: the thread that attends to it."""
 
+    all_hosts = False
+
     def __init__(
         self,
         vault: Vault,

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.network.placeholder import CredentialRule
     from mudroom.net.door import Door, Gate, Kind
-    from mudroom.session.confinement.dialler import Dialler, PendingConnection
+    from mudroom.session.confinement.dial_desk import DialDesk
+    from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.host_approver import Approver, CommandScreen, PendingQuestion, TerminalApprover
     from mudroom.session.confinement.socket_pool import SocketPool
 
@@ -46,12 +47,6 @@ _NAMESPACES = ("user", "net")
 """Names of the descriptors that come with the listeners and are none."""
 _QUEUE = 4096
 """Backlog of a listener (listen(2)): while it is full, a connect(2) of the command blocks."""
-MOST_DIALS = 16
-"""Connections to other forks that are being made at the same time (``net/gate/guard.py``: further ones wait)."""
-_APART = (
-    "this command has no network namespace of its own, from which alone other forks are reached: it runs at level 0, "
-    "or without namespaces (mudroom doctor)"
-)
 LAST_FLOWS = 5.0
 """Seconds that the gate has after a command to send the last flows."""
 
@@ -156,14 +151,25 @@ class Gateway:
         dialler: Callable[[], Dialler] | None = None,
         is_networked: bool = False,
         label: str = "",
+        all_hosts: bool = False,
     ) -> Doorkeeper:
         """Return the doorkeeper of one command, a context to enter before the command starts. ``entrance``: the path of
         a socket for connections to servers inside. ``inspection``: the data for rules that inspect. ``fork``: returns
         the fork's name as shown to the approver. ``places``: of the host's loopback, which have listeners. ``dialler``:
         makes what connects to other forks, at the first such connection; None: there can be none. ``is_networked``:
-        whether the command was judged to use the network. ``label``: the name of the fork."""
+        whether the command was judged to use the network. ``label``: the name of the fork.
+        ``all_hosts``: of the dialler."""
         return Doorkeeper(
-            self, screen or NoScreen(), Entrance(entrance), inspection, fork, places, dialler, is_networked, label
+            self,
+            screen or NoScreen(),
+            Entrance(entrance),
+            inspection,
+            fork,
+            places,
+            dialler,
+            is_networked,
+            label,
+            all_hosts,
         )
 
 
@@ -181,17 +187,17 @@ class Doorkeeper:
         dialler: Callable[[], Dialler] | None = None,
         is_networked: bool = False,
         label: str = "",
+        all_hosts: bool = False,
     ) -> None:
-        self._is_networked, self._label = is_networked, label
+        self._is_networked, self._label, self._all_hosts = is_networked, label, all_hosts
         self.loopback: tuple[tuple[str, int, int], ...] = tuple((*place, 0) for place in places)
         """As in ``SandboxSpec``."""
         self._places = list(places)
         """Places of the host's loopback that have listeners, or whose listeners could not be made."""
         self._gateway, self._screen, self._inspection, self._fork = gateway, screen, inspection, fork
         self._make_dialler = dialler
-        self._dialler: Dialler | None = None
-        self._dials: list[tuple[int, PendingConnection]] = []
-        """Connections to other forks that are being made, with the number of the gate's request."""
+        self._desk: DialDesk | None = None
+        """None until a connection to another fork is asked for."""
         self._running: Running | None = None
         self._listeners: list[tuple[Kind, int]] = []
         self._namespaces: list[int] = []
@@ -243,7 +249,7 @@ class Doorkeeper:
     def descriptors(self) -> Collection[int]:
         if self._door is not None:
             bells = [bell for _question, question in self._waiting if (bell := question.fileno()) >= 0]
-            bells += [connection.fileno() for _identity, connection in self._dials]
+            bells += self._desk.descriptors() if self._desk is not None else []
             return [self._door.fileno(), *self._entrance.descriptors(), *bells]
         if self._listeners:
             return [*self._entrance.descriptors(), *(descriptor for _kind, descriptor in self._listeners)]
@@ -258,7 +264,8 @@ class Doorkeeper:
             elif self._door is not None and self._door.fileno() in ready:
                 self._hear(self._door)
             elif self._door is not None:
-                self._connected(self._door, ready)
+                if self._desk is not None:
+                    self._desk.attend(self._door, ready)
                 self._look_elsewhere(self._door)
             elif self._listeners:
                 self._open()
@@ -287,7 +294,12 @@ class Doorkeeper:
         ask = self._gateway.approver is not None
         self._rules = self._gateway.rules()
         self._door = self._gateway.gate.open(
-            self._rules, listeners, ask=ask, inspection=self._inspection, fork=self._label
+            self._rules,
+            listeners,
+            ask=ask,
+            inspection=self._inspection,
+            fork=self._label,
+            all_hosts=self._all_hosts,
         )
         self._listeners = []  # owned by the door from now on
         self._follow(self._rules)
@@ -369,44 +381,11 @@ class Doorkeeper:
                 self._ask(door, message)
 
     def _dial(self, door: Door, request: ForkDial) -> None:
-        from mudroom.session.confinement.dialler import ForkRefused
+        if self._desk is None:
+            from mudroom.session.confinement.dial_desk import DialDesk
 
-        try:
-            if self._make_dialler is None:
-                raise ForkRefused(_APART)
-            if len(self._dials) >= MOST_DIALS:
-                raise MudroomError(f"{MOST_DIALS} connections to other forks are being made")
-            if self._dialler is None:
-                self._dialler = self._make_dialler()
-            connection = self._dialler.begin(request.host, request.port, request.path)
-        except MudroomError as error:
-            door.dialled(request.identity, -1, error.message, is_refused=isinstance(error, ForkRefused))
-            return
-        if connection.fileno() < 0:
-            self._finish(door, request.identity, connection)
-        else:
-            self._dials.append((request.identity, connection))
-
-    def _connected(self, door: Door, ready: Collection[int]) -> None:
-        """Hand connections to other forks to the gate as they are made, or fail."""
-        for dial in [dial for dial in self._dials if dial[1].fileno() in ready]:
-            self._dials.remove(dial)
-            self._finish(door, *dial)
-
-    def _finish(self, door: Door, identity: int, connection: PendingConnection) -> None:
-        from mudroom.session.confinement.dialler import ForkRefused
-
-        try:
-            made = connection.result()
-        except MudroomError as error:
-            door.dialled(identity, -1, error.message, is_refused=isinstance(error, ForkRefused))
-            return
-        finally:
-            connection.close()
-        try:
-            door.dialled(identity, made.descriptor, rule=made.rule, http=made.http)
-        finally:
-            os.close(made.descriptor)
+            self._desk = DialDesk(self._make_dialler)
+        self._desk.dial(door, request)
 
     def _ask(self, door: Door, question: FlowQuestion) -> None:
         approver, question = self._gateway.approver, question._replace(fork=self._fork())
@@ -510,10 +489,8 @@ class Doorkeeper:
         door, self._door = self._door, None
         while self._waiting:
             self._waiting.pop()[1].close()
-        while self._dials:
-            self._dials.pop()[1].close()
-        if self._dialler is not None:
-            self._dialler.close()
+        if self._desk is not None:
+            self._desk.close()
         if door is not None:
             try:
                 for flow in door.shut(LAST_FLOWS):

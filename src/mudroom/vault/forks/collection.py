@@ -36,7 +36,7 @@ class CollectedCommand(NamedTuple):
     """The command that made the changes, for the record."""
 
     argv: Sequence[bytes]
-    status: int
+    exit_code: int
     time: int
     """Nanoseconds since 1970."""
     level: int | None = None
@@ -199,10 +199,12 @@ def gather(
 
         settle_repository(fork, opened, changeset, window)
     if changeset.changes or changeset.remarks or changeset.hidden or fork.state.layers:
-        from mudroom.vault.record import FORMAT, ForkRecord, save
+        from mudroom.vault.record import FORK_FORMAT, ForkRecord, save
 
         argv = opened.shown(command.argv)
-        record = ForkRecord(FORMAT, fork.name, view.kind, argv, command.time, command.status, changeset, command.level)
+        record = ForkRecord(
+            FORK_FORMAT, fork.name, view.kind, argv, command.time, command.exit_code, changeset, command.level
+        )
         save(fork.record_path, record, durable=False)
     elif os.path.exists(fork.record_path):
         os.unlink(fork.record_path)

@@ -164,7 +164,7 @@ def restore_record(vault: Vault, fork: Fork) -> None:
         os.unlink(fork.record_path)
 
 
-def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = None) -> Fork:
+def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = None, *, named: bool = True) -> Fork:
     """Make a new fork of ``parent`` as it is now, or at a checkpoint. Later changes of one are not seen by the
     other.
     """
@@ -184,7 +184,8 @@ def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = N
         if os.path.exists(landed):
             os.link(landed, child.path + b"/landed")  # the file is replaced when it changes, never written to
 
-    return vault.add_fork(name, stack.forked(parent.state, parent.name, vault.new_layer(), time, layers), complete)
+    state = stack.forked(parent.state, parent.name, vault.new_layer(), time, layers, named=named)
+    return vault.add_fork(name, state, complete)
 
 
 def rename(vault: Vault, fork: Fork, name: str) -> Fork:

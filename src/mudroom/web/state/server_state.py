@@ -14,6 +14,7 @@ from typing import Any
 
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
+from mudroom.review.candidate import ComparisonCache
 from mudroom.review.rows import stamp_of
 from mudroom.session import Session
 from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
@@ -33,12 +34,13 @@ class ServerState:
         self.hub = Hub(self.look)
         self.jobs = Jobs(self.hub)
         self.summaries = ForkSummaries()
+        self.comparisons = ComparisonCache()
         self.locks = RequestLocks()
         self._reading = FileCache()
 
     def vaults(self) -> list[Vault]:
-        """Return every vault, usable or not, whose project's files are at the project's own path: others are a worker's.
-        The caller closes them."""
+        """Return every vault, usable or not, of a project whose files are at its own path: others are a worker's. The
+        caller closes them."""
         vaults = vaults_of(self.environment.state)
         return [self._with_cache(vault) for vault in vaults if not vault.is_elsewhere]
 
@@ -92,6 +94,7 @@ class ServerState:
         for vault in self.vaults():
             name = os.path.basename(vault.path).decode()
             stamps[f"{name}/forks"] = _forks_stamp(vault.path)
+            stamps[f"{name}/tries"] = _tries_stamp(vault.path)
             stamps[f"{name}/applies"] = stamp_of(vault.path + b"/applies")
             stamps[f"{name}/questions"] = _questions_stamp(vault.path)
             stamps[f"{name}/journal"] = stamp_of(vault.path + b"/journal.head")
@@ -139,6 +142,11 @@ def _forks_stamp(vault: bytes) -> tuple[object, ...]:
         )
         for name in _names(vault + b"/forks")
     )
+
+
+def _tries_stamp(vault: bytes) -> tuple[object, ...]:
+    names = _names(vault + b"/attempts")
+    return tuple((name, stamp_of(vault + b"/attempts/" + name + b"/record")) for name in names)
 
 
 def _background_stamps(vault: bytes) -> tuple[tuple[object, ...], tuple[object, ...]]:
