@@ -13,7 +13,8 @@ from mudroom.fleet.base.manifest import base_id
 from mudroom.fleet.base.objects import ObjectStore
 from mudroom.fleet.base.pack import packs, unpack
 from mudroom.fleet.base.scan import Scanned, ScannedObjects
-from mudroom.fleet.engine.coordinator import Coordinator, RelayError
+from mudroom.fleet.engine.cluster_node import RelayError
+from mudroom.fleet.engine.coordinator import Coordinator
 from mudroom.fleet.wire import message as wire
 from mudroom.fleet.wire.frame import Frame, FrameReader, encode
 from mudroom.fleet.wire.message import frame_of, message_of

@@ -94,7 +94,7 @@ def wait_for_port() -> None:
 
 def story(project: Path, environ: dict[str, str], nodes: list[subprocess.Popen[bytes]]) -> dict[str, Any]:
     def mudroom(*words: str, **others: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+        return subprocess.run(
             [*MUDROOM, *words],
             cwd=project,
             env={**environ, **others},
@@ -103,7 +103,6 @@ def story(project: Path, environ: dict[str, str], nodes: list[subprocess.Popen[b
             timeout=PATIENCE,
             check=False,
         )
-        return done
 
     mudroom("fleet", "add", "lab", "--", *MUDROOM, "worker", "--stdio", "--engine", "ray")
     told: dict[str, Any] = {"without token": mudroom("fleet", "ls", RAY_AUTH_MODE="disabled").stdout}

@@ -188,7 +188,7 @@ def test_an_errand_that_was_not_sent_goes_to_another_node(tmp_path: Path, base: 
 def test_a_node_that_takes_nothing_is_lost_and_nobody_waits_for_it(
     tmp_path: Path, base: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mudroom.fleet.engine.coordinator.MOST_UNSENT", 2000)
+    monkeypatch.setattr("mudroom.fleet.engine.cluster_node.MOST_UNSENT", 2000)
     one, other = ScriptedNode("one", 1), ScriptedNode("two", 1)
     with coordinated(tmp_path, one, other) as origin:
         identity = started(origin, base)

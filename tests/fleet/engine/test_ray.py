@@ -11,12 +11,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster_nodes import until
+from cluster_nodes import ORIGIN, until
 
 from box import if_namespaces
 from mudroom.errors import UsageError
 from mudroom.fleet.engine.child import WorkerChild
 from mudroom.fleet.engine.ray import require_private, require_safe
+from mudroom.fleet.wire import message as wire
+from mudroom.fleet.wire.frame import encode
+from mudroom.fleet.wire.message import frame_of
 
 TOKEN = {b"RAY_AUTH_MODE": b"token"}
 
@@ -39,7 +42,7 @@ def test_bytes_between_machines_are_encrypted_or_refused(address: str) -> None:
 
 def test_the_verb_refuses_before_it_looks_for_ray(tmp_path: Path) -> None:
     """The origin is told by a frame, the user by standard error."""
-    hello = b"\0\0\0\x33\1\0\0\0\0" + b"\x95\1\xa50.1.0\xd9\x20" + b"ab" * 16 + b"\xa3lab\xcb" + b"\x40\x4e" + bytes(6)
+    hello = encode(frame_of(wire.HELLO, wire.OriginHello(wire.PROTOCOL, "0", ORIGIN, "lab", 60.0)))
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "MUDROOM_STATE": str(tmp_path / "state")}
     command = [sys.executable, "-m", "mudroom", "worker", "--stdio", "--engine", "ray"]
     done = subprocess.run(command, input=hello, env=environ, capture_output=True, timeout=60, check=False)
@@ -48,18 +51,20 @@ def test_the_verb_refuses_before_it_looks_for_ray(tmp_path: Path) -> None:
     assert b"Traceback" not in done.stderr
 
 
-def test_a_worker_does_not_see_the_clusters_variables() -> None:
+def test_a_worker_does_not_see_the_clusters_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
+    monkeypatch.setenv("HOME", "/h")
     told = b""
-    with WorkerChild(["env"], {b"RAY_AUTH_TOKEN": b"secret", b"PATH": os.environb[b"PATH"], b"HOME": b"/h"}) as child:
+    with WorkerChild(["/usr/bin/env"]) as child:
         while data := child.read(10):
             told += data
     assert b"HOME=/h\n" in told and b"RAY_" not in told
 
 
 PARENT = """
-import os, sys
+import sys
 from mudroom.fleet.engine.child import WorkerChild
-child = WorkerChild(["sleep", "1000"], os.environb)
+child = WorkerChild(["/bin/sleep", "1000"])
 print(child._child.pid, flush=True)
 sys.stdin.read()
 """
@@ -82,7 +87,7 @@ def _is_gone(pid: int) -> bool:
 
 
 def test_a_worker_is_ended_at_once() -> None:
-    with WorkerChild(["sleep", "1000"], os.environb) as child:
+    with WorkerChild(["/bin/sleep", "1000"]) as child:
         assert child.read(0) is None
         child.close()
         assert child.read(10) == b""
