@@ -185,11 +185,19 @@ def test_a_worker_that_does_not_fit_gets_nothing(follow: Follow, hello: dict[str
     fleet = ScriptedFleet(a=unfit, b=ScriptedWorker)
     here = follow(fleet, 3)
     assert {state for _label, _attempt, state, _fork in here.states()} == {"kept"}
-    assert reason in here.reasons()
     assert fleet.heard("a", wire.OFFER) == fleet.heard("a", wire.ERRAND) == []
     alone = follow(ScriptedFleet(a=unfit), 2)
     assert {state for _label, _attempt, state, _fork in alone.states()} == {"failed"}
     assert all(reason in row.reason for row in alone.rows())
+
+
+def test_a_worker_that_cannot_serve_says_why(follow: Follow) -> None:
+    def refuses(worker: ScriptedWorker, _nothing: None) -> None:
+        worker.send(wire.BYE, wire.Bye("its state directory is on NFS\x1b[2J"))
+
+    here = follow(ScriptedFleet(a=lambda: ScriptedWorker(hello=refuses)))
+    assert [row.state for row in here.rows()] == ["failed"]
+    assert "its state directory is on NFS" in here.reasons() and "\x1b" not in here.reasons()
 
 
 def test_no_more_errands_than_a_worker_has_processors_for(follow: Follow) -> None:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from scripted_origin import ScriptedOrigin, errand
+from worker_places import origin, process, project, start, started, worker_home
 
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule
 from mudroom.core.confinement.limit import Limits
@@ -18,11 +19,12 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.fleet.wire import message
 from mudroom.fleet.wire.frame import Frame
-from mudroom.fleet.worker import errand_run
 from mudroom.fleet.worker.folder import AlreadyAccepted, ErrandFolders
 from mudroom.fleet.worker.lease import Lease
-from mudroom.fleet.worker.outbox import Outbox
+from mudroom.fleet.worker.outbox import LinkOutbox
 from mudroom.fleet.worker.tighten import own_policy, tightened
+
+__all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
 
 Worker = Callable[..., ScriptedOrigin]
 
@@ -115,7 +117,7 @@ def test_a_full_disk_before_the_start_is_an_outcome(
     base = worker.ship(project)
     full = SimpleNamespace(f_bavail=10, f_frsize=4096)
     with monkeypatch.context() as patch:
-        patch.setattr(errand_run.os, "statvfs", lambda _path: full)
+        patch.setattr(os, "statvfs", lambda _path: full)
         outcome = worker.outcome(worker.start(base, "true"))
         assert outcome.state == "failed" and outcome.reason.startswith("ENOSPC: ")
     assert worker.outcome(worker.start(base, "true", name="errand-0002")).state == "ended"
@@ -143,7 +145,7 @@ def test_a_disk_that_is_full_when_an_errand_is_written_down_refuses_it(
 
 def test_an_origin_that_reads_nothing_makes_producers_wait_and_its_end_frees_them() -> None:
     read, write = os.pipe()
-    outbox = Outbox(write)
+    outbox = LinkOutbox(write)
     outbox.start()
     done = threading.Event()
 

@@ -61,6 +61,10 @@ class Ledger:
         self.rows[row.key] = row
         return row
 
+    def state_of(self, key: Key) -> str | None:
+        """Return the state of an attempt of any run of this project; None if there is none."""
+        return self.rows[key].state if key in self.rows else self._book.state_of(key)
+
     def in_order(self) -> list[AttemptRow]:
         return sorted(self.rows.values(), key=lambda row: (self.errands[row.errand].number, row.attempt))
 

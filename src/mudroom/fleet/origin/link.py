@@ -239,7 +239,7 @@ class OriginLink:
             if frame.kind == wire.HELLO and self._has_hello:
                 raise LinkError("said hello twice")
             if frame.kind == wire.BYE and not self._has_hello:
-                raise MudroomError(f"it refuses: {show(wire.message_of(frame, wire.Bye).reason.encode())}")
+                raise MudroomError(wire.message_of(frame, wire.Bye).reason[:500] or "the worker cannot serve")
             if frame.kind != wire.HELLO and not self._has_hello:
                 raise LinkError(f"began with a message of kind {frame.kind}: it is no mudroom worker")
             self._has_hello = True

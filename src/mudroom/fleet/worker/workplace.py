@@ -27,8 +27,11 @@ MOST_IDLE = 4
 """Sessions that wait for their next errand."""
 
 
-class Grounds(Protocol):
-    """Bases as trees on this machine's disk."""
+class Supply(Protocol):
+    """Bases that an origin sends, as trees on this machine's disk (``supply.py``)."""
+
+    def offered(self, base: Base) -> Frame: ...
+    def came(self, body: bytes) -> Frame | None: ...
 
     def base(self, base: bytes) -> Base:
         """Return a base that is complete. Raise MudroomError if there is none."""
@@ -40,14 +43,7 @@ class Grounds(Protocol):
     def unused(self, base: bytes) -> None: ...
 
 
-class Supply(Grounds, Protocol):
-    """Bases that an origin sends (``supply.py``)."""
-
-    def offered(self, base: Base) -> Frame: ...
-    def came(self, body: bytes) -> Frame | None: ...
-
-
-class Place(NamedTuple):
+class WorkerPlace(NamedTuple):
     """Where and as whom a worker runs."""
 
     state: bytes
@@ -77,7 +73,7 @@ class _Open:
 class Workplace:
     """``_lock`` guards the open sessions."""
 
-    def __init__(self, place: Place, grounds: Grounds, approver: Approver, far: Callable[[str], Dialler]) -> None:
+    def __init__(self, place: WorkerPlace, grounds: Supply, approver: Approver, far: Callable[[str], Dialler]) -> None:
         """``far``: returns what makes the connections of a command that leave from the origin, by its fork."""
         self._place, self._grounds, self._approver, self._far = place, grounds, approver, far
         self._lock = threading.Lock()
