@@ -144,6 +144,36 @@ def test_questions_of_two_nodes_have_numbers_of_their_own(tmp_path: Path, base: 
         origin.wait_for(wire.PONG)
 
 
+def test_connections_of_two_nodes_have_numbers_of_their_own(tmp_path: Path, base: Scanned) -> None:
+    one, other = ScriptedNode("one", 1), ScriptedNode("two", 1)
+    with coordinated(tmp_path, one, other) as origin:
+        identity = started(origin, base)
+        for number in range(2):
+            origin.run(identity, f"e{number}")
+            origin.wait_for(wire.ACCEPTED)
+        for node in (one, other):
+            node.say(wire.DIAL, wire.Dial(1, node.name, 80, b""), next(iter(node.errands.values())))
+        dials = [message_of(origin.wait_for(wire.DIAL), wire.Dial) for _number in range(2)]
+        numbers = {dial.host: dial.number for dial in dials}
+        assert len(set(numbers.values())) == 2
+        origin.send(wire.DIALLED, wire.Dialled(numbers["two"], ""), 1)
+        assert message_of(other.wait_for(wire.DIALLED), wire.Dialled) == wire.Dialled(1, "")
+        origin.send_frame(Frame(wire.DATA, numbers["two"], b"to the node"))
+        assert other.wait_for(wire.DATA) == Frame(wire.DATA, 1, b"to the node")
+        other.say_bytes(encode(Frame(wire.DATA, 1, b"to the origin")) + encode(Frame(wire.SHUT, 1)))
+        assert origin.wait_for(wire.DATA) == Frame(wire.DATA, numbers["two"], b"to the origin")
+        origin.wait_for(wire.SHUT)
+        origin.send_frame(Frame(wire.SHUT, numbers["two"]))
+        other.wait_for(wire.SHUT)
+        other.say_bytes(encode(Frame(wire.DATA, 1, b"late")))
+        origin.send(wire.DIALLED, wire.Dialled(numbers["one"], "not allowed", True), 1)
+        assert message_of(one.wait_for(wire.DIALLED), wire.Dialled) == wire.Dialled(1, "not allowed", True)
+        one.say(wire.DIAL, wire.Dial(1, "again", 80, b""), next(iter(one.errands.values())))
+        again = message_of(origin.wait_for(wire.DIAL), wire.Dial).number
+        one.die()
+        assert origin.wait_for(wire.SHUT) == Frame(wire.SHUT, again, b"\x01")
+
+
 # --- nodes that are lost ---
 
 
@@ -243,6 +273,7 @@ OFFENCES: dict[str, Callable[[ScriptedNode, int, int], object]] = {
     "another's outcome": lambda node, _own, stream: node.say(wire.OUTCOME, outcome("e1"), stream),
     "another's output": lambda node, _own, stream: node.say(wire.OUT, wire.Out(1, 0, b"x"), stream),
     "another's question": lambda node, _own, stream: node.say(wire.ASK, wire.Ask(1, "host", b""), stream),
+    "another's connection": lambda node, _own, stream: node.say(wire.DIAL, wire.Dial(1, "h", 80, b""), stream),
     "another errand on its stream": lambda node, own, _stream: node.say(wire.OUTCOME, outcome("e1"), own),
     "another accepted": lambda node, own, _stream: node.say(wire.ACCEPTED, wire.Accepted("e1", 1), own),
     "a frame for workers": lambda node, own, _stream: node.say(wire.ERRAND, (), own),

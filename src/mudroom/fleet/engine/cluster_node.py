@@ -22,6 +22,9 @@ LIMITS = MappingProxyType(
         wire.OUT: (1 << 20) + 64,
         wire.ARCHIVE: (1 << 20) + 64,
         wire.EVENT: 1 << 18,
+        wire.DATA: 1 << 15,
+        wire.SHUT: 1,
+        wire.ROOM: 16,
     }
 )
 """Bytes of a body from a node, by kind, as the origin bounds them: it would end the link for one node's offence."""

@@ -28,6 +28,7 @@ from mudroom.fleet.base.manifest import base_id, require_base
 from mudroom.fleet.base.objects import Missing, ObjectStore
 from mudroom.fleet.base.pack import RefusedPack, packs, unpack
 from mudroom.fleet.engine.cluster_node import LIMIT, LIMITS, ClusterNode, Key, NodeRelay, RelayError
+from mudroom.fleet.engine.number_map import NumberMap
 from mudroom.fleet.engine.placement import Placement
 from mudroom.fleet.wire import message as wire
 from mudroom.fleet.wire.frame import Frame, FrameReader, LinkError, encode
@@ -35,10 +36,12 @@ from mudroom.fleet.wire.message import frame_of, message_of
 from mudroom.typing import Protocol
 
 MOST_QUESTIONS = 10_000
+MOST_CONNECTIONS = 1_000
 GREETING = 30.0
 """Seconds in which nodes say hello before the coordinator does; later ones join."""
 PASSED_ON = frozenset({wire.ACCEPTED, wire.OUT, wire.EVENT, wire.OUTCOME, wire.FAILED, wire.ARCHIVE})
 _WANTED = 60_000
+_CONNECTION = frozenset({wire.DATA, wire.SHUT, wire.ROOM})
 
 
 class FrameSource(Protocol):
@@ -47,7 +50,7 @@ class FrameSource(Protocol):
 
 
 class Coordinator:
-    """``_lock`` guards the placement and the questions; ``_writing`` is held while a frame is written to the origin.
+    """``_lock`` guards the placement and the numbers; ``_writing`` is held while a frame is written to the origin.
     ``_sending`` and ``_wanted`` belong to the thread that reads the origin. No lock is held while a node is waited
     for."""
 
@@ -58,8 +61,10 @@ class Coordinator:
         self._placement = Placement(self._tell)
         self._nodes = self._placement.nodes
         self._greeted = threading.Condition(self._lock)
-        self._questions: dict[int, tuple[ClusterNode, int]] = {}
-        self._asked = 0
+        self._questions = NumberMap(MOST_QUESTIONS)
+        self._connections = NumberMap(MOST_CONNECTIONS)
+        self._half_shut: set[int] = set()
+        """Connections in which one end sends no more bytes."""
         self._hello = False
         """Whether the origin has our hello."""
         self._origin: wire.OriginHello | None = None
@@ -156,7 +161,11 @@ class Coordinator:
         elif frame.kind == wire.CANCEL:
             with self._lock:
                 self._placement.cancel(frame)
-        elif frame.kind not in (wire.DIALLED, wire.DATA, wire.SHUT, wire.FAILED):
+        elif frame.kind == wire.DIALLED:
+            self._dialled(frame)
+        elif frame.kind in _CONNECTION:
+            self._to_connection(frame)
+        elif frame.kind != wire.FAILED:
             raise LinkError(f"sent a frame of the unknown kind {frame.kind}")
 
     def _ping(self, frame: Frame) -> None:
@@ -213,14 +222,59 @@ class Coordinator:
         self._wanted = {*nodes, *files}
         self._tell(frame_of(wire.WANT, wire.Want(name, nodes, files)))
 
-    # --- questions ---
+    # --- questions and connections ---
 
     def _answer(self, frame: Frame) -> None:
         answer = message_of(frame, wire.Answer)
         with self._lock:
-            node, number = self._questions.pop(answer.number, (None, 0))
-            if node is not None and not node.is_gone:
-                node.send(frame_of(wire.ANSWER, answer._replace(number=number), frame.stream))
+            found = self._questions.inner(answer.number)
+            self._questions.remove(answer.number)
+            if found is not None:
+                found[0].send(frame_of(wire.ANSWER, answer._replace(number=found[1]), frame.stream))
+
+    def _dialled(self, frame: Frame) -> None:
+        dialled = message_of(frame, wire.Dialled)
+        with self._lock:
+            found = self._connections.inner(dialled.number)
+            if found is not None:
+                found[0].send(frame_of(wire.DIALLED, dialled._replace(number=found[1]), frame.stream))
+            if dialled.reason:
+                self._connections.remove(dialled.number)
+
+    def _to_connection(self, frame: Frame) -> None:
+        """Pass bytes of a connection on to its node. Those of one that is not there any more are late."""
+        with self._lock:
+            found = self._connections.inner(frame.stream)
+            if found is not None:
+                found[0].send(frame._replace(stream=found[1]))
+                self._shut(frame.stream, frame)
+
+    def _from_connection(self, node: ClusterNode, frame: Frame) -> None:
+        with self._lock:
+            outer = self._connections.outer(node, frame.stream)
+            if outer is not None:
+                self._shut(outer, frame)
+        if outer is not None:
+            self._tell(frame._replace(stream=outer))
+
+    def _shut(self, outer: int, frame: Frame) -> None:
+        """Forget a connection that is closed, or that both ends have shut. Hold the lock."""
+        if frame.kind == wire.SHUT and (frame.body or outer in self._half_shut):
+            self._connections.remove(outer)
+            self._half_shut.discard(outer)
+        elif frame.kind == wire.SHUT:
+            self._half_shut.add(outer)
+
+    def _dial(self, node: ClusterNode, frame: Frame) -> None:
+        dial = message_of(frame, wire.Dial)
+        with self._lock:
+            self._placement.own_stream(node, frame.stream)
+            number = self._connections.add(node, dial.number)
+            if number is None:
+                refused = wire.Dialled(dial.number, "the cluster has too many connections")
+                node.send(frame_of(wire.DIALLED, refused, frame.stream))
+                return
+        self._tell(frame_of(wire.DIAL, dial._replace(number=number), frame.stream))
 
     # --- a node's end ---
 
@@ -261,9 +315,10 @@ class Coordinator:
         elif frame.kind == wire.ASK:
             self._ask(node, frame)
         elif frame.kind == wire.DIAL:
-            dial = message_of(frame, wire.Dial)
-            node.send(frame_of(wire.DIALLED, wire.Dialled(dial.number, "a coordinator passes no connections on")))
-        elif frame.kind not in (wire.PONG, wire.DATA, wire.SHUT):
+            self._dial(node, frame)
+        elif frame.kind in _CONNECTION:
+            self._from_connection(node, frame)
+        elif frame.kind != wire.PONG:
             self._pass_on(node, frame)
 
     def _greeted_by(self, node: ClusterNode, hello: wire.WorkerHello) -> None:
@@ -284,12 +339,11 @@ class Coordinator:
         ask = message_of(frame, wire.Ask)
         with self._lock:
             self._placement.own_stream(node, frame.stream)
-            if len(self._questions) >= MOST_QUESTIONS:
+            number = self._questions.add(node, ask.number)
+            if number is None:
                 node.send(frame_of(wire.ANSWER, wire.Answer(ask.number, b""), frame.stream))
                 return
-            self._asked += 1
-            self._questions[self._asked] = node, ask.number
-        self._tell(frame_of(wire.ASK, ask._replace(number=self._asked), frame.stream))
+        self._tell(frame_of(wire.ASK, ask._replace(number=number), frame.stream))
 
     def _pass_on(self, node: ClusterNode, frame: Frame) -> None:
         if frame.kind not in PASSED_ON:
@@ -315,8 +369,10 @@ class Coordinator:
             if node.is_gone:
                 return
             self._placement.lose(node, reason)
-            for number in [number for number, asked in self._questions.items() if asked[0] is node]:
-                del self._questions[number]
+            self._questions.drop(node)
+            for number in self._connections.drop(node):
+                self._half_shut.discard(number)
+                self._tell(Frame(wire.SHUT, number, b"\x01"))
             self._greeted.notify_all()
             if self._hello and not self._is_leaving and all(each.is_gone for each in self._nodes):
                 self._tell(frame_of(wire.BYE, wire.Bye(f"no node of the cluster is left; {node.name}: {reason}")))
