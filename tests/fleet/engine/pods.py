@@ -1,4 +1,4 @@
-"""Pods made of namespaces, and a ``kubectl`` that knows ``exec -i POD -- WORDS``: no cluster is needed. No test is here.
+"""Pods made of namespaces, and a ``kubectl`` that knows ``exec -i POD -- WORDS``: without a cluster. No test is here.
 
 A pod has a user, mount, network and process namespace of its own, a /proc of its own and a home of its own. The network
 has no device that is up, so only the two pipes lead to it.

@@ -51,7 +51,7 @@ def test_the_image_starts_nothing_and_is_no_root() -> None:
 
 
 @if_namespaces
-@pytest.mark.slow
+@pytest.mark.deep
 def test_errands_run_in_pods_and_a_pod_that_is_gone_loses_its_own(tmp_path: Path) -> None:
     project = make(tmp_path / "project", {"a.py": b"a\n", ".env": b"TOKEN=planted"})
     for name in ("home", "state"):
@@ -88,4 +88,4 @@ def test_errands_run_in_pods_and_a_pod_that_is_gone_loses_its_own(tmp_path: Path
 
 
 WORKER = (sys.executable, "-m", "mudroom", "worker", "--stdio")
-COMMAND = "pwd > seen; wc -c < .env >> seen; ls /sys/class/net >> seen"
+COMMAND = "pwd > seen; wc -c < .env >> seen"
