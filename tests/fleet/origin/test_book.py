@@ -112,6 +112,16 @@ def test_a_damaged_or_newer_book_is_one_line(tmp_path: Path) -> None:
     assert (tmp_path / "victim").read_bytes() == b""
 
 
+def test_damaged_rows_are_one_line(tmp_path: Path) -> None:
+    book = _book(tmp_path)
+    _begin(book, "r1")
+    for table, column in (("run", "command"), ("errand", "message"), ("attempt", "outcome")):
+        book._database.execute(f"UPDATE {table} SET {column} = x'c1c1'")
+    for read in (book.runs, lambda: book.errands("r1"), lambda: book.attempts("r1")):
+        with pytest.raises(MudroomError, match="is damaged"):
+            read()
+
+
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     book = _book(tmp_path)
     (errand,) = _begin(book, "r1")

@@ -13,6 +13,7 @@ from scripted_worker import HELLO, ScriptedFleet, ScriptedWorker
 from conftest import Place, full_listing
 from mudroom.errors import MudroomError, UsageError
 from mudroom.fleet.origin.book import ErrandBook
+from mudroom.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
 from mudroom.fleet.wire import message as wire
 from mudroom.session import Session
 
@@ -168,6 +169,20 @@ def test_what_stayed_there_is_fetched_by_name(follow: Follow, archive: bytes) ->
 
     third = follow(ScriptedFleet(a=lambda: ScriptedWorker(fetch=gone)), again="r1", wanted=frozenset({keys[0]}))
     assert [state for _label, _attempt, state, _fork in third.states()] == ["failed", "kept", "ended"]
+
+
+def test_no_secret_stays_in_the_book(place: Place, session: Session, follow: Follow) -> None:
+    token = b"ghp_" + b"a1B2" * 9
+    errand = FleetErrand((b"sh", b"-c", b"curl -H 'Authorization: Bearer " + token + b"' x"), "", ((b"TOKEN", token),))
+    fleet = ScriptedFleet(a=ScriptedWorker)
+    with begin(session, FleetOrder((errand,)), fleet.workers, Doors(fleet.start, {})) as run:
+        assert [settled.row.state for settled in run.settled()] == ["kept"]
+    assert token in fleet.started["a"][0].recorded
+    assert run.row.command[0] == b"sh" and token not in b"".join(run.row.command)
+    book = ErrandBook(session.vault.path)
+    assert book.errands("r1")[0].message.variables == ()
+    assert token not in b"".join(book.errands("r1")[0].message.argv)
+    book.close()
 
 
 def test_a_round_is_one_transaction(

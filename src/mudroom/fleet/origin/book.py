@@ -17,7 +17,7 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -231,6 +231,23 @@ class ErrandBook:
         with self._transaction():
             self._database.execute("UPDATE run SET ended = ? WHERE run = ?", (time.time_ns(), run))
 
+    def hide(self, run: str, hidden: Callable[[tuple[bytes, ...]], tuple[bytes, ...]]) -> None:
+        """Take what may be secret out of the errands of a run, if it has ended: none of them is sent again.
+        ``hidden`` returns words without secrets."""
+        if not any(row.ended for row in self.runs() if row.run == run):
+            return
+        rows = [
+            (msgspec.msgpack.encode(message), row.errand)
+            for row in self.errands(run)
+            for message in (
+                row.message._replace(
+                    argv=hidden(row.message.argv), judge=hidden(row.message.judge), variables=(), settings=b""
+                ),
+            )
+        ]
+        with self._transaction():
+            self._database.executemany("UPDATE errand SET message = ? WHERE errand = ?", rows)
+
     def forget(self, before: int) -> None:
         """Remove the runs that ended before this time (nanoseconds since 1970) and have nothing left to be fetched."""
         old = (
@@ -271,29 +288,15 @@ class ErrandBook:
 
     def runs(self) -> list[RunRow]:
         """Return the runs, the oldest first."""
+        columns = "run, started, command, workers, fetch, retry, ended, git, any_arch"
         return [
-            RunRow(
-                run,
-                started,
-                msgspec.msgpack.decode(command, type=tuple[bytes, ...]),
-                tuple(workers.split()),
-                fetch,
-                retry,
-                ended,
-                bool(git),
-                bool(any_arch),
-            )
-            for run, started, command, workers, fetch, retry, ended, git, any_arch in self._rows(
-                "SELECT * FROM run ORDER BY started"
-            )
+            RunRow(*row[:2], _decoded(row[2], tuple[bytes, ...]), tuple(row[3].split()), *row[4:7], *map(bool, row[7:]))
+            for row in self._rows(f"SELECT {columns} FROM run ORDER BY started")
         ]
 
     def errands(self, run: str) -> list[ErrandRow]:
-        rows = self._rows("SELECT * FROM errand WHERE run = ? ORDER BY number", run)
-        return [
-            ErrandRow(errand, run, number, label, msgspec.msgpack.decode(message, type=Errand))
-            for errand, run, number, label, message in rows
-        ]
+        rows = self._rows("SELECT errand, run, number, label, message FROM errand WHERE run = ? ORDER BY number", run)
+        return [ErrandRow._make((*row[:4], _decoded(row[4], Errand))) for row in rows]
 
     def attempts(self, run: str) -> list[AttemptRow]:
         """Return the attempts of a run, those of an errand in order."""
@@ -302,10 +305,7 @@ class ErrandBook:
             " JOIN errand USING (errand) WHERE run = ? ORDER BY number, attempt",
             run,
         )
-        return [
-            AttemptRow._make((*row[:7], msgspec.msgpack.decode(row[7], type=ErrandOutcome) if row[7] else None))
-            for row in rows
-        ]
+        return [AttemptRow._make((*row[:7], _decoded(row[7], ErrandOutcome) if row[7] else None)) for row in rows]
 
     def next_run(self) -> str:
         """Return a free name: ``r1``, ``r2`` …"""
@@ -331,6 +331,13 @@ class ErrandBook:
 
     def _transaction(self) -> _Transaction:
         return _Transaction(self._database)
+
+
+def _decoded(data: bytes, kind: Any) -> Any:
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, TypeError) as error:
+        raise MudroomError(f"the book of errands is damaged: {error}", "forks are not affected by it") from error
 
 
 class _Transaction:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mudroom import __version__
 from mudroom.core.network.flow import flow_to_json
+from mudroom.core.text.redaction import redact_argv
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.fleet.base.scan import scan
@@ -154,6 +155,10 @@ class FleetRun:
             self._outputs.end(*settled.row.key)
             self._doors.report(settled)
             yield settled
+        self.book.hide(self.row.run, self._hidden)
+
+    def _hidden(self, words: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        return tuple(redact_argv(words, self._session.vault.secrets()))
 
     def cancel(self) -> None:
         self._dispatch.cancel()
@@ -207,7 +212,7 @@ def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], d
     try:
         book.forget(time.time_ns() - int(session.actor.settings.keep_age * 10**9))
         run = book.next_run()
-        command = order.command or order.errands[0].argv
+        command = tuple(redact_argv(order.command or order.errands[0].argv, session.vault.secrets()))
         row = RunRow(
             run,
             time.time_ns(),
