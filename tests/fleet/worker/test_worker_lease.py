@@ -224,5 +224,5 @@ def test_an_origin_that_goes_at_any_frame_loses_nothing_and_runs_nothing_twice(s
 @pytest.mark.limit(900)
 def test_two_hundred_ends(start: Worker, process: Worker, project: Path) -> None:
     for number in range(100):
-        end_at(process, start, project, 1 + number % FRAMES)
-        end_at(start, start, project, 1 + number % FRAMES)
+        end_at(process, start, project, 1 + number % 14)
+        end_at(start, start, project, 1 + number % 14)
