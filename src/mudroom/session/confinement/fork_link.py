@@ -25,8 +25,8 @@ from mudroom.typing import Literal
 WINDOW = 1 << 20
 """Bytes of a connection that are on the way in one direction."""
 PART = 1 << 16
-MOST = 256
-"""Connections of a link at the same time."""
+MOST = 64
+"""Connections of a link at the same time; each takes up to four descriptors."""
 
 Kind = Literal["dial", "data", "room", "shut", "cut"]
 Send = Callable[[Kind, int, bytes], None]
