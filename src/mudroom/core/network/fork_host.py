@@ -88,9 +88,9 @@ def fork_host(name: str) -> str:
 
 
 def fork_of(host: str) -> str:
-    """Return the label of a host; empty if the host has no part, or several, before the zone."""
+    """Return the label of a host; empty if the host is no fork's: it has no part, or several, before the zone."""
     label = host.removesuffix(SUFFIX) if host.endswith(SUFFIX) else ""
-    return label if "." not in label else ""
+    return label if _is_label(label) else ""
 
 
 def parse_link(text: str) -> AgentLink:
