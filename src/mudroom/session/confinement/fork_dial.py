@@ -22,6 +22,8 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.session.confinement.dialler import DialledFork, ForkRefused, PendingConnection
 from mudroom.session.confinement.fork_connection import Standing, connect_inside
 from mudroom.session.confinement.socket_pool import SocketPool
+from mudroom.stage.file_cache import FileCache
+from mudroom.stage.reader import ANEW, FileReader
 from mudroom.vault.forks.fork_grants import edit_grants, fork_labelled, side_of
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -36,13 +38,19 @@ def nowhere(_caller: str, _label: str, _port: int) -> PendingConnection | None:
 
 
 def decide_dial(
-    vault: Vault, fork: Fork, label: str, port: int, rules: Sequence[ForkRule], links: Sequence[AgentLink]
+    vault: Vault,
+    fork: Fork,
+    label: str,
+    port: int,
+    rules: Sequence[ForkRule],
+    links: Sequence[AgentLink],
+    reading: FileReader = ANEW,
 ) -> tuple[Fork, ConsentSide, Consent]:
     """Return the fork of a label, its side, and the consent of both to a connection from ``fork``. Raise UsageError if
     no fork, or several, have that label."""
-    far = fork_labelled(vault, label)
-    far_side = side_of(far)
-    return far, far_side, consent(rules, links, side_of(fork), far_side, port)
+    far = fork_labelled(vault, label, reading)
+    far_side = side_of(far, reading)
+    return far, far_side, consent(rules, links, side_of(fork, reading), far_side, port)
 
 
 def look_at_dial(vault: Vault, fork: Fork, settings: Settings, label: str, port: int) -> tuple[bool, str]:
@@ -73,6 +81,7 @@ class ForkDialler:
         """``rules``, ``links``: of the policy."""
         self._vault, self._fork, self._pool = vault, fork, pool
         self._rules, self._links, self._remote = rules, links, remote
+        self._reading = FileCache()
         self._replies: list[socket.socket] = []
         """Lists of agents that the gate may not have read yet: the other ends of their connections."""
 
@@ -83,7 +92,9 @@ class ForkDialler:
         if label == CATALOGUE:
             return self._catalogue(port, path)
         try:
-            far, far_side, given = decide_dial(self._vault, self._fork, label, port, self._rules, self._links)
+            far, far_side, given = decide_dial(
+                self._vault, self._fork, label, port, self._rules, self._links, self._reading
+            )
         except UsageError as error:
             connection = self._remote(label_of(self._fork.name), label, port)
             if connection is None:
