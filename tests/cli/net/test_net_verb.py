@@ -613,8 +613,8 @@ def test_the_consent_of_two_forks(cli: Cli) -> None:
         {"fork": "coder", "show": "8000"},
         {"fork": "coder", "show": "8001/http"},
     ]
-    why = cli("net", "why", "old-1.mudroom.internal:9", "--fork", "planner").stdout
-    assert "(mudroom net show 9 --fork Old_1)" in why, "by the name that commands take"
+    why = cli("net", "why", "old-1.mudroom.internal:9", "--fork", "planner")
+    assert "(mudroom net show 9 --fork Old_1)" in why.stdout, "by the name that commands take"
     assert cli("net", "rm", "8000", "8001", "--fork", "coder").returncode == 0
     assert cli("net", "rm", "coder:8000", "--fork", "planner").stdout == (
         "reach coder:8000 is taken back from the fork planner\n"

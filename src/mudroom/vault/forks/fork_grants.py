@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,7 +18,6 @@ from mudroom.core.network.fork_host import label_of, names_of
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import safe_open
 from mudroom.stage.reader import ANEW, FileReader
-from mudroom.typing import NamedTuple
 from mudroom.vault.forks.endpoint import endpoint_of
 from mudroom.vault.lock import Lock
 from mudroom.vault.store.fork import Fork
