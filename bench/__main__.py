@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 import mudroom
+from bench.arriving import arrivals
 from bench.attempts import attempts
 from bench.binds import many_binds
 from bench.buffer import buffers
@@ -39,6 +40,7 @@ from bench.gate import gate
 from bench.growth import growth
 from bench.inspect import inspecting
 from bench.journal import journals
+from bench.judged import judged
 from bench.landing import many_added, many_modified
 from bench.limited import at_once, limited
 from bench.machine import facts
@@ -49,6 +51,7 @@ from bench.neighbour import neighbours
 from bench.page import page
 from bench.place import FULL, QUICK, Scale
 from bench.reach import reach
+from bench.shipping import shipping
 from bench.small import cold_command, session_command
 from bench.stacking import stacks
 from bench.table import header, lines, markdown, summary, to_json
@@ -72,7 +75,9 @@ BENCHES: dict[str, tuple[Bench, ...]] = {
     "merge": (merging,),
     "fork": (forks,),
     "stack": (stacks,),
-    "attempts": (attempts,),
+    "arrive": (arrivals,),
+    "attempts": (attempts, judged),
+    "fleet": (shipping,),
     "growth": (growth,),
     "buffer": (buffers,),
     "memory": (launcher_memory,),

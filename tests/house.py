@@ -69,7 +69,7 @@ ROOMS: Mapping[str, Room] = {
         (*_BASE, "stage"),
         (
             ("", "git"),
-            ("approvals", "journal"),
+            ("approvals", "attempts", "journal"),
             ("store",),
             ("caches", "conflict", "forks", "homes"),
             ("apply",),
@@ -81,7 +81,7 @@ ROOMS: Mapping[str, Room] = {
     "session": Room(
         "the way of one command, and the work on forks",
         (*_BASE, "stage", "sandbox", "net", "vault", "agents"),
-        (("confinement",), ("shared_sandbox",), ("",), ("agents",)),
+        (("confinement",), ("shared_sandbox",), ("",), ("agents", "attempts")),
     ),
     "project_session": Room("a session on a project, as its policy files say", _MIDDLE),
     "review": Room("rows of a fork, activity of a project, a folder for a new session", _MIDDLE),
@@ -100,7 +100,7 @@ ROOMS: Mapping[str, Room] = {
     "fleet": Room(
         "forks that run on other machines: the link, the base, the worker, the origin",
         (*_MIDDLE, "project_session"),
-        (("wire",), ("base",), ("origin", "worker"), ("engine",), ("",)),
+        (("wire",), ("base",), ("engine",), ("origin", "worker")),
     ),
     "acp": Room("between an editor and an agent: the Agent Client Protocol", _MIDDLE),
     "keeper": Room("a warm process that runs commands, and its client", (*_BASE, "sandbox")),

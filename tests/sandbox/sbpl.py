@@ -6,20 +6,24 @@ that mudroom writes has nothing in it that these tables, made from profiles in u
     profile = parse(text)
     profile.allows("file-read-data", path=b"/usr/lib/libz.dylib")
 
-Semantics, after "Apple Sandbox Guide" 1.0 and Blazakis 2011: of all rules whose operation and filter match, the last
-one decides; several filters in one rule are alternatives; ``file-read*`` stands for all operations that begin so.
+Semantics: several filters in one rule are alternatives; ``file-read*`` stands for all operations that begin so. Which
+of the matching rules decides is not documented, and measurements on Macs differ ("Apple Sandbox Guide" 1.0 and Blazakis
+2011: the last; later ones: a rule that names the operation before one that reaches it by a wildcard; a rule with a
+filter before one without). ``READINGS`` has them all, and ``allows`` is an error where they disagree: a profile must
+not depend on one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 OPERATIONS = frozenset((
     "default", "file-read-data", "file-read-metadata", "file-read-xattr", "file-write-data", "file-write-create",
     "file-write-unlink", "file-write-mode", "file-write-owner", "file-write-flags", "file-write-times",
     "file-write-xattr", "file-write-setugid", "file-ioctl", "file-link", "file-clone", "file-map-executable",
+    "file-test-existence",
     "file-mount", "process-exec", "process-exec-interpreter", "process-fork", "process-info-pidinfo",
     "process-info-setcontrol", "process-info-listpids", "process-info-codesignature", "signal", "sysctl-read",
     "sysctl-write", "mach-lookup", "mach-register", "mach-priv-task-port", "mach-priv-host-port", "ipc-posix-sem",
@@ -43,6 +47,10 @@ NAMES = {
 
 class MalformedError(ValueError):
     pass
+
+
+class AmbiguousError(ValueError):
+    """The readings of the language disagree about an operation."""
 
 
 class Symbol(str):
@@ -95,18 +103,36 @@ class Rule(NamedTuple):
     filters: tuple[Any, ...]
 
 
+READINGS: dict[str, Callable[[bool, bool], tuple[bool, ...]]] = {
+    "last": lambda _named, _filtered: (),
+    "operation": lambda named, _filtered: (named,),
+    "filter": lambda _named, filtered: (filtered,),
+    "operation, filter": lambda named, filtered: (named, filtered),
+    "filter, operation": lambda named, filtered: (filtered, named),
+}
+"""Precedence of a rule: whether it names the operation itself, and whether it has a filter. Among equals the last one
+decides."""
+
+
 class Profile(NamedTuple):
     rules: tuple[Rule, ...]
 
     def allows(self, operation: str, **context: Any) -> bool:
+        """Return the decision. Raise AmbiguousError if it depends on the reading."""
+        verdicts = {name: self.decide(name, operation, **context) for name in READINGS}
+        if len(set(verdicts.values())) != 1:
+            raise AmbiguousError(f"{operation} {context}: {verdicts}")
+        return verdicts["last"]
+
+    def decide(self, reading: str, operation: str, **context: Any) -> bool:
         if operation not in OPERATIONS:
             raise KeyError(operation)
-        verdict = operation.startswith(DEFAULT_ALLOWED)
-        for rule in self.rules:
-            named = any(_covers(one, operation) for one in rule.operations)
-            if named and (not rule.filters or any(matches(one, context) for one in rule.filters)):
-                verdict = rule.allows
-        return verdict
+        key, matching = READINGS[reading], []
+        for number, rule in enumerate(self.rules):
+            names = [one for one in rule.operations if _covers(one, operation)]
+            if names and (not rule.filters or any(matches(one, context) for one in rule.filters)):
+                matching.append((key(operation in names, bool(rule.filters)), number, rule.allows))
+        return max(matching)[2] if matching else operation.startswith(DEFAULT_ALLOWED)
 
     def paths(self) -> Iterator[bytes]:
         """Every path that a filter names."""
@@ -177,6 +203,8 @@ def parse(text: bytes) -> Profile:
         raise MalformedError("(version 1) is missing")
     rules = []
     for form in forms[1:]:
+        if isinstance(form, list) and form[:1] == ["if"]:
+            form = _defined(form)
         if not isinstance(form, list) or form[0] not in ("allow", "deny"):
             raise MalformedError(f"no rule: {form!r}")
         operations = tuple(str(one) for one in form[1:] if isinstance(one, Symbol))
@@ -192,6 +220,14 @@ def parse(text: bytes) -> Profile:
     if not rules or rules[0] != Rule(False, ("default",), ()):
         raise MalformedError("(deny default) does not come first")
     return Profile(tuple(rules))
+
+
+def _defined(form: list[Any]) -> Any:
+    """Return the rule of ``(if (defined? 'operation) rule)``. All operations are known here."""
+    match form:
+        case ["if", ["defined?", str() as name], rule] if name[:1] == "'" and name[1:] in OPERATIONS:
+            return rule
+    raise MalformedError(f"no condition: {form!r}")
 
 
 def _check(one: Any) -> None:

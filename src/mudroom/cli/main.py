@@ -43,6 +43,11 @@ VERBS = {
         launches=True,
     ),
     "exec": Verb("command", "run an agent's command in a fork; nothing is applied", in_order=True, launches=True),
+    "try": Verb(
+        "command",
+        "run a task several times side by side, judge each attempt, name the best; ls, show, discard",
+        splits_command=True,
+    ),
     "proxy": Verb("command", "for an agent's runtime, around exec: prepare a fork, inspect it, roll it back"),
     "hook": Verb(
         "command",
@@ -92,6 +97,10 @@ VERBS = {
         "host", "the page in a browser: review, decide, watch; and agents' cards for other agents; on this machine only"
     ),
     "mcp": Verb("command", "a server of the Model Context Protocol: an agent's tools, on a fork; nothing lands"),
+    "fleet": Verb(
+        "fleet", "other machines that run commands for this project: add, ls, run, resume …", splits_command=True
+    ),
+    "worker": Verb("fleet", "this machine as a worker of another one's fleet; that starts it"),
     "image": Verb("host", "images for containers of level 2: build, ls, rm"),
     "keeper": Verb("host", "the process that has everything loaded for the next command: status, stop"),
     "doctor": Verb("host", "what this machine can protect, by trying it"),
@@ -172,8 +181,9 @@ def _run_verb(argv: list[str], usual: Context) -> int:
         client.close()
 
 
-_LAUNCH_NOTHING = ("-h", "--h", "--ex", "--b")
-"""Beginnings of options of verbs that launch: --help, --explain, and --background, which has a process of its own."""
+_LAUNCH_NOTHING = ("-h", "--h", "--ex", "--b", "--on")
+"""Beginnings of options of verbs that launch: --help, --explain, --background (it has its own process), and --on:
+another machine runs it."""
 
 
 def _is_to_launch(argv: Sequence[str]) -> bool:

@@ -69,6 +69,11 @@ class Result(NamedTuple):
     """False: the policy or an approver refused the command."""
 
 
+def exit_code_of(status: int) -> int:
+    """Return the exit code, as a shell has it, of a status of wait(2)."""
+    return 128 + (status & 0x7F) if status & 0x7F else status >> 8
+
+
 def to_json(result: Result) -> dict[str, Any]:
     return {
         "schema": SCHEMA,

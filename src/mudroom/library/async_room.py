@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 
 from mudroom.errors import UsageError
 from mudroom.library import async_command
@@ -24,12 +24,24 @@ from mudroom.library.worker import in_thread
 from mudroom.typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
+    from mudroom.core.attempt import Score
     from mudroom.library.argument import CommandLine, NetworkMode, StrPath, ViewMode, Word
+    from mudroom.library.async_attempts import AsyncAttemptStream
     from mudroom.library.async_tool_set import AsyncToolSet
     from mudroom.library.output import OnOutput
     from mudroom.library.question import IsOver
     from mudroom.library.tool_set import ToolFormat
-    from mudroom.library.value import Applied, ChangeList, ForkInfo, JournalEvent, Question, RunResult
+    from mudroom.library.transfer import ArchivePlace, NamedArchive
+    from mudroom.library.value import (
+        Applied,
+        ArrivedFork,
+        ChangeList,
+        ForkArchive,
+        ForkInfo,
+        JournalEvent,
+        Question,
+        RunResult,
+    )
 
     AsyncAsk: TypeAlias = Callable[[Question], bool | Awaitable[bool]] | Literal["queue", "never"]
 
@@ -173,6 +185,32 @@ class AsyncRoom:
         call = functools.partial(self._opened_room.start, command, fork=fork, cwd=cwd, timeout=timeout, env=env)
         return AsyncBackgroundHandle(await in_thread(call))
 
+    async def attempts(
+        self,
+        command: CommandLine | None = None,
+        n: int = 4,
+        *,
+        commands: Sequence[CommandLine] = (),
+        judge: CommandLine | None = None,
+        score: Score = "exit",
+        jobs: int | None = None,
+        until: int | None = None,
+        budget: float | None = None,
+        parent: str | None = None,
+        at: str | None = None,
+        combine: bool = False,
+        cwd: StrPath | None = None,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> AsyncAttemptStream:
+        from mudroom.library.async_attempts import AsyncAttemptStream
+
+        call = functools.partial(
+            self._opened_room.attempts, command, n, commands=commands, judge=judge, score=score, jobs=jobs, until=until,
+            budget=budget, parent=parent, at=at, combine=combine, cwd=cwd, timeout=timeout, env=env,
+        )  # fmt: skip
+        return AsyncAttemptStream(await in_thread(call))
+
     async def background(self, id: str) -> AsyncBackgroundHandle:  # noqa: A002
         return AsyncBackgroundHandle(await in_thread(functools.partial(self._opened_room.background, id)))
 
@@ -193,6 +231,13 @@ class AsyncRoom:
 
     async def discard(self, fork: str) -> None:
         await in_thread(functools.partial(self._opened_room.discard, fork))
+
+    async def export(self, fork: str, target: ArchivePlace, *, base: bytes = b"", packed: bool = True) -> ForkArchive:
+        call = functools.partial(self._opened_room.export, fork, target, base=base, packed=packed)
+        return await in_thread(call)
+
+    async def arrive(self, archives: Sequence[NamedArchive], *, bases: Collection[bytes] = ()) -> list[ArrivedFork]:
+        return await in_thread(functools.partial(self._opened_room.arrive, archives, bases=bases))
 
     def tools(
         self,

@@ -45,7 +45,7 @@ def requested(
     return CommandRequest(
         words_of(command),
         name_of(fork),
-        _directory_in(life.project, cwd),
+        directory_in(life.project, cwd),
         seconds_of(timeout),
         _input_of(input),
         tuple(name + b"=" + value for name, value in variables_of(env or {}, "env")),
@@ -114,7 +114,7 @@ def start(life: Life, request: CommandRequest) -> BackgroundHandle:
     return BackgroundHandle(life, background)
 
 
-def _directory_in(project: bytes, cwd: StrPath | None) -> bytes:
+def directory_in(project: bytes, cwd: StrPath | None) -> bytes:
     """Return a working directory below the project. Raise UsageError if it is not there."""
     if cwd is None:
         return project

@@ -11,7 +11,7 @@ docs/LIBRARY.md has the tasks, decisions/0050 what is promised.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from mudroom.errors import ForkExists, UsageError
 from mudroom.library import landing
@@ -23,13 +23,24 @@ from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mudroom.core.attempt import Score
     from mudroom.library.argument import CommandLine, StrPath, Word
+    from mudroom.library.attempt_stream import AttemptStream
     from mudroom.library.background_handle import BackgroundHandle
     from mudroom.library.fork_handle import ForkHandle
     from mudroom.library.life import CancellableApprover
     from mudroom.library.output import OnOutput, OutputStream
     from mudroom.library.tool_set import ToolFormat, ToolSet
-    from mudroom.library.value import Applied, ChangeList, ForkInfo, JournalEvent, RunResult
+    from mudroom.library.transfer import ArchivePlace, NamedArchive
+    from mudroom.library.value import (
+        Applied,
+        ArrivedFork,
+        ChangeList,
+        ForkArchive,
+        ForkInfo,
+        JournalEvent,
+        RunResult,
+    )
     from mudroom.session import Session
 
 
@@ -117,6 +128,42 @@ class Room:
         It ends with the room. Raise Refused if the policy refuses it."""
         return start(self._life, requested(self._life, command, fork, cwd, timeout, None, env))
 
+    def attempts(
+        self,
+        command: CommandLine | None = None,
+        n: int = 4,
+        *,
+        commands: Sequence[CommandLine] = (),
+        judge: CommandLine | None = None,
+        score: Score = "exit",
+        jobs: int | None = None,
+        until: int | None = None,
+        budget: float | None = None,
+        parent: str | None = None,
+        at: str | None = None,
+        combine: bool = False,
+        cwd: StrPath | None = None,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> AttemptStream:
+        """Run a task ``n`` times side by side, each attempt in a fork of its own; return an iterator over the attempts
+        as they end, whose ``result`` has the best. Nothing is applied.
+
+        ``command``: with ``{i}`` for the number, which is also in MUDROOM_ATTEMPT; or ``commands``: one for each
+        attempt. ``judge``: a command in a fork of the attempt, whose success makes it pass; None: the command's own.
+        ``score``: "exit" (the judge's exit code), "json" (the number in its last line, or under "score" in it) or
+        "-lines" (fewest changed lines). ``jobs``: attempts at a time. ``until``: so many have passed: end the others.
+        ``budget``: seconds for all, ``timeout`` for one command. ``parent`` and ``at``: begin with that fork.
+        ``combine``: also judge unions of attempts that merge without a conflict.
+        """
+        from mudroom.library.attempt_stream import AttemptStream, attempt_request
+
+        request = attempt_request(
+            self._life, command, n, commands, judge, score, jobs, until, budget, parent, at,
+            combine=combine, cwd=cwd, timeout=timeout,
+        )  # fmt: skip
+        return AttemptStream(self._life, request, env)
+
     def background(self, id: str) -> BackgroundHandle:  # noqa: A002
         """Return the background command with this id, of any room or process. Raise UsageError if none has it."""
         from mudroom.library.background_handle import BackgroundHandle
@@ -169,6 +216,25 @@ class Room:
         """Throw a fork away."""
         with self._life.call() as session:
             session.forks.discard(required_name(fork))
+
+    def export(self, fork: str, target: ArchivePlace, *, base: bytes = b"", packed: bool = True) -> ForkArchive:
+        """Write a fork as an archive, to a new file or to a stream of bytes that need not seek, such as a pipe.
+
+        ``base``: the id (32 bytes) of the base that it stands on, which is named instead of being written along.
+        ``packed``: with gzip. Raise UsageError if the file exists, or a commit of the fork holds a masked file."""
+        from mudroom.library.transfer import export
+
+        return export(self._life, fork, target, base, packed=packed)
+
+    def arrive(self, archives: Sequence[NamedArchive], *, bases: Collection[bytes] = ()) -> list[ArrivedFork]:
+        """Make forks of archives, and return the outcome of each. An archive is a path, a stream of bytes, or a tuple
+        of a name and one of these. The fork has the next free name if its own is taken.
+
+        ``bases``: ids of bases that are this project. Commands go on meanwhile. The forks are there whole or not at
+        all; an archive that is damaged or hostile is refused, and the others are not affected."""
+        from mudroom.library.transfer import arrive
+
+        return arrive(self._life, archives, bases)
 
     def tools(
         self,

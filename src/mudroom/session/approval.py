@@ -285,7 +285,7 @@ class Approval:
             yield reader(tree, project), strays(tree, project, writable)
             return
         if fork is None:
-            with unforked(project, mask.layer) as shown:
+            with unforked(forks.vault.source, mask.layer) as shown:
                 yield reader(shown, project), strays(shown, project, writable)
             return
         with OpenFork(forks.vault.masked(mask), fork) as opened:

@@ -21,6 +21,7 @@ from mudroom.session.retention import tidy
 from mudroom.typing import TYPE_CHECKING, Any, TypeVar
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork, mount_note
+from mudroom.vault.store.store import require_own
 
 if TYPE_CHECKING:
     from mudroom.core.merge.merge import PartialChoice
@@ -149,6 +150,7 @@ class Changes:
         """
         from mudroom.vault.apply.landing import LandingRequest, land
 
+        require_own(self._vault)
         unmounted: list[Aside] = []
         with self._forks.at_rest(name, set_aside(self._forks, unmounted)) as fork:
             if _holds_repository(fork):
@@ -187,6 +189,8 @@ class Changes:
         of ``apply``. Raise UsageError, with nothing applied, if no commit could be made."""
         from mudroom.session.commit_apply import apply_as_commit
 
+        require_own(self._vault)
+
         def land() -> LandingResult:
             return self.apply(name, paths, parts=parts, exact=exact, **options)
 
@@ -205,6 +209,7 @@ class Changes:
         from mudroom.vault.apply.git_landing import bring_commits
         from mudroom.vault.apply.landing import read_record
 
+        require_own(self._vault)
         self._forks.secrets.look()
         with self._forks.at_rest(name) as fork:
             commits = bring_commits(self._vault, fork, read_record(fork), branch, repository, self._forks.clock())
@@ -253,7 +258,7 @@ class Changes:
         with OpenFork(self._vault, self._vault.fork(name)) as opened:
             original = OriginalFiles(opened.ground(changeset), {change.path: change for change in changeset.changes})
             source = LogSource(opened.merged(), original, changeset.changes)
-            with open_log(self._vault.project, repository, source, cheaply=cheaply) as log:
+            with open_log(self._vault.source, repository, source, cheaply=cheaply) as log:
                 yield log
 
     def _require_reviewed(self, fork: Fork, expected: str | None) -> None:
@@ -392,6 +397,7 @@ class Changes:
         from mudroom.vault.apply.turn import redo_apply
         from mudroom.vault.retention.tombstone import require_kept
 
+        require_own(self._vault)
         if name is not None:
             require_kept(self._vault, name)
         applied = redo_apply(self._vault, name, self._report("applying"), self._forks.at_rest)
@@ -403,6 +409,7 @@ class Changes:
         from mudroom.vault.apply.turn import undo_apply
         from mudroom.vault.retention.tombstone import require_kept
 
+        require_own(self._vault)
         if name is not None:
             require_kept(self._vault, name)
         applied = undo_apply(self._vault, name, self._report("taking back"), self._forks.at_rest)

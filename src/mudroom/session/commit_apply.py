@@ -60,7 +60,7 @@ def apply_as_commit(
     vault = forks.vault
     record = forks.record(name)
     changes = record.changeset.changes if record is not None else ()
-    with open_one_commit(vault.project, request.user) as commit:
+    with open_one_commit(vault.source, request.user) as commit:
         with OpenFork(vault, vault.fork(name)) as opened:
             chosen = [change for change in changes if change.path in parts or covers(paths, change.path, exact=exact)]
             files = [change.path for change in chosen if change.entry.kind in ("file", "symlink")]
@@ -93,7 +93,7 @@ def _commit(forks: Forks, commit: OneCommit, landed: LandingResult, message: byt
     place = ApplyDirectory(path)
     seconds = forks.clock() // 10**9
     when = CommitTime(seconds, time.localtime(seconds).tm_gmtoff // 60)
-    with OpenSource(forks.vault.project) as project:
+    with OpenSource(forks.vault.source) as project:
         made = commit.make(place.load().ops, message, when, _ignored_by_git(project))
     if made is None:
         return CommittedApply(landed, None, "the applied files are in HEAD already, or git ignores them")

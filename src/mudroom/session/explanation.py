@@ -84,7 +84,7 @@ class Explanation:
         mode = self._mode(self._surroundings())
         fork = Fork("example", self._vault.path + b"/forks/example", self._vault.path)
         upper = fork.path + b"/upper"
-        mount = OverlayView(self._vault.project, (), upper, fork.path + b"/work").mount()
+        mount = OverlayView(self._vault.source, (), upper, fork.path + b"/work").mount()
         view = mount if mode == "overlay" else Copy(fork.copy_place + b"/work")
         private, settings = fork.path + b"/private", self._actor.settings
         return self._machine.confinement.plan(

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0
 """Seconds that the exclusive holder of the vault waits for a reader of a fork, such as a page."""
+KILLED = 128 + 9
+"""Exit code of a command that was cut off: its sandbox was killed with mudroom."""
 _REMARKS = 64
 """Maximum number of remarks kept until the next result."""
 
@@ -136,8 +138,7 @@ class Forks:
 
     @contextmanager
     def at_rest(self, name: str, around: Around = lambda _fork: nullcontext()) -> Iterator[Fork]:
-        """Yield a fork with its lock held, no command running in it, and all its changes recorded. ``around``: entered
-        as soon as the lock is held."""
+        """Yield a fork with its lock held, no command in it, its changes recorded. ``around``: entered at first."""
         fork = self.vault.fork(name)
         with self.locked(fork, "mudroom"), around(fork):
             settled_mount(self, fork)
@@ -212,27 +213,28 @@ class Forks:
                 self.remarks.extend(prepare_repository(self.vault, fork))
                 take_snapshot(self.vault, fork, self.settings._replace(copy_limit=1 << 62), self.progress)
         else:
-            fork, at = self._fork_of(parent, name, at)
+            fork, at = self._fork_of(parent, name, at, named=named)
         if named:
             self.journal("fork", name, {"parent": parent, "at": at})
         return fork
 
-    def _fork_of(self, parent: str, name: str, at: str | None) -> tuple[Fork, str | None]:
-        """Return the fork and the parent's checkpoint. If background commands run in the parent, a checkpoint is made
-        first."""
-        with self.users.beside(self.vault.fork(parent)) as standing:
-            if standing is not None:
-                at = at or self.checkpoint_beside(standing, parent, (b"fork", name.encode()))
-                return stacking.fork_of(self.vault, self.vault.fork(parent), name, self.clock(), at), at
+    def _fork_of(self, parent: str, name: str, at: str | None, *, named: bool) -> tuple[Fork, str | None]:
+        """Return the fork and the parent's checkpoint, which is made if background commands run in the parent."""
+
+        def made(above: Fork, point: str | None) -> tuple[Fork, str | None]:
+            return stacking.fork_of(self.vault, above, name, self.clock(), point, named=named), point
+
         fork = self.vault.fork(parent)
+        with self.users.beside(fork) as standing:
+            if standing is not None:
+                return made(fork, at or self.checkpoint_beside(standing, parent, (b"fork", name.encode())))
         if mount_note(fork) is not None:
             with self.locked(fork, "mudroom"):
-                point = mounting(self).checkpoint(fork, "before-fork", self.settings.keep_applies)
-                if point is not None:
-                    at = at or point.name
-                    return stacking.fork_of(self.vault, fork, name, self.clock(), at), at
+                before = mounting(self).checkpoint(fork, "before-fork", self.settings.keep_applies)
+                if before is not None:
+                    return made(fork, at or before.name)
         with self.at_rest(parent) as above:
-            return stacking.fork_of(self.vault, above, name, self.clock(), at), at
+            return made(above, at)
 
     def checkpoint(self, name: str, point: str) -> Checkpoint:
         """Freeze a fork's files under a name. Background commands are stopped while the files are copied. Raise
@@ -399,7 +401,7 @@ class Forks:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
                 started = noted.since if noted is not None else started
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
-                    changeset = gather(fork, opened, view, CollectedCommand((), 9, self.clock()), started)
+                    changeset = gather(fork, opened, view, CollectedCommand((), KILLED, self.clock()), started)
                     _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(changeset.changes)})
             fork.end()
         if os.path.isdir(fork.path + b"/background"):

@@ -69,6 +69,14 @@ def _require_relied(mode: Mode, outcome: Outcome) -> None:
         raise ProtectionLost
 
 
+def _require_mounts(vault: Vault, mode: Mode, found: str) -> None:
+    """Raise Unsupported if the project appears elsewhere and a command in this mode has no mount namespace."""
+    if vault.is_elsewhere and mode in ELSEWHERE:
+        from mudroom.session.confinement.appearance import needs_namespaces
+
+        raise needs_namespaces(found)
+
+
 def _secrets(environ: Mapping[bytes, bytes], vault: Vault) -> Callable[[], frozenset[str]]:
     """Return the function that returns the values that are secret, in all their forms: of variables by their names, and
     those in the masked files, read anew when the mask has changed."""
@@ -84,7 +92,7 @@ def _secrets(environ: Mapping[bytes, bytes], vault: Vault) -> Callable[[], froze
             if mask.paths:
                 from mudroom.stage.views.masked_value import masked_values
 
-                values |= masked_values(vault.project, mask.paths)
+                values |= masked_values(vault.source, mask.paths)
             known = mask, _forms(values)
         return known[1]
 
@@ -118,18 +126,20 @@ class Machine:
         remember: Callable[[HostRule], None] = lambda _rule: None,
         approver: Approver | None = None,
         loopback_rules: Callable[[], Sequence[HostRule]] | None = None,
+        umask: int | None = None,
         dialler: Callable[[Fork, Order], Dialler | None] = lambda _fork, _order: None,
     ) -> None:
-        """``engine``: of containers; None: the first usable. ``rules``: returns the rules of the gate, called when a
-        command first uses the network. ``remember`` keeps a lasting answer. ``approver``: asked by the gate about a
-        host; None: refuse hosts that no rule allows. ``loopback_rules``: called before every command at the gate;
-        returns its rules if one of them may name this machine's loopback, otherwise no rule. None: ``rules``.
+        """``umask``: of commands; None: that of this process. ``engine``: of containers; None: the first usable.
+        ``rules``: returns the rules of the gate, called when a command first uses the network. ``remember`` keeps a
+        lasting answer. ``approver``: asked by the gate about a host; None: refuse hosts that no rule allows.
+        ``loopback_rules``: called before every command at the gate; returns its rules if one of them may name this
+        machine's loopback, otherwise no rule. None: ``rules``.
         ``dialler``: returns what makes a command's connections to other forks; None: the machine's own."""
 
         def images(name: str, user: User) -> ProvidedImage:
             return self.containers.image(name, user)
 
-        self.confinement = Confinement(vault, home, environ, platform, images)
+        self.confinement = Confinement(vault, home, environ, platform, images, umask)
         vault.secrets = _secrets(environ, vault)
         self._vault, self._clock, self._engine = vault, clock, engine
         self._client, self._owns_client = client, client is None
@@ -143,7 +153,7 @@ class Machine:
         self._loopback_rules = rules if loopback_rules is None else loopback_rules
         self._looked = _thread.allocate_lock()
         """Taken by the first command that looks for files of other users, and never released."""
-        self.standing = StandingSandboxes(vault.project)
+        self.standing = StandingSandboxes(vault.source)
         self.crowd = Crowd()
         self._last: dict[str, Running] = {}
         """By fork: its last ended command, whose mount may not be gone yet."""
@@ -186,7 +196,12 @@ class Machine:
         """Return the level at which commands of this actor run, and the credentials that are open to them. Raise
         Refused if the policy refuses, Unsupported if the machine cannot."""
         confinement = self.confinement
-        return granted(actor.settings, actor.card, actor.level, confinement.home, confinement.variables)
+        grant = granted(actor.settings, actor.card, actor.level, confinement.own_home, confinement.variables)
+        if self._vault.is_elsewhere and not grant.level:
+            from mudroom.session.confinement.appearance import needs_namespaces
+
+            raise needs_namespaces("level 0")
+        return grant
 
     def first_mode(self, fork: Fork, order: Order, outcome: Outcome) -> Mode:
         """Return the mode of the first attempt, and note why it is not the strongest. Raise ProtectionLost as
@@ -201,6 +216,7 @@ class Machine:
             self.weaker("overlay", why, order, outcome)
         is_copy = fork.is_copy or outcome.mounted is not None
         mode, notes = self.confinement.first_mode(order.actor.settings, is_copy=is_copy, level=level)
+        _require_mounts(self._vault, mode, "no user namespaces for this session")
         outcome.notes += notes
         _require_relied(mode, outcome)
         return mode
@@ -212,6 +228,7 @@ class Machine:
         if failure.op == "cwd":
             raise UsageError(failure.message, failure.hint) from failure
         following, lost = self.confinement.weaker(mode, failure, order.actor.settings, order.grant.level)
+        _require_mounts(self._vault, following, failure.message)
         outcome.note(lost)
         self._vault.journal.append("degrade", "", {"to": following, "why": failure.message}, time=self._clock())
         _require_relied(following, outcome)
@@ -281,7 +298,7 @@ class Machine:
         with self._making:
             if self._limiter is None:
                 vault = os.fsdecode(self._vault.path.rpartition(b"-")[2])
-                places = (self._vault.project, self._vault.path)
+                places = (self._vault.source, self._vault.path)
                 self._limiter = Limiter(vault, client.prepare_move, self.confinement.variables, places)
             return self._limiter
 
@@ -353,7 +370,7 @@ class Machine:
             None if outside else lambda: given or dialler_of(self._vault, fork, self.gateway, order.actor.settings),
             outcome.is_networked,
             fork.name,
-            given is not None and given.all_hosts and not outside,
+            given is not None and given.all_hosts,
         )
         return keeper, keeper.listen() if outside else 0
 

@@ -477,7 +477,7 @@ class OwnSandbox:
 
             self._outcome.merged = merge_lowest(self._vault, fork) if is_deep(fork) else None
         if os.geteuid() and isinstance(view, OverlayView) and self._machine.looks_first():
-            path = next(foreign(self._vault.project, os.geteuid(), [os.getegid()]), None)
+            path = next(foreign(self._vault.source, os.geteuid(), [os.getegid()]), None)
             if path is not None:
                 self._outcome.notes.append(
                     f"{show(path)} belongs to another user or group: the command cannot change it in the staged view "

@@ -66,14 +66,13 @@ def inspect(forks: Forks, name: str) -> ForkReport:
     command = record.command if record is not None else ()
     words = {"running": fork.interrupted is not None, "mounted": name in forks.mounts()}
     words["cut off"] = record is not None and not command
-    status = record.exit_code if record is not None else None
     return ForkReport(
         name,
         state.parent,
         state.created,
         next((word for word, is_so in words.items() if is_so), "idle"),
         command,
-        None if status is None else 128 + (status & 0x7F) if status & 0x7F else status >> 8,
+        record.exit_code if record is not None else None,
         record.level if record is not None else None,
         record.changeset if record is not None else Changeset(),
         state.checkpoints,

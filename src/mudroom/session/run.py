@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from mudroom.core.result import REFUSED, Denial, Result
+from mudroom.core.result import REFUSED, Denial, Result, exit_code_of
 from mudroom.core.tree.change import Changeset
 from mudroom.errors import FULL, ForkGone, MudroomError
 from mudroom.session.approval import Approval
@@ -84,7 +84,9 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
                         outcome.checkpoint = sandbox.checkpoint_before()
                     began = time.monotonic()
                     end = sandbox.run(order, outcome)
-                    command = CollectedCommand(order.argv, end.exit.status, parts.forks.clock(), order.grant.level)
+                    command = CollectedCommand(
+                        order.argv, exit_code_of(end.exit.status), parts.forks.clock(), order.grant.level
+                    )
                     try:
                         changeset = sandbox.collect(command)
                     except (MudroomError, OSError) as error:
@@ -131,13 +133,12 @@ def refused(parts: Parts, order: Order, case: Case) -> Result:
 def result_of(fork: str, order: Order, case: Case, outcome: Outcome, end: CommandEnd) -> Result:
     """Return the result of a command, without its changes."""
     ended, output = end.exit, end.output
-    signal = ended.status & 0x7F
     return Result(
         fork,
         order.argv,
         order.grant.level,
-        128 + signal if signal else ended.status >> 8,
-        signal or None,
+        exit_code_of(ended.status),
+        (ended.status & 0x7F) or None,
         end.timed_out,
         0.0,
         Changeset(),

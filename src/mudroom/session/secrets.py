@@ -63,7 +63,7 @@ class Secrets:
         """Return the finder for these patterns. Hold the lock."""
         if mask not in self._finders:
             index = self._vault.path + (b"/secrets.mask" if mask else b"/secrets")
-            self._finders[mask] = Finder(self._vault.project, index, mask)
+            self._finders[mask] = Finder(self._vault.source, index, mask)
         return self._finders[mask]
 
     def _mask(self, settings: Settings, paths: list[bytes], complete: bool) -> tuple[Mask, tuple[str, ...]]:
@@ -73,9 +73,10 @@ class Secrets:
         if self._git is None:
             from mudroom.stage.views.git_mask import GitMasks
 
-            self._git = GitMasks(self._vault.project, self._masks, self._vault.path + b"/secrets.git")
+            cache = self._vault.path + b"/secrets.git"
+            self._git = GitMasks(self._vault.project, self._masks, cache, self._vault.source)
         now = time.time_ns()
-        with OpenSource(self._vault.project) as source:
+        with OpenSource(self._vault.source) as source:
             secrets = files_at(source, paths)
             always = frozenset(path for path in secrets if matches(path, settings.secrets_mask))
             git = self._git.look(source, secrets, always, now)

@@ -16,7 +16,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from mudroom.core.result import Result
@@ -51,8 +51,12 @@ if TYPE_CHECKING:
     from mudroom.session.changes import Changes
     from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.host_approver import Approver
+    from mudroom.typing import IO
     from mudroom.vault.apply.transaction import Recovery
     from mudroom.vault.store.fork import Fork
+    from mudroom.vault.transfer.arrival import Arrival, Arrived
+    from mudroom.vault.transfer.bundle import ExportedFork
+    from mudroom.vault.transfer.known_base import KnownBase
 
 DEFAULTS = Settings()
 
@@ -99,11 +103,12 @@ class Session:
         ask_about: CommandApprover | None = None,
         remember_command: Remember | None = None,
         platform: Platform = LINUX,
+        umask: int | None = None,
     ) -> None:
         """``policy``: the settings of the policy files alone, if the command line has added to them in ``settings``.
         ``card``: the card of the session's agent. ``level``: requested by the user; the policy decides. ``approver``,
         ``rules``, ``remember``, ``loopback_rules``, ``dialler``: of the gate (``Machine``). ``progress``, ``waiting``:
-        of ``Forks``. ``later``: of ``Vault``.
+        of ``Forks``. ``later``: of ``Vault``. ``umask``: of commands; None: this process's.
 
         ``agent``: the agent that runs the commands. They are judged by the rules ``commands`` (None: those of the
         settings), and ``ask_about`` is asked for approvals (None: refuse). Without an agent and a card, the commands
@@ -123,6 +128,7 @@ class Session:
             remember=remember,
             approver=approver,
             loopback_rules=loopback_rules,
+            umask=umask,
             dialler=dialler,
         )
         self.forks = Forks(
@@ -160,14 +166,34 @@ class Session:
 
     @classmethod
     def open(
-        cls, project: bytes, *, state: bytes, home: bytes, environ: Mapping[bytes, bytes], **options: Any
+        cls,
+        project: bytes,
+        *,
+        state: bytes,
+        home: bytes,
+        environ: Mapping[bytes, bytes],
+        appears_at: bytes | None = None,
+        **options: Any,
     ) -> Session:
         """Open a session on ``project``, a directory. Raise UsageError if it cannot be staged, Unsupported on a
-        platform without a sandbox."""
+        platform without a sandbox.
+
+        ``appears_at``: the path at which commands see the project, and by which results, records and archives name it;
+        ``project`` is only read then, and nothing is applied to it. That path and ``home``, the path of the private
+        home inside, are of the machine that the project comes from, and need not exist on this one. Raise UsageError if
+        a project cannot appear there, Unsupported on a platform without mount namespaces."""
         options["platform"] = options.get("platform") or platform_here(sys.platform)
         real, real_home, real_state = require_project(project, state, home, options["platform"])
+        source = b""
+        if appears_at is not None and appears_at != real:
+            from mudroom.session.confinement.appearance import needs_namespaces, require_appearance
+
+            if options["platform"] is not LINUX:
+                raise needs_namespaces(options["platform"].name)
+            source, real, real_home = real, appears_at, home if home != b"/" else real_home
+            require_appearance(real, real_home, real_state)
         require_private_state(state)
-        return cls(open_vault(real_state, real), home=real_home, environ=environ, **options)
+        return cls(open_vault(real_state, real, source), home=real_home, environ=environ, **options)
 
     def __enter__(self) -> Session:
         return self
@@ -267,7 +293,7 @@ class Session:
         chosen = actor or self.actor
         return Order(
             tuple(argv),
-            cwd or self.project,
+            self._directory(cwd),
             chosen,
             self.machine.granted(chosen),
             fork,
@@ -275,6 +301,12 @@ class Session:
             alone=self.forks.exclusive.is_ours,
             called=time.time_ns(),
         )
+
+    def _directory(self, cwd: bytes | None) -> bytes:
+        """Return the directory of a command: a relative one is below the project."""
+        if not cwd:
+            return self.project
+        return cwd if cwd.startswith(b"/") else os.path.normpath(self.project + b"/" + cwd)
 
     def _run_as(self, actor: Actor, argv: tuple[bytes, ...], fork: str, stdio: Stdio, timeout: float | None) -> Result:
         return self.run(argv, fork=fork, stdio=stdio, timeout=timeout, actor=actor)
@@ -298,6 +330,52 @@ class Session:
         with self.forks.exclusive.taken(what, waiting, stopping, self.sandboxes.aside):
             yield self.changes.recover() if self.vault.has_unfinished() else []
             tidy(self.forks)
+
+    # --- forks that travel ---
+
+    @contextmanager
+    def exporting(self, fork: str) -> Iterator[Fork]:
+        """Yield a fork at rest that may leave this machine. Raise UsageError if a commit in it holds a masked file as
+        an empty one."""
+        from mudroom.vault.apply.git_landing import require_unemptied_commits
+
+        self.forks.secrets.look()
+        with self.forks.at_rest(fork) as resting:
+            require_unemptied_commits(self.vault, resting)
+            yield resting
+
+    def export(self, fork: str, stream: IO[bytes], *, base: bytes = b"", packed: bool = True) -> ExportedFork:
+        """Write a fork as an archive to a stream, which need not seek; it is flushed and stays open. ``packed``: with
+        gzip. ``base``: the id (32 bytes) of the base that the fork stands on. It is named instead of a snapshot being
+        written along, and only a vault that knows it takes the archive.
+
+        Return its size and digest. Raise UsageError if the fork does not exist or a commit in it holds a masked file,
+        Occupied if commands run in it, OSError as the stream does; the stream then holds a part, which no vault
+        accepts."""
+        from mudroom.vault.transfer.bundle import write_fork
+
+        with self.exporting(fork) as resting:
+            exported = write_fork(self.vault, resting, stream, self.forks.clock(), base=base, packed=packed)
+        self.forks.journal("export", fork, {"bytes": exported.size})
+        return exported
+
+    def arrive(
+        self, arrivals: Iterable[Arrival], *, known: KnownBase | None = None, limit: int = 10 * 10**9
+    ) -> list[Arrived]:
+        """Make forks of archives, whole or not at all, and return the outcome of each in their order. Commands of
+        agents go on meanwhile. ``known``: returns what the id of a base stands for; None: the bases that the vault
+        remembers. ``limit``: bytes of one archive, as it comes and unpacked.
+
+        An archive that is damaged or hostile is an outcome; the others are not affected. Raise OSError as the disk
+        does; then no fork is there."""
+        from mudroom.vault.transfer.arrival import arrive, events
+
+        arrivals = list(arrivals)
+        now = self.forks.clock()
+        outcomes = arrive(self.vault, arrivals, now, known=known, limit=limit)
+        if rows := events(arrivals, outcomes):
+            self.vault.journal.append_all(rows, time=now)
+        return outcomes
 
     # --- before a command ---
 

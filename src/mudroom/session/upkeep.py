@@ -17,6 +17,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.session.session import Session
 from mudroom.stage.file_cache import FileCache
 from mudroom.stage.layers.layer import remove_tree
+from mudroom.typing import IO
 from mudroom.vault.apply.transaction import Recovery
 from mudroom.vault.approvals.approver import HostApprover, QueueApprover, failed, host_answer, host_question
 from mudroom.vault.approvals.queue import Queue, Ticket
@@ -25,17 +26,18 @@ from mudroom.vault.retention.check import VaultProblem, check
 from mudroom.vault.retention.prune import PruneResult, collect_garbage, old_forks
 from mudroom.vault.retention.usage import VaultTotal, VaultUsage, usage, vault_named, vault_total, vaults, why_unusable
 from mudroom.vault.store.store import Vault
+from mudroom.vault.transfer.arrival import Arrival, Arrived, arrive
 from mudroom.vault.transfer.bundle import ExportedFork, export_fork
-from mudroom.vault.transfer.import_fork import LIMIT, ImportedFork, import_fork
+from mudroom.vault.transfer.import_fork import LIMIT
 
 __all__ = [
     "LIMIT",
+    "Arrived",
     "ExportedFork",
     "FileCache",
     "ForkSummaries",
     "ForkSummary",
     "HostApprover",
-    "ImportedFork",
     "PruneResult",
     "Queue",
     "QueueApprover",
@@ -123,7 +125,7 @@ def told(swept: PruneResult) -> dict[str, object]:
 
 def remove_vault(vault: Vault) -> None:
     """Remove a whole vault. Hold its lock. Raise MudroomError if its project exists."""
-    if os.path.isdir(vault.project):
+    if os.path.isdir(vault.source):
         raise MudroomError(f"the project of {os.fsdecode(vault.path)} is there")
     aside = vault.path + b".gone"
     if os.path.isdir(aside):  # left by a removal that was killed
@@ -132,20 +134,19 @@ def remove_vault(vault: Vault) -> None:
     remove_tree(aside)
 
 
-def send_away(session: Session, fork: str, path: bytes, now: int) -> ExportedFork:
-    """Export a fork to a new file. Raise UsageError if a commit in it holds a masked file as an empty one."""
-    from mudroom.vault.apply.git_landing import require_unemptied_commits
-
-    session.forks.secrets.look()
-    with session.forks.at_rest(fork) as resting:
-        require_unemptied_commits(session.vault, resting)
-        exported = export_fork(session.vault, resting, path, now)
+def send_away(
+    session: Session, fork: str, path: bytes, now: int, *, base: bytes = b"", packed: bool | None = None
+) -> ExportedFork:
+    """Export a fork to a new file. ``packed`` None: as the name says. Raise UsageError if a commit in it holds a masked
+    file as an empty one."""
+    with session.exporting(fork) as resting:
+        exported = export_fork(session.vault, resting, path, now, base=base, packed=packed)
     session.vault.journal.append("export", fork, {"bytes": exported.size}, time=now)
     return exported
 
 
-def take_in(session: Session, path: bytes, name: str | None, now: int, limit: int = LIMIT) -> ImportedFork:
-    """Import a fork. Raise UsageError if there is no such file. Hold the vault's lock."""
+def take_in(session: Session, path: bytes, name: str | None, now: int, limit: int = LIMIT) -> Arrived:
+    """Import a fork of a file. Raise UsageError if there is no such file, or the name is taken."""
     hint = "mudroom vault export FORK FILE writes such a file"
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not wait for a fifo's writer
@@ -155,7 +156,14 @@ def take_in(session: Session, path: bytes, name: str | None, now: int, limit: in
         os.close(descriptor)
         raise UsageError(f"{show(path)} is not a file", hint)
     with open(descriptor, "rb") as stream:
-        imported = import_fork(session.vault, stream, name, now, limit)
-    data = {"changed": imported.changed, "strangers": imported.strangers}
-    session.vault.journal.append("import", imported.name, data, time=now)
-    return imported
+        return take_in_stream(session, stream, name, now, limit)
+
+
+def take_in_stream(session: Session, stream: IO[bytes], name: str | None, now: int, limit: int = LIMIT) -> Arrived:
+    """Import a fork of a stream, which need not seek and is read to its end."""
+    outcome = arrive(session.vault, [Arrival(stream, name)], now, limit=limit, is_exact=True)[0]
+    if outcome.error is not None:
+        raise outcome.error
+    data = {"changed": outcome.changed, "strangers": outcome.strangers}
+    session.vault.journal.append("import", outcome.name, data, time=now)
+    return outcome

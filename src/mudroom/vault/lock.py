@@ -127,6 +127,11 @@ class Lock:
         except FileNotFoundError:
             return False
 
+    def unlink(self) -> None:
+        """Remove the file before the release, unless it is another one by now."""
+        if self.is_at_its_path:
+            os.unlink(self._path)
+
     def forget(self) -> None:
         """Cover the holder's text before the release."""
         if self._descriptor >= 0:

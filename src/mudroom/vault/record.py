@@ -22,6 +22,9 @@ from mudroom.stage import safe_open
 from mudroom.vault.sync import sync_directory
 
 FORMAT = 2
+"""Format of ``ApplyRecord``."""
+FORK_FORMAT = 3
+"""Format of ``ForkRecord``. Up to format 2 its exit code was the status of wait(2); ``load`` converts it."""
 
 
 class ForkRecord(NamedTuple):
@@ -35,6 +38,7 @@ class ForkRecord(NamedTuple):
     started: int
     """Nanoseconds since 1970."""
     exit_code: int
+    """The command's own exit code, or 128 + signal if a signal ended it."""
     changeset: Changeset
     level: int | None = None
     """Level at which the command ran; None if it was not recorded."""
@@ -104,10 +108,19 @@ def load(path: bytes, kind: type[_Record]) -> _Record:
     try:
         record = msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        _require_format(path, _format_of(data))
+        _require_format(path, _format_of(data), kind)
         raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", "other forks are not affected") from error
-    _require_format(path, record.format)
-    return record
+    _require_format(path, record.format, kind)
+    return current(record) if isinstance(record, ForkRecord) else record
+
+
+def current(record: ForkRecord) -> ForkRecord:
+    """Return the record of an earlier format in the present one."""
+    if record.format >= FORK_FORMAT:
+        return record
+    from mudroom.core.result import exit_code_of  # deferred: few records are that old
+
+    return record._replace(format=FORK_FORMAT, exit_code=exit_code_of(record.exit_code))
 
 
 def _format_of(data: bytes) -> int:
@@ -119,8 +132,9 @@ def _format_of(data: bytes) -> int:
     return fields[0] if isinstance(fields, list) and fields and isinstance(fields[0], int) else 0
 
 
-def _require_format(path: bytes, file_format: int) -> None:
-    if file_format > FORMAT:
+def _require_format(path: bytes, file_format: int, kind: type[ForkRecord | ApplyRecord]) -> None:
+    known = FORK_FORMAT if kind is ForkRecord else FORMAT
+    if file_format > known:
         raise MudroomError(
-            f"{os.fsdecode(path)} has format {file_format}, this mudroom knows {FORMAT}", "upgrade mudroom"
+            f"{os.fsdecode(path)} has format {file_format}, this mudroom knows {known}", "upgrade mudroom"
         )

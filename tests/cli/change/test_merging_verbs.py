@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Place, listing, tick
+from mudroom.vault.moment import present
 from test_vault_verb import MUDROOM, Cli
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
@@ -373,7 +374,18 @@ def test_what_verifies_has_not_what_was_opened_to_the_command(cli: Cli) -> None:
 
 def test_recover_says_that_there_is_nothing(cli: Cli) -> None:
     assert cli("recover").stderr == "nothing was cut off\n"
-    assert cli.json("recover") == {"schema": "mudroom.recovered/1", "applies": []}
+    assert cli.json("recover") == {"schema": "mudroom.recovered/1", "applies": [], "forks": []}
+
+
+def test_recover_names_the_forks_whose_command_was_cut_off(cli: Cli) -> None:
+    cli.keep("echo x > made; echo y > more")
+    name = cli.json("ls")["forks"][0]["fork"]
+    cli.place.session().vault.fork(name).begin(present())  # mudroom was killed while a command ran in it
+    assert f"a command of {name} was cut off; 2 changes of it are kept: mudroom diff {name}" in cli("recover").stderr
+    again = cli.json("recover")  # until somebody decides
+    assert again["forks"] == [{"fork": name, "changed": 2}]
+    assert cli("discard", name, "--yes").returncode == 0
+    assert cli.json("recover")["forks"] == []
 
 
 def test_conflicts_are_told_before_the_question(cli: Cli) -> None:

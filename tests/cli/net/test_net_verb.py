@@ -743,3 +743,45 @@ def test_an_allow_of_a_name_holds_if_its_address_is_public(cli: Cli) -> None:
     cli("net", "allow", "--private", "db.example")
     said = cli("net", "why", "a.com", "8.8.8.8", "db.example", "localhost:8080", "b.com").stdout.splitlines()
     assert [line.endswith(", if its address is public") for line in said] == [True, False, False, False, False], said
+
+
+SERVER = """
+import socket
+with socket.create_server(("127.0.0.1", 3000)) as server:
+    while True:
+        taken, _address = server.accept()
+        with taken:
+            taken.sendall(b"served")
+"""
+ASK = "import socket, sys; c = socket.create_connection(('127.0.0.1', int(sys.argv[1])), 20); print(c.recv(9).decode())"
+
+
+def test_a_port_that_is_opened_is_for_this_user(cli: Cli) -> None:
+    """Every user of a machine reaches its loopback: another one gets nothing, and it is counted."""
+    done = cli("exec", "--json", "--background", "--fork", "f", "--", sys.executable, "-I", "-c", SERVER)
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout)
+    while 3000 not in (cli.json("ps")["commands"] or [{"ports": []}])[0]["ports"]:
+        assert cli.json("ps")["commands"], cli("ps", "--output", row["id"]).stderr
+    with subprocess.Popen(
+        [*MUDROOM, "net", "open", "3000", "--as", "0", "--json"],
+        cwd=cli.place.project, env=cli.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as opening:  # fmt: skip
+        assert opening.stdout is not None and opening.stderr is not None
+        port = json.loads(opening.stdout.readline())["port"]
+
+        def ask(**who: Any) -> str:
+            words = [sys.executable, "-I", "-c", ASK, str(port)]
+            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30, **who)
+            return str(done.stdout.strip())
+
+        assert ask() == "served"
+        if os.geteuid() == 0:
+            assert ask(user=65534, group=65534, extra_groups=[]) == ""
+            assert "a connection of the user 65534 was refused (--all-users" in opening.stderr.readline()
+        opening.send_signal(signal.SIGINT)
+        assert opening.wait(20) == 0
+    refused = [line for line in cli("log", "--last", "0").stdout.splitlines() if "refused=1" in line]
+    assert len(refused) == (1 if os.geteuid() == 0 else 0), refused
+    assert cli("net", "ls", "--all-users").returncode == 125
+    assert cli("ps", "--end", row["id"]).returncode == 0

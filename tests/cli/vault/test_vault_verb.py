@@ -137,6 +137,23 @@ def test_gc_of_all_vaults(cli: Cli, tmp_path: Path) -> None:
     assert "gone" in cli("vault", "ls").stdout
 
 
+def test_the_vault_of_a_workers_base(cli: Cli) -> None:
+    """Its project is another machine's; this one has the base, which is gone when the worker has removed it."""
+    session = cli.place.session(appears_at=b"/home/ann/proj")
+    session.run([b"sh", b"-c", b"echo x > a"])
+    session.close()
+    path = os.fsdecode(session.vault.path)
+    assert [(row["project"], row["exists"]) for row in cli.json("vault", "ls")["vaults"]] == [("/home/ann/proj", True)]
+    assert cli("vault", "gc", "--all", "--yes").returncode == 0
+    assert os.path.isdir(path)
+    for fork in session.vault.forks():
+        session.vault.discard(fork)
+    shutil.rmtree(cli.place.project)
+    (cli.place.root / "other").mkdir()
+    assert cli("vault", "gc", "--all", "--yes", cwd=cli.place.root / "other").returncode == 0
+    assert not os.path.exists(path)
+
+
 def test_every_project_has_its_own_limits(cli: Cli, tmp_path: Path) -> None:
     other = tmp_path / "other"
     (other / ".mudroom").mkdir(parents=True)
@@ -197,6 +214,59 @@ def test_export_and_import(cli: Cli, tmp_path: Path) -> None:
         assert wrong in refused.stderr and "mudroom vault export FORK FILE" in refused.stderr
         assert len(refused.stderr.splitlines()) == 1
     assert "more than 0 MB" in cli("vault", "import", "../fork.tar.gz", "h", "--limit", "1kB").stderr
+
+
+def test_through_a_pipe(cli: Cli, tmp_path: Path) -> None:
+    """As the help says: ``mudroom vault export F - | ssh HOST mudroom vault import - --project DIR``."""
+    cli.place.write("a", "a\n")
+    cli.keep("echo more >> a; head -c 2000000 /dev/urandom > big")
+    name = cli.json("ls")["forks"][0]["fork"]
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a").write_text("a\n")
+
+    def piped(there: str) -> subprocess.CompletedProcess[str]:
+        mudroom = " ".join(MUDROOM)
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", f"{mudroom} vault export {name} - | {there}"],
+            cwd=cli.place.project, env=cli.environment, capture_output=True, text=True, timeout=100, check=False,
+        )  # fmt: skip
+
+    done = piped(f"{' '.join(MUDROOM)} vault import - g --project {other}")
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout, f"exported {name}: stdout" in done.stderr) == ("", True)
+    assert "imported g: 2 changes" in done.stderr
+    assert cli("apply", "g", "--yes", cwd=other).returncode == 0
+    assert (other / "a").read_text() == "a\nmore\n"
+    assert piped("head -c 100 > /dev/null").returncode == 141  # as of any writer whose reader has gone
+    gone = subprocess.run(
+        [*MUDROOM, "vault", "import", "-"],
+        cwd=cli.place.project, env=cli.environment, input=b"nonsense", capture_output=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert gone.returncode == 125
+    assert len(gone.stderr.splitlines()) == 1
+    assert cli("vault", "export", "none", "-").stdout == ""
+
+
+def test_no_archive_goes_through_a_terminal(cli: Cli) -> None:
+    cli.place.write("a", "a\n")
+    cli.keep("echo more >> a")
+    name = cli.json("ls")["forks"][0]["fork"]
+    leader, follower = os.openpty()
+    for words in (("export", name, "-"), ("import", "-")):
+        done = subprocess.run(
+            [*MUDROOM, "vault", *words],
+            cwd=cli.place.project, env=cli.environment, stdin=follower, stdout=follower, stderr=subprocess.PIPE,
+            text=True, timeout=100, check=False,
+        )  # fmt: skip
+        assert done.returncode == 125
+        assert len(done.stderr.splitlines()) == 1
+        assert "is a terminal" in done.stderr
+    os.close(follower)
+    os.close(leader)
+    both = cli("vault", "export", name, "-", "--json")
+    assert (both.returncode, both.stdout) == (125, "")
+    assert "both go to stdout" in both.stderr
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbpl import MalformedError, parse, read
+from sbpl import READINGS, AmbiguousError, MalformedError, parse, read
 
 HEAD = b"(version 1)(deny default)"
 
@@ -26,7 +26,7 @@ def allows(rules: bytes, operation: str, **context: object) -> bool:
         (b'(allow file-read* (subpath "/aa"))', False),
         (b'(allow file-read-metadata (subpath "/a"))', False),
         (b'(allow file-read*)(deny file-read-data (literal "/a/b"))', False),
-        (b'(deny file-read-data (literal "/a/b"))(allow file-read*)', True),
+        (b'(deny file-read-data (literal "/a/b"))(allow file-read* file-read-data (subpath "/a"))', True),
         (b'(allow file-read* (regex #"^/a/[a-z]$"))', True),
         (b'(allow file-read* (require-all (subpath "/a") (require-not (literal "/a/b"))))', False),
         (b'(allow file-read* (require-any (literal "/x") (literal "/a/b")))', True),
@@ -36,6 +36,31 @@ def allows(rules: bytes, operation: str, **context: object) -> bool:
 )
 def test_the_last_rule_that_fits_decides(rules: bytes, permitted: bool) -> None:
     assert allows(rules, "file-read-data", path=b"/a/b") is permitted
+
+
+@pytest.mark.parametrize(
+    ("rules", "readings"),
+    [
+        (b'(allow file-read-data (subpath "/a"))(deny file-read* (literal "/a/b"))', {"last", "filter"}),
+        (b'(deny file-read-data (literal "/a/b"))(allow file-read*)', set(READINGS) - {"last"}),
+        (b'(allow file-read* (subpath "/a"))(deny file-read*)', {"last", "operation"}),
+        (b'(allow file-read* (subpath "/a"))(deny file-read-data)', set(READINGS) - {"filter", "filter, operation"}),
+    ],
+)
+def test_a_profile_that_depends_on_the_reading_is_found(rules: bytes, readings: set[str]) -> None:
+    profile = parse(HEAD + rules)
+    denied = {reading for reading in READINGS if not profile.decide(reading, "file-read-data", path=b"/a/b")}
+    assert denied == readings
+    with pytest.raises(AmbiguousError):
+        profile.allows("file-read-data", path=b"/a/b")
+
+
+def test_a_rule_for_systems_that_know_its_operation() -> None:
+    rule = b"(if (defined? 'file-test-existence) (allow file-test-existence))"
+    assert allows(rule, "file-test-existence", path=b"/a")
+    for bad in (b"(if (defined? 'file-reed) (allow file-read*))", b"(if #t (allow file-read*))", b"(if (defined? 'x))"):
+        with pytest.raises(MalformedError):
+            parse(HEAD + bad)
 
 
 @pytest.mark.parametrize(

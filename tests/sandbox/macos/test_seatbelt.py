@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from macbox import BARE, PRIVATE, SPEC, STATE, WORK
 from mudroom.core.confinement.plan import explain
 from mudroom.core.confinement.spec import Bind, Copy, HostView, Overlay, SandboxSpec
-from mudroom.sandbox.macos.seatbelt import ancestors, compile_profile, compile_seatbelt, quote, real, writable
+from mudroom.sandbox.macos.host import link_nodes
+from mudroom.sandbox.macos.seatbelt import (
+    SeatbeltRule,
+    ancestors,
+    compile_profile,
+    compile_seatbelt,
+    quote,
+    real,
+    render,
+    subpath,
+    writable,
+)
 from mudroom.sandbox.macos.service import GUARDED, MACH
 from sbpl import Profile, parse, read
 
@@ -74,6 +85,9 @@ CASES: list[tuple[str, str, dict[str, Any], frozenset[str]]] = [
     ("it forks", "process-fork", {}, ALL),
     ("the root is looked at", "file-read-data", {"path": b"/"}, ALL),
     ("ancestors are looked at", "file-read-metadata", {"path": STATE + b"/p-1/forks"}, ALL),
+    ("files are found", "file-test-existence", {"path": b"/usr/bin/git"}, ALL),
+    ("ssh keys are not", "file-test-existence", {"path": HOME + b"/.ssh/id_ed25519"}, NOBODY),
+    ("other libraries are not mapped", "file-map-executable", {"path": HOME + b"/lib/x.dylib"}, LEVEL_0),
     ("/tmp is a link", "file-read-metadata", {"path": b"/tmp"}, ALL),
     ("firmlinks are passed", "file-read-metadata", {"path": b"/System/Volumes/Data"}, ALL),
     ("random numbers", "file-read-data", {"path": b"/dev/urandom"}, ALL),
@@ -284,6 +298,67 @@ def test_ancestors_can_be_looked_at_and_not_listed() -> None:
         above = b"/".join(WORK.split(b"/")[: depth + 1])
         assert profile.allows("file-read-metadata", path=above)
         assert not profile.allows("file-read-data", path=above)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_links_on_the_way_are_passed(name: str) -> None:
+    """The kernel asks for the metadata of a link itself: without it, DNS, TLS and tools behind links do not work."""
+    node = HOME + b"/.cargo"
+    spec = SPECS[name]._replace(
+        links=((b"/Volumes/dev/cargo", node), (b"dev-2", b"/Volumes/dev")),
+        binds=(*SPECS[name].binds, Bind(b"/Volumes/dev-2/cargo/bin", node + b"/bin")),
+    )
+    profile = parse(compile_profile(spec))
+    for path in (node, b"/Volumes/dev", b"/Volumes", HOME, b"/Volumes/dev-2/cargo/bin/cargo"):
+        assert profile.allows("file-read-metadata", path=path), path
+    if name in LEVEL_1:
+        assert not profile.allows("file-read-data", path=node)
+        assert not profile.allows("file-read-metadata", path=HOME + b"/.cargo/credentials.toml")
+
+
+def test_links_of_a_way_are_found(tmp_path: Path) -> None:
+    base = os.fsencode(tmp_path)
+    os.makedirs(base + b"/disk-2/cargo/bin")
+    os.makedirs(base + b"/home")
+    os.symlink(b"disk-2", base + b"/disk")
+    os.symlink(b"../disk/cargo", base + b"/home/.cargo")
+    os.symlink(b"round", base + b"/round")
+    assert list(
+        link_nodes([base + b"/home/.cargo/bin", base + b"/home/.cargo/bin", base + b"/round/x", b"/none/x"])
+    ) == [
+        (b"../disk/cargo", base + b"/home/.cargo"),
+        (b"disk-2", base + b"/disk"),
+        (b"round", base + b"/round"),
+    ]
+
+
+_WORDS = ("file-read*", "file-read-data", "file-read-metadata", "file-write*", "file-write-data")
+_RULES = st.lists(
+    st.builds(
+        SeatbeltRule,
+        st.sampled_from(("allow", "deny")),
+        st.lists(st.sampled_from(_WORDS), min_size=1, max_size=3, unique=True).map(" ".join),
+        st.sampled_from((b"/a", b"/a/b", b"/a/b/c", b"/d")).map(lambda path: (subpath(path),)),
+        st.just(""),
+        st.just(False),
+    ),
+    max_size=8,
+)
+
+
+@given(
+    rules=_RULES, operation=st.sampled_from(("file-read-data", "file-read-metadata", "file-write-data", "file-ioctl"))
+)
+def test_rendered_rules_with_filters_mean_the_same_in_each_reading(rules: list[SeatbeltRule], operation: str) -> None:
+    profile = parse(render(rules))
+    for path in (b"/a", b"/a/b", b"/a/b/c/x", b"/d", b"/e"):
+        last = [
+            rule.action
+            for rule in rules
+            if any(operation.startswith(word.rstrip("*")) for word in rule.operations.split())
+            and any(path == root or path.startswith(root + b"/") for root in (rule.filters[0][10:-2],))
+        ]
+        assert profile.allows(operation, path=path) == (last[-1:] == ["allow"])
 
 
 # --- shape ---

@@ -108,7 +108,7 @@ def test_a_record_of_a_newer_format_is_refused(place: Place) -> None:
     session.run([b"touch", b"a"], fork="f")
     record = Path(os.fsdecode(session.vault.fork("f").record_path))
     content = record.read_bytes()
-    record.write_bytes(content.replace(b"\x02", b"\x07", 1))
+    record.write_bytes(content.replace(b"\x03", b"\x07", 1))
     with pytest.raises(MudroomError, match="has format 7"):
         load(os.fsencode(record), ForkRecord)
 

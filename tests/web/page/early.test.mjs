@@ -37,7 +37,7 @@ const ASKED = /** @type {Record<string, (project: string, fork: string) => strin
   review: (project, fork) => ["/me", at(project), atFork(project, fork) + "/changes"],
 });
 const PARTS = ["a", "x-y", "x%2Dy", "a%2Fb", "%C3%A9", "%20", "a+b", "!'()*", "%E0%A4%A", ""];
-const ADDRESSES = ["", "#", "#/", "#/new", "#/elsewhere", "#/p/FORK/f", ...PARTS.flatMap((part) => ["", "/watch", "/other", ...["", "/review", "/review/Zm9v", "/review/a.b",
+const ADDRESSES = ["", "#", "#/", "#/new", "#/elsewhere", "#/p/FORK/f", ...PARTS.flatMap((part) => ["", "/watch", "/other", "/try/t1", "/try/t1/Zm9v", ...["", "/review", "/review/Zm9v", "/review/a.b",
   "/review/", "/conflicts", "/watch"].map((rest) => "/f/FORK" + rest)].map((rest) => `#/p/${part}${rest}`))].flatMap((hash) => PARTS.map((part) => hash.replace("FORK", () => part)));
 
 test("it is what the view at an address asks, in the spelling of the view", () => {

@@ -1,7 +1,7 @@
 // What an address of the page means.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { routeOf, toFork, toProject } from "../../../src/mudroom/web/page/route.js";
+import { routeOf, toFork, toProject, toTry } from "../../../src/mudroom/web/page/route.js";
 
 test("addresses of views", () => {
   assert.deepEqual(routeOf(""), { view: "home" });
@@ -11,6 +11,8 @@ test("addresses of views", () => {
   assert.deepEqual(routeOf("#/p/one/watch"), { view: "watch", project: "one" });
   assert.deepEqual(routeOf("#/p/one/f/two"), { view: "review", project: "one", fork: "two" });
   assert.deepEqual(routeOf("#/p/one/f/two/review/YS_-"), { view: "review", project: "one", fork: "two", file: "YS_-" });
+  assert.deepEqual(routeOf("#/p/one/try/t1"), { view: "try", project: "one", tried: "t1" });
+  assert.deepEqual(routeOf("#/p/one/try/t1/YS_-"), { view: "try", project: "one", tried: "t1", file: "YS_-" });
   assert.deepEqual(routeOf("#/p/one/f/two/conflicts"), { view: "conflicts", project: "one", fork: "two" });
 });
 
@@ -18,6 +20,7 @@ test("what is made is understood", () => {
   const odd = "a/b #?%41";
   assert.deepEqual(routeOf(toProject(odd)), { view: "project", project: odd });
   assert.deepEqual(routeOf(toFork(odd, odd, "watch")), { view: "watch", project: odd, fork: odd });
+  assert.deepEqual(routeOf(toTry(odd, odd, "YQ")), { view: "try", project: odd, tried: odd, file: "YQ" });
 });
 
 test("anything else is nothing", () => {

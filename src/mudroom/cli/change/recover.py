@@ -1,4 +1,5 @@
-"""``mudroom recover``: finish or take back applies that a killed mudroom, or a crash of the machine, cut off."""
+"""``mudroom recover``: finish or take back applies that a killed mudroom, or a crash of the machine, cut off; and name
+the forks in which a command was cut off."""
 
 from __future__ import annotations
 
@@ -10,13 +11,14 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.result import conflicts_to_json
 from mudroom.core.tree.path import show_path
 from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.forks.fork_summary import ForkSummaries, ForkSummary
 
 if TYPE_CHECKING:
     import argparse
 
 EXAMPLES = """\
 examples:
-  mudroom recover            finish or take back applies that were cut off
+  mudroom recover            finish or take back applies that were cut off; name forks whose command was
   mudroom recover --json
 
 Every run, apply and undo does the same first. An apply that had not touched the project is taken back (deferred: the
@@ -34,6 +36,7 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
         holder = f"`mudroom recover` (process {os.getpid()})"
         with session.alone(holder, context.terminal.tell_waiting) as recovered:
             pass
+        cut_off = [summary for summary in ForkSummaries().all(session.vault) if summary.state == "cut off"]
     conflicts = [conflict for recovery in recovered for conflict in recovery.applied.conflicts]
     if context.as_json:
         rows = [
@@ -41,7 +44,8 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
             | {"conflicts": conflicts_to_json(recovery.applied.conflicts)}
             for recovery in recovered
         ]
-        context.terminal.out(json.dumps({"schema": "mudroom.recovered/1", "applies": rows}))
+        forks = [{"fork": summary.name, "changed": _changed(summary)} for summary in cut_off]
+        context.terminal.out(json.dumps({"schema": "mudroom.recovered/1", "applies": rows, "forks": forks}))
         return 3 if conflicts else 0
     for recovery in recovered:
         print_recovered(context, recovery.name, recovery.fork, recovery.outcome)
@@ -49,6 +53,14 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
             print_line(f"  {show_path(remark.path)}: {remark.text}")
     for conflict in conflicts:
         print_line(f"  {context.terminal.style('conflict', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
-    if not recovered:
+    for summary in cut_off:
+        count = _changed(summary)
+        kept = "1 change of it is kept" if count == 1 else f"{count:,} changes of it are kept"
+        print_line(f"a command of {summary.name} was cut off; {kept}: mudroom diff {summary.name}")
+    if not recovered and not cut_off:
         print_line("nothing was cut off")
     return 3 if conflicts else 0
+
+
+def _changed(summary: ForkSummary) -> int:
+    return summary.brief.summary.files if summary.brief is not None else 0

@@ -42,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     run = _add_verb(
         verbs, "run", "the agent from start to end: mudroom agent run [CARD] [options] -- COMMAND", card="?"
     )
+    run.add_argument("--on", metavar="NAME", help="on this worker (mudroom fleet ls), without a terminal")
     run.add_argument("--fork", metavar="NAME", help="where it works; made if there is none. Default: its own")
     run.add_argument(
         "--branch", nargs="?", const=True, metavar="NAME", help="bring its commits as a branch when it has ended"

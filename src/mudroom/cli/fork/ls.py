@@ -6,6 +6,7 @@ from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
 from mudroom.core.text.json_text import to_json_text
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.session import Session
@@ -89,10 +90,6 @@ def describe(row: dict[str, Any], width: int) -> str:
     points = f"  {counted(len(row['checkpoints']), 'checkpoint')}" if row["checkpoints"] else ""
     head = f"{row['fork']}  {counts}{state}{points}  "
     return (head + _first_line(" ".join(row["command"]), max(width - len(head), _LEAST_COLUMNS))).rstrip()
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _first_line(command: str, width: int) -> str:

@@ -80,6 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--remove", metavar="NAME", help="credential: forget it")
     parser.add_argument("--as", dest="as_port", metavar="PORT", help="open: another port here; 0: any that is free")
+    parser.add_argument("--all-users", action="store_true", help="open: also for the other users of this machine")
     parser.add_argument("--denied", action="store_true", help="log: only refused connections")
     parser.add_argument("-n", "--last", type=int, default=50, metavar="N", help="log: so many; 0: all (default 50)")
 
@@ -104,6 +105,7 @@ _OPTIONS = {
     "fork": ("--fork", ("log", "open", "show", "reach", "why", "rm")),
     "denied": ("--denied", ("log",)),
     "as_port": ("--as", ("open",)),
+    "all_users": ("--all-users", ("open",)),
     "header": ("--header", ("credential",)),
     "source": ("--from", ("credential",)),
     "foreign": ("--foreign", ("credential",)),

@@ -1,10 +1,11 @@
-"""``mudroom net open PORT``: make a server that runs in a sandbox reachable on this machine's loopback, as long as its
-command runs."""
+"""``mudroom net open PORT``: a server in a sandbox, reachable on the loopback of this machine for this user, as long as
+its command runs."""
 
 from __future__ import annotations
 
 import json
 import os
+import time
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
@@ -34,14 +35,25 @@ def open_port(args: argparse.Namespace, context: Context) -> int:
         else:
             context.terminal.out(f"{url} is port {inside} of the command in {name}, until it ends (Ctrl-C closes it)")
 
+    strangers: dict[str, int] = {}
+
+    def refused(whose: str) -> None:
+        if whose not in strangers:
+            context.terminal.note(f"a connection of {whose} was refused (--all-users lets others in)")
+        strangers[whose] = strangers.get(whose, 0) + 1
+
     try:
-        show_inside(namespaces, ended, inside, outside, report)
+        show_inside(namespaces, ended, inside, outside, report, None if args.all_users else refused)
         context.terminal.say("the command has ended")
     except KeyboardInterrupt:
         context.terminal.say("closed")
     finally:
         for descriptor in (ended, *namespaces):
             os.close(descriptor)
+        if strangers:
+            with open_session(context) as session:
+                data = {"opened": inside, "refused": sum(strangers.values()), "connections_of": sorted(strangers)}
+                session.vault.journal.append("net", name, data, time=time.time_ns())
     return 0
 
 

@@ -67,7 +67,7 @@ def _sweep_other(
             upkeep.remove_vault(vault)
             return [(vault, upkeep.PruneResult(leftovers=1, size=total.size, remarks=("the whole vault",)))]
         try:
-            limits = upkeep.retention_limits(load_policy(vault.project, context.environ).settings)
+            limits = upkeep.retention_limits(load_policy(vault.source, context.environ).settings)
         except UsageError as error:  # a broken policy file of another project does not stop the others
             return [(vault, upkeep.PruneResult(remarks=(str(error),)))]
         return [(vault, upkeep.sweep(vault, limits, now, dry_run=args.dry_run))]

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable
 
-from mudroom.cli.project_session import exclusive, open_session
+from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.vault.gc import amount, sweep
 from mudroom.core.result import text
@@ -31,13 +31,14 @@ examples:
   mudroom vault gc --all                  in every vault; asks about those whose project is gone
   mudroom vault check                     is everything there, and readable?
   mudroom vault export FORK fork.tar.gz   one fork as a file
-  mudroom vault import fork.tar.gz NAME   and back, here or in another project"""
+  mudroom vault import fork.tar.gz NAME   and back, here or in another project
+  mudroom vault export FORK - | ssh HOST mudroom vault import - --project DIR"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
     parser.add_argument(
-        "words", nargs="*", metavar="WORD", help="export: FORK FILE; import: FILE [NAME]; ls: [PROJECT]"
+        "words", nargs="*", metavar="WORD", help="export: FORK FILE; import: FILE [NAME]; ls: [PROJECT]; FILE -: a pipe"
     )
     parser.add_argument(
         "--dry-run", "-n", action="store_true", help="gc: remove nothing, only say what would be removed"
@@ -152,10 +153,29 @@ def _check(args: argparse.Namespace, context: Context) -> int:
 # --- elsewhere ---
 
 
+STREAM = "-"
+"""In place of a file: stdout of an export, stdin of an import."""
+
+
+def _require_stream(descriptor: int, hint: str) -> None:
+    """Raise UsageError if a stream that was named ``-`` is a terminal."""
+    if os.isatty(descriptor):
+        side = "stdout" if descriptor == 1 else "stdin"
+        raise UsageError(f"{side} is a terminal, which an archive cannot go through", hint)
+
+
 def _export(args: argparse.Namespace, context: Context) -> int:
     fork, path = args.words
-    with open_session(context) as session:
-        exported = upkeep.send_away(session, fork, os.path.abspath(os.fsencode(path)), time.time_ns())
+    if path == STREAM:
+        _require_stream(1, f"mudroom vault export {fork} {fork}.tar.gz")
+        if context.as_json:
+            raise UsageError("--json and the archive both go to stdout", f"mudroom vault export {fork} -")
+        with open_session(context) as session, open(1, "wb", buffering=0, closefd=False) as stream:
+            exported = session.export(fork, stream)
+        path = "stdout"
+    else:
+        with open_session(context) as session:
+            exported = upkeep.send_away(session, fork, os.path.abspath(os.fsencode(path)), time.time_ns())
     if context.as_json:
         report = {"schema": "mudroom.export/1", "fork": fork, "file": path, "bytes": exported.size}
         context.terminal.out(json.dumps({**report, "remarks": list(exported.remarks)}))
@@ -168,12 +188,19 @@ def _export(args: argparse.Namespace, context: Context) -> int:
 
 def _import(args: argparse.Namespace, context: Context) -> int:
     limit = size(args.limit, "--limit") if args.limit else upkeep.LIMIT
-    name = args.words[1] if len(args.words) > 1 else None
-    with open_session(context) as session, exclusive(session, context, "mudroom vault import"):
-        imported = upkeep.take_in(session, os.fsencode(args.words[0]), name, time.time_ns(), limit)
+    path, name = args.words[0], args.words[1] if len(args.words) > 1 else None
+    if path == STREAM:
+        _require_stream(0, "mudroom vault export FORK - | mudroom vault import -")
+    with open_session(context) as session:
+        if path == STREAM:
+            with open(0, "rb", buffering=0, closefd=False) as stream:
+                imported = upkeep.take_in_stream(session, stream, name, time.time_ns(), limit)
+        else:
+            imported = upkeep.take_in(session, os.fsencode(path), name, time.time_ns(), limit)
     if context.as_json:
-        report = {"schema": "mudroom.import/1", **imported._asdict(), "project": text(imported.project)}
-        context.terminal.out(json.dumps(report))
+        report = {"name": imported.name, "changed": imported.changed, "strangers": imported.strangers}
+        shown = {"schema": "mudroom.import/1", **report, "project": text(imported.project)}
+        context.terminal.out(json.dumps(shown))
         return 0
     context.terminal.say(
         f"imported {imported.name}: {imported.changed:,} change{_s(imported.changed)},"

@@ -147,6 +147,17 @@ def _gap(data: Data) -> list[str]:
     return [f"events up to {last} were missing at the end of the journal when this was written"]
 
 
+def _arrived(data: Data) -> list[str]:
+    claims = data.get("claims")
+    claimed = claims.get("exit_code") if isinstance(claims, dict) else None
+    return [
+        "refused" if data.get("problem") else "late" if data.get("state") == "late" else "",
+        *_named(data, "errand", "worker", "wanted", "changed", "strangers"),
+        f"its worker says: exit {printable(claimed)}" if claimed is not None else "",
+        printable(data.get("problem", "")),
+    ]
+
+
 def _any(data: Data) -> list[str]:
     """Show all fields: the command first, then names and values."""
     parts = [_command(data)] if "command" in data else []
@@ -161,6 +172,7 @@ ROWS: dict[str, Row] = {
     "agent": lambda data: [*_named(data, "agent", "state"), *_rest(data, "agent", "state")],
     "apply": _applied,
     "approval": _approval,
+    "arrive": _arrived,
     "background": lambda data: [_command(data), *_named(data, "id", "agent", "checkpoint")],
     "background_end": lambda data: [
         *_named(data, "id"),
@@ -189,6 +201,10 @@ ROWS: dict[str, Row] = {
     "rollback": lambda data: [f"to {printable(data.get('checkpoint', '?'))}", *_named(data, "undo")],
     "run": _run,
     "settings": _any,
+    "try": lambda data: [
+        _command(data),
+        *_named(data, "try", "attempts", "passed", "distinct", "best", "end"),
+    ],
     "undo": _applied,
     "unmount": lambda data: [_count(data, "changed", "{:,} changed")],
     "verdict": _refused,

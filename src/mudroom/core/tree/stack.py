@@ -85,10 +85,12 @@ def rolled_back(state: ForkState, point: Checkpoint, upper: str) -> ForkState:
     return state._replace(layers=point.layers, upper=upper)
 
 
-def forked(state: ForkState, name: str, upper: str, time: int, layers: tuple[str, ...] | None = None) -> ForkState:
+def forked(
+    state: ForkState, name: str, upper: str, time: int, layers: tuple[str, ...] | None = None, *, named: bool = True
+) -> ForkState:
     """Return a new fork on the sealed layers of this fork, or on ``layers``, those of a checkpoint."""
     below = state.layers if layers is None else layers
-    return ForkState(upper, below, state.base, time, name, named=True, repository=state.repository)
+    return ForkState(upper, below, state.base, time, name, named=named, repository=state.repository)
 
 
 def flattened(state: ForkState, count: int, merged: str) -> ForkState:

@@ -22,7 +22,7 @@ STEPS: Mapping[str, frozenset[str]] = {
     "refused": frozenset(),
     "failed": frozenset({"new"}),
     "cancelled": frozenset(),
-    "expired": frozenset({"new"}),
+    "expired": frozenset({"fetched", "new"}),
     "kept": frozenset(),
 }
 """The states that may follow each. ``sent`` → ``new``: the worker never accepted it. ``lost`` → ``late``: its outcome

@@ -12,7 +12,8 @@ behind it can be trusted; a body is never decoded here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from mudroom.errors import MudroomError
 from mudroom.typing import NamedTuple
@@ -27,6 +28,7 @@ class LinkError(MudroomError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the other end of the link {reason}", "the link is closed; errands that ran are kept there")
+        self.reason = reason
 
 
 class Frame(NamedTuple):
@@ -45,8 +47,10 @@ def encode(frame: Frame) -> bytes:
 class FrameReader:
     """Frames of a stream of bytes that arrives in pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Mapping[int, int] = MappingProxyType({}), limit: int = LARGEST) -> None:
+        """``limits``: bytes of a body by kind; ``limit``: of any other kind. A kind with a limit of 0 has no body."""
         self._buffer = bytearray()
+        self._limits, self._limit = limits, min(limit, LARGEST)
 
     @property
     def is_between_frames(self) -> bool:
@@ -61,7 +65,7 @@ class FrameReader:
         try:
             while len(self._buffer) - at >= _HEAD.size:
                 length, kind, stream = _HEAD.unpack_from(self._buffer, at)
-                if length > LARGEST:
+                if length > self._limits.get(kind, self._limit):
                     raise LinkError(f"announced a frame of {length:,} bytes")
                 end = at + _HEAD.size + length
                 if len(self._buffer) < end:

@@ -1,5 +1,8 @@
 """Ingress: forward a port of the host's loopback to a server that runs inside a sandbox, while its command lives.
 
+The loopback is shared by all users of the machine. Unless all are meant, only connections of this user are forwarded:
+the kernel tells whose a connection is, before its first byte is read (``peer_user.py``).
+
 A child process enters the command's namespaces once and creates sockets there on request. The sockets are connected and
 relayed here, outside (a socket belongs to the namespace in which it was created). It is a separate process because only
 a single-threaded process may enter a user namespace (setns(2)), and because it cannot leave again.
@@ -16,6 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from mudroom.errors import MudroomError
+from mudroom.net.entrances.peer_user import Address, stranger
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 _CHUNK = 1 << 16
@@ -75,11 +79,18 @@ def _make_sockets(channel: socket.socket, namespaces: Sequence[int]) -> None:
         os._exit(0)
 
 
+def _ignore(_whose: str) -> None:
+    """Refuse without a message."""
+
+
 class Ingress:
     """Serves a port of the host's loopback until the command has ended."""
 
-    def __init__(self, maker: SocketMaker, inside: int, outside: int) -> None:
-        self._maker, self._inside, self._outside = maker, inside, outside
+    def __init__(
+        self, maker: SocketMaker, inside: int, outside: int, refused: Callable[[str], None] | None = _ignore
+    ) -> None:
+        """``refused`` is called with whose connection was refused. None: connections of all users are forwarded."""
+        self._maker, self._inside, self._outside, self._refused = maker, inside, outside, refused
 
     def run(self, gone: int, opened: Callable[[int], None]) -> None:
         """Serve until the descriptor ``gone`` reports end of file. ``opened`` is called with the port. Raise
@@ -103,6 +114,10 @@ class Ingress:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            if self._refused is not None and (whose := stranger(*_addresses(writer))):
+                writer.transport.abort()
+                self._refused(whose)
+                return
             far = await self._connect()
             if far is None:
                 return
@@ -126,6 +141,11 @@ class Ingress:
             except OSError:
                 inner.close()
         return None
+
+
+def _addresses(writer: asyncio.StreamWriter) -> tuple[Address, Address]:
+    """Return our address of a connection, and the other."""
+    return writer.get_extra_info("sockname"), writer.get_extra_info("peername")
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from mudroom.core.confinement.spec import Bind, HostView
 from mudroom.sandbox.host.around import Home, NamedStore, hidden_places
@@ -26,6 +26,8 @@ _SYSTEM = (
 _TOOLCHAINS = (b"Library/pnpm", b"Library/Python", b"Library/Application Support/fnm", b".orbstack/bin", b".swiftly")
 _PATH_MAX = 1024
 """MAXPATHLEN of sys/syslimits.h."""
+_MOST_LINKS = 32
+"""MAXSYMLINKS of sys/param.h."""
 
 
 def true_path(path: bytes) -> bytes:
@@ -46,13 +48,38 @@ def true_path(path: bytes) -> bytes:
         os.close(descriptor)
 
 
+def link_nodes(paths: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (target, path) of each symbolic link on the way of the absolute paths, with the path of its own entry. A
+    loop of links ends at the limit of the kernel (MAXSYMLINKS of sys/param.h); what is not there ends a path."""
+    told: set[bytes] = set()
+    for path in paths:
+        at, left, links = b"", path.split(b"/"), 0
+        while left and links < _MOST_LINKS:
+            name = left.pop(0)
+            if name in (b"", b"."):
+                continue
+            entry = at.rpartition(b"/")[0] if name == b".." else at + b"/" + name
+            try:
+                target = os.readlink(entry) if name != b".." and os.path.islink(entry) else None
+            except OSError:
+                break
+            if target is None:
+                at = entry
+                continue
+            links += 1
+            if entry not in told:
+                told.add(entry)
+                yield target, (true_path(at) + b"/" + name if at else entry)
+            at, left = (b"" if target.startswith(b"/") else at), [*target.split(b"/"), *left]
+
+
 def survey_mac(home: bytes, search: Sequence[bytes]) -> Host:
     """Survey the Mac as ``host.survey`` does: ``home`` is the user's home directory, ``search`` the directories of
-    PATH, real paths."""
+    PATH. ``Host.links`` are the symbolic links that lead to what is shown."""
     system = tuple(Bind(true_path(path), path) for path in _SYSTEM if os.path.exists(path))
     home_binds, masks, files = survey_paths(home, search, [bind.path for bind in system], _TOOLCHAINS)
     return Host(
-        links=(),
+        links=tuple(link_nodes((*search, *(bind.path for bind in (*system, *home_binds))))),
         system=system,
         home=tuple(Bind(true_path(bind.source), bind.path) for bind in home_binds),
         devices=(),

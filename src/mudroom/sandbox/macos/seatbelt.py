@@ -6,8 +6,11 @@ its operations against the profile. Rules of this file:
 1. ``(deny default)`` at both levels, and no import of Apple's profiles: ``bsd.sb`` and ``system.sb`` change with the
    system, and permit more than intended. Operations that ``(deny default)`` does not cover (process-info, nvram,
    properties of IOKit; Firefox's profile says so) are denied by name.
-2. Of all rules that match an operation the **last** one decides. So permissions come first, and their exceptions after
-   them.
+2. Which of several matching rules decides is not documented, and measurements differ: the last one; the last of those
+   that name the operation itself, before those of a wildcard such as ``file-read*`` (the parent of its operations);
+   rules with a filter before those without. A profile must decide the same in each of these readings. So permissions
+   come first and their exceptions after them, ``render`` writes a wildcard together with the operations below it that
+   any rule names, and an exception has a filter.
 3. Seatbelt judges real paths, as the kernel knows a file (vn_getpath): symbolic links followed, ``/tmp``, ``/var`` and
    ``/etc`` in ``/private``, firmlinks by their short side. ``real`` writes them so. Where the volume folds case, the
    caller has to give names as they are stored (``macos.true_path``).
@@ -49,6 +52,9 @@ class SeatbeltRule(NamedTuple):
     filters: tuple[Filter, ...] = ()
     """Alternatives; without any the rule always matches."""
     why: str = ""
+    new: bool = False
+    """Not every system knows its only operation. Where it is unknown, the rule is left out instead of making the whole
+    profile unreadable: ``(if (defined? …))``, as in Firefox's profile."""
 
 
 _IN_PRIVATE = (b"/tmp", b"/var", b"/etc")
@@ -128,13 +134,24 @@ def compile_profile(spec: SandboxSpec) -> bytes:
 
 
 def render(rules: Iterable[SeatbeltRule]) -> bytes:
+    rules = tuple(rules)
+    named = sorted({word for rule in rules for word in rule.operations.split() if not word.endswith("*")})
     lines = [b"(version 1)", b"(deny default)"]
     for rule in rules:
         if rule.why:
             lines.append(b"; " + rule.why.encode())
-        head = f"({rule.action} {rule.operations}".encode()
-        lines.append(b"\n  ".join((head, *rule.filters)) + b")")
+        words = dict.fromkeys(word for pattern in rule.operations.split() for word in _spelled_out(pattern, named))
+        head = f"({rule.action} {' '.join(words)}".encode()
+        text = b"\n  ".join((head, *rule.filters)) + b")"
+        lines.append(b"(if (defined? '%s)\n%s)" % (rule.operations.encode(), text) if rule.new else text)
     return b"\n".join(lines) + b"\n"
+
+
+def _spelled_out(pattern: str, named: Iterable[str]) -> Iterator[str]:
+    """Yield an operation; after a wildcard also the named operations below it (rule 2)."""
+    yield pattern
+    if pattern.endswith("*"):
+        yield from (word for word in named if word.startswith(pattern[:-1]))
 
 
 def writable(spec: SandboxSpec) -> tuple[bytes, ...]:
@@ -183,14 +200,23 @@ def _level_1(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
     yield SeatbeltRule(
         "allow", "mach-lookup", _names(services(MACH, spec.network, spec.stores)), "services: service.py"
     )
-    yield SeatbeltRule(
-        "allow", "file-read-metadata", (*ancestors(seen), *_ALIASES, *_FIRMLINK_PARENTS), "on the way there"
-    )
+    on_the_way = (*ancestors(seen), *_nodes(spec), *_ALIASES, *_FIRMLINK_PARENTS)
+    yield SeatbeltRule("allow", "file-read-metadata", on_the_way, "on the way there")
+    yield SeatbeltRule("allow", "file-test-existence", (*on_the_way, *everywhere), new=True)
     yield SeatbeltRule("allow", "file-read*", (b'(literal "/")',), "dyld and getcwd(3) look at it")
     yield SeatbeltRule("allow", "file-read* process-exec*", everywhere, "the project, the system, toolchains")
+    yield SeatbeltRule("deny", "file-map-executable", why="not included in the default", new=True)
+    yield SeatbeltRule("allow", "file-map-executable", everywhere, new=True)
     yield SeatbeltRule(
         "allow", "file-write*", tuple(subpath(path) for path in own), "the copy; its own home, /tmp, caches"
     )
+
+
+def _nodes(spec: SandboxSpec) -> tuple[Filter, ...]:
+    """Return the symbolic links that lead to what is shown, and the directories above them. The kernel asks for the
+    metadata of a link itself when it follows it, so a link that is not permitted leads nowhere."""
+    nodes = dict.fromkeys(path for _target, path in spec.links)
+    return tuple(dict.fromkeys((*ancestors(nodes), *map(literal, nodes))))
 
 
 def _level_0(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
@@ -202,6 +228,8 @@ def _level_0(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
         yield SeatbeltRule("allow", "lsopen", why="the user's browser opens a page")
     yield SeatbeltRule("allow", "iokit-open iokit-get-properties user-preference-read")
     yield SeatbeltRule("allow", "file-read* process-exec*", why="the host's own files")
+    yield SeatbeltRule("allow", "file-map-executable", new=True)
+    yield SeatbeltRule("allow", "file-test-existence", new=True)
     shown = (*own, *(bind.source for bind in (*around.shown, *around.live)), spec.project + b"/.mudroom")
     # The project as well: its secrets are empty in the copy only.
     hidden = (*around.hidden, *around.covered, spec.project)
@@ -211,6 +239,7 @@ def _level_0(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
         hidden,
         "credentials, mudroom's state, the real project; and paths shown in those",
     )
+    yield from _nested("file-test-existence", shown, hidden, new=True)
     yield SeatbeltRule("allow", "file-read-metadata", ancestors(shown))
     below = [
         path for path in hidden if any(real(path) != real(root) and _is_at(real(path), real(root)) for root in own)
@@ -218,7 +247,9 @@ def _level_0(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
     yield from _nested("file-write*", own, below, "the copy; its own /tmp; named places")
 
 
-def _nested(operations: str, shown: Iterable[bytes], hidden: Iterable[bytes], why: str) -> Iterator[SeatbeltRule]:
+def _nested(
+    operations: str, shown: Iterable[bytes], hidden: Iterable[bytes], why: str = "", *, new: bool = False
+) -> Iterator[SeatbeltRule]:
     """Yield rules in which the innermost path decides, as with mounts: outer paths come first. A path that is both
     shown and hidden is shown."""
     marks: dict[bytes, Action] = dict.fromkeys(map(real, hidden), "deny")
@@ -228,7 +259,7 @@ def _nested(operations: str, shown: Iterable[bytes], hidden: Iterable[bytes], wh
         for action in _ACTIONS:
             filters = tuple(subpath(path) for path in marks if depths[path] == depth and marks[path] == action)
             if filters:
-                yield SeatbeltRule(action, operations, filters, why)
+                yield SeatbeltRule(action, operations, filters, why, new)
 
 
 def _services_0(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
@@ -249,7 +280,7 @@ def _last(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
     yield SeatbeltRule(
         "deny", "file-read-data file-write*", (_OTHER_TERMINALS,), "what is typed in the user's terminals"
     )
-    yield SeatbeltRule("deny", "file-write-setugid", why="no set-user-id programs are made")
+    yield SeatbeltRule("deny", "file-write-setugid", (b'(subpath "/")',), "no set-user-id programs are made")
     fixed = tuple(map(literal, dict.fromkeys((*writable(spec), *_above(spec)))))
     yield SeatbeltRule("deny", "file-write-create file-write-unlink", fixed, "these cannot be replaced")
     assert isinstance(spec.view, Copy)

@@ -110,7 +110,7 @@ def _free(links: Iterable[tuple[bytes, bytes]], binds: Iterable[Bind]) -> tuple[
 
 
 class Confinement:
-    """``images``: returns an image by name, for a user of it.
+    """``images``: returns an image by name, for a user of it. ``mask``: the umask of commands; None: this process's.
 
     Used by all threads of a session without a lock. Its state is caches, which every thread fills alike, and the
     strongest mode that has not failed, which another thread may at worst try once more."""
@@ -122,13 +122,20 @@ class Confinement:
         environ: Mapping[bytes, bytes],
         platform: Platform = LINUX,
         images: Callable[[str, User], ProvidedImage] = _no_images,
+        mask: int | None = None,
     ) -> None:
+        """``mask``: the umask of commands; None: that of this process."""
         self.platform = platform
         self._vault, self._home, self.variables = vault, home, environ
         self._images = images
-        self.home = home
+        self.home = self.own_home = home
+        self._hidden: tuple[bytes, ...] = (vault.path,)
+        if vault.is_elsewhere:
+            from mudroom.session.confinement.appearance import own_home
+
+            self.own_home, self._hidden = own_home(home), (vault.path, vault.source)
         self._host: Host | None = None
-        self._umask = umask()
+        self._umask = umask() if mask is None else mask
         self._mounts = MountTable()
         self._resolves: Resolver | None = None
         self._knows_itself: Resolver | None = None
@@ -146,7 +153,7 @@ class Confinement:
         if self._host is None:
             search = self.variables.get(b"PATH", b"/usr/bin:/bin").split(b":")
             survey_host = self.platform.survey or survey
-            self._host = survey_host(self._home, [entry for entry in search if entry.startswith(b"/")])
+            self._host = survey_host(self.own_home, [entry for entry in search if entry.startswith(b"/")])
         return self._host
 
     def first_mode(self, settings: Settings, *, is_copy: bool, level: int = 1) -> tuple[Mode, list[str]]:
@@ -156,7 +163,7 @@ class Confinement:
             return mode, []
         if is_copy or settings.view == "copy":
             return "copy", []
-        inside = submounts(self._vault.project, self._mounts.mounts())
+        inside = submounts(self._vault.source, self._mounts.mounts())
         if inside and settings.view == "auto":
             where = show(inside[0].path)
             return "copy", [f"{where} is mounted inside the project, which no overlay can span: working in a copy"]
@@ -190,7 +197,7 @@ class Confinement:
             raise Unsupported("the overlay view", "a kernel overlay in a user namespace", failure.message)
         where = ""
         if following.mode == "copy":
-            where = f" (on {filesystem(self._vault.project, self._mounts.mounts()) or 'this file system'})"
+            where = f" (on {filesystem(self._vault.source, self._mounts.mounts()) or 'this file system'})"
         if following.mode == "landlock" and not self.host.landlock_abi:
             raise Unsupported(
                 "a sandbox",
@@ -291,7 +298,7 @@ class Confinement:
             if grant.image:
                 from mudroom.sandbox.container.image_plan import compile_imaged
 
-                return self._in_its_image(compile_imaged(spec, host.machine, (self._vault.path,)), grant), env
+                return self._in_its_image(compile_imaged(spec, host.machine, self._hidden), grant), env
             plan = (LINUX if grant.level == 2 else self.platform).compile(spec, host.machine)
             if isinstance(view, Copy) and view.identity is not None and plan.shared:
                 look = ("mounted", view.work, b"", 0, view.identity)  # a template of its own, made since the mount
@@ -378,9 +385,8 @@ class Confinement:
         """Raise UsageError if a named store contains the project or mudroom's state, or lies in them."""
         state = os.path.dirname(os.path.dirname(self._vault.path))
         copies = {place for source, _path in grant.links for place in (source, os.path.dirname(source))}  # of the fork
-        live = (bind for bind in grant.live if bind.path not in copies)
-        reason = in_the_way(live, self._vault.project, state)
-        if reason:
+        live = tuple(bind for bind in grant.live if bind.path not in copies)
+        if reason := in_the_way(live, (self._vault.project, self._vault.source), state):
             raise UsageError(reason, "name what is needed of it")
 
     def _own_name(self) -> Resolver:
@@ -459,20 +465,10 @@ class Confinement:
         return host._replace(as_root=False, deny_setgroups=True, uid_map=uid_map, gid_map=gid_map)
 
     def _kept(self, files: Iterable[tuple[bytes, bytes]]) -> Iterator[Bind]:
-        """Write the files to disk and yield their binds, for containers, which can only mount. The files hold no
-        secrets."""
-        from mudroom.sandbox.container.owner import beside
+        """Write the files to disk and yield their binds."""
+        from mudroom.sandbox.container.owner import kept
 
-        for path, content in files:
-            place = self._vault.path + b"/contained/" + blake2b(content, digest_size=12).hexdigest().encode()
-            if not os.path.exists(place):
-                os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-                new = beside(place)
-                with open(new, "wb") as stream:
-                    stream.write(content)
-                os.chmod(new, 0o644)
-                os.rename(new, place)
-            yield Bind(place, path)
+        yield from (kept(self._vault.path + b"/contained", path, content) for path, content in files)
 
     def cache_places(self, mode: Mode, settings: Settings, grant: Grant) -> tuple[tuple[bytes, bytes], ...]:
         """Return the caches that a command sees, as (name, path). A cache inside a toolchain that is shown read-only is
@@ -509,17 +505,20 @@ class Confinement:
         return tuple(mask for mask in host.masks if mask not in shown)
 
     def missing_credentials(self, settings: Settings) -> list[str]:
-        """Return notes about credentials that the policy shows but that do not exist."""
-        return [
-            f"credentials.show: {show(path)} is not there"
-            for path in settings.credentials
-            if not os.path.exists(self._home + path[1:])
-        ]
+        """Return notes about credentials and paths that the policy shows but that do not exist."""
+        hidden = [path for path in settings.credentials if not os.path.exists(self.own_home + path[1:])]
+        absent = [path for path in settings.read if path not in self._read(settings)]
+        notes = [f"credentials.show: {show(path)} is not there" for path in hidden]
+        return [*notes, *(f"read: {show(path)} is not on this machine" for path in absent)]
+
+    def _read(self, settings: Settings) -> tuple[bytes, ...]:
+        """Return the paths of ``read``. Those of another machine's policy need not be on this one."""
+        return tuple(filter(os.path.exists, settings.read)) if self._vault.is_elsewhere else settings.read
 
     def _shown_credentials(self, settings: Settings) -> list[Bind]:
         binds = []
         for path in settings.credentials:
-            place = self._home + path[1:]
+            place = self.own_home + path[1:]
             if os.path.exists(place) and not os.path.isfile(place):
                 raise UsageError(f"credentials.show: {show(path)} is no file", "name the files one by one")
             if os.path.exists(place):
@@ -541,8 +540,12 @@ class Confinement:
         shown = self._shown_credentials(settings)
         masks = self._masks(host, settings)
         system = without((*host.system, *host.home), masks) if confined else (*host.system, *host.home)
-        binds = [*system, *shown, *(Bind(path, path) for path in settings.read)]
-        own = self._vault.project + b"/.mudroom"
+        binds = [*system, *shown, *(Bind(path, path) for path in self._read(settings))]
+        own = self._vault.source + b"/.mudroom"
         if os.path.isdir(own) and not os.path.islink(own):
-            binds.append(Bind(own, own))
+            binds.append(Bind(own, self._vault.project + b"/.mudroom"))
+        if self._vault.is_elsewhere:
+            from mudroom.session.confinement.appearance import with_room
+
+            binds = with_room(self._home, with_room(self._vault.project, binds), "the private home")
         return tuple(bind for bind in binds if not is_below(self._vault.path, bind.path))

@@ -110,14 +110,21 @@ def namespaces_at(path: bytes, patience: float | None = None) -> tuple[int, list
         asking.close()
 
 
-def show_inside(namespaces: Sequence[int], gone: int, inside: int, outside: int, opened: Callable[[int], None]) -> None:
+def show_inside(
+    namespaces: Sequence[int],
+    gone: int,
+    inside: int,
+    outside: int,
+    opened: Callable[[int], None],
+    refused: Callable[[str], None] | None,
+) -> None:
     """Serve the port ``inside`` of a command (``namespaces_at``) on the host's loopback until the command ends: on the
-    port ``outside``, or a free port if that is 0. ``opened`` is called with the port. Raise MudroomError if the port is
-    taken."""
+    port ``outside``, or a free port if that is 0. ``opened`` is called with the port, ``refused`` with whose connection
+    was refused; None: connections of all users of the machine are served. Raise MudroomError if the port is taken."""
     from mudroom.net.entrances.ingress import Ingress, SocketMaker
 
     maker = SocketMaker(namespaces)
     try:
-        Ingress(maker, inside, outside).run(gone, opened)
+        Ingress(maker, inside, outside, refused).run(gone, opened)
     finally:
         maker.close()

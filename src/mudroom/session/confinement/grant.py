@@ -76,11 +76,11 @@ def graphics() -> tuple[bytes, ...]:
     return gpu_devices()
 
 
-def in_the_way(live: Iterable[Bind], project: bytes, state: bytes) -> str:
+def in_the_way(live: Iterable[Bind], projects: Iterable[bytes], state: bytes) -> str:
     """Return why a store cannot be opened: its path contains the project or mudroom's state, or lies in them. Return an
-    empty string if no store does. ``state``: the directory of all vaults."""
+    empty string if no store does. ``projects``: the paths of the project. ``state``: the directory of all vaults."""
     for bind in live:
-        for place, what in ((project, "the project"), (state, "mudroom's own state")):
+        for place, what in (*((path, "the project") for path in projects), (state, "mudroom's own state")):
             if is_below(bind.path, place) or is_below(place, bind.path):
                 return f"{show(bind.path)} cannot be opened as credentials: {what} is there"
     return ""
@@ -91,7 +91,7 @@ def promised(
 ) -> tuple[LevelDecision, OpenedCredentials]:
     """Return the level decision and the credentials that a card would get here, without running it."""
     decision, opened = decide(settings, card, None, environ), opened_by(card, home, environ)
-    reason = in_the_way(opened.live, project, state)
+    reason = in_the_way(opened.live, (project,), state)
     if reason and decision.level is not None:
         decision = LevelDecision(None, decision.asked, "sandboxRequirements", reason)
     return decision, opened

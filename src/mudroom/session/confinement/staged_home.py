@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 def with_home(confinement: Confinement, fork: Fork, grant: Grant, mode: Mode, note: Callable[..., None]) -> Grant:
     """Return the grant of a command, with these parts at their places in the home. ``note`` is called with what is left
     out. Hold the fork's lock; no process of the fork may live."""
+    if confinement.own_home != confinement.home:  # another user's, on this machine
+        return grant._replace(staged=())
     mounts, logins = mode not in ELSEWHERE, grant.live
     owner = confinement.owner_inside(grant)
     if grant.level and mode not in CONTAINERS:

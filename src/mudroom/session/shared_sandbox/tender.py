@@ -25,6 +25,7 @@ from contextlib import ExitStack, contextmanager
 from mudroom.core.background import BackgroundEnd, BackgroundStart
 from mudroom.core.clock import CommandStart
 from mudroom.core.confinement.fallback import Mode
+from mudroom.core.result import exit_code_of
 from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE, SIGKILL, SIGTERM
@@ -423,10 +424,9 @@ class SharedSandbox:
             background.say(error.message)
         background.running.close()
         background.drain()
-        signal = status & 0x7F
-        now = self.basis.clock()
-        ended = BackgroundEnd(128 + signal if signal else status >> 8, signal or None, background.timed_out, now)
-        command = CollectedCommand(background.started.command, status, now, background.started.level)
+        code, now = exit_code_of(status), self.basis.clock()
+        ended = BackgroundEnd(code, (status & 0x7F) or None, background.timed_out, now)
+        command = CollectedCommand(background.started.command, code, now, background.started.level)
         background.ended = ended
         if self._is_gone():
             self._last = command

@@ -54,9 +54,10 @@ class GitMask(NamedTuple):
 class GitMasks:
     """Owner: ``session/secrets.py``, which calls it with its lock held."""
 
-    def __init__(self, project: bytes, masks: bytes, cache: bytes) -> None:
-        """``masks``: the directory of mask layers. ``cache``: the file that keeps the cache between processes."""
-        self._project, self._masks, self._cache = project, masks, cache
+    def __init__(self, project: bytes, masks: bytes, cache: bytes, source: bytes) -> None:
+        """``masks``: the directory of mask layers. ``cache``: the file that keeps the cache between processes.
+        ``source``: the directory of the project's files."""
+        self._project, self._masks, self._cache, self._source = project, masks, cache, source
         self._answers: dict[bytes, _Answer] = {}
         self._ids: dict[bytes, _Ids] = {}
         self._is_loaded, self._saved = False, b""
@@ -129,7 +130,7 @@ class GitMasks:
     def _identity(self, path: bytes) -> _Stamp | None:
         """Like ``git_layer.identity``, for a path of the project."""
         try:
-            info = os.stat(self._project + b"/" + path, follow_symlinks=False)
+            info = os.stat(self._source + b"/" + path, follow_symlinks=False)
         except OSError:
             return None
         times = () if stat.S_ISDIR(info.st_mode) else (info.st_mtime_ns, info.st_ctime_ns)

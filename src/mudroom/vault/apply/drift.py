@@ -36,7 +36,7 @@ def find_drift(vault: Vault, fork: Fork) -> list[Remark]:
     if record is None or not record.changeset.changes:
         return []
     changes, reasons = record.changeset.changes, dict[bytes, str]()
-    root = open_root(vault.project)
+    root = open_root(vault.source)
     try:
         suspects = dict(_suspects(root, changes, reasons))
         if suspects:

@@ -183,7 +183,7 @@ def open_git_landing(
     written then.
     """
     changes = record.changeset.changes
-    directories = git_directories(vault.project, changes)
+    directories = git_directories(vault.source, changes)
     if units is not None:
         directories = [path for path in directories if git_directory(path) in units]
     if not directories:
@@ -193,7 +193,7 @@ def open_git_landing(
         from mudroom.vault.git.transfer import open_transfer
 
         transfers = [
-            stack.enter_context(open_transfer(_sides(vault.project, directory, side.view), side, emptied))
+            stack.enter_context(open_transfer(_sides(vault.source, directory, side.view), side, emptied))
             for directory in directories
         ]
         yield GitLanding(transfers, fork.name)
@@ -203,7 +203,7 @@ def require_unemptied_commits(vault: Vault, fork: Fork) -> None:
     """Raise UsageError with the path if a commit that the fork made holds a masked file as an empty one. Hold the
     fork's lock. A repository that cannot be read is no reason to refuse: where it is brought, that is checked."""
     record = fork.record
-    if record is None or not git_directories(vault.project, record.changeset.changes):
+    if record is None or not git_directories(vault.source, record.changeset.changes):
         return
     from mudroom.vault.git.commits import require_dulwich
 
@@ -268,7 +268,7 @@ def _begin_without_files(vault: Vault, fork: Fork, time: int, records: Sequence[
     place = ApplyDirectory(vault.new_apply())
     place.begin("apply")
     save_refs(place.path, records)
-    place.write("done", new_record(place, fork.name, time, vault.project, fork.layered, Landing(()), {}))
+    place.write("done", new_record(place, fork.name, time, vault.source, fork.layered, Landing(()), {}))
     return place
 
 
@@ -289,7 +289,7 @@ def bring_commits(
     name = branch_name(branch, fork.name)
     with (
         _fork_side(vault, fork, record) as (side, emptied),
-        open_transfer(_sides(vault.project, repository, side.view), side, emptied) as transfer,
+        open_transfer(_sides(vault.source, repository, side.view), side, emptied) as transfer,
     ):
         before = require_free(transfer.live, name)
         transfer.require_forward(before, name)

@@ -193,7 +193,7 @@ def reconciling(
     """
     with OpenFork(vault, fork) as opened, Union(fork.layered, None) as staged:
         reconciler = Reconciler(
-            vault.project,
+            vault.source,
             staged,
             opened.ground(record.changeset),
             since=earliest_since(vault.path, record.started),
@@ -308,7 +308,7 @@ def perform(
         if point is not None:  # sealed layers are never changed
             landing = landing._replace(ops=tuple(op._replace(copy=not op.merged) for op in landing.ops))
         trees = trees_of(landing)
-        new = new_record(place, fork.name, options.time, vault.project, fork.layered, landing, trees)
+        new = new_record(place, fork.name, options.time, vault.source, fork.layered, landing, trees)
         new = new._replace(differing=tuple(sorted(landing.differing)), parts=tuple(request.parts.items()))
         new = new._replace(dropped=tuple(sorted(landing.dropped)), checkpoint=point)
         applied = apply(

@@ -60,7 +60,7 @@ def keep_remainder(
     gone = [change for change in changes if change.path in landed]
     layers = Union(fork.layered, None)
     try:
-        add_landed(fork.path + LANDED, _as_landed(vault.project, fork.path, layers, gone, merged, parts))
+        add_landed(fork.path + LANDED, _as_landed(vault.source, fork.path, layers, gone, merged, parts))
         rest += [_remaining(change, parts[change.path], layers) for change in gone if change.path in parts]
     finally:
         layers.close()

@@ -36,7 +36,7 @@ class CollectedCommand(NamedTuple):
     """The command that made the changes, for the record."""
 
     argv: Sequence[bytes]
-    status: int
+    exit_code: int
     time: int
     """Nanoseconds since 1970."""
     level: int | None = None
@@ -69,7 +69,7 @@ def shown_view(
         return mounted_view(fork, opened, note)
     if mode == "overlay":
         state = fork.state
-        base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
+        base = vault.source if state.base == LIVE else vault.base(state.base) + b"/source"
         layers = (*fork.sealed, *vault.masking(state))
         works = os.path.dirname(fork.upper) if level == 2 else fork.path
         return OverlayView(base, layers, fork.upper, works + b"/work")
@@ -107,8 +107,10 @@ def prepare_repository(vault: Vault, fork: Fork) -> list[str]:
 
     Costs one lstat(2) for a project whose ``.git`` is a directory.
     """
+    if vault.is_elsewhere:
+        return []  # its repository is at home, and nothing else of this machine is its
     try:
-        is_usual = stat.S_ISDIR(os.lstat(vault.project + b"/.git").st_mode)
+        is_usual = stat.S_ISDIR(os.lstat(vault.source + b"/.git").st_mode)
     except OSError:
         is_usual = True
     if is_usual and fork.state.repository is None:
@@ -152,7 +154,7 @@ def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progre
     report = None if progress is None else lambda done, total: progress("copying the project", done, total)
     name = vault.new_id()
     notes = take(
-        vault.project,
+        vault.source,
         vault.base(name),
         choose=chooser(settings),
         limit=settings.copy_limit,
@@ -197,10 +199,12 @@ def gather(
 
         settle_repository(fork, opened, changeset, window)
     if changeset.changes or changeset.remarks or changeset.hidden or fork.state.layers:
-        from mudroom.vault.record import FORMAT, ForkRecord, save
+        from mudroom.vault.record import FORK_FORMAT, ForkRecord, save
 
         argv = opened.shown(command.argv)
-        record = ForkRecord(FORMAT, fork.name, view.kind, argv, command.time, command.status, changeset, command.level)
+        record = ForkRecord(
+            FORK_FORMAT, fork.name, view.kind, argv, command.time, command.exit_code, changeset, command.level
+        )
         save(fork.record_path, record, durable=False)
     elif os.path.exists(fork.record_path):
         os.unlink(fork.record_path)

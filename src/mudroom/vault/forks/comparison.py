@@ -99,7 +99,7 @@ class Comparison:
 
     def _side(self, name: str, base_of: str) -> ComparedSide:
         if name == "now":
-            live = OpenSource(self._vault.project)
+            live = OpenSource(self._vault.source)
             self._closers.append(live)
             return ProjectNow(live)
         fork = self._vault.fork(base_of if name == "base" else _fork_name(name))

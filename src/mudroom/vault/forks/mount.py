@@ -128,7 +128,7 @@ def _require_apart(vault: Vault, fork: Fork, place: bytes) -> None:
     could be made in a layer; in a mount, a copy would be among the changes of that fork."""
     real = os.path.realpath(place)
     hint = "name a directory outside of it, or none"
-    if is_below(real, vault.project):
+    if is_below(real, vault.project) or is_below(real, vault.source):
         raise UsageError(f"{show(place)} lies in the project", hint)
     for other in vault.forks():
         note = _readable_note(other) if other.name != fork.name else None
@@ -174,7 +174,7 @@ def _take_back(fork: Fork, note: MountNote, *, is_new: bool) -> None:
 
 def _show(vault: Vault, fork: Fork, note: MountNote) -> None:
     state = fork.state
-    base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
+    base = vault.source if state.base == LIVE else vault.base(state.base) + b"/source"
     view = OverlayView(base, (*fork.sealed, *vault.masking(state)), fork.upper, fork.path + b"/work")
     view.prepare()
     forget_release(vault.path, state.upper)
@@ -448,7 +448,7 @@ def _layered(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:
         write_note(fork.path, note._replace(kind="overlay"))  # from here on the layer is one of the kernel's
     command = CollectedCommand((b"mudroom", b"mount", os.fsencode(fork.name)), 0, now)
     with OpenFork(vault, fork) as opened:
-        view = OverlayView(vault.project, fork.sealed, fork.upper, fork.path + b"/work")
+        view = OverlayView(vault.source, fork.sealed, fork.upper, fork.path + b"/work")
         changeset = gather(fork, opened, view, command, note.since)
         view.unmounted()
     return changeset

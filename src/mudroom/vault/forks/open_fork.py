@@ -43,7 +43,7 @@ class OpenFork:
         self._snapshot: SnapshotSource | None = None
         try:
             if state.base == LIVE:
-                base: Base = self._keep(OpenSource(vault.project))
+                base: Base = self._keep(OpenSource(vault.source))
             else:
                 from mudroom.stage.originals.snapshot import SnapshotSource
 
@@ -135,6 +135,7 @@ class OpenFork:
             masked_names=functools.cache(lambda: fork.masked_names),
             fork=fork.path,
             project=self._vault.project,
+            settings_at=b"" if self._vault.is_elsewhere else self._vault.project,
             private=self._private,
         )
 

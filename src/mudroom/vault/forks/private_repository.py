@@ -37,13 +37,13 @@ _INDEX_LIMIT = 256 << 20
 
 def renew(vault: Vault, fork: Fork) -> list[str]:
     """Give a fork its private repository, or the present one if it has not changed its own. Return notes."""
-    surveyed = survey(vault.project) if os.path.lexists(vault.project + b"/.git") else Survey()
+    surveyed = survey(vault.source) if os.path.lexists(vault.source + b"/.git") else Survey()
     notes = [surveyed.note] if surveyed.note else []
     state = fork.state
     if state.base != LIVE and (state.repository is not None or fork.has_copy):
         return notes
     masked = vault.mask.paths
-    now = stamp(vault.project, surveyed.gits, masked, time.time_ns()) if surveyed.gits else ""
+    now = stamp(vault.source, surveyed.gits, masked, time.time_ns()) if surveyed.gits else ""
     if state.repository is not None and now and state.repository.stamp == now:
         return notes
     if fork.has_copy or not _is_untouched(vault, fork, surveyed.gits):
@@ -62,9 +62,9 @@ def renew(vault: Vault, fork: Fork) -> list[str]:
 def objects_outside(vault: Vault, fork: Fork) -> tuple[bytes, ...]:
     """Return the directories of objects that commands in a fork with a private repository read. They follow from the
     project's own ``.git``, never from files of the fork."""
-    if fork.state.repository is None:
+    if fork.state.repository is None or vault.is_elsewhere:
         return ()
-    return shown_directories(survey(vault.project).gits)
+    return shown_directories(survey(vault.source).gits)
 
 
 def _made(vault: Vault, gits: Sequence[PrivateGit]) -> PrivateRepository:
@@ -73,12 +73,12 @@ def _made(vault: Vault, gits: Sequence[PrivateGit]) -> PrivateRepository:
     for left in reversed(range(_TRIES)):
         name = vault.new_layer()
         try:
-            before = stamp(vault.project, gits, masked, time.time_ns())
+            before = stamp(vault.source, gits, masked, time.time_ns())
             place = vault.layer(name) + b"/tree"
             os.mkdir(place, 0o700)
-            with OpenSource(vault.project) as live:
-                write_private(vault.project, place, gits, masked, live)
-            if before == stamp(vault.project, gits, masked, time.time_ns()) or not left:
+            with OpenSource(vault.source) as live:
+                write_private(vault.source, place, gits, masked, live)
+            if before == stamp(vault.source, gits, masked, time.time_ns()) or not left:
                 return PrivateRepository(name, before if left and before else _UNSETTLED)
         except BaseException:
             remove_tree(vault.layer(name))

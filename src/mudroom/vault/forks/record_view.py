@@ -100,7 +100,7 @@ class RecordView:
 
     def tagged(self, vault: Vault) -> TaggedRows:
         """Return the rows with their tags, as of the project now."""
-        with OpenSource(vault.project) as project:
+        with OpenSource(vault.source) as project:
             cached, now = self._tagged, time.time_ns()
             if cached is not None and all(project.look(path) == entry for path, entry in cached.files.items()):
                 return cached.tagged

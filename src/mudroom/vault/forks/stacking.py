@@ -141,7 +141,7 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
 def _make_tree(vault: Vault, layer: str, point: Checkpoint) -> None:
     """Make the tree of a new layer above a checkpoint: changes are only collected from a layer that has one."""
     tree = vault.layer(layer) + b"/tree"
-    below = vault.layer(point.layers[-1]) + b"/tree" if point.layers else vault.project
+    below = vault.layer(point.layers[-1]) + b"/tree" if point.layers else vault.source
     os.mkdir(tree, 0o700)
     os.chmod(tree, stat.S_IMODE(os.stat(below).st_mode))
 
@@ -164,7 +164,7 @@ def restore_record(vault: Vault, fork: Fork) -> None:
         os.unlink(fork.record_path)
 
 
-def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = None) -> Fork:
+def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = None, *, named: bool = True) -> Fork:
     """Make a new fork of ``parent`` as it is now, or at a checkpoint. Later changes of one are not seen by the
     other.
     """
@@ -184,7 +184,8 @@ def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = N
         if os.path.exists(landed):
             os.link(landed, child.path + b"/landed")  # the file is replaced when it changes, never written to
 
-    return vault.add_fork(name, stack.forked(parent.state, parent.name, vault.new_layer(), time, layers), complete)
+    state = stack.forked(parent.state, parent.name, vault.new_layer(), time, layers, named=named)
+    return vault.add_fork(name, state, complete)
 
 
 def rename(vault: Vault, fork: Fork, name: str) -> Fork:

@@ -57,7 +57,7 @@ def check(vault: Vault) -> list[VaultProblem]:
 
 def _vault(vault: Vault) -> Iterator[VaultProblem]:
     state = os.path.dirname(os.path.dirname(vault.path))
-    if vault_path(state, vault.project) != vault.path:
+    if vault_path(state, vault.project, vault.source) != vault.path:
         yield VaultProblem(
             "vault", f"it names the project {show(vault.project)}, but its directory is that of another path"
         )

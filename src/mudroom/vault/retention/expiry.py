@@ -95,7 +95,7 @@ def _remove_slots(vault: Vault, place: ApplyDirectory, record: ApplyRecord) -> N
     if record.slots != slots_in_project(vault, os.fsencode(place.name)):
         raise MudroomError(f"{place.name} has its slots at {show(record.slots)}: not a path that mudroom uses")
     try:
-        root = open_root(vault.project)
+        root = open_root(vault.source)
     except OSError as error:
         if is_absence(error):
             return  # the project is gone, with its slots

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from mudroom.vault.store.store import Vault
 
-_WRITTEN = (b"clock.", b"format-", b"project-", b"trial-")
+_WRITTEN = (b"clock.", b"format-", b"project-", b"source-", b"trial-")
 """Of the vault itself (``vault/moment.py``, ``vault/store/store.py``)."""
 _OF_A_FORK = (b"state.new", b"record.new", b"landed.new", b"copy/manifest.new")
 

@@ -11,6 +11,7 @@ afterwards; in between no state refers to it. So ``_sweep_layers`` works in this
 2. Try every fork's lock. A process that made a listed layer while holding a lock has either released it, and then the
    state that names the layer is written; or still holds it, and then the layer is younger than the lock
    (``core/retention.py:deletion_horizon``; the kernel stamps both).
+   The same holds for the locks of processes that unpack forks (``vault/arriving.py``).
 3. Read every state, and list the forks again until there are no new ones: the state of a fork of a fork is written
    while its parent still names the same layers.
 
@@ -41,6 +42,7 @@ from mudroom.core.tree.stack import ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.typing import NamedTuple
+from mudroom.vault.arriving import begun
 from mudroom.vault.caches.pool import shared_caches
 from mudroom.vault.disk_usage import measure
 from mudroom.vault.lock import Lock
@@ -48,7 +50,7 @@ from mudroom.vault.moment import clock_of, note
 from mudroom.vault.retention.expiry import sweep_applies
 from mudroom.vault.retention.leftover import fork_leftovers, is_incomplete, unused_git_layers, vault_leftovers
 from mudroom.vault.store.fork import Fork
-from mudroom.vault.store.store import HELD, Vault
+from mudroom.vault.store.store import HELD, Vault, throw_away_base
 from mudroom.vault.sync import sync_directory
 
 
@@ -156,6 +158,7 @@ class _Sweep:
         vault = self._vault
         layers = dict(_listed(vault.path + b"/layers"))
         bases = {name: time for name, time in _listed(vault.path + b"/bases") if self._is_whole(name, time)}
+        self._held += begun(vault.path)
         self._visit_forks()
         if self._unreadable:
             names = ", ".join(self._unreadable)
@@ -167,7 +170,9 @@ class _Sweep:
         if (gone or bases_gone) and not self._dry_run:
             self._sync_forks()
         self._remove([vault.layer(name) for name in gone], counted=False)
-        self._remove([vault.base(name) for name in bases_gone], counted=False)
+        self._size += sum(measure(vault.base(name)) for name in bases_gone)
+        for name in () if self._dry_run else bases_gone:
+            throw_away_base(vault, name)
         return gone, bases_gone
 
     def _sync_forks(self) -> None:

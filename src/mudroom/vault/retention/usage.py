@@ -14,7 +14,7 @@ from mudroom.errors import MudroomError
 from mudroom.typing import NamedTuple
 from mudroom.vault.disk_usage import Seen, measure
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
-from mudroom.vault.store.store import FORMAT, Vault, project_of
+from mudroom.vault.store.store import FORMAT, Vault, project_of, source_of
 
 
 class KindUsage(NamedTuple):
@@ -92,7 +92,7 @@ def usage(vault: Vault) -> VaultUsage:
 
 def slots_in_project(vault: Vault, apply: bytes) -> bytes:
     """Return the directory of an apply's slots if the vault is on another file system than the project."""
-    return vault.project + b"/.mudroom/apply/" + apply
+    return vault.source + b"/.mudroom/apply/" + apply
 
 
 def _slots_in_project(vault: Vault, seen: Seen, remarks: list[str]) -> int:
@@ -127,7 +127,7 @@ def vaults(state: bytes) -> list[Vault]:
     for name in sorted(_names(place)):
         path = place + b"/" + name
         if os.path.isdir(path):
-            result.append(Vault(path, project_of(path)))
+            result.append(Vault(path, project_of(path), source=source_of(path)))
     return result
 
 
@@ -135,7 +135,9 @@ def vault_named(state: bytes, name: bytes) -> Vault | None:
     """Return the vault whose directory has this name, or None."""
     place = state + b"/vaults"
     path = place + b"/" + name
-    return Vault(path, project_of(path)) if name in _names(place) and os.path.isdir(path) else None
+    return (
+        Vault(path, project_of(path), source=source_of(path)) if name in _names(place) and os.path.isdir(path) else None
+    )
 
 
 def why_unusable(vault: Vault) -> str:
@@ -156,7 +158,7 @@ def vault_total(vault: Vault) -> VaultTotal:
     """Return the summary of a vault. Every problem is a remark."""
     remarks: list[str] = []
     size = measure(vault.path, set(), remarks)
-    exists = bool(vault.project) and os.path.isdir(vault.project)
+    exists = bool(vault.project) and os.path.isdir(vault.source)
     problem = why_unusable(vault)
     if problem:
         return VaultTotal(vault.path, vault.project, exists, 0, 0, size, (problem, *remarks))

@@ -2,6 +2,7 @@
 
     <state>/vaults/<name>-<hash of the path>/
         project         the project's path, as bytes
+        source          the directory of its files, where that is another one (``Vault.source``)
         format          "2"
         lock            flock(2), with the holder's text (vault/lock.py)
         wanted, agents  flock(2): whose turn it is (vault/turn.py)
@@ -67,9 +68,22 @@ def at_once(_place: bytes, action: Callable[[], None]) -> None:
 class Vault:
     """``_opening`` is the lock of the journal's opening."""
 
-    def __init__(self, path: bytes, project: bytes, new_id: Callable[[], str] = lambda: os.urandom(6).hex()) -> None:
+    def __init__(
+        self,
+        path: bytes,
+        project: bytes,
+        new_id: Callable[[], str] = lambda: os.urandom(6).hex(),
+        *,
+        source: bytes = b"",
+    ) -> None:
         self.path = path
         self.project = project
+        """The path of the project, by which commands, records and archives name it. Its files are opened at
+        ``source``."""
+        self.source = source or project
+        """The directory of the project's files: another one if the project appears to commands elsewhere
+        (docs/decisions/0062). Nothing is written to that."""
+        self.is_elsewhere = self.source != project
         self.lock = Lock(path + b"/lock")
         self.turn = Turn(path)
         self.mask = NO_MASK
@@ -92,7 +106,7 @@ class Vault:
 
     def masked(self, mask: Mask) -> Vault:
         """Return the same vault with another mask, for one command. Locks, turn and journal are shared."""
-        vault = Vault(self.path, self.project, self.new_id)
+        vault = Vault(self.path, self.project, self.new_id, source=self.source)
         vault.lock, vault.turn, vault.mask, vault.reading = self.lock, self.turn, mask, self.reading
         vault.secrets, vault._whole = self.secrets, self._whole or self
         return vault
@@ -267,23 +281,24 @@ class Vault:
         if durable:
             self.sync_trash()  # before its layers go
         if state is not None:
-            for place in self._unshared(state):
-                self.throw_away(place)
+            layers, base = self._unshared(state)
+            for layer in layers:
+                self.throw_away(self.layer(layer))
+            if base:
+                throw_away_base(self, base)
 
-    def _unshared(self, state: ForkState) -> list[bytes]:
-        """Return the directories of layers and snapshot that no other fork needs. The upper layer is never shared."""
+    def _unshared(self, state: ForkState) -> tuple[list[str], str]:
+        """Return the layers and the snapshot (or "") that no other fork needs. The upper layer is never shared."""
         from mudroom.core.tree.stack import LIVE
 
         if state.references == {state.upper} and state.base == LIVE:
-            return [self.layer(state.upper)]
+            return [state.upper], ""
         others = [other.state_or_none for other in self.forks()]
         if None in others:  # the needs of a damaged fork are unknown: keep everything that may be shared
-            return [self.layer(state.upper)]
+            return [state.upper], ""
         needed = {layer for other in others if other is not None for layer in other.references}
-        places = [self.layer(layer) for layer in state.references - needed]
-        if state.base != LIVE and all(other is None or other.base != state.base for other in others):
-            places.append(self.base(state.base))
-        return places
+        is_last = state.base != LIVE and all(other is None or other.base != state.base for other in others)
+        return sorted(state.references - needed), state.base if is_last else ""
 
     def throw_away(self, path: bytes) -> bool:
         """Move a directory or file to the trash at once; ``empty_trash`` frees its bytes. Return whether it was there:
@@ -337,6 +352,7 @@ class Vault:
         return os.path.exists(self.path + b"/applies/pending")
 
     def new_apply(self) -> bytes:
+        require_own(self)
         before = self.applies()
         number = int(os.path.basename(before[-1])[1:]) + 1 if before else 1
         path = self.path + b"/applies/u%d" % number
@@ -344,12 +360,45 @@ class Vault:
         return path
 
 
+def require_own(vault: Vault) -> None:
+    """Raise UsageError if the project's files are of another machine: nothing is written to them here."""
+    if vault.is_elsewhere:
+        raise UsageError(
+            f"{show(vault.project)} is only shown here: its changes are applied where the project is",
+            "bring the fork home, and apply it there: mudroom apply FORK",
+        )
+
+
+def throw_away_base(vault: Vault, name: str) -> None:
+    """Throw away a snapshot that no fork needs. A fork may arrive on it meanwhile, which looks for it once it has its
+    name: so it is moved, then the forks are looked at again, and it is moved back if one needs it."""
+    aside = vault.path + b"/bases/." + os.urandom(8).hex().encode()
+    try:
+        os.rename(vault.base(name), aside)
+    except FileNotFoundError:
+        return
+    states = [fork.state_or_none for fork in vault.forks()]
+    if any(state is None or state.base == name for state in states):
+        os.rename(aside, vault.base(name))
+    else:
+        vault.throw_away(aside)
+
+
 def project_of(vault: bytes) -> bytes:
     """Return the path of the project that a vault belongs to; empty if it cannot be read: the vault is incomplete, or
     belongs to another user.
     """
+    return _path_in(vault + b"/project")
+
+
+def source_of(vault: bytes) -> bytes:
+    """Return the directory of the project's files, if it is not the project's path; else an empty path."""
+    return _path_in(vault + b"/source")
+
+
+def _path_in(file: bytes) -> bytes:
     try:
-        with open(vault + b"/project", "rb") as stream:
+        with open(file, "rb") as stream:
             return stream.read(1 << 16)
     except OSError:
         return b""
@@ -368,24 +417,27 @@ def require_private_state(state: bytes) -> None:
         require_private(state)
 
 
-def vault_path(state: bytes, project: bytes) -> bytes:
-    """Return the path of a project's vault: a readable name with a hash of the project's path."""
-    digest = blake2b(project, digest_size=6).hexdigest().encode()
+def vault_path(state: bytes, project: bytes, source: bytes = b"") -> bytes:
+    """Return the path of a project's vault: a readable name with a hash of the project's path, and of the directory of
+    its files if that is another one."""
+    key = project if source in (b"", project) else project + b"\0" + source  # no path holds a NUL
+    digest = blake2b(key, digest_size=6).hexdigest().encode()
     readable = bytes(c if chr(c).isalnum() and c < 128 else ord("-") for c in os.path.basename(project))[:40]
     return state + b"/vaults/" + (readable or b"project") + b"-" + digest
 
 
-def open_vault(state: bytes, project: bytes) -> Vault:
-    """Return the vault of ``project`` (a real path), making it if needed.
+def open_vault(state: bytes, project: bytes, source: bytes = b"") -> Vault:
+    """Return the vault of ``project`` (a real path), making it if needed. ``source``: the directory of its files if
+    that is another one; then ``project`` is the path at which commands see it.
 
     Raise MudroomError if it cannot be made, belongs to another user, or has another format.
     """
-    path = vault_path(state, project)
+    path = vault_path(state, project, source)
     try:
         with open(path + b"/format", "rb") as stream:
             written = stream.read().strip()
     except FileNotFoundError:
-        return _make_vault(path, project)
+        return _make_vault(path, project, source)
     except OSError as error:
         raise MudroomError(f"the vault {os.fsdecode(path)} cannot be read: {error.strerror}") from error
     if written != FORMAT:
@@ -396,7 +448,7 @@ def open_vault(state: bytes, project: bytes) -> Vault:
         )
     if os.stat(path).st_uid != os.geteuid():
         raise MudroomError(f"the vault {os.fsdecode(path)} belongs to another user")
-    return Vault(path, project)
+    return Vault(path, project, source=source)
 
 
 def _require_ability(vault: bytes) -> None:
@@ -434,7 +486,7 @@ def _unable(vault: bytes, what: str) -> MudroomError:
     )
 
 
-def _make_vault(path: bytes, project: bytes) -> Vault:
+def _make_vault(path: bytes, project: bytes, source: bytes) -> Vault:
     from mudroom.stage.private_directory import make_private
     from mudroom.vault.sync import sync_directory
 
@@ -445,7 +497,8 @@ def _make_vault(path: bytes, project: bytes) -> Vault:
         _require_ability(path)
         note(path)
         # format last: it marks the vault as complete, also after a power loss
-        for name, content in ((b"project", project), (b"format", FORMAT + b"\n")):
+        elsewhere = ((b"source", source),) if source not in (b"", project) else ()
+        for name, content in (*elsewhere, (b"project", project), (b"format", FORMAT + b"\n")):
             beside = path + b"/" + name + b"-" + os.urandom(4).hex().encode()  # two may make it at once
             with open(beside, "wb") as stream:
                 stream.write(content)
@@ -460,7 +513,7 @@ def _make_vault(path: bytes, project: bytes) -> Vault:
             f"the vault {os.fsdecode(path)} cannot be made: {error.strerror}",
             "set MUDROOM_STATE to a directory you may write to",
         ) from error
-    vault = Vault(path, project)
+    vault = Vault(path, project, source=source)
     spread_layers(vault)
     return vault
 

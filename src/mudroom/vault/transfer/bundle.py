@@ -1,6 +1,6 @@
 """Export of one fork as a tar archive (docs/FORMAT.md), which another vault, of this project or another, can import.
 
-    mudroom-fork                label: format, name, the project it comes from
+    mudroom-fork                label: format, name, the project it comes from, the id of its base if that is named
     state                       the stack and the checkpoints (core/tree/stack.py)
     digests                     of the content of every original that is known
     record, landed              of the fork
@@ -11,16 +11,19 @@
     mudroom-end                 end mark, to detect a truncated archive
 
 A fork that works in a copy is sealed first, as before a fork is made of it: its copy is not in the archive. The archive
-of a fork on a snapshot includes the snapshot, because the changes are relative to it.
+of a fork on a snapshot includes the snapshot, because the changes are relative to it, unless the archive names its base
+by id: then it holds the originals of the changed paths instead, as a fork of the live project does, and only a vault
+that knows the base takes it (``known_base.py``).
 """
 
 from __future__ import annotations
 
 import gzip
 import os
+from _blake2 import blake2b
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 import msgspec
 
@@ -30,16 +33,21 @@ from mudroom.core.tree.stack import LIVE, ForkState, to_text
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import safe_open
 from mudroom.stage.layers.landed import LANDED, load_landed
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.originals.original import Original, Originals, read_rows
-from mudroom.stage.source import OpenSource
+from mudroom.stage.originals.snapshot import SnapshotSource
+from mudroom.stage.source import OpenSource, Source
 from mudroom.vault.forks.stacking import require_idle, seal_upper
-from mudroom.vault.record import FORMAT as RECORD_FORMAT
+from mudroom.vault.record import FORK_FORMAT
 from mudroom.vault.store.fork import Fork, load_record
 from mudroom.vault.store.store import Vault
 from mudroom.vault.transfer.pack import Packer
 from mudroom.vault.transfer.rebase import Claim, digest, digest_of
 
-FORMAT = 1
+FORMAT = 2
+"""Format of an archive that names its base by id. Without one it is 1, which earlier versions read, too."""
+BASE_ID = 32
+"""Bytes of the id of a base."""
 
 
 class Label(NamedTuple):
@@ -51,33 +59,102 @@ class Label(NamedTuple):
     vault_format: int
     exported: int
     """Nanoseconds since 1970."""
+    base: bytes = b""
+    """The id of the base that the fork stands on (32 bytes); empty: the base is in the archive, or is the project."""
 
 
 class ExportedFork(NamedTuple):
     size: int
-    """Bytes of the archive."""
+    """Bytes of the archive, as written."""
     remarks: tuple[str, ...]
     """Files that are not in it, with the reason."""
+    digest: bytes
+    """BLAKE2b-256 of these bytes."""
 
 
-def export_fork(vault: Vault, fork: Fork, path: bytes, time: int) -> ExportedFork:
-    """Write a fork to a new file, completely or not at all; compressed if the name ends with ``gz``.
+class _Output:
+    """The stream that an archive is written to: it need not seek, and may take a part of a write. Counted and
+    hashed."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._hasher, self._size = stream, blake2b(digest_size=32), 0
+
+    def write(self, data: bytes) -> int:
+        view = memoryview(data)
+        while view:
+            taken = self._stream.write(view)
+            if taken is None:  # io.RawIOBase.write
+                raise MudroomError("the stream for the archive does not wait: it is not blocking", "")
+            view = view[taken:]
+        self._hasher.update(data)
+        self._size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Return the number of bytes. tarfile and gzip ask, and never go back."""
+        return self._size
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def digest(self) -> bytes:
+        return self._hasher.digest()
+
+
+def export_fork(
+    vault: Vault, fork: Fork, path: bytes, time: int, *, base: bytes = b"", packed: bool | None = None
+) -> ExportedFork:
+    """Write a fork to a new file, completely or not at all. ``packed`` None: with gzip if the name ends with ``gz``.
 
     Hold the fork's lock; no command may be running in it. Raise UsageError if the file exists, OSError as the disk
     does.
     """
+    _require_whole(fork)
+    if os.path.lexists(path):
+        raise UsageError(f"{os.fsdecode(path)} exists already", "choose another name, or remove it")
+    with _new_file(path) as stream:
+        is_packed = path.endswith((b".gz", b".tgz")) if packed is None else packed
+        return write_fork(vault, fork, stream, time, base=base, packed=is_packed)
+
+
+def write_fork(
+    vault: Vault, fork: Fork, stream: IO[bytes], time: int, *, base: bytes = b"", packed: bool = True
+) -> ExportedFork:
+    """Write a fork to a stream, which need not seek and stays open. ``packed``: with gzip. ``base``: the id of the base
+    that it stands on, which is named instead of being written.
+
+    Hold the fork's lock; no command may be running in it. If an error is raised, the stream holds a part of an archive,
+    which no import accepts.
+    """
+    _require_whole(fork)
+    if base and len(base) != BASE_ID:
+        raise UsageError(f"the id of a base has {BASE_ID} bytes, this has {len(base)}", "")
+    if fork.is_copy:
+        seal_upper(vault, fork)
+    output = _Output(stream)
+    label = Label(FORMAT if base else 1, fork.name, vault.project, FORK_FORMAT, time, base)
+    if packed:
+        with gzip.GzipFile(
+            filename="", mode="wb", compresslevel=6, fileobj=cast("IO[bytes]", output), mtime=0
+        ) as within:
+            remarks = _write(vault, fork, cast("IO[bytes]", within), label)
+    else:
+        remarks = _write(vault, fork, cast("IO[bytes]", output), label)
+    output.flush()
+    return ExportedFork(output.tell(), remarks, output.digest())
+
+
+def _write(vault: Vault, fork: Fork, stream: IO[bytes], label: Label) -> tuple[str, ...]:
+    packer = Packer(stream, _staying(vault, fork))
+    _pack(packer, vault, fork, label)
+    packer.close()
+    return tuple(packer.remarks)
+
+
+def _require_whole(fork: Fork) -> None:
     require_idle(fork)
     if fork.interrupted is not None:
         raise MudroomError(f"the last command of {fork.name} was cut off", f"run mudroom diff {fork.name} first")
-    if os.path.lexists(path):
-        raise UsageError(f"{os.fsdecode(path)} exists already", "choose another name, or remove it")
-    if fork.is_copy:
-        seal_upper(vault, fork)
-    with _new_file(path) as stream:
-        packer = Packer(stream, _staying(vault, fork))
-        _pack(packer, vault, fork, Label(FORMAT, fork.name, vault.project, RECORD_FORMAT, time))
-        packer.close()
-    return ExportedFork(os.stat(path).st_size, tuple(packer.remarks))
 
 
 @contextmanager
@@ -88,11 +165,7 @@ def _new_file(path: bytes) -> Iterator[IO[bytes]]:
         os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb"
     ) as raw:
         try:
-            if path.endswith((b".gz", b".tgz")):
-                with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed:
-                    yield cast("IO[bytes]", packed)
-            else:
-                yield raw
+            yield raw
             raw.flush()
             os.fsync(raw.fileno())
             os.rename(beside, path)
@@ -109,14 +182,17 @@ def _staying(vault: Vault, fork: Fork) -> frozenset[bytes]:
 
 def _pack(packer: Packer, vault: Vault, fork: Fork, label: Label) -> None:
     state = fork.state
-    packer.data(b"mudroom-fork", msgspec.msgpack.encode(label))
-    packer.data(b"state", to_text(state).encode("ascii"))
+    is_named = bool(label.base)
+    fields: tuple[object, ...] = tuple(label) if is_named else tuple(label)[:-1]
+    packer.data(b"mudroom-fork", msgspec.msgpack.encode(fields))
+    packer.data(b"state", to_text(state._replace(base=LIVE) if is_named else state).encode("ascii"))
     packer.data(b"digests", msgspec.msgpack.encode(_digests(vault, fork)))
     _pack_record(packer, vault, b"record", fork.record_path)
     packer.file(b"landed", fork.path + LANDED)
     for name in sorted(state.references):
-        _pack_layer(packer, vault, b"layers/" + name.encode(), vault.layer(name), sealed=name != state.upper)
-    if state.base != LIVE:
+        with _originals(vault, fork, name, is_named=is_named) as originals:
+            _pack_layer(packer, vault, b"layers/" + name.encode(), name, originals, sealed=name != state.upper)
+    if state.base != LIVE and not is_named:
         packer.tree(b"base/source", vault.base(state.base) + b"/source", is_layer=False)
     packer.data(b"mudroom-end", b"")
 
@@ -131,9 +207,39 @@ def _pack_record(packer: Packer, vault: Vault, name: bytes, path: bytes) -> None
         packer.data(name, msgspec.msgpack.encode(record._replace(command=shown)))
 
 
-def _pack_layer(packer: Packer, vault: Vault, name: bytes, place: bytes, *, sealed: bool) -> None:
+@contextmanager
+def _originals(vault: Vault, fork: Fork, name: str, *, is_named: bool) -> Iterator[bytes]:
+    """Yield the directory with the originals of a layer. A layer over a snapshot has none: where the snapshot is not
+    written along, those of the paths that the layer changes are made of it."""
+    state = fork.state
+    place = vault.layer(name)
+    record = fork.record if name == state.upper else load_record(place + b"/record")
+    if not is_named or state.base == LIVE or record is None:
+        yield place + b"/originals"
+        return
+    beside = vault.layer(vault.new_layer())
+    snapshot = SnapshotSource(vault.base(state.base))
+    try:
+        kept = Originals([beside])
+        for change in record.changeset.changes:
+            if change.base is None or change.base.kind != "file" or change.staged is None:
+                kept.keep(change.path, change.base)
+                continue
+            opened = snapshot.open(change.path)
+            try:
+                kept.keep_file(change.path, change.base._replace(size=os.fstat(opened).st_size), opened)
+            finally:
+                os.close(opened)
+        kept.save()
+        yield beside + b"/originals"
+    finally:
+        snapshot.close()
+        remove_tree(beside)
+
+
+def _pack_layer(packer: Packer, vault: Vault, name: bytes, layer: str, originals: bytes, *, sealed: bool) -> None:
+    place = vault.layer(layer)
     _pack_record(packer, vault, name + b"/record", place + b"/record")
-    originals = place + b"/originals"
     if os.path.lexists(originals):
         os.close(safe_open.open_directory(originals))
     for part in sorted(os.listdir(originals)) if os.path.isdir(originals) else ():
@@ -152,12 +258,25 @@ def _digests(vault: Vault, fork: Fork) -> list[tuple[bytes, Entry, bytes]]:
     digests: dict[Claim, bytes] = {}
     for name in sorted(state.references):
         digests.update(kept_digests(vault.layer(name)))
-    with OpenSource(vault.project) as live:
+    with _base_source(vault, state) as base:
         for path, entry in sorted(claims - digests.keys()):
-            file_digest = digest_of(live, path, entry) if is_untouched(entry, live.look(path)) else None
+            file_digest = digest_of(base, path, entry) if is_untouched(entry, base.look(path)) else None
             if file_digest is not None:
                 digests[path, entry] = file_digest
     return [(path, entry, file_digest) for (path, entry), file_digest in sorted(digests.items())]
+
+
+@contextmanager
+def _base_source(vault: Vault, state: ForkState) -> Iterator[Source]:
+    if state.base == LIVE:
+        with OpenSource(vault.source) as live:
+            yield live
+        return
+    snapshot = SnapshotSource(vault.base(state.base))
+    try:
+        yield snapshot
+    finally:
+        snapshot.close()
 
 
 def _claims(vault: Vault, fork: Fork, state: ForkState) -> Iterator[Claim]:

@@ -1,37 +1,36 @@
-"""Import of an exported fork (``vault/transfer/bundle.py``), from this vault or another. The archive may be hostile.
+"""A fork unpacked from an archive (``vault/transfer/bundle.py``) of this vault or another. The archive may be hostile.
 
 All layers get new ids. The trees are written beneath new directories (``vault/transfer/unpack.py``); the changes
-against *this* project are computed again (``vault/transfer/recheck_layers.py``). The fork appears by one rename at the
-end. If mudroom is killed before that, only unneeded layers are left, and ``gc`` removes them.
+against *this* project are computed again (``vault/transfer/recheck_layers.py``). Nothing of it is a fork yet: that
+appears by one rename (``vault/transfer/arrival.py``). If mudroom is killed before, only unneeded layers are left, and
+``gc`` removes them.
 """
 
 from __future__ import annotations
 
 import os
 import tarfile
+from collections.abc import Callable, Iterable
 from typing import IO, NamedTuple, TypeVar
 
 import msgspec
 
-from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, Checkpoint, ForkState, from_text
-from mudroom.errors import UsageError
-from mudroom.stage.layers.landed import LANDED, LandedPaths, add_landed
+from mudroom.stage.layers.landed import LandedPaths
 from mudroom.stage.source import OpenSource
-from mudroom.vault.apply.rename import sync_filesystem
-from mudroom.vault.record import FORMAT as RECORD_FORMAT
-from mudroom.vault.record import ForkRecord, save
-from mudroom.vault.store.fork import Fork, fork_directory, is_plain
+from mudroom.vault.record import FORK_FORMAT, ForkRecord, current
+from mudroom.vault.store.fork import is_plain
 from mudroom.vault.store.store import Vault
 from mudroom.vault.transfer.archive import ArchiveReader, RefusedArchive, name_of, refusing
-from mudroom.vault.transfer.bundle import FORMAT, Label
-from mudroom.vault.transfer.recheck_layers import THEIRS, LayerRecheck
+from mudroom.vault.transfer.bundle import BASE_ID, FORMAT, Label
+from mudroom.vault.transfer.known_base import KnownBase
+from mudroom.vault.transfer.recheck_layers import THEIRS, LayerRecheck, RecheckedFork
 from mudroom.vault.transfer.unpack import TreeWriter
 
 LIMIT = 10 * 10**9
-"""Default limit of the unpacked bytes of an archive."""
+"""Default limit of the bytes of an archive, as it comes and unpacked."""
 _TEXT_LIMIT = 4 << 20
 _RECORDS_LIMIT = 512 << 20
 """Bytes of all records together: they are held in memory."""
@@ -41,45 +40,66 @@ _DIGESTS = list[tuple[bytes, Entry, bytes]]
 _T = TypeVar("_T")
 
 
-class ImportedFork(NamedTuple):
-    name: str
-    changed: int
-    """Number of changes against this project."""
-    strangers: int
-    """Number of those whose original is not in this project: they are conflicts unless resolved."""
-    project: bytes
-    """The project it was exported from."""
+class UnpackedFork(NamedTuple):
+    """What an archive holds, with layers of this vault, checked against this project."""
+
+    label: Label
+    state: ForkState
+    record: ForkRecord | None
+    """Of the fork, with the changes here; None if there were none and no command."""
+    landed: dict[bytes, LandedPaths]
+    strangers: set[bytes]
+    """Changed paths whose original is not in this project: they are conflicts unless resolved."""
+    made: tuple[bytes, ...]
+    """The new directories in the vault."""
+    size: int
+    """Bytes of the archive as it came."""
+    digest: bytes
+    """BLAKE2b-256 of these bytes."""
 
 
-def import_fork(vault: Vault, stream: IO[bytes], name: str | None, time: int, limit: int = LIMIT) -> ImportedFork:
-    """Make a fork of an archive. ``stream`` is open for reading at its beginning and can seek.
+def unpack_fork(
+    vault: Vault, stream: IO[bytes], time: int, limit: int, known: KnownBase, check: Callable[[Label], None]
+) -> UnpackedFork:
+    """Unpack an archive. ``stream`` is open for reading at its beginning; it need not seek, and is read to its end.
+    ``check`` may raise as soon as the label is read.
 
-    Hold the vault's lock. Raise RefusedArchive if the archive is damaged, newer or hostile, UsageError if the name is
-    taken, OSError as the disk does. In these cases no part of the fork is left.
+    Hold ``unpacking``. Raise RefusedArchive if the archive is damaged, newer or hostile, or its base is not known here,
+    OSError as the disk does. In these cases no part of it is left.
     """
-    fork_import = _Import(vault, ArchiveReader(stream, limit), time)
+    unpacking = _Unpacking(vault, ArchiveReader(stream, limit), time, known)
     try:
-        return fork_import.run(name)
+        return unpacking.run(check)
     except BaseException:
-        fork_import.take_back()
+        unpacking.abandon()
+        take_back(vault, unpacking.made)
         raise
 
 
-class _Import:
-    def __init__(self, vault: Vault, archive: ArchiveReader, time: int) -> None:
-        self._vault, self._archive, self._time = vault, archive, time
+def take_back(vault: Vault, made: Iterable[bytes]) -> None:
+    """Throw away what an archive was unpacked to."""
+    for place in made:
+        vault.throw_away(place)
+    vault.empty_trash()
+
+
+class _Unpacking:
+    def __init__(self, vault: Vault, archive: ArchiveReader, time: int, known: KnownBase) -> None:
+        self._vault, self._archive, self._time, self._known = vault, archive, time, known
         self._ids: dict[str, str] = {}
         self._base = LIVE
-        self._new_paths: list[bytes] = []
+        self._brings_base = False
+        """Whether the snapshot that the fork stands on is in the archive."""
+        self.made: list[bytes] = []
         self._trees: dict[bytes, TreeWriter] = {}
         self._records: dict[bytes, bytes] = {}
         self._read_size = 0
 
-    def run(self, name: str | None) -> ImportedFork:
+    def run(self, check: Callable[[Label], None]) -> UnpackedFork:
         members = iter(self._archive)
         label = self._label(next(members, None))
-        name = self._free_name(name or label.name)
-        state = self._state(next(members, None))
+        check(label)
+        state = self._state(next(members, None), label)
         ended = False
         for info in members:
             if ended:
@@ -89,16 +109,15 @@ class _Import:
                 self._member(info)
         if not ended:
             raise RefusedArchive("it is truncated")
+        size, digest = self._archive.finish()
         for tree in self._trees.values():
             tree.close()
-        return self._finish(name, label, state)
+        record, rechecked = self._recheck(label, state)
+        return UnpackedFork(label, state, record, rechecked.landed, rechecked.strangers, tuple(self.made), size, digest)
 
-    def take_back(self) -> None:
+    def abandon(self) -> None:
         for tree in self._trees.values():
             tree.abandon()
-        for place in self._new_paths:
-            self._vault.throw_away(place)
-        self._vault.empty_trash()
 
     # --- reading ---
 
@@ -110,17 +129,13 @@ class _Import:
         if head and isinstance(head[0], int) and head[0] > FORMAT:
             raise RefusedArchive(f"it has format {head[0]}, this mudroom knows {FORMAT}: upgrade mudroom")
         label = _decode(data, Label)
-        if label.vault_format > RECORD_FORMAT:
+        if label.vault_format > FORK_FORMAT:
             raise RefusedArchive(f"it is of a vault of format {label.vault_format}: upgrade mudroom")
+        if label.base and (label.format < FORMAT or len(label.base) != BASE_ID):
+            raise RefusedArchive("the id of its base is invalid")
         return label
 
-    def _free_name(self, name: str) -> str:
-        place = self._vault.path + b"/forks/" + fork_directory(name)
-        if os.path.lexists(place):
-            raise UsageError(f"there is a fork named {name} already", "mudroom vault import FILE OTHER-NAME")
-        return name
-
-    def _state(self, info: tarfile.TarInfo | None) -> ForkState:
+    def _state(self, info: tarfile.TarInfo | None, label: Label) -> ForkState:
         """Read the state, and give its layers new ids."""
         if info is None or name_of(info) != b"state":
             raise RefusedArchive("it has no state")
@@ -139,12 +154,21 @@ class _Import:
             raise RefusedArchive("its state has more layers, or later checkpoints, than there can be")
         for layer in sorted(state.references):
             self._ids[layer] = self._vault.new_layer()
-            self._new_paths.append(self._vault.layer(self._ids[layer]))
-        if state.base != LIVE:
-            self._base = self._vault.new_id()
-            self._new_paths.append(self._vault.base(self._base))
-            os.mkdir(self._vault.base(self._base), 0o700)
+            self.made.append(self._vault.layer(self._ids[layer]))
+        self._place_base(state, label)
         return self._renamed(state)
+
+    def _place_base(self, state: ForkState, label: Label) -> None:
+        """Find what the fork stands on here: the project, a snapshot of this vault, or one that the archive brings."""
+        if label.base:
+            stands_for = self._known(label.base)
+            if stands_for is None or state.base != LIVE:
+                raise RefusedArchive(f"it stands on the base {label.base.hex()[:16]}, which is not known here")
+            self._base = stands_for
+        elif state.base != LIVE:
+            self._base, self._brings_base = self._vault.new_id(), True
+            self.made.append(self._vault.base(self._base))
+            os.mkdir(self._vault.base(self._base), 0o700)
 
     def _renamed(self, state: ForkState) -> ForkState:
         def ids(layers: tuple[str, ...]) -> tuple[str, ...]:
@@ -171,7 +195,7 @@ class _Import:
             if parts[2:] == [b"record"]:
                 self._records[place + b"/record"] = self._read_record(info)
                 return
-        if parts[:2] == [b"base", b"source"] and self._base != LIVE:
+        if parts[:2] == [b"base", b"source"] and self._brings_base:
             self._tree(info, b"base/source", self._vault.base(self._base) + b"/source", is_layer=False)
         elif name in (b"digests", b"record", b"landed"):
             self._records[name] = self._read_record(info)
@@ -210,45 +234,25 @@ class _Import:
 
     # --- recheck here ---
 
-    def _finish(self, name: str, label: Label, state: ForkState) -> ImportedFork:
+    def _recheck(self, label: Label, state: ForkState) -> tuple[ForkRecord | None, RecheckedFork]:
         contents = self._records
-        records = {place: _decode(data, ForkRecord) for place, data in contents.items() if place not in _OTHER_RECORDS}
-        record = _decode(contents[b"record"], ForkRecord) if b"record" in contents else None
+        records = {
+            place: current(_decode(data, ForkRecord)) for place, data in contents.items() if place not in _OTHER_RECORDS
+        }
+        theirs = current(_decode(contents[b"record"], ForkRecord)) if b"record" in contents else None
         landed = _decode(contents.get(b"landed", b"\x80"), dict[bytes, LandedPaths])
         digests = {
             (path, entry): digest for path, entry, digest in _decode(contents.get(b"digests", b"\x90"), _DIGESTS)
         }
-        with OpenSource(self._vault.project) as live:
-            recheck = LayerRecheck(self._vault, state, live, records, record)
+        with OpenSource(self._vault.source) as live:
+            recheck = LayerRecheck(self._vault, state, live, records, theirs, brings_base=self._brings_base)
             rechecked = recheck.run(digests, landed, at_home=label.project == self._vault.project)
-        self._publish(name, state, record, rechecked.changes, rechecked.landed)
-        paths = {change.path for change in rechecked.changes.changes}
-        return ImportedFork(name, len(paths), len(paths & rechecked.strangers), label.project)
-
-    def _publish(
-        self,
-        name: str,
-        state: ForkState,
-        theirs: ForkRecord | None,
-        changes: Changeset,
-        landed: dict[bytes, LandedPaths],
-    ) -> None:
-        """Make the fork's directory under another name, and rename it."""
-        vault = self._vault
-        place = vault.layer(vault.new_layer())
-        self._new_paths.append(place)
-        Fork(name, place, vault.path).save(state)
-        if changes.changes or changes.remarks or state.layers:
-            command, code = (theirs.command, theirs.exit_code) if theirs is not None else ((), 0)
-            started = min(theirs.started, self._time) if theirs is not None else self._time
-            record = ForkRecord(RECORD_FORMAT, name, "overlay", command, started, code, changes)
-            save(place + b"/record", record, durable=False)
-        if landed:
-            add_landed(place + LANDED, landed)
-        with OpenSource(vault.path) as root:
-            sync_filesystem(root.root)
-        self._free_name(name)
-        os.rename(place, vault.path + b"/forks/" + fork_directory(name))
+        changes = rechecked.changes
+        if not (changes.changes or changes.remarks or state.layers):
+            return None, rechecked
+        command, code = (theirs.command, theirs.exit_code) if theirs is not None else ((), 0)
+        started = min(theirs.started, self._time) if theirs is not None else self._time
+        return ForkRecord(FORK_FORMAT, label.name, "overlay", command, started, code, changes), rechecked
 
 
 def _decode(data: bytes, kind: type[_T]) -> _T:

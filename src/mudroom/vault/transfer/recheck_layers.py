@@ -23,7 +23,7 @@ from mudroom.stage.originals.original import Originals
 from mudroom.stage.originals.snapshot import SnapshotSource
 from mudroom.stage.source import OpenSource, Source, walk
 from mudroom.vault.apply.tree import set_mode
-from mudroom.vault.record import FORMAT, ForkRecord, save
+from mudroom.vault.record import FORK_FORMAT, ForkRecord, save
 from mudroom.vault.store.store import Vault
 from mudroom.vault.transfer.archive import RefusedArchive, refusing
 from mudroom.vault.transfer.bundle import kept_digests, rows_of
@@ -51,7 +51,11 @@ class LayerRecheck:
         live: OpenSource,
         records: Mapping[bytes, ForkRecord],
         record: ForkRecord | None,
+        *,
+        brings_base: bool,
     ) -> None:
+        """``brings_base``: the fork stands on a snapshot that was unpacked with it, not on one of this vault."""
+        self._brings_base = brings_base
         self._vault, self._state, self._live = vault, state, live
         self._records, self._record = records, record
         self._done: dict[str, Changeset] = {}
@@ -69,7 +73,8 @@ class LayerRecheck:
         try:
             base: Source = self._live
             if state.base != LIVE:
-                freeze(self._vault.base(state.base), self._live)
+                if self._brings_base:
+                    freeze(self._vault.base(state.base), self._live)
                 base = snapshot = SnapshotSource(self._vault.base(state.base))
             return self._recheck(base, landed)
         finally:
@@ -123,6 +128,7 @@ class LayerRecheck:
                     claims=Changeset(self._rebase.changes(claims)),
                     landed=landed,
                     project=vault.project,
+                    settings_at=b"" if vault.is_elsewhere else vault.project,
                     repository=vault.private_layer(self._state),
                 )
                 self._save(name)
@@ -134,12 +140,15 @@ class LayerRecheck:
         path = self._vault.layer(name) + b"/record"
         theirs = self._records.get(path)
         command, started, code = (theirs.command, theirs.started, theirs.exit_code) if theirs else ((), 0, 0)
-        record = ForkRecord(FORMAT, "imported", "overlay", command, started, code, self._done[name])
+        record = ForkRecord(FORK_FORMAT, "imported", "overlay", command, started, code, self._done[name])
         save(path, record, durable=False)
 
     def _keep_originals(self, layer: bytes) -> None:
         """Convert the archive's originals: the same contents, with the entries of this project."""
         if not os.path.isdir(layer + THEIRS):
+            return
+        if self._state.base != LIVE and not self._brings_base:
+            remove_tree(layer + THEIRS)  # the snapshot of this vault has them all
             return
         theirs, ours = Originals([layer + THEIRS]), Originals([layer])
         for path in theirs.paths():

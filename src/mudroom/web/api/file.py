@@ -27,7 +27,7 @@ from mudroom.web import shape
 from mudroom.web.api.endpoint import ApiCall, Endpoint, Raw, id_of, path_of
 from mudroom.web.api.review import AGAIN, Index, mode_of
 from mudroom.web.state.refusal import Refusal
-from mudroom.web.state.server_state import require_fork
+from mudroom.web.state.server_state import require_at_rest, require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.text import difference as core
@@ -168,9 +168,16 @@ def _requested_session(call: ApiCall) -> Iterator[tuple[Session, str, tuple[str,
         name = require_fork(session, call.path["fork"])
         for state in (old, new):
             if state and state not in ("base", "now", name) and not state.startswith(name + "@"):
-                raise Refusal(400, "bad-request", f"not a state of {name}: base, now, {name} or {name}@CHECKPOINT")
+                _require_other(session, state)
         between = (old or "base", new or name)
         yield session, name, None if between == ("base", name) else between
+
+
+def _require_other(session: Session, state: str) -> None:
+    """Raise Refusal if a state is not another fork at rest, for the comparison of two candidates."""
+    if "@" in state or session.vault.find(state) is None:
+        raise Refusal(400, "bad-request", "not a state to compare with: base, now, FORK, or a checkpoint of this fork")
+    require_at_rest(session, state)
 
 
 @contextmanager

@@ -154,16 +154,11 @@ def _fork(summary: ForkSummary, around: shape.BadgeShape) -> shape.ForkShape:
         summary.checkpoints,
         list(summary.credentials),
         summary.snapshot,
-        _exit_code(brief.exit_code) if brief is not None and ran else None,
+        brief.exit_code if brief is not None and ran else None,
         summary.problem,
         summary.fingerprint,
         summary.endpoint,
     )
-
-
-def _exit_code(status: int) -> int:
-    """Return the exit code as shells do, of a status of wait(2)."""
-    return 128 + (status & 0x7F) if status & 0x7F else status >> 8
 
 
 def _fork_shape_of(call: ApiCall, session: Session, name: str) -> shape.ForkShape:

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from mudroom.web.api import commit, conflict, decide, file, history, landing, project, resolve, review, start, watch
+from mudroom.web.api import (
+    attempt,
+    commit,
+    conflict,
+    decide,
+    file,
+    history,
+    landing,
+    project,
+    resolve,
+    review,
+    start,
+    watch,
+)
 from mudroom.web.api.endpoint import Endpoint
 
 BASE = "/api/v1"
-_MODULES = (project, start, review, file, commit, conflict, resolve, landing, decide, watch, history)
+_MODULES = (project, start, review, file, attempt, commit, conflict, resolve, landing, decide, watch, history)
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for module in _MODULES for endpoint in module.ENDPOINTS)

@@ -9,6 +9,7 @@ import { Home, Project } from "./home.js";
 import { Review } from "./review.js";
 import { routeOf, toProject } from "./route.js";
 import { Start } from "./start.js";
+import { Try } from "./try.js";
 import { Watch } from "./watch.js";
 
 /** @type {Record<string, {title: string, make: (route: any, place: any) => any}>} */
@@ -18,6 +19,7 @@ const VIEWS = {
   project: { title: "", make: ({ project }, place) => html`<${Project} project=${project} place=${place} />` },
   review: { title: "Review", make: ({ project, fork, file }, place) => html`<${Review} project=${project} fork=${fork} file=${file} place=${place.data} />` },
   conflicts: { title: "Conflicts", make: ({ project, fork }) => html`<${Conflicts} project=${project} fork=${fork} />` },
+  try: { title: "Candidates", make: ({ project, tried, file }) => html`<${Try} project=${project} tried=${tried} file=${file} />` },
   watch: { title: "Watch", make: ({ project, fork }) => html`<${Watch} project=${project} fork=${fork} />` },
   nothing: { title: "Nothing here", make: () => html`<${Alone} title="There is nothing at this address"><p><a href="#/">All projects</a></p></${Alone}>` },
 };
@@ -48,10 +50,10 @@ function App() {
 
 /** @param {{route: import("./route.js").Route, connection: string}} props */
 function Place({ route, connection }) {
-  const { view, project, fork } = route;
+  const { view, project, fork, tried } = route;
   const place = usePlace(project);
-  const key = [view, project, fork].join("\n");
-  useArrival(key, [fork, place.data?.path, VIEWS[view].title, "mudroom"]);
+  const key = [view, project, fork, tried].join("\n");
+  useArrival(key, [fork ?? tried, place.data?.path, VIEWS[view].title, "mudroom"]);
   return html`<${Frame} route=${route} place=${place.data} connection=${connection}>
     <${Questions} />
     ${isGone(route, place) ? html`<${Gone} route=${route} />` : html`<div class="view" key=${key}>${VIEWS[view].make(route, place)}</div>`}

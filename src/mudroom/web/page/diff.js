@@ -19,12 +19,12 @@ import { difference } from "./source.js";
 
 /**
  * @param {{project: string, fork: string, file: string, old?: string, new?: string, chosen?: Set<number> | null,
- *   picked?: ReadonlyMap<string, unknown>, still?: boolean, onChoose?: (blocks: Set<number> | null) => void}} props
+ *   names?: [string, string], picked?: ReadonlyMap<string, unknown>, still?: boolean, onChoose?: (blocks: Set<number> | null) => void}} props
  * `still`: do not reload: the fork is being applied, and may be gone afterwards. `old`, `new`: other states than what the fork was made from and what it is ("base", "now", FORK, FORK@CHECKPOINT).
- * `picked`: the chosen rows, for the line about a move. `chosen`: the chosen blocks; null or none: all. `onChoose` is called with the new choice (null: all);
+ * `names`: of those states, for a comparison of two candidates. `picked`: the chosen rows, for the line about a move. `chosen`: the chosen blocks; null or none: all. `onChoose` is called with the new choice (null: all);
  * without it nothing can be chosen.
  */
-export function Diff({ project, fork, file, old, new: now, chosen = null, picked, still = false, onChoose }) {
+export function Diff({ project, fork, file, old, new: now, names, chosen = null, picked, still = false, onChoose }) {
   const [asNew, setAsNew] = useState(false);
   const place = useMemo(() => ({ project, fork, file, old, new: now, asNew }), [project, fork, file, old, now, asNew]);
   const { data, error, reload } = useLoaded(difference(place), (what, where) => !still && what === "forks" && where === project);
@@ -36,7 +36,7 @@ export function Diff({ project, fork, file, old, new: now, chosen = null, picked
   const move = known.current && html`<${Moved} project=${project} fork=${fork} file=${file} other=${known.current.moved} isNew=${known.current.new.exists} asNew=${asNew} show=${setAsNew} picked=${picked} />`;
   if (error && !data) return html`${move}<p class="problem" role="alert">${error.message}${error.hint && html`<br />${error.hint}`}</p>`;
   if (!data) return html`${move}<p aria-busy="true" class="dim">…</p>`;
-  return html`${move}${error && !still && html`<p class="problem" role="alert">${error.message}</p>`}<${Shown} key=${file + " " + steady.stamp} place=${sides} data=${steady.data} chosen=${chosen}
+  return html`${move}${error && !still && html`<p class="problem" role="alert">${error.message}</p>`}<${Shown} key=${file + " " + steady.stamp} place=${sides} data=${steady.data} names=${names} chosen=${chosen}
     onChoose=${data.divisible ? onChoose : undefined} reload=${reload} />`;
 }
 
@@ -49,10 +49,10 @@ function useSteady(data) {
 }
 
 /**
- * @param {{place: import("./source.js").Place, data: any, chosen: Set<number> | null,
+ * @param {{place: import("./source.js").Place, data: any, names?: [string, string], chosen: Set<number> | null,
  *   onChoose?: (blocks: Set<number> | null) => void, reload: () => void}} props
  */
-function Shown({ place, data, chosen, onChoose, reload }) {
+function Shown({ place, data, names, chosen, onChoose, reload }) {
   const [pages, setPages] = useState([data]);
   const hunks = useMemo(() => pages.flatMap((page) => page.hunks), [pages]);
   const following = pages[pages.length - 1].following ?? null;
@@ -70,7 +70,7 @@ function Shown({ place, data, chosen, onChoose, reload }) {
   const text = hunks.length > 0;
   return html`<div class="diff" ref=${root}>
     <div class="diff-bar">
-      <div class="said">${remarks(data).map((one) => html`<p key=${one}>${one}</p>`)}
+      <div class="said">${remarks(data, names).map((one) => html`<p key=${one}>${one}</p>`)}
         ${marked === "all" && html`<p class="dim">Lines end with CR LF.</p>`}</div>
       ${text && html`<div class="segments" role="group" aria-label="How the difference is shown">
         <button type="button" aria-pressed=${split ? "false" : "true"} onClick=${() => setSplit(false)}>Unified</button>
@@ -80,7 +80,7 @@ function Shown({ place, data, chosen, onChoose, reload }) {
     </div>
     ${(data.old.image || data.new.image) && html`<${Images} place=${place} data=${data} />`}
     ${(data.old.target || data.new.target) && html`<${Links} data=${data} />`}
-    ${["binary", "large", "masked", "unknown"].includes(data.kind) && html`<${Both} data=${data} />`}
+    ${["binary", "large", "masked", "unknown"].includes(data.kind) && html`<${Both} data=${data} names=${names} />`}
     ${["large", "unknown"].includes(data.kind) && html`<${Plain} manner=${manner} data=${data} />`}
     <${Hunks} place=${place} data=${data} hunks=${hunks} following=${following} manner=${manner} chosen=${chosen} onPick=${onChoose && pick} />
     ${following !== null && html`<${More} key=${following} place=${place} first=${following} total=${data.total} version=${data.version} reload=${reload} onPage=${(/** @type {any} */ page) => setPages([...pages, page])} />`}

@@ -59,14 +59,14 @@ export function Frame({ route, place, connection, children }) {
 
 /** @param {{route: import("./route.js").Route, place: any}} props */
 function Crumbs({ route, place }) {
-  const { project, fork, view } = route;
+  const { project, fork, tried, view } = route;
   const path = place?.path ?? "project";
   const here = (/** @type {boolean} */ is) => (is ? "page" : undefined);
   return html`<nav class="crumbs" aria-label="Where this is"><ol>
     <li><a href="#/" class="brand" aria-current=${here(view === "home")}>mudroom</a></li>
     ${view === "new" && html`<li><span aria-current="page">New session</span></li>`}
     ${project && html`<li><a href=${toProject(project)} class="name clip" title=${path} aria-current=${here(!fork && view === "project")}>${spelled(last(path))}</a></li>`}
-    ${project && fork && html`<li><span class="name clip" title=${fork} aria-current="page">${fork}</span></li>`}
+    ${project && (fork || tried) && html`<li><span class="name clip" title=${fork ?? tried} aria-current="page">${fork ?? tried}</span></li>`}
   </ol></nav>`;
 }
 

@@ -5,6 +5,7 @@ import { ForkCard } from "./fork.js";
 import { Applies } from "./applies.js";
 import { useLoaded } from "./load.js";
 import { toProject } from "./route.js";
+import { Tries } from "./tries.js";
 
 /** @param {{label?: string}} props */
 export function Waiting({ label = "Loading" }) {
@@ -59,5 +60,6 @@ export function Project({ project, place: { data, error, reload } }) {
     <h2>Forks</h2>
     ${data.forks.length === 0 && html`<p class="empty panel">No fork. One is made by <code>mudroom run</code>, by an agent, or by a new session.</p>`}
     <ul class="cards">${data.forks.map((/** @type {any} */ one) => html`<${ForkCard} key=${one.name} project=${project} fork=${one} changed=${reload} />`)}</ul>
+    <${Tries} project=${project} />
     <h2>Applies</h2><${Applies} project=${project} applies=${data.applies} changed=${reload} /></main>`;
 }

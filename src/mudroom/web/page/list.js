@@ -6,9 +6,9 @@ const AROUND = 12; // lines above and below the visible ones
 
 /**
  * @param {{label: string, tree: boolean, items: import("./tree.js").Item[], active: number, onActive: (at: number) => void,
- *   draw: (item: import("./tree.js").Item) => any, checked: (item: import("./tree.js").Item) => "true" | "false" | "mixed",
+ *   draw: (item: import("./tree.js").Item) => any, checked?: (item: import("./tree.js").Item) => "true" | "false" | "mixed",
  *   onOpen: (item: import("./tree.js").Item) => void}} props
- * The line that is `active` is kept in sight. Its keys are the frame's (keys.js), so they count wherever the keyboard is.
+ * `checked`: whether a line is chosen; without it nothing can be chosen. The line that is `active` is kept in sight. Its keys are the frame's (keys.js), so they count wherever the keyboard is.
  */
 export function Lines({ label, tree, items, active, onActive, draw, checked, onOpen }) {
   const element = useRef(/** @type {HTMLDivElement | null} */ (null));
@@ -35,13 +35,13 @@ export function Lines({ label, tree, items, active, onActive, draw, checked, onO
   }, [active, items]);
   const shown = items.slice(seen.first, seen.first + seen.count);
   const id = (/** @type {number} */ at) => `line-${at}`;
-  return html`<div ref=${element} class="lines" role="tree" tabindex="0" aria-label=${label} aria-multiselectable="true" onScroll=${look}
+  return html`<div ref=${element} class="lines" role="tree" tabindex="0" aria-label=${label} aria-multiselectable=${checked && "true"} onScroll=${look}
     aria-activedescendant=${active >= 0 && active < items.length ? id(active) : undefined}>
     <div class="all" role="presentation" style=${{ height: items.length * HEIGHT + "px" }}>
       ${within(shown, items, active, seen.first).map(({ item, at }) => html`<div key=${item.key} id=${id(at)} role="treeitem" class=${"line" + (at === active ? " active" : "")}
         style=${{ top: at * HEIGHT + "px", paddingLeft: tree ? item.level * 14 - 6 + "px" : undefined }}
         aria-level=${item.level} aria-posinset=${item.position} aria-setsize=${item.among} aria-selected=${String(at === active)}
-        aria-checked=${checked(item)} aria-expanded=${item.row ? undefined : String(item.open)}
+        aria-checked=${checked?.(item)} aria-expanded=${item.row ? undefined : String(item.open)}
         onClick=${() => (item.row ? onActive(at) : onOpen(item))}>${draw(item)}</div>`)}
     </div></div>`;
 }

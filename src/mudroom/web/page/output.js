@@ -112,6 +112,6 @@ function Stream({ name, screen, before, number }) {
 }
 
 /** @param {{line: import("./screen.js").Line}} props */
-function Printed({ line }) {
+export function Printed({ line }) {
   return html`<span class="printed-line">${line.runs.map((run, at) => (run.style ? html`<span key=${at} class=${run.style}>${run.text}</span>` : run.text))}${"\n"}</span>`;
 }

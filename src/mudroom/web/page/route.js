@@ -1,6 +1,6 @@
-// Addresses of the page: "#/", "#/new", "#/p/PROJECT", "#/p/PROJECT/f/FORK/review|conflicts|watch".
+// Addresses of the page: "#/", "#/new", "#/p/PROJECT", "#/p/PROJECT/try/NAME", "#/p/PROJECT/f/FORK/review|conflicts|watch".
 
-/** @typedef {{view: string, project?: string, fork?: string, file?: string}} Route */
+/** @typedef {{view: string, project?: string, fork?: string, file?: string, tried?: string}} Route */
 
 /** Views by the pattern of their address; its groups are what the view is given. @type {[RegExp, string][]} */
 export const ROUTES = [
@@ -8,6 +8,7 @@ export const ROUTES = [
   [/^\/new$/, "new"],
   [/^\/p\/(?<project>[^/]+)$/, "project"],
   [/^\/p\/(?<project>[^/]+)\/watch$/, "watch"],
+  [/^\/p\/(?<project>[^/]+)\/try\/(?<tried>[^/]+)(?:\/(?<file>[\w-]+))?$/, "try"],
   [/^\/p\/(?<project>[^/]+)\/f\/(?<fork>[^/]+)(?:\/review(?:\/(?<file>[\w-]+))?)?$/, "review"],
   [/^\/p\/(?<project>[^/]+)\/f\/(?<fork>[^/]+)\/conflicts$/, "conflicts"],
   [/^\/p\/(?<project>[^/]+)\/f\/(?<fork>[^/]+)\/watch$/, "watch"],
@@ -32,3 +33,5 @@ export function routeOf(hash) {
 export const toProject = (project) => "#/p/" + encodeURIComponent(project);
 /** @param {string} project @param {string} fork @param {string} [view] @param {string} [file] */
 export const toFork = (project, fork, view = "review", file = "") => `${toProject(project)}/f/${encodeURIComponent(fork)}/${view}${file && "/" + file}`;
+/** @param {string} project @param {string} tried @param {string} [file] */
+export const toTry = (project, tried, file = "") => `${toProject(project)}/try/${encodeURIComponent(tried)}${file && "/" + file}`;

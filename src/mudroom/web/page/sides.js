@@ -20,11 +20,19 @@ export const named = (side) => TYPES[side.type] ?? side.type;
 
 /**
  * The facts, one sentence each.
- * @param {Difference} data
+ * @param {Difference} data @param {[string, string]} [names] of two candidates, instead of before and after
  * @returns {string[]}
  */
-export function remarks({ kind, old, new: now, hunks }) {
+export function remarks({ kind, old, new: now, hunks }, names) {
   const found = [];
+  if (names) {
+    if (old.exists !== now.exists) found.push(`Only in ${names[old.exists ? 0 : 1]}: ${named(old.exists ? old : now)}.`);
+    else if (old.type !== now.type) found.push(`${named(old)} in ${names[0]}, ${named(now)} in ${names[1]}.`);
+    else if (old.mode !== now.mode) found.push(`Mode ${old.mode} in ${names[0]}, ${now.mode} in ${names[1]}.`);
+    if (kind === "masked") found.push("It holds secrets: nothing of it is shown.");
+    else if (kind !== "unknown" && KINDS[kind]) found.push(KINDS[kind]);
+    return found;
+  }
   if (!old.exists && now.exists && kind !== "unknown") found.push(`New: ${named(now)}${now.mode ? ", mode " + now.mode : ""}.`);
   if (old.exists && !now.exists) found.push(`Deleted: it was ${named(old)}.`);
   if (old.exists && now.exists) {
@@ -42,8 +50,8 @@ export function Facts({ side, label }) {
   return html`<div><h3>${label}</h3><p>${named(side)}, ${size(side.size)}${side.lines ? ", " + plural(side.lines, "line") : ""}</p></div>`;
 }
 
-/** @param {{data: Difference}} props */
-export const Both = ({ data }) => html`<div class="sides"><${Facts} side=${data.old} label="Before" /><${Facts} side=${data.new} label="After" /></div>`;
+/** @param {{data: Difference, names?: [string, string]}} props */
+export const Both = ({ data, names = ["Before", "After"] }) => html`<div class="sides"><${Facts} side=${data.old} label=${names[0]} /><${Facts} side=${data.new} label=${names[1]} /></div>`;
 
 /** @param {{data: Difference}} props */
 export function Links({ data }) {

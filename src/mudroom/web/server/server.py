@@ -14,9 +14,9 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mudroom.errors import UsageError
+from mudroom.net.entrances.peer_user import stranger_uid
 from mudroom.review.rows import fewer_collections
 from mudroom.web.server.guard import STRANGER
-from mudroom.web.server.peer import stranger_uid
 
 if TYPE_CHECKING:
     from mudroom.web.server.guard import RequestGuard

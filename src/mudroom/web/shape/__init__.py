@@ -10,6 +10,7 @@ document from them.
 
 from __future__ import annotations
 
+from mudroom.web.shape.attempt import *
 from mudroom.web.shape.change import *
 from mudroom.web.shape.commit import *
 from mudroom.web.shape.conflict import *

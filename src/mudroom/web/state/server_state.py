@@ -14,6 +14,7 @@ from typing import Any
 
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
+from mudroom.review.candidate import ComparisonCache
 from mudroom.review.rows import stamp_of
 from mudroom.session import Session
 from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
@@ -33,17 +34,20 @@ class ServerState:
         self.hub = Hub(self.look)
         self.jobs = Jobs(self.hub)
         self.summaries = ForkSummaries()
+        self.comparisons = ComparisonCache()
         self.locks = RequestLocks()
         self._reading = FileCache()
 
     def vaults(self) -> list[Vault]:
-        """Return every vault, usable or not. The caller closes them."""
-        return [self._with_cache(vault) for vault in vaults_of(self.environment.state)]
+        """Return every vault, usable or not, of a project whose files are at its own path: others are a worker's. The
+        caller closes them."""
+        vaults = vaults_of(self.environment.state)
+        return [self._with_cache(vault) for vault in vaults if not vault.is_elsewhere]
 
     def vault(self, project: str) -> Vault:
         """Return the vault of a project, which the caller closes. Raise Refusal if there is none, or it is unusable."""
         opened = vault_named(self.environment.state, project.encode())
-        if opened is None:
+        if opened is None or opened.is_elsewhere:
             raise Refusal(404, "not-found", "there is no such project here", "it may have been removed meanwhile")
         problem = why_unusable(opened)
         if problem:
@@ -90,6 +94,7 @@ class ServerState:
         for vault in self.vaults():
             name = os.path.basename(vault.path).decode()
             stamps[f"{name}/forks"] = _forks_stamp(vault.path)
+            stamps[f"{name}/tries"] = _tries_stamp(vault.path)
             stamps[f"{name}/applies"] = stamp_of(vault.path + b"/applies")
             stamps[f"{name}/questions"] = _questions_stamp(vault.path)
             stamps[f"{name}/journal"] = stamp_of(vault.path + b"/journal.head")
@@ -137,6 +142,11 @@ def _forks_stamp(vault: bytes) -> tuple[object, ...]:
         )
         for name in _names(vault + b"/forks")
     )
+
+
+def _tries_stamp(vault: bytes) -> tuple[object, ...]:
+    names = _names(vault + b"/attempts")
+    return tuple((name, stamp_of(vault + b"/attempts/" + name + b"/record")) for name in names)
 
 
 def _background_stamps(vault: bytes) -> tuple[tuple[object, ...], tuple[object, ...]]:

@@ -5,8 +5,11 @@ machine can learn a cookie. That user's sockets still have another uid. Root is 
 
 1. The check is made once, when a connection is new: a socket keeps its user. A socket that its process has closed may
    have no user, and would pass for root's: it counts as another user's.
-2. If the user is unknown (another system, an end outside of this network namespace) the connection is accepted: this
-   check stands behind the token and the cookie, and does not replace them.
+2. ``stranger_uid`` is for the page: if the user is unknown (another system, an end outside of this network namespace)
+   the connection is accepted. It stands behind the token and the cookie, and does not replace them.
+3. ``stranger`` is for a port that nothing else guards: what is not known to be this user's is refused, root's too (a
+   service of root may be asked by anybody). Our own end is looked at last: while that is connected, no other socket has
+   the addresses of the other end.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ import os
 import socket
 import struct
 import sys
-from typing import NamedTuple
 
-_ESTABLISHED = 1
+from mudroom.typing import NamedTuple
+
+_ESTABLISHED, _CLOSE_WAIT, _LISTENING = 1, 8, 10
 """States: include/net/tcp_states.h"""
 _SOCK_DIAG, _BY_FAMILY, _REQUEST, _ERROR = 4, 20, 1, 2
 """include/uapi/linux/netlink.h, sock_diag.h"""
@@ -44,6 +48,21 @@ def stranger_of(other: ConnectionEnd | None, own: ConnectionEnd | None, uid: int
     if other.uid == 0:
         return None if other.state == _ESTABLISHED else 0
     return None if other.uid == uid else other.uid
+
+
+def stranger(ours: Address, theirs: Address) -> str:
+    """Return whose the other end is, for a message; empty if it is this user's."""
+    both_ends = _by_netlink(ours, theirs) or _by_table(ours, theirs)
+    return "a user that this kernel does not tell" if both_ends is None else named_stranger(*both_ends, os.geteuid())
+
+
+def named_stranger(other: ConnectionEnd | None, own: ConnectionEnd | None, uid: int) -> str:
+    """Decide as ``stranger`` does, by the table's entries of the other end, and of ours."""
+    if own is None or own.state not in (_ESTABLISHED, _CLOSE_WAIT) or other is None or other.state == _LISTENING:
+        return "a process that has gone"
+    if other.uid == 0 and other.state != _ESTABLISHED:
+        return "a process that has gone"
+    return "" if other.uid == uid else f"the user {other.uid}"
 
 
 Ends = tuple[ConnectionEnd | None, ConnectionEnd | None]

@@ -1,0 +1,101 @@
+"""Agreement of several changesets of one base, path by path: for candidates of which one is to be chosen.
+
+* Two candidates have the same *result* at a path if both deleted it, or if kind, mode, link target and content are
+  equal. Times, owners and extended attributes do not count.
+* A directory has no content here: its files are paths of their own.
+* A candidate that did not change a path leaves it as it is in the base. That is no result.
+* Contents are asked for only where two entries of equal shape and size are different files. A content that was not read
+  (None) is equal to nothing known: its candidates are one group, and the path is not ``compared``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+
+from mudroom.core.tree.change import Change, Changeset, counted_changes
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import sort_key
+from mudroom.typing import Literal, NamedTuple
+
+Extent = Literal["different", "some", "unknown", "same"]
+EXTENTS: tuple[Extent, ...] = ("different", "some", "unknown", "same")
+"""How far candidates agree at a path: the changes differ; only some changed it; equal shapes with unread contents; all
+made the same change. In the order of interest."""
+
+Content = Callable[[bytes, int], "Hashable | None"]
+"""Return a value that is equal for equal contents of the file at a path in a candidate, or None if it was not read."""
+
+
+class PathAgreement(NamedTuple):
+    path: bytes
+    groups: tuple[tuple[int, ...], ...]
+    """Candidates by result, each group and the groups in the order of the candidates."""
+    unchanged: tuple[int, ...]
+    """Candidates that did not change the path."""
+    compared: bool = True
+    """False if a content was not read."""
+
+    @property
+    def extent(self) -> Extent:
+        if len(self.groups) > 1:
+            return "different"
+        if self.unchanged:
+            return "some"
+        return "same" if self.compared else "unknown"
+
+
+def changed_paths(changesets: Iterable[Changeset]) -> list[bytes]:
+    """Return the paths that are counted as changed in at least one changeset, in walking order."""
+    paths = {change.path for changeset in changesets for change in counted_changes(changeset.changes)}
+    return sorted(paths, key=sort_key)
+
+
+def agreement(path: bytes, changesets: Sequence[Mapping[bytes, Change]], content: Content) -> PathAgreement:
+    """Return how far the candidates agree at a path. ``changesets``: the changes of each candidate, by path."""
+    shapes: dict[Hashable, dict[int, Entry | None]] = {}
+    unchanged: list[int] = []
+    for number, changes in enumerate(changesets):
+        change = changes.get(path)
+        if change is None:
+            unchanged.append(number)
+        else:
+            shapes.setdefault(_shape(change.staged), {})[number] = change.staged
+    groups: list[tuple[int, ...]] = []
+    compared = True
+    for members in shapes.values():
+        for token, group in _by_content(path, members, content).items():
+            compared &= token is not None or len(group) == 1
+            groups.append(tuple(group))
+    return PathAgreement(path, tuple(sorted(groups)), tuple(unchanged), compared)
+
+
+def agreements(changesets: Sequence[Changeset], content: Content) -> Iterator[PathAgreement]:
+    """Return the agreement at every path that a candidate changed, in walking order."""
+    by_path = [{change.path: change for change in changeset.changes} for changeset in changesets]
+    for path in changed_paths(changesets):
+        yield agreement(path, by_path, content)
+
+
+def _shape(entry: Entry | None) -> Hashable:
+    return None if entry is None else (entry.kind, entry.mode, entry.target, entry.size)
+
+
+def _by_content(path: bytes, members: Mapping[int, Entry | None], content: Content) -> dict[Hashable, list[int]]:
+    """Return candidates of one shape by content. Entries of the same inode with the same times are one file: forks of a
+    fork share its layers."""
+    files: dict[Hashable, list[int]] = {}
+    for number, entry in members.items():
+        files.setdefault(_file(entry), []).append(number)
+    if len(files) == 1:
+        return files
+    contents: dict[Hashable, list[int]] = {}
+    for numbers in files.values():
+        contents.setdefault(content(path, numbers[0]), []).extend(numbers)
+    return {token: sorted(numbers) for token, numbers in contents.items()}
+
+
+def _file(entry: Entry | None) -> Hashable:
+    """Return the file of an entry with content. All entries without content are the same."""
+    if entry is None or entry.kind != "file" or not entry.size:
+        return ()
+    return entry.device, entry.inode, entry.mtime, entry.ctime

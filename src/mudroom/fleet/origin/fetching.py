@@ -1,0 +1,172 @@
+"""Archives: which are wanted, how they come, and how forks are made of them.
+
+An archive is kept until the book says that its fork is here. A process that was killed in between brings it again, and
+the vault knows it by its errand and digest.
+"""
+
+from __future__ import annotations
+
+import os
+
+from mudroom.fleet.origin import claim
+from mudroom.fleet.origin.archive import IncomingArchive
+from mudroom.fleet.origin.book import AttemptRow
+from mudroom.fleet.origin.ledger import Ledger
+from mudroom.fleet.origin.seat import Key, Seat
+from mudroom.fleet.wire import message as wire
+from mudroom.fleet.wire.frame import LinkError
+from mudroom.typing import NamedTuple, Protocol
+
+BATCH = 32
+"""Archives that arrive together, at most."""
+_UNDER_WAY = ("new", "sent", "accepted")
+_THERE = ("ended", "late", "expired")
+"""States in which a worker may have an archive that is not here."""
+
+
+class LandedArchive(NamedTuple):
+    fork: str
+    changed: int
+    reason: str = ""
+    """Why the archive was refused; empty: it was not."""
+
+
+class Pier(Protocol):
+    """What makes forks of archives (``fleet/origin/arrival.py``)."""
+
+    def arrive(self, archives: list[tuple[AttemptRow, str, bytes]]) -> list[LandedArchive]:
+        """Make forks of archives: rows, wished names and files. One that came before makes no second fork."""
+
+
+class Fetching:
+    """Owner: the thread of the verb."""
+
+    def __init__(
+        self, ledger: Ledger, seats: dict[str, Seat], pier: Pier, fetch: str, named: frozenset[Key] = frozenset()
+    ) -> None:
+        """``fetch``: ``all``, ``best``, ``best:N`` or ``none``. What arrives late is always fetched, and so are the
+        attempts in ``named``."""
+        self._ledger, self._seats, self._pier, self._fetch = ledger, seats, pier, fetch
+        self._named = named
+        self._archives: dict[Key, IncomingArchive] = {}
+        self._landing: list[Key] = []
+
+    def resume(self) -> None:
+        """Go on where another process was killed."""
+        for row in list(self._ledger.rows.values()):
+            if row.state == "fetched":
+                self._ledger.keep(row, None)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._archives or self._landing)
+
+    def wanted(self) -> list[AttemptRow]:
+        """Return the attempts whose archives are to come here and have not."""
+        rows = [row for row in self._ledger.in_order() if row.outcome is not None and row.outcome.archive]
+        late = [row for row in rows if row.state == "late" or (row.key in self._named and row.state in _THERE)]
+        if self._fetch == "none":
+            return late
+        if self._fetch == "all":
+            return [row for row in rows if row.state == "ended" and row.key not in self._named] + late
+        everything = self._ledger.in_order()
+        if any(row.state in _UNDER_WAY for row in everything):
+            return late
+        count = int(self._fetch.partition(":")[2] or 1)
+        here = sum(bool(row.fork) for row in everything if row.state in ("fetched", "kept"))
+        ranked = [row for row in claim.ranked(everything) if row.outcome is not None and row.outcome.archive]
+        return [row for row in ranked[: max(0, count - here)] if row.key not in self._named] + late
+
+    def start(self) -> None:
+        """Ask for archives, as many at one time from a worker as it runs errands."""
+        for row in self.wanted():
+            seat = self._seats.get(row.worker)
+            if row.key in self._archives or row.key in self._landing or row.outcome is None:
+                continue
+            if seat is None or not seat.is_greeted or seat.fetching >= seat.places:
+                continue
+            archive = self._opened(row, row.outcome)
+            if archive.is_whole:
+                archive.close()
+                self._landing.append(row.key)
+                continue
+            self._archives[row.key] = archive
+            stream = seat.open_stream(row.key, fetches=True)
+            self._ledger.tell(seat, wire.FETCH, wire.Fetch(*row.key, archive.size), stream)
+
+    def part(self, seat: Seat, row: AttemptRow, stream: int, part: wire.ArchivePart) -> None:
+        """Take a part of an archive. Raise LinkError if it was not asked for, or if the whole is not what was
+        announced."""
+        archive = self._archives.get(row.key)
+        if archive is None or not seat.is_fetching(stream):
+            raise LinkError("sent an archive that was not asked for")
+        try:
+            archive.add(part.offset, part.data)
+        except LinkError as error:
+            self._ledger.settle(self._ledger.put(row, "failed", f"{seat.name} {error.reason}"))
+            raise
+        if part.is_last or archive.is_whole:
+            seat.close_stream(stream)
+            del self._archives[row.key]
+            self._check(row, archive, seat)
+
+    def _opened(self, row: AttemptRow, outcome: wire.ErrandOutcome) -> IncomingArchive:
+        """Return the archive as far as it came over an earlier link; from its beginning if that is not part of it."""
+        archive = IncomingArchive(self._ledger.held(row), outcome.archive, outcome.digest)
+        if archive.is_whole and not archive.is_right():
+            archive.remove()
+        else:
+            archive.close()
+        return IncomingArchive(self._ledger.held(row), outcome.archive, outcome.digest)
+
+    def _check(self, row: AttemptRow, archive: IncomingArchive, seat: Seat) -> None:
+        if archive.is_right():
+            archive.close()
+            self._landing.append(row.key)
+            return
+        archive.remove()
+        if archive.began:
+            return  # the part of an earlier link may be damaged: it is asked for again from its beginning
+        self._ledger.settle(self._ledger.put(row, "failed", f"{seat.name} sent another archive than it announced"))
+        raise LinkError("sent another archive than it announced")
+
+    def drop(self, key: Key) -> None:
+        """An archive does not come any more over this link."""
+        archive = self._archives.pop(key, None)
+        if archive is not None:
+            archive.close()
+
+    def leave(self, name: str) -> None:
+        """The link of a worker is over."""
+        for key in [key for key in self._archives if self._ledger.rows[key].worker == name]:
+            self.drop(key)
+
+    def close(self) -> None:
+        for key in list(self._archives):
+            self.drop(key)
+
+    def land(self) -> list[tuple[Seat, str]]:
+        """Make forks of archives that are here: as many as there are, once no other is on its way. Return workers
+        whose archives were refused, with the reason."""
+        if not self._landing or (len(self._landing) < BATCH and self._archives):
+            return []
+        keys, self._landing = self._landing[:BATCH], self._landing[BATCH:]
+        ledger, rows = self._ledger, [self._ledger.rows[key] for key in keys]
+        files = [IncomingArchive.path_in(ledger.held(row)) for row in rows]
+        labels = [ledger.errands[row.errand].label for row in rows]
+        landed = self._pier.arrive(list(zip(rows, labels, files, strict=True)))
+        refused = []
+        for key, result in zip(keys, landed, strict=True):
+            row, seat = ledger.rows[key], self._seats.get(ledger.rows[key].worker)
+            if result.reason:
+                reason = claim.line(result.reason)
+                ledger.settle(ledger.put(row._replace(fork=""), "failed", reason))
+                if seat is not None:
+                    refused.append((seat, reason))
+                continue
+            ledger.keep(ledger.put(row._replace(fork=result.fork, changed=result.changed), "fetched"), seat)
+            ledger.settle(ledger.rows[key])
+        ledger.commit()
+        for file in files:  # not before the book says so: it is found again, and makes no second fork
+            os.unlink(file)
+        return refused

@@ -1,0 +1,52 @@
+"""What a run needs of the outside, as its parts see it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from mudroom.fleet.origin.book import ErrandRow
+from mudroom.fleet.origin.fetching import Pier
+from mudroom.fleet.origin.inbox import LinkInbox
+from mudroom.fleet.origin.link import OriginLink
+from mudroom.fleet.origin.report import FleetReport
+from mudroom.fleet.origin.seat import Fitness, Key, Seat
+from mudroom.fleet.wire import message as wire
+from mudroom.fleet.wire.frame import Frame
+from mudroom.typing import NamedTuple, Protocol
+
+
+class BaseCargo(Protocol):
+    """The base of a run (``fleet/origin/cargo.py``)."""
+
+    base: wire.Base
+    identity: bytes
+
+    def frames(self, want: wire.Want) -> Iterator[Frame]:
+        """Return the objects that are asked for, as they are read. Raise LinkError if the base has no such object."""
+
+
+class WorkerQuestions(Protocol):
+    """WorkerQuestions of workers (``fleet/origin/question.py``)."""
+
+    def ask(self, node: str, errand: ErrandRow, link: OriginLink, stream: int, question: wire.Ask) -> None: ...
+
+    def look(self) -> list[tuple[OriginLink, Frame]]:
+        """Return the answers that were given since the last look."""
+
+    def forget(self, link: OriginLink) -> None: ...
+
+
+class DispatchParts(NamedTuple):
+    """What a run needs of the outside."""
+
+    connect: Callable[[Seat, LinkInbox], OriginLink]
+    load: Callable[[], BaseCargo]
+    pier: Pier
+    questions: WorkerQuestions
+    report: Callable[[FleetReport], None]
+    fitness: Fitness
+    lease: float = 60.0
+    wanted: frozenset[Key] = frozenset()
+    """Attempts that are fetched whatever the run says."""
+    clock: Callable[[], float] = time.monotonic

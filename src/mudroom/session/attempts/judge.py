@@ -1,0 +1,105 @@
+"""The judge of an attempt: a command in a fork *of* the attempt.
+
+Rules of this file:
+1. What the judge writes goes with its fork: the attempt stays as it was judged.
+2. The judge has the rights of a verification (``Actor.as_policy_says``): the attempt may have written the code that it
+   runs, so access that the user has granted to the attempt's command is not granted to it.
+3. Only the end of its output is kept, without secrets (decision 57), whatever it prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from mudroom.core.attempt import numbered, read_score
+from mudroom.core.text.redaction import redact
+from mudroom.errors import CommandNotStarted
+from mudroom.sandbox.client.cancellation import Cancellation
+from mudroom.session.attempts.request import VARIABLE, AttemptRequest, with_variables
+from mudroom.session.order import Stdio
+from mudroom.session.session import Session
+from mudroom.typing import NamedTuple
+from mudroom.vault.attempts.record import REPORT
+
+TIMED_OUT = 124
+
+
+class JudgeVerdict(NamedTuple):
+    exit_code: int
+    score: float | None
+    report: bytes
+    note: str = ""
+    is_hopeless: bool = False
+    """Whether no attempt could be judged: it is refused, or its program does not exist on this machine."""
+
+    @property
+    def passed(self) -> bool:
+        """A judge that has to print a score and does not has said nothing."""
+        return not self.exit_code and not self.note
+
+
+class OutputEnd:
+    """The end of a command's output. Owner: the thread that runs the command."""
+
+    def __init__(self) -> None:
+        self._both, self._stdout = bytearray(), bytearray()
+
+    def hear(self, stream: str, data: bytes) -> None:
+        _append(self._both, data)
+        if stream == "stdout":
+            _append(self._stdout, data)
+
+    def report(self, secrets: Collection[str]) -> bytes:
+        """Return the end of both streams, without these values and others that look like secrets."""
+        text = self._both[-REPORT:].decode("utf-8", "surrogateescape")
+        return redact(text, secrets).encode("utf-8", "surrogateescape")
+
+    @property
+    def stdout(self) -> bytes:
+        return bytes(self._stdout[-REPORT:])
+
+
+def _append(kept: bytearray, data: bytes) -> None:
+    kept += data[-REPORT:]
+    if len(kept) > 2 * REPORT:
+        del kept[:-REPORT]
+
+
+def judged(
+    session: Session,
+    request: AttemptRequest,
+    fork: str,
+    number: int,
+    cancellation: Cancellation,
+) -> JudgeVerdict:
+    """Judge the present state of a fork. Raise Cancelled if the
+    judge was not started any more, MudroomError and OSError as ``Session.run`` does."""
+    actor = (request.actor or session.actor).as_policy_says()
+    actor = with_variables(actor, [VARIABLE + b"=%d" % number])
+    timeout = actor.settings.verify_timeout or request.timeout or actor.settings.timeout
+    words, end, secrets = numbered(request.judge, number), OutputEnd(), session.vault.secrets()
+    name = session.forks.new(f"judge-{session.forks.new_id()}", parent=fork, named=False).name
+    try:
+        result = session.run(
+            words,
+            fork=name,
+            cwd=request.cwd,
+            stdio=Stdio(on_output=end.hear),
+            timeout=timeout,
+            actor=actor,
+            approver=request.approver(cancellation),
+            cancellation=cancellation,
+        )
+    except CommandNotStarted as error:
+        return JudgeVerdict(error.exit_code, None, error.message.encode(), error.message, b"/" not in words[0])
+    finally:
+        session.forks.discard(name)
+    if not result.ran:
+        note = f"the judge was refused: {result.verdict.reason}"
+        return JudgeVerdict(result.exit_code, None, end.report(secrets), note, is_hopeless=True)
+    if result.timed_out:
+        return JudgeVerdict(TIMED_OUT, None, end.report(secrets), "the judge ran out of time")
+    score = read_score(end.stdout) if request.score == "json" else None
+    lacks = request.score == "json" and score is None
+    note = "the last line of the judge's output is no score" if lacks else ""
+    return JudgeVerdict(result.exit_code, score, end.report(secrets), note)
