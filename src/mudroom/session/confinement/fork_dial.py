@@ -6,7 +6,8 @@ counts at once, and one that was taken back counts no more.
 
 Rules of this file: the socket is made in the network namespace of the other fork's command and connected from here.
 A server that does not accept delays its own clients alone. A fork on another machine is reached by a dial through the
-link to it (``core/network/fork_route.py``); the decision is the same.
+link to it, and a command on another machine reaches a fork here by ``dial_from_afar``
+(``core/network/fork_route.py``); the decision is the same, and made here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import select
 import socket
 from collections.abc import Callable, Sequence
 
-from mudroom.core.network.fork_consent import Consent, ConsentSide, ForkRule, consent
+from mudroom.core.network.fork_consent import Consent, ConsentSide, ForkIdentity, ForkRule, consent
 from mudroom.core.network.fork_host import CATALOGUE, ENDPOINT_PORT, SUFFIX, AgentLink, fork_of, label_of
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
@@ -64,6 +65,33 @@ def look_at_dial(vault: Vault, fork: Fork, settings: Settings, label: str, port:
     return given.is_given, given.reason
 
 
+def dial_from_afar(
+    vault: Vault, pool: SocketPool, caller: ForkIdentity, host: str, port: int, settings: Settings
+) -> PendingConnection:
+    """Return a connection to a fork of this machine for a command that runs on another. ``caller``: of that command's
+    fork, as this machine knows it (``caller_of``), and not as the other machine says. Only the policy speaks for it: it
+    is no fork here that could have a grant. Raise ForkRefused or MudroomError, as ``ForkDialler.begin``."""
+    if not caller.label:
+        raise ForkRefused("the calling fork is not known here")
+    try:
+        far = fork_labelled(vault, fork_of(host))
+    except UsageError as error:
+        raise ForkRefused(error.message) from None
+    side, near = side_of(far), ConsentSide(caller, name=caller.label)
+    given = consent(settings.fork_rules, settings.agent_links, near, side, port)
+    return _connect(pool, far, side, given)
+
+
+def _connect(pool: SocketPool, far: Fork, side: ConsentSide, given: Consent) -> PendingConnection:
+    """Connect if both forks consent. Raise ForkRefused or MudroomError."""
+    if not given.is_given:
+        raise ForkRefused(given.reason)
+    if not given.has_server:
+        raise MudroomError(f"no agent in the fork {far.name} has registered an endpoint")
+    place = f"{side.fork.label}:{given.port}"
+    return connect_inside(pool, far, side.fork, given.port, place, DialledFork(-1, given.rule, given.http))
+
+
 class ForkDialler:
     """Of one command. Owner: the thread that attends to it."""
 
@@ -100,13 +128,10 @@ class ForkDialler:
             if connection is None:
                 raise ForkRefused(error.message) from None
             return connection
-        if not given.is_given:
-            raise ForkRefused(given.reason)
-        if not given.has_server:
-            raise MudroomError(f"no agent in the fork {far.name} has registered an endpoint")
+        connection = _connect(self._pool, far, far_side, given)
         if not given.is_met:
             self._note(far_side)
-        return self._connect(far, far_side, given)
+        return connection
 
     def _note(self, far: ConsentSide) -> None:
         """Note the fork that a name of the policy stands for, from this fork's view."""
@@ -120,11 +145,6 @@ class ForkDialler:
                 else grants._replace(met=(*grants.met, *met))
             ),
         )
-
-    def _connect(self, far: Fork, side: ConsentSide, given: Consent) -> PendingConnection:
-        made = DialledFork(-1, given.rule, given.http)
-        place = f"{side.fork.label}:{given.port}"
-        return connect_inside(self._pool, far, side.fork, given.port, place, made)
 
     def _catalogue(self, port: int, path: str) -> PendingConnection:
         from mudroom.session.confinement.agent_list import answer
