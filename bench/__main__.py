@@ -39,6 +39,7 @@ from bench.gate import gate
 from bench.growth import growth
 from bench.inspect import inspecting
 from bench.journal import journals
+from bench.judged import judged
 from bench.landing import many_added, many_modified
 from bench.limited import at_once, limited
 from bench.machine import facts
@@ -71,7 +72,7 @@ BENCHES: dict[str, tuple[Bench, ...]] = {
     "merge": (merging,),
     "fork": (forks,),
     "stack": (stacks,),
-    "attempts": (attempts,),
+    "attempts": (attempts, judged),
     "growth": (growth,),
     "buffer": (buffers,),
     "memory": (launcher_memory,),

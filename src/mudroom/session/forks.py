@@ -138,8 +138,7 @@ class Forks:
 
     @contextmanager
     def at_rest(self, name: str, around: Around = lambda _fork: nullcontext()) -> Iterator[Fork]:
-        """Yield a fork with its lock held, no command running in it, and all its changes recorded. ``around``: entered
-        as soon as the lock is held."""
+        """Yield a fork with its lock held, no command in it, its changes recorded. ``around``: entered at first."""
         fork = self.vault.fork(name)
         with self.locked(fork, "mudroom"), around(fork):
             settled_mount(self, fork)
@@ -185,7 +184,7 @@ class Forks:
         if shared is not None and not shared.backgrounds and not self.users.is_shared_out(fork.name):
             shared.wait()  # it ends, since it has no command
         state = fork.state_or_none
-        if _discarded(self, fork, lambda: not _is_used(fork, agent), users=1) and state is not None and state.named:
+        if discarded(self, fork, lambda: not _is_used(fork, agent), users=1) and state is not None and state.named:
             self.journal("discard", fork.name, {})  # its creation is in the journal
 
     def discard_unchanged(self, name: str) -> None:
@@ -196,7 +195,7 @@ class Forks:
             record = fork.record
             return fork.interrupted is None and (record is None or not record.changeset.changes)
 
-        _discarded(self, fork, is_unchanged, is_small=True)
+        discarded(self, fork, is_unchanged, is_small=True)
 
     # --- making and changing forks ---
 
@@ -222,14 +221,13 @@ class Forks:
     def _fork_of(self, parent: str, name: str, at: str | None, *, named: bool) -> tuple[Fork, str | None]:
         """Return the fork and the parent's checkpoint, which is made if background commands run in the parent."""
 
-        def made(above: Fork, at: str | None) -> tuple[Fork, str | None]:
-            return stacking.fork_of(self.vault, above, name, self.clock(), at, named=named), at
+        def made(above: Fork, point: str | None) -> tuple[Fork, str | None]:
+            return stacking.fork_of(self.vault, above, name, self.clock(), point, named=named), point
 
-        with self.users.beside(self.vault.fork(parent)) as standing:
-            if standing is not None:
-                point = at or self.checkpoint_beside(standing, parent, (b"fork", name.encode()))
-                return made(self.vault.fork(parent), point)
         fork = self.vault.fork(parent)
+        with self.users.beside(fork) as standing:
+            if standing is not None:
+                return made(fork, at or self.checkpoint_beside(standing, parent, (b"fork", name.encode())))
         if mount_note(fork) is not None:
             with self.locked(fork, "mudroom"):
                 before = mounting(self).checkpoint(fork, "before-fork", self.settings.keep_applies)
@@ -506,7 +504,7 @@ def _set_apart(forks: Forks, fork: Fork) -> None:
             gather(fork, opened, view, command, CommandStart(record.started))
 
 
-def _discarded(forks: Forks, fork: Fork, may: Callable[[], bool], *, users: int = 0, is_small: bool = False) -> bool:
+def discarded(forks: Forks, fork: Fork, may: Callable[[], bool], *, users: int = 0, is_small: bool = False) -> bool:
     """Discard a fork that nobody holds, if at most this number of commands of this session has taken it and ``may``,
     called while its lock is held, returns True. Return whether it was discarded here. ``is_small``: it has no files,
     for whose removal somebody would have to wait."""

@@ -82,7 +82,8 @@ def test_json(cli: Cli) -> None:
     report = json.loads(done.stdout)
     assert (report["schema"], report["try"], report["best"], report["best_fork"]) == ("mudroom.try/1", "t1", 2, "t1-2")
     assert [(row["number"], row["score"], row["judged"]) for row in report["attempts"]] == [(2, 2, 0), (1, 1, 0)]
-    assert tried(cli) == report
+    shown = tried(cli)
+    assert {key: shown[key] for key in report} == report
     assert [row["try"] for row in cli.json("try", "ls")["tries"]] == ["t1"]
     assert [row["number"] for row in cli.json("try", "show", "t1", "1")["attempts"]] == [1]
     assert cli.json("try", "discard", "t1") == {"schema": "mudroom.discarded/1", "forks": ["t1-1"], "kept": ["t1-2"]}

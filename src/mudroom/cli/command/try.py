@@ -34,10 +34,10 @@ else:
 
 EXAMPLES = """\
 examples:
-  mudroom try -n 8 --judge 'pytest -q' -- ./fix.sh {i}     {i}, and MUDROOM_ATTEMPT: the number of the attempt
+  mudroom try -n 8 --judge pytest -- ./fix.sh {i}     {i}, and MUDROOM_ATTEMPT: the number of the attempt
   mudroom try -n 4 --until 1 --budget 30m --judge 'make test' --card agent.json -- my-agent 'mend the parser'
   mudroom try -n 8 --score json --judge ./score -- ./tune  the last line it prints: a number, or {"score": 0.93}
-  mudroom try -n 8 --combine --judge 'pytest -q' -- ./fix  also unions of attempts that merge cleanly
+  mudroom try -n 8 --combine --judge pytest -- ./fix  also unions of attempts that merge cleanly
   mudroom try -n 4 --from try-1@green --judge ./check -- ./next
   mudroom try ls
   mudroom try show t1           the table, and what differs; show t1 3: one attempt, with the end of its judge's output
@@ -162,7 +162,7 @@ def judge_words(line: str | None) -> tuple[bytes, ...]:
     if line is None:
         return ()
     if not line.strip():
-        raise UsageError("the judge is empty", "--judge 'pytest -q'")
+        raise UsageError("the judge is empty", "--judge pytest")
     if not SHELL_CHARACTERS.isdisjoint(line.replace("{i}", "")):
         return (b"sh", b"-c", os.fsencode(line))
     import shlex
