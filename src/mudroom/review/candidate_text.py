@@ -169,10 +169,11 @@ def comparison(review: TryReview, listed: int = LISTED) -> list[str]:
 
 
 def standings(review: TryReview) -> list[str]:
-    """Return a line for each fork that is not as it was judged."""
+    """Return a line for each fork that is not as it was judged. An attempt that runs says so in the table."""
     lines = []
     for candidate in review.candidates:
-        if candidate.attempt.fork and candidate.standing != "ready":
+        is_told = candidate.standing == "ready" or candidate.attempt.state == "running"
+        if candidate.attempt.fork and not is_told:
             lines.append(f"{candidate.attempt.fork}: {standing(candidate)}")
         same = f"; {candidate.fork} has the same result" if candidate.standing == "ready" else ""
         lines += [f"{fork}: {STANDINGS[lost]}{same}" for fork, lost in candidate.lost]
