@@ -275,7 +275,8 @@ def _discard(session: Session, names: list[str], args: argparse.Namespace, conte
         report = {"schema": "mudroom.discarded/1", "forks": gone, "kept": kept}
         context.terminal.out(to_json_text(report))
     elif gone or args.all:
-        context.terminal.say("discarded: " + (", ".join(gone) or names[0]) + (f"; kept: {kept[0]}" if kept else ""))
+        forks = ", ".join(gone) if len(gone) <= MOST_ROWS else counted(len(gone), "fork")
+        context.terminal.say(f"discarded: {forks or names[0]}{f'; kept: {kept[0]}' if kept else ''}")
     else:
         context.terminal.say(f"nothing to discard{f'; kept: {kept[0]}' if kept else ''}")
     return 0
