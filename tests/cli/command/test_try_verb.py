@@ -134,6 +134,7 @@ WRITTEN: list[tuple[tuple[str, ...], int, str]] = [
     (("--score", "best", "--", "true"), 125, "invalid choice"),
     (("--score", "json", "--", "true"), 125, "printed by a judge"),
     (("--combine", "--", "true"), 125, "chosen by a judge"),
+    (("--agent", "a", "--ask", "terminal", "--", "true"), 125, "cannot share the terminal"),
     (("--from", "nobody", "--", "true"), 125, "no fork named nobody"),
     (("show",), 125, "try show takes"),
     (("show", "t9"), 125, "there is no try named t9"),
@@ -215,6 +216,23 @@ def test_a_second_ctrl_c_kills_what_does_not_end(cli: Cli) -> None:
     child.communicate(timeout=60)
     assert child.returncode in (130, 143)
     assert sleeping() == 0
+
+
+@pytest.mark.deep
+def test_the_third_ctrl_c_does_not_wait_for_another_process(cli: Cli) -> None:
+    other = subprocess.Popen(
+        [*MUDROOM, "run", "--keep", "--", "sleep", LONG], cwd=cli.place.project, env=cli.environment,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until(lambda: sleeping() == 1)
+    child = begun(cli, "-n", "1", "--", "sh", "-c", "echo > a")
+    until(lambda: list(cli.place.state.glob("vaults/*/forks/t1-1")))
+    until(lambda: child.poll() is not None or child.send_signal(signal.SIGINT))  # several may be taken for one
+    child.communicate(timeout=60)
+    assert child.returncode == 130
+    other.terminate()
+    other.communicate(timeout=60)
+    assert [row["state"] for row in tried(cli)["attempts"]] in (["interrupted"], ["not started"])
 
 
 def test_after_a_kill_the_record_says_so_and_the_forks_are_kept(cli: Cli) -> None:
