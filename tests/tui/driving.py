@@ -65,8 +65,13 @@ class Driver:
     async def until(self, condition: Callable[[], object]) -> None:
         deadline = time.monotonic() + PATIENCE
         while not condition():
-            assert time.monotonic() < deadline, (self.dialog(), self.listed(), self.shown())
+            assert time.monotonic() < deadline, self._state()
             await self.pilot.pause()
+
+    def _state(self) -> tuple[object, ...]:
+        """What a failed test says."""
+        is_review = any(isinstance(screen, ReviewScreen) for screen in self.app.screen_stack)
+        return self.dialog(), self.told(), *((self.listed(), self.shown()) if is_review else ())
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -99,13 +104,16 @@ def drive(
     fork: str | None,
     script: Callable[[Driver], Awaitable[None]],
     *,
+    tried: str | None = None,
     size: tuple[int, int] = (100, 30),
     session: Session | None = None,
     **hooks: Any,
 ) -> ReviewApp:
     """Run a review, and ``script`` in it. The app, when it has ended."""
     given: dict[str, Any] = {"edit": no_editor, "tell": lambda event: event.kind}
-    app = ReviewApp(session or place.session(), fork, ReviewHooks(**(given | hooks)), handles_signals=False)
+    app = ReviewApp(
+        session or place.session(), fork, ReviewHooks(**(given | hooks)), tried=tried, handles_signals=False
+    )
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:
@@ -118,6 +126,7 @@ def drive(
     try:
         asyncio.run(run())
     finally:
-        if app.model is not None:
-            app.model.close()
+        for model in (app.model, app.candidates):
+            if model is not None:
+                model.close()
     return app

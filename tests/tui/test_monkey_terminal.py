@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("textual", reason="the extra tui is not installed")
@@ -10,6 +13,7 @@ from conftest import Place
 from monkey.chance import Astray, Walk
 from monkey.model import Entry, Wish, may_land, merged, selected, wrong_after, wrong_undone
 from monkey.terminal import Terminal
+from mudroom.sandbox.client.client import Client
 from mudroom.tui.selection import Selection
 
 pytestmark = [pytest.mark.deep, pytest.mark.slow]
@@ -23,8 +27,10 @@ def test_a_walk_at_the_terminal(place: Place, seed: int) -> None:
     assert monkey.landed, "it has not come far"
 
 
-def test_a_review_that_applies_something_else_is_found_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A monkey that finds nothing has to be one that could."""
+def test_a_review_that_applies_something_else_is_found_out(
+    tmp_path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A monkey that finds nothing has to be one that could. Each walk has a project of its own."""
     honest = Selection.choice
 
     def greedy(self: Selection) -> object:
@@ -34,7 +40,10 @@ def test_a_review_that_applies_something_else_is_found_out(place: Place, monkeyp
     monkeypatch.setattr(Selection, "choice", greedy)
     with pytest.raises(Astray, match="is not what was shown as chosen"):
         for seed in range(20):
-            Terminal(place, Walk(seed, steps=STEPS)).go()
+            root = tmp_path / str(seed)
+            root.mkdir()
+            with closing(Place(root, client)) as place:
+                Terminal(place, Walk(seed, steps=STEPS)).go()
 
 
 def file(content: bytes, mode: int = 0o644) -> Entry:

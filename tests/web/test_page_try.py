@@ -73,6 +73,7 @@ def test_from_the_project_to_an_apply(project: Place, site: Site, page: Page) ->
     assert (project.project / "a.py").read_text() == "one\n2\n"
 
 
+@pytest.mark.deep
 def test_kinds_of_paths(project: Place, site: Site, page: Page) -> None:
     tried(project, [OTHER, SAME])
     show(page, site)
@@ -88,6 +89,7 @@ def test_kinds_of_paths(project: Place, site: Site, page: Page) -> None:
     page.get_by_text("Both sides are the same here.").wait_for()
 
 
+@pytest.mark.deep
 def test_the_keyboard(project: Place, site: Site, page: Page) -> None:
     tried(project, [f"for i in 1 2 3; do echo {number} > f$i; done" for number in (1, 2)])
     show(page, site)
@@ -106,6 +108,7 @@ def test_the_keyboard(project: Place, site: Site, page: Page) -> None:
     assert output.get_attribute("aria-expanded") == "true"
 
 
+@pytest.mark.deep
 def test_what_becomes_of_the_candidates_meanwhile(project: Place, site: Site, page: Page) -> None:
     """The page is told: one is discarded, one is changed since it was judged."""
     tried(project, [OTHER, SAME])
@@ -119,6 +122,7 @@ def test_what_becomes_of_the_candidates_meanwhile(project: Place, site: Site, pa
     assert page.get_by_role("link", name="Review attempt 1").count() == 0
 
 
+@pytest.mark.deep
 def test_hostile_names_on_a_narrow_window(project: Place, site: Site, open_page: OpenPage) -> None:
     record = tried(project, [f"{HOSTILE}; mkdir -p {'d' * 200}; echo {'y' * 400} > {'d' * 200}/f", SAME])
     first = record.attempts[0]._replace(note="<b>\x1b[2J" + "n" * 300, report=b"\x1b[31mred\x1b[0m <i>\n")
@@ -136,6 +140,7 @@ def test_hostile_names_on_a_narrow_window(project: Place, site: Site, open_page:
         assert violations(page) == []
 
 
+@pytest.mark.deep
 def test_many_paths(project: Place, site: Site, page: Page) -> None:
     tried(project, [f"for i in $(seq 2100); do echo {number} > f$i; done" for number in (1, 2)])
     show(page, site)
@@ -147,6 +152,7 @@ def test_many_paths(project: Place, site: Site, page: Page) -> None:
     page.get_by_role("heading", level=2, name="f999").wait_for()
 
 
+@pytest.mark.deep
 def test_empty_and_damaged(project: Place, site: Site, page: Page) -> None:
     record = tried(project, ["true"], passed=[9])
     show(page, site)

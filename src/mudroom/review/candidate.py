@@ -19,7 +19,7 @@ from itertools import islice
 from mudroom.core.attempt import AttemptRecord, TryRecord, ranked
 from mudroom.core.tree.agreement import EXTENTS, Content, Extent, agreement, changed_paths
 from mudroom.core.tree.change import Change, Changeset, Verb, summarise
-from mudroom.errors import UsageError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.review.rows import is_at_rest
 from mudroom.stage.layers.union import OneLayer, Union
 from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
@@ -135,8 +135,13 @@ def all_tries(session: Session) -> Tries:
 
 def is_try(session: Session, name: str) -> bool:
     """Return whether a try has this name, readable or not. No fork of that name is looked for."""
-    listed = all_tries(session)
-    return name in listed.damaged or any(record.name == name for record in listed.records)
+    try:
+        load(session.vault.path, name)
+    except UsageError:
+        return False
+    except MudroomError:
+        return True
+    return True
 
 
 def try_of(session: Session, fork: str) -> TryRecord | None:

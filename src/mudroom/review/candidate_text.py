@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mudroom.core.attempt import AttemptRecord
 from mudroom.core.result import text
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show, show_path
 from mudroom.review.candidate import Candidate, ComparedPath, ResultGroup, TryReview
 from mudroom.typing import Any
@@ -90,6 +91,8 @@ def standing(candidate: Candidate) -> str:
     """Return what became of a candidate's fork, in words."""
     if candidate.standing == "none" and candidate.attempt.fingerprint:
         return "changed nothing"
+    if candidate.standing == "changed" and not candidate.added + candidate.modified + candidate.deleted:
+        return "nothing is left in it: applied, or taken back"
     problem = f": {show(_bytes(candidate.problem))}" if candidate.problem else ""
     return STANDINGS[candidate.standing] + problem
 
@@ -109,16 +112,16 @@ def differences(review: TryReview, listed: int = LISTED) -> list[str]:
     for extent, title in _EXTENTS:
         paths = [path for path in review.paths if path.extent == extent]
         if paths:
-            lines += ["", title.format(_counted(len(paths), "path"))]
+            lines += ["", title.format(counted(len(paths), "path"))]
             lines += _paths(review, paths[:listed])
             if len(paths) > listed:
                 lines.append(f"  and {len(paths) - listed:,} more")
     same = review.counts()["same"]
-    lines += ["", f"{_counted(same, 'path')} changed alike by all of them"] if same else []
+    lines += ["", f"{counted(same, 'path')} changed alike by all of them"] if same else []
     if review.paths_left:
-        lines.append(f"{_counted(review.paths_left, 'more path')} not compared")
+        lines.append(f"{counted(review.paths_left, 'more path')} not compared")
     if review.candidates_left:
-        lines.append(f"{_counted(review.candidates_left, 'more candidate')} not compared: only the best are")
+        lines.append(f"{counted(review.candidates_left, 'more candidate')} not compared: only the best are")
     return lines[1:] if lines[:1] == [""] else lines
 
 
@@ -174,10 +177,6 @@ def standings(review: TryReview) -> list[str]:
         same = f"; {candidate.fork} has the same result" if candidate.standing == "ready" else ""
         lines += [f"{fork}: {STANDINGS[lost]}{same}" for fork, lost in candidate.lost]
     return lines
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 # --- JSON ---

@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 
+from mudroom.core.attempt import distinct
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import MudroomError
+from mudroom.review.candidate import all_tries
 from mudroom.review.rows import fewer_collections
 from mudroom.tui.base_app import BaseApp, ReviewHooks
+from mudroom.tui.candidate_model import CandidateModel
+from mudroom.tui.candidate_screen import CandidateScreen
 from mudroom.tui.dialog import Choose
 from mudroom.tui.pane import Pieces
 from mudroom.tui.review import ReviewScreen
@@ -25,6 +29,7 @@ from mudroom.tui.review_model import ForkRow, ReviewModel, forks_of
 from mudroom.tui.worker import begin
 
 if TYPE_CHECKING:
+    from mudroom.core.attempt import TryRecord
     from mudroom.session import Session
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -52,8 +57,19 @@ class ReviewApp(BaseApp):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True)]
     CSS = "Toast { width: auto; max-width: 70%; }"
 
-    def __init__(self, session: Session, fork: str | None, hooks: ReviewHooks, *, handles_signals: bool = True) -> None:
+    def __init__(
+        self,
+        session: Session,
+        fork: str | None,
+        hooks: ReviewHooks,
+        *,
+        tried: str | None = None,
+        handles_signals: bool = True,
+    ) -> None:
+        """``tried``: begin with the candidates of this try."""
         super().__init__(session, fork, hooks)
+        self._tried = tried
+        self.candidates: CandidateModel | None = None
         self.ended_by = 0
         self._handles_signals = handles_signals
 
@@ -64,13 +80,17 @@ class ReviewApp(BaseApp):
                 loop.add_signal_handler(number, self._signalled, number)
         if self.fork is not None:
             self._review(self.fork)
+        elif self._tried is not None:
+            self._compare(self._tried)
         else:
             begin(self, self._choose_fork, "fork")
 
     async def _choose_fork(self) -> None:
-        rows: list[Pieces] = []
-        forks = await asyncio.get_running_loop().run_in_executor(None, forks_of, self.session)
-        rows = [[(f"{show(fork.name.encode())}  ", "strong"), (_state_of(fork), "dim")] for fork in forks]
+        loop = asyncio.get_running_loop()
+        tries = (await loop.run_in_executor(None, all_tries, self.session)).records
+        forks = await loop.run_in_executor(None, forks_of, self.session)
+        rows: list[Pieces] = [[(f"{record.name}  ", "strong"), (_size_of(record), "dim")] for record in tries]
+        rows += [[(f"{show(fork.name.encode())}  ", "strong"), (_state_of(fork), "dim")] for fork in forks]
         title = f"{show_path(self.session.project)}: which fork?"
         cursor = len(rows) - 1
         while True:
@@ -78,16 +98,44 @@ class ReviewApp(BaseApp):
             if number is None:
                 self.leave()
                 return
-            if not forks[number].problem:
-                self._review(forks[number].name)
-                return
             cursor = number
-            self.notify(f"{forks[number].problem}; mudroom discard {forks[number].name} removes it", markup=False)
+            if number < len(tries):
+                self._compare(tries[number].name)
+                return
+            fork = forks[number - len(tries)]
+            if not fork.problem:
+                self._review(fork.name)
+                return
+            self.notify(f"{fork.problem}; mudroom discard {fork.name} removes it", markup=False)
 
     def _review(self, fork: str) -> None:
         self.fork = fork
         self.model = ReviewModel(self.session, fork)
         self.push_screen(ReviewScreen(self.model))
+
+    def _compare(self, tried: str) -> None:
+        self.candidates = model = CandidateModel(self.session, tried)
+
+        async def begin_review(fork: str) -> None:
+            await model.ask(lambda: None)  # its calls have ended: a session is not used by two threads at a time
+            self._review(fork)
+
+        self.push_screen(CandidateScreen(model, begin_review))
+
+    def to_candidates(self) -> bool:
+        if self.candidates is None or not isinstance(self.screen, ReviewScreen):
+            return False
+        begin(self, self._end_review, "fork")
+        return True
+
+    async def _end_review(self) -> None:
+        """Remove the screen of the review first: its work uses the model."""
+        model, self.model = self.model, None
+        await self.pop_screen()
+        if model is not None:
+            await asyncio.get_running_loop().run_in_executor(None, model.close)
+        if isinstance(self.screen, CandidateScreen):
+            self.screen.reload()
 
     def action_leave(self) -> None:
         if self.model is not None and self.model.is_applying:
@@ -101,22 +149,28 @@ class ReviewApp(BaseApp):
         self.exit()
 
 
+def _size_of(record: TryRecord) -> str:
+    return f"a try: {len(record.attempts):,} attempts, {distinct(record.attempts):,} different"
+
+
 def _state_of(fork: ForkRow) -> str:
     return f"damaged: {fork.problem}" if fork.problem else f"{fork.changed:,} changed"
 
 
-def review(session: Session, fork: str | None, hooks: ReviewHooks) -> ReviewEnd:
-    """Let the user review a fork; ``fork`` None: ask the user which. Block until the user has left.
+def review(session: Session, fork: str | None, hooks: ReviewHooks, *, tried: str | None = None) -> ReviewEnd:
+    """Let the user review a fork; ``fork`` None: ask the user which. ``tried``: begin with the candidates of this try.
+    Block until the user has left.
 
     Raise MudroomError if the terminal cannot be drawn on.
     """
-    app = ReviewApp(session, fork, hooks)
+    app = ReviewApp(session, fork, hooks, tried=tried)
     try:
         with fewer_collections():
             app.run(mouse=False)
     finally:
-        if app.model is not None:
-            app.model.close()
+        for model in (app.model, app.candidates):
+            if model is not None:
+                model.close()
     if app.return_code and not app.ended_by:
         raise MudroomError("the review has failed; nothing was applied by that", "mudroom status shows the forks")
     return ReviewEnd(app.code, app.fork or "", app.says, app.applied, app.holds, app.ended_by)

@@ -93,6 +93,10 @@ class BaseApp(App[None]):
         text = "".join(char if char.isprintable() else escape_character(char) for char in str(error))
         self.notify(text, severity="error", markup=False, timeout=10)
 
+    def to_candidates(self) -> bool:
+        """Go back to the candidates of the try from which this review was begun; return whether there is one."""
+        return False
+
     def leave(self, says: str = "") -> None:
         self.says = says
         self.exit()

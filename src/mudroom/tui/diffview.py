@@ -25,8 +25,10 @@ _STYLE = {"same": "", "old": "removed", "new": "added"}
 
 
 class DiffView(Pane):
-    def __init__(self) -> None:
+    def __init__(self, *, chooses: bool = True) -> None:
+        """``chooses``: False if the differences are only to be read."""
         super().__init__(id="diff")
+        self._chooses = chooses
         self.item: Item | None = None
         self.shown = FileRows()
         self.layout_of = Layout([], [])
@@ -167,8 +169,7 @@ class DiffView(Pane):
         seen = " v" if inside <= self.seen else ""
         return [
             pointer,
-            _sign(mark),
-            (seen, "good"),
+            *((_sign(mark), (seen, "good")) if self._chooses else ()),
             (" " + header_of(group, hunk, len(self.layout_of.groups)), "head"),
         ]
 
@@ -181,7 +182,7 @@ class DiffView(Pane):
             mine = self._marker(text).spans(row.block, row.old, row.new)[row.kind == "new"]
         style = _STYLE[row.kind]
         body = _styled(pieces(line, mine), style)
-        chosen = row.kind == "same" or row.block in wanted_blocks(self.pick, text.numbers)
+        chosen = row.kind == "same" or not self._chooses or row.block in wanted_blocks(self.pick, text.numbers)
         sign = (_SIGN[row.kind], style if chosen else "dim")
         return [pointer, (numbers, "dim"), sign, *_cut(body, self.sideways, width - 2 - len(numbers))]
 

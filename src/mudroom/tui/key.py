@@ -48,6 +48,7 @@ REVIEW = (
     Key("a", "a", "do('apply')", "bring what is chosen into the project; asks first", "apply"),
     Key("d", "d", "do('discard')", "throw the fork away; asks first"),
     Key("u", "u", "do('undo')", "take the last apply back; asks first", "undo"),
+    Key("b", "b", "do('candidates')", "back to the other candidates of its try"),
     Key("t", "t", "do('timeline')", "checkpoints of the fork, and going back to one"),
     Key("l", "l", "do('journal')", "what has happened last in this project"),
     Key("T", "T", "do('theme')", "light or dark; TEXTUAL_THEME=textual-light begins with light"),
@@ -71,6 +72,35 @@ CONFLICTS = (
     Key("u", "u", "undecide", "take the decision back", "undecide"),
     Key("question_mark", "?", "help", "this help", "help"),
     Key("escape,q,c", "Esc", "leave", "back to the review", "back"),
+)
+
+CANDIDATES = (
+    Key("j,down", "j ↓", "do('move', 1)", "the next candidate, path or line"),
+    Key("k,up", "k ↑", "do('move', -1)", "the one before"),
+    Key("pagedown,space,ctrl+f", "PgDn", "do('page', 1)", "a page on"),
+    Key("pageup,ctrl+b", "PgUp", "do('page', -1)", "a page back"),
+    Key("home,g", "Home g", "do('edge', -1)", "the first"),
+    Key("end,G", "End G", "do('edge', 1)", "the last"),
+    Key("left,less_than_sign", "←", "do('sideways', -8)", "long lines: to the left"),
+    Key("right,greater_than_sign", "→", "do('sideways', 8)", "long lines: to the right"),
+    Key("tab", "Tab", "do('other_pane', 1)", "candidates, paths, differences, and so on", "pane"),
+    Key("shift+tab", "S-Tab", "do('other_pane', -1)", "the pane before"),
+    Key("escape", "Esc", "do('back')", "back to the candidates"),
+    Key("enter", "Enter", "do('enter')", "a candidate: review it, to apply it; a path: look at it", "review"),
+    Key("1", "1", "do('side', 0)", "on the left: the next candidate, or the original", "left"),
+    Key("2", "2", "do('side', 1)", "on the right: the next one", "right"),
+    Key("0", "0", "do('both_sides')", "the two sides that show a difference, for each path"),
+    Key("n", "n", "do('hunk', 1)", "the next hunk; after the last one, the next path", "next"),
+    Key("p", "p", "do('hunk', -1)", "the hunk before"),
+    Key("plus,equals_sign", "+", "do('context', 1)", "more unchanged lines around each hunk, in the end all"),
+    Key("minus", "-", "do('context', -1)", "fewer"),
+    Key("s", "s", "do('side_by_side')", "side by side, from 120 columns on; one below the other", "side by side"),
+    Key("f", "f", "do('filters')", "other paths: different, only in some, the same in all", "paths"),
+    Key("o", "o", "do('output')", "the end of the judge's output about the candidate", "output"),
+    Key("T", "T", "do('theme')", "light or dark"),
+    Key("R", "R", "do('reload')", "look again: a candidate has changed"),
+    Key("question_mark", "?", "do('help')", "this help", "help"),
+    Key("q", "q", "do('leave')", "quit; nothing is applied", "quit"),
 )
 
 LEGEND = (

@@ -37,6 +37,7 @@ AT_ONCE: Mapping[str, Callable[..., Awaitable[None] | None]] = {
     "theme": view_action.theme,
     "reload": view_action.reload,
     "help": view_action.show_help,
+    "candidates": view_action.candidates,
     "leave": view_action.leave,
 }
 """Actions that are done when their key comes."""

@@ -174,7 +174,7 @@ class ReviewModel:
         if base is not None and staged is not None and base.kind == staged.kind and base.mode != staged.mode:
             mode = (base.mode, staged.mode)
         divisible = shown.is_divisible
-        notes = [*_notes_of(change), *_KINDS.get(shown.kind, ())]
+        notes = [*_notes_of(change), *KIND_NOTES.get(shown.kind, ())]
         if mode is not None and not divisible:
             notes.append(f"permissions {mode[0]:04o} → {mode[1]:04o}")
         text = FileText(*shown.texts.sides, shown.texts.blocks) if shown.texts is not None else None
@@ -323,7 +323,7 @@ _RECOVERED = {
     "finished": "was cut off in the middle; it is finished now",
     "undone": "was being undone when it was cut off; that is finished now",
 }
-_KINDS = {
+KIND_NOTES = {
     "large": ("a text that is too large to be shown",),
     "masked": ("a secret: it is not shown",),
     "unknown": ("its original is not known any more",),

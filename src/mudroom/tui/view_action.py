@@ -161,5 +161,10 @@ def show_help(parts: ReviewParts) -> None:
     parts.screen.app.push_screen(help_for(REVIEW, "Keys of the review", legend=True))
 
 
+def candidates(parts: ReviewParts) -> None:
+    if not parts.screen.app.to_candidates():
+        parts.screen.app.notify("this review was not begun from a try; mudroom try ls shows the tries")
+
+
 def leave(parts: ReviewParts) -> None:
     parts.screen.app.leave()

@@ -1,4 +1,4 @@
-"""Agreement of candidates: the paths that all change alike, those where they differ, and those that only some change."""
+"""Agreement of candidates: paths that all change alike, paths where they differ, and paths that only some change."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ EXAMPLES = """\
 examples:
   mudroom review             the fork there is; of several, one is asked for
   mudroom review run-7f3a    that one
+  mudroom review t1          the candidates of a try, side by side
   mudroom review --json      its data: files, flags, hunks, fingerprint; needs no terminal
 
 Keyboard only: j and k move, space chooses a file or a hunk, a applies, u takes that back, q quits; ? shows all keys.
@@ -35,12 +36,14 @@ INSTALL = "pip install 'mudroom[tui]'"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("fork", nargs="?", help="the fork; of several, one is asked for")
+    parser.add_argument("fork", nargs="?", help="the fork, or a try; of several, one is asked for")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     if context.as_json:
         with open_session(context) as session:
+            if args.fork is not None and _is_try(session, args.fork):
+                raise UsageError(f"{args.fork} is a try, not a fork", f"mudroom try show {args.fork} --json")
             return _print_json(session, only_fork(session, args.fork), context)
     if not context.terminal.interactive:
         raise UsageError(
@@ -52,10 +55,19 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     recorder = _RecordingTerminal(context)
     with open_session(context._replace(terminal=recorder)) as session:
         forks = session.vault.forks()
+        if args.fork is not None and _is_try(session, args.fork):
+            return _review(session, None, recorder, context, tried=args.fork)
         name = args.fork if args.fork is not None or len(forks) > 1 else only_fork(session, None)
         if name is not None:
             name = session.vault.fork(name).name
         return _review(session, name, recorder, context)
+
+
+def _is_try(session: Session, name: str) -> bool:
+    """Return whether a try has this name, and no fork."""
+    from mudroom.review.candidate import is_try
+
+    return is_try(session, name) and session.vault.find(name) is None
 
 
 def _print_json(session: Session, name: str, context: Context) -> int:
@@ -78,7 +90,9 @@ def _print_json(session: Session, name: str, context: Context) -> int:
     return 0
 
 
-def _review(session: Session, name: str | None, recorder: _RecordingTerminal, context: Context) -> int:
+def _review(
+    session: Session, name: str | None, recorder: _RecordingTerminal, context: Context, *, tried: str | None = None
+) -> int:
     from mudroom.cli.change.resolution import decide_in_editor
     from mudroom.cli.terminal.git_files import user_git_files
     from mudroom.cli.vault.event_row import line
@@ -95,7 +109,7 @@ def _review(session: Session, name: str | None, recorder: _RecordingTerminal, co
     settings = session.actor.policy
     git_files = partial(user_git_files, context.environ)
     hooks = ReviewHooks(edit, line, tuple(recorder.messages), settings.verify, git_files)
-    end = review(session, name, hooks)
+    end = review(session, name, hooks, tried=tried)
     if end.says:
         context.terminal.say(end.says)
     elif end.holds and not end.applied:
