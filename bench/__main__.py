@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 import mudroom
+from bench.arriving import arrivals
 from bench.attempts import attempts
 from bench.binds import many_binds
 from bench.buffer import buffers
@@ -49,6 +50,7 @@ from bench.merging import merging
 from bench.page import page
 from bench.place import FULL, QUICK, Scale
 from bench.reach import reach
+from bench.shipping import shipping
 from bench.small import cold_command, session_command
 from bench.stacking import stacks
 from bench.table import header, lines, markdown, summary, to_json
@@ -72,7 +74,9 @@ BENCHES: dict[str, tuple[Bench, ...]] = {
     "merge": (merging,),
     "fork": (forks,),
     "stack": (stacks,),
+    "arrive": (arrivals,),
     "attempts": (attempts, judged),
+    "fleet": (shipping,),
     "growth": (growth,),
     "buffer": (buffers,),
     "memory": (launcher_memory,),

@@ -76,6 +76,7 @@ LOOSE = {
     "network.never_inspect": "[a.com]",
     "network.cards": "[claude-code]",
     "network.agents": "[a -> b]",
+    "network.forks": "{reach: ['b:8000']}",
     "limits.memory": "none",
     "limits.processes": "5000",
     "limits.tmp": "1GB",

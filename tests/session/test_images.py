@@ -126,6 +126,19 @@ def test_a_command_finds_the_image_and_its_project(place: Place, engine: EngineH
     assert (place.project / "a/b").read_bytes() == b"old\n"
 
 
+def test_a_project_that_appears_at_another_path(place: Place, engine: EngineHere, make: Make) -> None:
+    """The engine makes a mount of the project's files, at their own path: it is hidden."""
+    place.write("a/b", b"old\n")
+    at = "/home/ann-of-another-machine/proj"
+    session = engine.session(place, Settings(image=make()), appears_at=at.encode())
+    script = f"pwd; cat {at}/a/b; echo new > a/b; find {place.project} -type f; grep -c . {place.project}/a/b || true"
+    result = session.run([b"/bin/sh", b"-c", script.encode()])
+    assert result.stdout.decode().splitlines()[:2] == [at, "old"], result.stderr
+    assert b"/a/b" not in result.stdout and b"No such file" in result.stderr
+    assert [change.path for change in result.changeset.changes] == [b"a/b"]
+    assert (place.project / "a/b").read_bytes() == b"old\n"
+
+
 def test_the_user_is_somebody_there(place: Place, engine: EngineHere, make: Make) -> None:
     theirs = file("etc/passwd", b"root:x:0:0:root:/root:/bin/ash\nother:x:%d:1::/other:/bin/x\n" % UID)
     image = make(directory("etc"), theirs)

@@ -570,3 +570,24 @@ def test_an_archive_of_a_fork(place: Place) -> None:
     }
     assert out(place, "git log --format=%s; git status --porcelain", "g").split() == ["two", "one", "??", "new"]
     assert [c.subject for c in place.session().changes.bring_commits("g").commits] == ["two"]
+
+
+def test_no_commit_goes_to_a_work_tree_that_a_link_of_the_project_leads_to(place: Place) -> None:
+    """The fork replaces the link by a directory with a repository: that is not the one at the link's end."""
+    main, tree = place.root / "main", place.root / "tree"
+    main.mkdir()
+    git(main, f"git init -q; git commit -q --allow-empty -m one; git worktree add -q {tree}")
+    (place.project / "sub").symlink_to(tree)
+    done = inside(
+        place,
+        "rm sub; mkdir sub; cd sub; git init -q; echo x > f; git add .; git commit -qm theirs; git log --format=%s",
+    )
+    assert done.stdout == b"theirs\n", done.stderr
+    before = git(main, "git for-each-ref; git count-objects")
+    session = place.session()
+    with (
+        session.alone("a test"),
+        pytest.raises(UsageError, match="belongs to a repository outside of the project, whose work tree is not in it"),
+    ):
+        session.changes.bring_commits(done.fork, repository=b"sub/.git")
+    assert git(main, "git for-each-ref; git count-objects") == before

@@ -16,6 +16,7 @@ from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.network.flow import Flow, flow_to_json
 from mudroom.core.tree.stack import ForkState, from_text
 from mudroom.review.activity import search
+from mudroom.web.state.refusal import Refusal
 
 MS = 10**6
 NOW = 1_790_000_000_000 * MS
@@ -252,3 +253,14 @@ def test_flows(ask: Asked) -> None:
     assert [one["host"] for one in ask.get(at + "/flows", denied="true")["flows"]] == ["evil.example"]
     assert [one["host"] for one in ask.get(at + "/flows", fork="b")["flows"]] == ["good.example"]
     assert ask.get(at + "/flows", before=both[-1]["number"])["flows"] == []
+
+
+def test_the_base_of_a_worker_is_no_project_here(ask: Asked) -> None:
+    """The page opens projects by their paths, and this one's is of another machine."""
+    at = ask.place.project
+    session = ask.place.session(appears_at=b"/home/ann/proj")
+    session.run([b"true"], fork="k")
+    shown = {row["path"] for row in ask.get("/projects")}
+    assert "/home/ann/proj" not in shown and shown <= {str(at)}
+    with pytest.raises(Refusal, match="there is no such project here"):
+        ask.get(f"/projects/{session.vault.path.rpartition(b'/')[2].decode()}")

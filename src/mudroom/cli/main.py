@@ -181,8 +181,9 @@ def _run_verb(argv: list[str], usual: Context) -> int:
         client.close()
 
 
-_LAUNCH_NOTHING = ("-h", "--h", "--ex", "--b")
-"""Beginnings of options of verbs that launch: --help, --explain, and --background, which has a process of its own."""
+_LAUNCH_NOTHING = ("-h", "--h", "--ex", "--b", "--on")
+"""Beginnings of options of verbs that launch: --help, --explain, --background (it has its own process), and --on:
+another machine runs it."""
 
 
 def _is_to_launch(argv: Sequence[str]) -> bool:

@@ -9,11 +9,9 @@ from contextlib import ExitStack
 from mudroom.errors import UsageError
 from mudroom.library.argument import directory_of, name_of, required_name
 from mudroom.library.value import ArrivedFork, ForkArchive
-from mudroom.typing import TYPE_CHECKING, cast
+from mudroom.typing import TYPE_CHECKING, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from mudroom.library.argument import StrPath
     from mudroom.library.life import Life
     from mudroom.typing import IO, BinaryIO

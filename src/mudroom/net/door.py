@@ -80,14 +80,18 @@ class Gate:
         ask: bool,
         ask_timeout: float = 60.0,
         inspection: Inspection | None = None,
+        fork: str = "",
+        all_hosts: bool = False,
     ) -> Door:
         """Let connections to these listeners through as the rules say. The door owns the descriptors from then on.
 
         ``ask``: a caller answers each ``FlowQuestion``; a question without an answer within ``ask_timeout`` seconds is
         denied. Raise MudroomError if the gate process cannot be started; the caller keeps the descriptors then.
         ``inspection``: required by rules with ``inspect``; without it, requests under those rules are refused.
+        ``fork``: the label of the command's fork, which other forks are told. ``all_hosts``: the caller makes every
+        connection (``ForkDial``), to other hosts, too.
         """
-        return Door(self, rules, listeners, ask, ask_timeout, inspection)
+        return Door(self, rules, listeners, ask, ask_timeout, inspection, fork, all_hosts)
 
     def prepare(self) -> None:
         """Start the process, for doors that are likely to be opened soon. A failure is reported by ``open``."""
@@ -178,8 +182,10 @@ class Door:
         ask: bool,
         ask_timeout: float,
         inspection: Inspection | None,
+        fork: str = "",
+        all_hosts: bool = False,
     ) -> None:
-        self._gate = gate
+        self._gate, self._fork, self._all_hosts = gate, fork, all_hosts
         self._rules = list(rules)
         self._listeners = list(listeners)
         self._ask = ask
@@ -222,9 +228,20 @@ class Door:
         """End a question without an answer. The waiting connections are refused; later ones are asked about again."""
         self._post(wire.AnswerMessage(identity, False, None, why))
 
-    def dialled(self, identity: int, connection: int, error: str = "") -> None:
-        """Answer a ``ForkDial`` with a connected socket, which stays the caller's, or with -1 and an error."""
-        self._post(wire.DialledMessage(identity, error), [connection] if connection >= 0 else [])
+    def dialled(
+        self,
+        identity: int,
+        connection: int,
+        error: str = "",
+        *,
+        is_refused: bool = False,
+        rule: str = "",
+        http: bool = False,
+    ) -> None:
+        """Answer a ``ForkDial`` with a connected socket, which stays the caller's, or with -1 and an error. Else as in
+        ``wire.DialledMessage``."""
+        message = wire.DialledMessage(identity, error, is_refused, rule, http)
+        self._post(message, [connection] if connection >= 0 else [])
 
     def update(self, rules: Sequence[HostRule]) -> None:
         """Replace the rules. Open connections stay open."""
@@ -276,6 +293,8 @@ class Door:
             self._asked + 1,
             self._gate.upstream,
             self._inspection,
+            self._fork,
+            self._all_hosts,
         )
         try:
             self._gate._send(message, [theirs.fileno(), *(listener.descriptor for listener in self._listeners)])

@@ -145,7 +145,7 @@ class _Door:
             case wire.CloseMessage(kinds):
                 self._close_listeners(kinds)
             case wire.DialledMessage():
-                self.guard.dialled(message, listeners)
+                self.guard.dials.answered(message, listeners)
             case wire.AnswerMessage():
                 self.guard.answer(message)
             case wire.UpdateMessage(rules):

@@ -42,6 +42,7 @@ _SOURCES = (
     *(
         "policy/trust.py",
         "core/command/program/classification.py",
+        "core/network/fork_consent.py",
         "core/network/fork_host.py",
         "core/network/host_entry.py",
         "core/network/host_rules.py",
@@ -158,6 +159,10 @@ def _class_named(name: str) -> Any:
         from mudroom.core.network.host_rules import HostRule
 
         return HostRule
+    if name == "ForkRule":
+        from mudroom.core.network.fork_consent import ForkRule
+
+        return ForkRule
     if name == "AgentLink":
         from mudroom.core.network.fork_host import AgentLink
 

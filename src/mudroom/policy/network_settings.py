@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mudroom.policy.setting_row import ANY, HEADERS, SettingRow, only, strictest
-from mudroom.policy.setting_type import AGENTS, HOSTS, INSPECTED, LINKS, MODE, PRESETS
+from mudroom.policy.setting_type import AGENTS, FORKS, HOSTS, INSPECTED, LINKS, MODE, PRESETS
 
 NETWORK = (
     SettingRow(
@@ -85,6 +85,15 @@ NETWORK = (
         LINKS,
         "which fork may reach a server in which other: its endpoint, or a port",
         '["planner -> coder", "tester -> coder:8080"]',
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.forks",
+        "fork_rules",
+        FORKS,
+        "ports that forks show to each other, and that they may reach; both sides have to say so",
+        '{show: [8000], reach: ["reviewer:8000", "db-*:5432"]}',
         loosening=ANY,
         adds=True,
     ),

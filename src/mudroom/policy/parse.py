@@ -17,7 +17,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.command_rules import MOST, class_actions, command_rules, text_pattern, weight
 from mudroom.policy.setting_row import SettingRow, with_setting
-from mudroom.policy.setting_type import ValueType
+from mudroom.policy.setting_type import ValueType, fork_rules
 from mudroom.policy.settings_table import SECTIONS
 from mudroom.policy.yaml import compose, host_rules, inspect_rules, items, plain, texts, unknown
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
@@ -162,6 +162,12 @@ def _given(key: str, setting: SettingRow, node: Node, at: str, name: str) -> Ite
     elif setting.field in _HOST_FIELDS:
         for rule, number in _hosts(key, node, where, name):
             yield GivenSetting(key, setting, (rule,), f"{name}:{number}")
+    elif key == "network.forks":
+        for side, value, line in items(node, name, key + "."):
+            position = f"{line}: {key}.{_shown(side)}"
+            consents = fork_rules(plain(value, position), side, position)
+            for consent, consent_node in zip(consents, value.value, strict=True):
+                yield GivenSetting(f"{key}.{side}", setting, (consent,), f"{name}:{consent_node.start_mark.line + 1}")
     elif setting.adds:
         for element, element_node in zip(setting.convert(plain(node, where), where), node.value, strict=True):
             yield GivenSetting(key, setting, (element,), f"{name}:{element_node.start_mark.line + 1}")

@@ -14,6 +14,7 @@ from mudroom.errors import UsageError
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from mudroom.core.network.fork_consent import ForkRule
     from mudroom.core.network.fork_host import AgentLink
 
 LONGEST = 100 * 366 * 86400.0
@@ -170,6 +171,23 @@ def _links(value: Any, where: str) -> tuple[AgentLink, ...]:
     return tuple(links)
 
 
+def _forks(value: Any, where: str) -> tuple[ForkRule, ...]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{where} must have show and reach", '{show: [8000], reach: ["reviewer:8000"]}')
+    return tuple(rule for side, rules in value.items() for rule in fork_rules(rules, str(side), f"{where}.{side}"))
+
+
+def fork_rules(value: Any, side: str, where: str) -> list[ForkRule]:
+    """Return the rules of one side."""
+    from mudroom.core.network.fork_consent import FORMS, SIDES, parse_forks
+
+    try:
+        return parse_forks(value, side)
+    except ValueError as error:
+        forms = [f"{name}: [{FORMS[name]}]" for name in SIDES if side not in SIDES or name == side]
+        raise UsageError(f"{where}: {error}", ", ".join(forms)) from error
+
+
 def _absolute(value: Any, where: str) -> tuple[bytes, ...]:
     paths = _strings(value, where)
     for path in paths:
@@ -320,6 +338,32 @@ HOME_FILES = _texts(_in_home, pattern="^~/.")
 NAMES = _texts(_names)
 AGENTS = _texts(_agents)
 LINKS = _texts(_links, pattern="->")._replace(form="FORK -> FORK[:PORT]")
+FORKS = ValueType(
+    _forks,
+    {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "show": {
+                "type": "array",
+                "items": {
+                    "anyOf": [
+                        {"type": "integer", "minimum": 1, "maximum": 65535},
+                        {"type": "string", "pattern": "^([a-z0-9][a-z0-9-]*[*]?:)?[1-9][0-9]{0,4}(/http)?$"},
+                    ]
+                },
+            },
+            "reach": {
+                "type": "array",
+                "items": {
+                    "type": "string",
+                    "pattern": "^[a-z0-9][a-z0-9-]*[*]?(@[A-Za-z0-9_.:@/-]+)?(:[1-9][0-9]{0,4})?$",
+                },
+            },
+        },
+    },
+    "show: [PORT, PORT/http, FORK:PORT], reach: [FORK:PORT, FORK@AGENT:PORT]",
+)
 IMAGE = ValueType(
     image,
     _LINE | {"pattern": "^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"},

@@ -126,6 +126,7 @@ class Approval:
         """Return the protections of a command that starts now in a sandbox of its own."""
         from mudroom.session.confinement.protections import Confined, protections_of
         from mudroom.vault.store.credentials import has_credentials
+        from mudroom.vault.store.fork_mark import has_grants
 
         confinement, grant = self._machine.confinement, order.grant
         command = Confined(
@@ -138,6 +139,7 @@ class Approval:
             has_card=order.actor.card is not None,
             is_credited=has_credentials(self._forks.vault.path),
             host_rules=self._machine.host_answers[0],
+            has_grants=lambda: has_grants(self._forks.vault.path),
         )
         return protections_of(command, lambda: confinement.host)
 

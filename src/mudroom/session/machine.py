@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.cache_place import CacheView
     from mudroom.core.confinement.container import EngineKind
     from mudroom.core.confinement.image import User
-    from mudroom.core.network.fork_host import AgentLink
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.network.placeholder import CredentialRule
+    from mudroom.core.settings import Settings
     from mudroom.net.inspection.setup import InspectionSetup
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.container.image_file import ProvidedImage
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.limiter import Limiter
     from mudroom.session.confinement.containers import Containers
+    from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.fork_dial import ForkDialler
     from mudroom.session.confinement.gateway import Doorkeeper, Gateway
     from mudroom.session.confinement.host_approver import Approver
@@ -66,6 +67,14 @@ MOST_HELD = 64
 def _require_relied(mode: Mode, outcome: Outcome) -> None:
     if outcome.relies and (mode in ELSEWHERE or mode in CONTAINERS):
         raise ProtectionLost
+
+
+def _require_mounts(vault: Vault, mode: Mode, found: str) -> None:
+    """Raise Unsupported if the project appears elsewhere and a command in this mode has no mount namespace."""
+    if vault.is_elsewhere and mode in ELSEWHERE:
+        from mudroom.session.confinement.appearance import needs_namespaces
+
+        raise needs_namespaces(found)
 
 
 def _secrets(environ: Mapping[bytes, bytes], vault: Vault) -> Callable[[], frozenset[str]]:
@@ -118,11 +127,14 @@ class Machine:
         approver: Approver | None = None,
         loopback_rules: Callable[[], Sequence[HostRule]] | None = None,
         umask: int | None = None,
+        dialler: Callable[[Fork, Order], Dialler | None] = lambda _fork, _order: None,
     ) -> None:
-        """``umask``: of commands; None: that of this process. ``engine``: of containers; None: the first usable. ``rules``: returns the rules of the gate, called when a
-        command first uses the network. ``remember`` keeps a lasting answer. ``approver``: asked by the gate about a
-        host; None: refuse hosts that no rule allows. ``loopback_rules``: called before every command at the gate;
-        returns its rules if one of them may name this machine's loopback, otherwise no rule. None: ``rules``."""
+        """``umask``: of commands; None: that of this process. ``engine``: of containers; None: the first usable.
+        ``rules``: returns the rules of the gate, called when a command first uses the network. ``remember`` keeps a
+        lasting answer. ``approver``: asked by the gate about a host; None: refuse hosts that no rule allows.
+        ``loopback_rules``: called before every command at the gate; returns its rules if one of them may name this
+        machine's loopback, otherwise no rule. None: ``rules``.
+        ``dialler``: returns what makes a command's connections to other forks; None: the machine's own."""
 
         def images(name: str, user: User) -> ProvidedImage:
             return self.containers.image(name, user)
@@ -137,6 +149,7 @@ class Machine:
         self._gateway: Gateway | None = None
         self._containers: Containers | None = None
         self.host_answers = (rules, remember, approver)
+        self._dialler = dialler
         self._loopback_rules = rules if loopback_rules is None else loopback_rules
         self._looked = _thread.allocate_lock()
         """Taken by the first command that looks for files of other users, and never released."""
@@ -203,6 +216,7 @@ class Machine:
             self.weaker("overlay", why, order, outcome)
         is_copy = fork.is_copy or outcome.mounted is not None
         mode, notes = self.confinement.first_mode(order.actor.settings, is_copy=is_copy, level=level)
+        _require_mounts(self._vault, mode, "no user namespaces for this session")
         outcome.notes += notes
         _require_relied(mode, outcome)
         return mode
@@ -214,6 +228,7 @@ class Machine:
         if failure.op == "cwd":
             raise UsageError(failure.message, failure.hint) from failure
         following, lost = self.confinement.weaker(mode, failure, order.actor.settings, order.grant.level)
+        _require_mounts(self._vault, following, failure.message)
         outcome.note(lost)
         self._vault.journal.append("degrade", "", {"to": following, "why": failure.message}, time=self._clock())
         _require_relied(following, outcome)
@@ -344,6 +359,7 @@ class Machine:
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
         inspection = equipment.inspection if equipment is not None else None
         places = self.loopback_places(mode, level, outcome)
+        given = self._dialler(fork, order)
         keeper = self.gateway.keeper(
             fork.entrance,
             relay,
@@ -351,8 +367,10 @@ class Machine:
             lambda: fork.name if fork.state.named else "",
             places,
             # a proxy on the host's loopback is open to other users of the machine, which the other fork is not
-            None if outside else dialler_of(self._vault, fork, order.actor.settings.agent_links),
+            None if outside else lambda: given or dialler_of(self._vault, fork, self.gateway, order.actor.settings),
             outcome.is_networked,
+            fork.name,
+            given is not None and given.all_hosts,
         )
         return keeper, keeper.listen() if outside else 0
 
@@ -477,11 +495,8 @@ class Machine:
             self._containers.forget(name)
 
 
-def dialler_of(vault: Vault, fork: Fork, links: Sequence[AgentLink]) -> ForkDialler | None:
-    """Return what connects a command of the fork with other forks, or None if the policy links none."""
-    if not links:
-        return None
-    from mudroom.core.network.fork_host import links_of
+def dialler_of(vault: Vault, fork: Fork, gateway: Gateway, settings: Settings) -> ForkDialler:
+    """Return what connects a command of the fork with other forks."""
     from mudroom.session.confinement.fork_dial import ForkDialler
 
-    return ForkDialler(vault, links_of(links, fork.name))
+    return ForkDialler(vault, fork, gateway.inner_sockets, settings.fork_rules, settings.agent_links)

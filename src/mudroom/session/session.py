@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.cancellation import Cancellation
     from mudroom.session.background import Background
     from mudroom.session.changes import Changes
+    from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.host_approver import Approver
     from mudroom.typing import IO
     from mudroom.vault.apply.transaction import Recovery
@@ -96,6 +97,7 @@ class Session:
         rules: Callable[[], Sequence[HostRule]] = tuple,
         remember: Callable[[HostRule], None] = lambda _rule: None,
         loopback_rules: Callable[[], Sequence[HostRule]] | None = None,
+        dialler: Callable[[Fork, Order], Dialler | None] = lambda _fork, _order: None,
         agent: str | None = None,
         commands: Callable[[], CommandPolicy] | None = None,
         ask_about: CommandApprover | None = None,
@@ -105,8 +107,8 @@ class Session:
     ) -> None:
         """``policy``: the settings of the policy files alone, if the command line has added to them in ``settings``.
         ``card``: the card of the session's agent. ``level``: requested by the user; the policy decides. ``approver``,
-        ``rules``, ``remember``, ``loopback_rules``: of the gate (``Machine``). ``progress``, ``waiting``: of ``Forks``.
-        ``later``: of ``Vault``.
+        ``rules``, ``remember``, ``loopback_rules``, ``dialler``: of the gate (``Machine``). ``progress``, ``waiting``:
+        of ``Forks``. ``later``: of ``Vault``. ``umask``: of commands; None: this process's.
 
         ``agent``: the agent that runs the commands. They are judged by the rules ``commands`` (None: those of the
         settings), and ``ask_about`` is asked for approvals (None: refuse). Without an agent and a card, the commands
@@ -127,6 +129,7 @@ class Session:
             approver=approver,
             loopback_rules=loopback_rules,
             umask=umask,
+            dialler=dialler,
         )
         self.forks = Forks(
             vault,

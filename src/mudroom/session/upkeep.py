@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import closing
-from typing import IO
 
 from mudroom.core.clock import SECOND
 from mudroom.core.retention import RetentionLimits, retention_limits
@@ -18,6 +17,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.session.session import Session
 from mudroom.stage.file_cache import FileCache
 from mudroom.stage.layers.layer import remove_tree
+from mudroom.typing import IO
 from mudroom.vault.apply.transaction import Recovery
 from mudroom.vault.approvals.approver import HostApprover, QueueApprover, failed, host_answer, host_question
 from mudroom.vault.approvals.queue import Queue, Ticket

@@ -64,7 +64,18 @@ def _of_host(workspace: ToolWorkspace, host: str) -> dict[str, Any]:
         return {"verdict": verdict, "reason": reason, "rule": "network.mode", "instead": ""}
     rules = session.machine.host_answers[0]()
     raw = host.encode("utf-8", "replace")
-    authority, decision = look_at_host(raw, rules, actor.settings.agent_links)
+
+    def of_fork(label: str, port: int) -> tuple[bool, str]:
+        from mudroom.core.network.fork_consent import look_at_names
+        from mudroom.session.confinement.fork_dial import look_at_dial
+
+        name = workspace.fork_or_none
+        fork = session.vault.find(name) if name is not None else None
+        if fork is None:
+            return look_at_names(label, port, actor.settings.fork_rules, actor.settings.agent_links)
+        return look_at_dial(session.vault, fork, actor.settings, label, port)
+
+    authority, decision = look_at_host(raw, rules, of_fork)
     refused = decision.action != "allow" and authority is not None
     command = command_to_allow(str(authority), decision.reason) if refused else ""
     instead = f"the user can allow it: {command}" if command else ""

@@ -137,6 +137,23 @@ def test_gc_of_all_vaults(cli: Cli, tmp_path: Path) -> None:
     assert "gone" in cli("vault", "ls").stdout
 
 
+def test_the_vault_of_a_workers_base(cli: Cli) -> None:
+    """Its project is another machine's; this one has the base, which is gone when the worker has removed it."""
+    session = cli.place.session(appears_at=b"/home/ann/proj")
+    session.run([b"sh", b"-c", b"echo x > a"])
+    session.close()
+    path = os.fsdecode(session.vault.path)
+    assert [(row["project"], row["exists"]) for row in cli.json("vault", "ls")["vaults"]] == [("/home/ann/proj", True)]
+    assert cli("vault", "gc", "--all", "--yes").returncode == 0
+    assert os.path.isdir(path)
+    for fork in session.vault.forks():
+        session.vault.discard(fork)
+    shutil.rmtree(cli.place.project)
+    (cli.place.root / "other").mkdir()
+    assert cli("vault", "gc", "--all", "--yes", cwd=cli.place.root / "other").returncode == 0
+    assert not os.path.exists(path)
+
+
 def test_every_project_has_its_own_limits(cli: Cli, tmp_path: Path) -> None:
     other = tmp_path / "other"
     (other / ".mudroom").mkdir(parents=True)

@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.agent.a2a import EXTENSION, AgentStatus, a2a_card, a2a_card_old, paths_of, sandbox_params, unsupported
+from mudroom.core.agent.a2a import (
+    EXTENSION,
+    AgentStatus,
+    a2a_card,
+    a2a_card_old,
+    is_forwarded,
+    paths_of,
+    rpc_error,
+    sandbox_params,
+)
 from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.agent.level_decision import decide_level
 from mudroom.core.agent.sandbox_level import REFUSE, LevelPolicy
@@ -127,15 +136,24 @@ def test_the_level_is_what_was_decided_and_not_what_the_card_asks() -> None:
     ("request_", "identity"),
     [({"id": 7}, 7), ({"id": "x"}, "x"), ({"id": None}, None), ({"id": {}}, None), ({"id": True}, None), ([], None)],
 )
-def test_no_tasks_are_taken(request_: Any, identity: Any) -> None:
-    answer = unsupported(request_)
+def test_an_error_is_an_answer_to_any_request(request_: Any, identity: Any) -> None:
+    answer = rpc_error(request_, -32004, "no")
     assert (answer["jsonrpc"], answer["id"], answer["error"]["code"]) == ("2.0", identity, -32004)
+
+
+def test_messages_and_tasks_are_forwarded() -> None:
+    for method in ("SendMessage", "SendStreamingMessage", "GetTask", "message/send", "message/stream", "tasks/get"):
+        assert is_forwarded({"method": method}), method
+    wrong: list[Any] = ["CreateTaskPushNotificationConfig", "tasks/pushNotificationConfig/set", "tasks/", "x", 1, None]
+    for method_ in wrong:
+        assert not is_forwarded({"method": method_}), method_
+    assert not is_forwarded([]) and not is_forwarded({})
 
 
 @pytest.mark.parametrize("identity", ["\ud800", "a\udfffb"])
 def test_an_id_that_cannot_be_said_back_is_none(identity: str) -> None:
-    assert unsupported({"id": identity})["id"] is None
-    assert unsupported({"id": "\u00fc\U0001f600"})["id"] == "\u00fc\U0001f600"
+    assert rpc_error({"id": identity}, 1, "")["id"] is None
+    assert rpc_error({"id": "\u00fc\U0001f600"}, 1, "")["id"] == "\u00fc\U0001f600"
 
 
 def test_every_agent_has_a_path_of_its_own() -> None:

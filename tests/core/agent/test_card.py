@@ -32,6 +32,12 @@ RIGHT: list[tuple[dict[str, Any], AgentCard]] = [
     (needs(needsKeychain=[]), AgentCard("a", None, Requirements(keychain=()))),
     (needs(needsNetwork=["api.x", "*.x:443"]), AgentCard("a", None, Requirements(network=("api.x", "*.x:443")))),
     (needs(needsGpuAccess=True), AgentCard("a", None, Requirements(gpu=True))),
+    (
+        needs(needsForks={"show": [8000, "9/http"], "reach": ["reviewer:8000"]}),
+        AgentCard(
+            "a", None, Requirements(forks=(("show", "8000"), ("show", "9/http"), ("reach", "reviewer:8000")))
+        ),
+    ),
     (needs(needsNetwork=False), AgentCard("a", None, Requirements(network=False))),
     (
         {"agentId": "a", "name": "A", "description": "does\nit", "version": "1.0", "artifacts": ["r/**", "*.log"]},
@@ -55,6 +61,9 @@ PATTERN_HINT = "reports/**, *.log"
 PATTERNS_HINT = f"a list of patterns of at most 256 characters: {PATTERN_HINT}"
 BRANCH_HINT = "true, or a name: agent/fixes"
 VARIABLE_HINT = "a name alone: API_KEY"
+FORKS_HINT = '{"show": [8000], "reach": ["reviewer:8000"]}'
+NO_FORK = "names no fork: reviewer, or db-* for several"
+REACH_HINT = "reviewer:8000, db-*:5432, reviewer@AGENT:8000"
 HOST_HINT = "api.example.com, *.example.com, example.com:443"
 WRONG: list[tuple[Any, str, str]] = [
     ({"agentId": "a", "sandboxImage": "-v"}, "sandboxImage is not the name of an image", IMAGE_HINT),
@@ -104,6 +113,9 @@ WRONG: list[tuple[Any, str, str]] = [
         HOST_HINT,
     ),
     (needs(needsNetwork=["a.x:99999"]), PORT_MESSAGE, HOST_HINT),
+    (needs(needsForks=[8000]), "needsForks must have show and reach", FORKS_HINT),
+    (needs(needsForks={"see": [8000]}), "needsForks must have show and reach", FORKS_HINT),
+    (needs(needsForks={"reach": ["*:1"]}), f"needsForks.reach: '*:1' {NO_FORK}", REACH_HINT),
     (needs(needsNetwork={}), "needsNetwork is an object", "true, false, or a list of host names"),
     ({"agentId": "a", "name": 7}, "name is a number", "a text"),
     ({"agentId": "a", "name": "x" * 129}, "name is longer than 128 characters", ""),
@@ -187,7 +199,7 @@ def _properties(schema: dict[str, Any], value: Any) -> bool:
     return all(accepts(schema["properties"][key], one) for key, one in inside if key in schema["properties"])
 
 
-_TYPES: dict[str, type] = {"object": dict, "array": list, "string": str, "boolean": bool}
+_TYPES: dict[str, type] = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int}
 _RULES: dict[str, Any] = {
     "type": lambda schema, value: isinstance(value, _TYPES[schema["type"]]),
     "required": lambda schema, value: isinstance(value, dict) and set(schema["required"]) <= set(value),
@@ -198,6 +210,8 @@ _RULES: dict[str, Any] = {
     "pattern": lambda schema, value: (
         isinstance(value, str) and re.search(schema["pattern"][:-1] + r"\Z", value) is not None
     ),
+    "minimum": lambda schema, value: not isinstance(value, int) or value >= schema["minimum"],
+    "maximum": lambda schema, value: not isinstance(value, int) or value <= schema["maximum"],
     "maxLength": lambda schema, value: not isinstance(value, str) or len(value) <= schema["maxLength"],
     "maxItems": lambda schema, value: not isinstance(value, list) or len(value) <= schema["maxItems"],
     "enum": lambda schema, value: not isinstance(value, bool) and value in schema["enum"],

@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 
 from mudroom.core.network.fork_host import (
-    SOURCE,
-    UNLINKED,
+    NO_NAME,
     AgentLink,
     decide_fork,
     fork_host,
     fork_of,
     is_fork_host,
-    link_rules,
-    links_of,
+    names_of,
     parse_link,
 )
+from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_rules import Request, parse_rule
 
 HOST = "coder.mudroom.internal"
@@ -59,27 +58,44 @@ def test_no_link(text: str) -> None:
 def test_a_name_leads_back_to_its_fork() -> None:
     assert fork_host("coder") == HOST
     assert fork_of(HOST) == "coder"
-    assert is_fork_host(HOST)
-    assert not is_fork_host("mudroom.internal") and not is_fork_host("coder.example.com")
-    for name in ("", "Coder", "a b", "-"):
+    assert fork_host("Coder_2.b") == "coder-2-b.mudroom.internal"
+    for name in ("", "a b", "-", "agents", "Agents", "c\u00f6der", "a" * 64):
         with pytest.raises(ValueError, match="cannot be part of a host's name"):
             fork_host(name)
 
 
-def test_links_lead_from_their_fork_alone() -> None:
-    links = [AgentLink("a", "b"), AgentLink("*", "c", 9), AgentLink("b", "a")]
-    assert links_of(links, "a") == [links[0], links[1]]
-    assert links_of(links, "c") == []
+def test_two_forks_of_one_label() -> None:
+    assert names_of("coder-2", ["coder", "Coder_2", "coder.2", "planner"]) == ["Coder_2", "coder.2"]
+    assert names_of("agents", ["agents"]) == []
+    assert names_of("", [""]) == []
 
 
-def test_only_a_rule_for_that_very_name_opens_a_fork() -> None:
-    rules = link_rules([AgentLink("a", "coder", 8080)])
-    assert [rule.source for rule in rules] == [SOURCE]
-    assert decide_fork(Request(HOST, 8080), rules).action == "allow"
-    for other in (Request(HOST, 8081), Request("other.mudroom.internal", 8080)):
-        assert decide_fork(other, rules).action == "deny"
-    wide = [parse_rule(text, "allow") for text in ("*:8080", "**.mudroom.internal:8080")]
-    decision = decide_fork(Request(HOST, 8080), wide)
-    assert (decision.action, decision.reason) == ("deny", UNLINKED)
-    assert decide_fork(Request(HOST, 8080), [parse_rule(HOST, "ask")]).action == "deny", "nobody is asked"
-    assert decide_fork(Request(HOST, 8080), [*rules, parse_rule("*", "deny")]).action == "deny"
+def test_every_spelling_of_the_zone_is_reserved() -> None:
+    for raw in (HOST, "CODER.MudRoom.Internal", HOST + ".", "mudroom.internal", "a.b." + HOST, "MUDROOM.INTERNAL."):
+        assert is_fork_host(parse_host(raw.encode()).text), raw
+    for raw in (
+        "coder.mudroom.internal\u3002",
+        "coder\uff0emudroom.internal",
+        "coder.\uff4dudroom.internal",
+        HOST + "..",
+    ):
+        with pytest.raises(ValueError, match=r"."):
+            parse_host(raw.encode())
+    for host in (
+        "xmudroom.internal",
+        "coder.mudroom.internal.example.com",
+        "coder.example.com",
+        "xn--mudroom.internal",
+    ):
+        assert not is_fork_host(host)
+
+
+def test_only_a_deny_counts_at_the_gate() -> None:
+    """The host decides about the rest."""
+    assert decide_fork(Request(HOST, 8080), []).action == "allow"
+    for host in ("mudroom.internal", "a." + HOST):
+        decision = decide_fork(Request(host, 8080), [parse_rule("*:8080", "allow")])
+        assert (decision.action, decision.reason) == ("deny", NO_NAME)
+    for rule in ("*", "**.mudroom.internal:8080", HOST):
+        assert decide_fork(Request(HOST, 8080), [parse_rule(rule, "deny")]).action == "deny"
+    assert decide_fork(Request(HOST, 8080), [parse_rule(HOST, "ask")]).rule is None, "nobody is asked"

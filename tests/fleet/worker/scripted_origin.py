@@ -180,6 +180,11 @@ class ScriptedOrigin:
         if reading >= 0:
             os.close(reading)
 
+    @property
+    def pid(self) -> int:
+        assert isinstance(self.worker, WorkerProcess)
+        return self.worker.pid
+
     def wait(self) -> int:
         return self.worker.wait()
 

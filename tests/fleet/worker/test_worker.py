@@ -111,8 +111,8 @@ def test_a_slow_origin_holds_up_no_command_and_takes_no_memory(process: Worker, 
     quiet = worker.start(base, "echo", "hush", name="errand-0002")
     folders = worker.home / ".local/state/mudroom/worker" / worker.origin
     while len(list(folders.glob("*/errands/errand-*/outcome"))) < 2:  # both end, and nobody reads
-        assert Path(f"/proc/{worker.worker.pid}").exists()
-    peak = Path(f"/proc/{worker.worker.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
+        assert Path(f"/proc/{worker.pid}").exists()
+    peak = Path(f"/proc/{worker.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
     assert int(peak) < 160_000
     worker.outcome(quiet)
     assert worker.printed(quiet) == b"hush\n"

@@ -138,7 +138,7 @@ def test_an_errand_whose_worker_was_killed_is_lost_with_its_fork_kept(
 def test_a_signal_ends_the_commands_and_keeps_their_outcomes(start: Worker, process: Worker, project: Path) -> None:
     worker = process()
     running(worker, project)
-    os.kill(worker.worker.pid, signal.SIGTERM)  # type: ignore[union-attr]
+    os.kill(worker.pid, signal.SIGTERM)
     assert worker.wait() == 0
     assert [held.state for held in start().hello().held] == ["expired"]
 
@@ -147,7 +147,7 @@ SCRIPT = "cat a.txt; echo x > x"
 
 
 def drive(worker: ScriptedOrigin, project: Path, most: int) -> bool:
-    """Go the whole way of an errand until ``most`` frames have come. Return whether that was less than the whole way."""
+    """Go the way of an errand until ``most`` frames have come. Return whether that was less than the whole way."""
     following = worker.next
 
     def counted(timeout: float = 60.0) -> object:

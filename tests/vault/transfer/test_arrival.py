@@ -21,6 +21,7 @@ from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
+from mudroom.vault.apply.rename import sync_filesystem
 from mudroom.vault.arriving import unpacking
 from mudroom.vault.lock import Lock
 from mudroom.vault.retention.check import check
@@ -66,17 +67,11 @@ def rows(session: Session, fork: str) -> list[tuple[bytes, str]]:
 # --- streams ---
 
 
-class Trickle(io.RawIOBase):
+class Trickle:
     """A stream that cannot seek and gives and takes a few bytes at a time, as a pipe or a socket may."""
 
     def __init__(self, data: bytes = b"", size: int = 7) -> None:
         self.data, self.size, self.at = bytearray(data), size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return True
 
     def read(self, size: int = -1) -> bytes:
         data = bytes(self.data[self.at : self.at + (self.size if size < 0 else min(size, self.size))])
@@ -87,18 +82,21 @@ class Trickle(io.RawIOBase):
         self.data += bytes(data[: self.size])
         return min(len(data), self.size)
 
+    def flush(self) -> None:
+        self.flushed = len(self.data)
+
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_an_archive_goes_through_streams_that_cannot_seek(place: Place, *, packed: bool) -> None:
     fill(place)
     session = place.session()
     session.run([b"sh", b"-c", SCRIPT], fork="f")
-    out = Trickle(size=1000)
+    out: Any = Trickle(size=1000)
     written = session.export("f", out, packed=packed)
-    assert written.size == len(out.data)
+    assert written.size == len(out.data) == out.flushed
     assert bytes(out.data).startswith(b"\x1f\x8b") is packed
-    assert not out.closed
-    found = session.arrive([Arrival(Trickle(bytes(out.data)), "g")])[0]
+    slow: Any = Trickle(bytes(out.data))
+    found = session.arrive([Arrival(slow, "g")])[0]
     assert (found.state, found.name, found.size) == ("new", "g", written.size)
     note = note_of(session.vault.fork("g"))
     assert note is not None
@@ -240,11 +238,10 @@ def test_a_snapshot_that_goes_while_a_fork_arrives(place: Place, monkeypatch: py
     session.run([b"sh", b"-c", SCRIPT], fork="f")
     remember_base(session.vault, BASE, session.vault.fork("f").state.base)
     data = exported(session, base=BASE)
-    sync = arrival_module.sync_filesystem
 
     def discarding(descriptor: int) -> None:
         session.forks.discard("f")
-        sync(descriptor)
+        sync_filesystem(descriptor)
 
     monkeypatch.setattr(arrival_module, "sync_filesystem", discarding)
     assert "has just been removed" in one(session, data, "g").problem
@@ -291,7 +288,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
         return call
 
     with monkeypatch.context() as patch:
-        patch.setattr(arrival_module, "sync_filesystem", counted("syncfs", arrival_module.sync_filesystem))
+        patch.setattr(arrival_module, "sync_filesystem", counted("syncfs", sync_filesystem))
         patch.setattr(os, "fsync", counted("fsync", os.fsync))
         patch.setattr(Lock, "acquire", counted("lock", Lock.acquire))
         patch.setattr("mudroom.vault.turn.Turn.take", counted("turn", lambda *_: None))
@@ -370,6 +367,31 @@ def test_claims_are_kept_as_claims(place: Place) -> None:
     assert kept["claims"]["flows"] == "left out: too large"
     assert len(event.data) < 80_000
     assert bounded_claims({}) == {}
+
+
+def test_claims_that_are_no_json(place: Place) -> None:
+    """Whatever a worker has sent, the fork is there and the event, too."""
+    session = place.session()
+    session.run([b"touch", b"a"], fork="f")
+    deep: Any = []
+    for _level in range(5000):
+        deep = [deep]
+    claims = {
+        "set": {1},
+        "text": "\ud800",
+        "deep": deep,
+        "bytes": b"\xff",
+        "nan": float("nan"),
+        "big": 1 << 200,
+        3: "x",
+    }
+    more = {f"key {number}": "x" * 1000 for number in range(1000)}
+    for number, wrong in enumerate((claims, more)):
+        found = one(session, exported(session), errand=f"e{number}", claims=wrong)
+        assert found.state == "new"
+    events = [event for event in session.vault.journal.events() if event.kind == "arrive"]
+    assert [event.fork for event in events] == ["f-2", "f-3"]
+    assert all(len(event.data) < 80_000 for event in events)
 
 
 def test_a_full_disk_leaves_none(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

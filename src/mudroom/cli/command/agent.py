@@ -42,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     run = _add_verb(
         verbs, "run", "the agent from start to end: mudroom agent run [CARD] [options] -- COMMAND", card="?"
     )
+    run.add_argument("--on", metavar="NAME", help="on this worker (mudroom fleet ls), without a terminal")
     run.add_argument("--fork", metavar="NAME", help="where it works; made if there is none. Default: its own")
     run.add_argument(
         "--branch", nargs="?", const=True, metavar="NAME", help="bring its commits as a branch when it has ended"
@@ -118,6 +119,7 @@ def as_json(
         "paths": [os.fsdecode(bind.path) for bind in opened.live] if decision.level is not None else [],
         "image": image or None,
         "network": list(card.needs.network) if isinstance(card.needs.network, tuple) else card.needs.network,
+        "forks": [{side: rule} for side, rule in card.needs.forks],
         "gpu": [os.fsdecode(device) for device in graphics()] if card.needs.gpu else [],
         "environment": list(card.environment),
         "artifacts": list(card.artifacts),
@@ -145,6 +147,9 @@ def as_text(
     from mudroom.cli.net.card_hosts import network_lines
 
     lines += network_lines(card, settings, decision.level, context)
+    if card.needs.forks:
+        asked = ", ".join(f"{side} {rule}" for side, rule in card.needs.forks)
+        lines.append(f"forks        asked for: {asked} (network.forks, or mudroom net show and net reach, grants it)")
     if card.environment:
         lines.append(
             f"variables    asked for: {', '.join(card.environment)} (--env NAME, or run.environment, passes one)"

@@ -50,7 +50,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
         args.card, args.command = None, [args.card]  # mudroom agent run claude
     client = Client()
-    client.start()  # it starts while the card and the settings are read
+    if args.on is None:
+        client.start()  # it starts while the card and the settings are read
     try:
         return _run(args, context, client)
     finally:
@@ -87,6 +88,8 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         if not context.as_json:  # before an agent that cannot reach its model says so in its own words
             for line in closed:
                 context.terminal.note(line)
+        if args.on is not None:
+            return _run_elsewhere(session, argv, cwd, args, context)
         place = os.fsencode(args.artifacts) if args.artifacts else None
         actor = actor_with_program(session, request, context)
         with command_signals(session) as signals:
@@ -117,6 +120,26 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         for line in lines:
             context.terminal.say(line)
     return code
+
+
+def _run_elsewhere(session: Session, argv: list[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
+    """Run an agent on a worker. It has no terminal and none of this machine's credentials there."""
+    from mudroom.cli.command.run import print_json
+    from mudroom.cli.fleet.elsewhere import run_there
+
+    if args.fork is not None or args.artifacts:
+        raise UsageError("--on is not for --fork and --artifacts", "mudroom agent run --on NAME CARD -- COMMAND")
+    there = run_there(session, args.on, argv, cwd, context)
+    if context.as_json:
+        print_json(there.result._replace(exit_code=there.code), None, context)
+    elif not there.result.ran:
+        print_refused(there.result, context)
+    else:
+        show_result(there.result, argv, context)
+        if there.result.fork:
+            fork = there.result.fork
+            context.terminal.say(f"kept as {fork}: mudroom diff {fork}, mudroom apply {fork}, mudroom discard {fork}")
+    return there.code
 
 
 def _by_card(args: argparse.Namespace, context: Context) -> AgentRequest:

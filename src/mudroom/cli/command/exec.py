@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from mudroom.cli.command.run import (
     add_confinement_options,
+    add_on_option,
     adjusted,
     asked_level,
     commits_of,
@@ -59,6 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let it go on, and return at once with its id; until it ends, other commands of this fork run beside it",
     )
+    add_on_option(parser)
     parser.add_argument("--stream", action="store_true", help="with --json: print output as it arrives")
     parser.add_argument("--quiet", action="store_true", help="print nothing about a command that has run")
     add_confinement_options(parser)
@@ -79,6 +81,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     agent = args.agent or DEFAULT_AGENT
     if args.stream and (args.background or not context.as_json):
         raise UsageError("--stream is for --json, and not for the background", "mudroom ps --output ID")
+    if args.on is not None:
+        return _run_elsewhere(args, context, agent)
     if not args.background:
         return run_command(args, context, agent, args.ask, stream=args.stream, quiet=args.quiet)
     from mudroom.cli.command.background import Keeper, start
@@ -90,6 +94,22 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         lambda result: _print_outcome(result, argv, context, result.exit_code),
     )
     return start(keeper, context)
+
+
+def _run_elsewhere(args: argparse.Namespace, context: Context, agent: str) -> int:
+    if args.background or args.stream or args.fork is not None:
+        raise UsageError("--on is not for --background, --stream and --fork", "mudroom exec --on NAME -- COMMAND")
+    from mudroom.cli.fleet.elsewhere import run_there
+
+    argv = _command(args)
+    with open_for_command(args, context, None, agent, args.ask) as session:
+        there = run_there(session, args.on, argv, _directory(session), context)
+    if args.quiet and there.result.ran and not context.as_json:
+        return there.code
+    code, fork = _print_outcome(there.result, argv, context, there.code), there.result.fork
+    if fork and not context.as_json:
+        context.terminal.say(f"kept as {fork}: mudroom diff {fork}, mudroom apply {fork}, mudroom discard {fork}")
+    return code
 
 
 def _background(session: Session, argv: list[bytes], args: argparse.Namespace, context: Context) -> Background:

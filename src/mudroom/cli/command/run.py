@@ -22,7 +22,6 @@ from mudroom.typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.cli.terminal.command_signals import CommandSignals
     from mudroom.core.result import Result
     from mudroom.core.settings import Settings
 
@@ -71,9 +70,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "wait for the page or mudroom approve (default without a terminal, as long as one of them is open); never: it "
         "is refused",
     )
+    add_on_option(parser)
     add_confinement_options(parser)
     parser.add_argument("--explain", action="store_true", help="print how the command would be confined; do not run it")
     parser.add_argument("command", nargs=REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
+
+
+def add_on_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--on", metavar="NAME", help="run it on this worker (mudroom fleet ls); its changes come here")
 
 
 def add_confinement_options(parser: argparse.ArgumentParser) -> None:
@@ -120,7 +124,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if not command:
         raise UsageError("no command was given", "mudroom run -- COMMAND")
     client = context.client or Client()
-    if not args.explain:
+    if not args.explain and args.on is None:
         client.start()  # it starts while settings and project are read
     argv = [os.fsencode(word) for word in command]
     with open_session(
@@ -134,6 +138,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.explain:
             _explain(session.explained(cwd), context)
             return 0
+        if args.on is not None:
+            return _run_elsewhere(session, argv, cwd, args, context)
         from mudroom.core.text.redaction import redact_argv
 
         try:
@@ -196,20 +202,48 @@ def _working_directory(session: Session) -> bytes:
     return current if is_below(current, session.project) else session.project
 
 
+def _run_elsewhere(
+    session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context
+) -> int:
+    from mudroom.cli.fleet.elsewhere import run_there
+
+    there = run_there(session, args.on, argv, cwd, context)
+    with exclusive(session, context, f"mudroom run --on {args.on}"):
+        return _decide(session, there.result, argv, args, context, there.code, is_kept=there.is_kept, is_ours=False)
+
+
 def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
     warn_if_bare(session, context)
     with command_signals(session) as signals, full_disk_hint(session):
         result = session.run(argv, cwd=cwd, stdio=own_stdio(context))
+    is_kept = signals.ended_by(result) is not None
+    return _decide(session, result, argv, args, context, signals.exit_code(result), is_kept=is_kept)
+
+
+def _decide(
+    session: Session,
+    result: Result,
+    argv: Sequence[bytes],
+    args: argparse.Namespace,
+    context: Context,
+    code: int,
+    *,
+    is_kept: bool,
+    is_ours: bool = True,
+) -> int:
+    """Show the result, and apply or discard its changes, or keep them. ``is_kept``: a signal ended it. ``is_ours``:
+    the lock has been held since the changes were collected."""
     outcome: dict[str, Any] | None = None
-    code = signals.exit_code(result)
     if not context.as_json:
         show_result(result, argv, context, commits_of(session, result), tool_log(session, result))
     if not result.changeset.changes:
-        session.forks.discard_unchanged(result.fork)
+        if result.fork:
+            session.forks.discard_unchanged(result.fork)
     else:
-        answer = _answer(result, argv, args, context, session, signals)
+        answer = _answer(result, argv, args, context, session, is_kept=is_kept)
         if answer in ("apply", "git"):
-            outcome, landing_code = _apply(session, result, context, git=args.git or answer == "git")
+            git = args.git or answer == "git"
+            outcome, landing_code = _apply(session, result, context, git=git, is_ours=is_ours)
             code = code or landing_code
         elif answer == "cancel":
             session.forks.discard(result.fork)
@@ -307,7 +341,8 @@ def _answer(
     args: argparse.Namespace,
     context: Context,
     session: Session,
-    signals: CommandSignals,
+    *,
+    is_kept: bool,
 ) -> str:
     from mudroom.cli.command.auto_apply import decide_auto_apply, show_short
 
@@ -315,7 +350,7 @@ def _answer(
         show_short(result, session, context)
     if args.no:
         return "cancel"
-    if args.keep or signals.ended_by(result) is not None:
+    if args.keep or is_kept:
         return "keep"
     if args.yes:
         return "keep" if result.signal or result.timed_out else "apply"
@@ -363,14 +398,14 @@ def _ask(result: Result, context: Context, session: Session) -> str:
             return _ANSWERS[word]
 
 
-def _apply(session: Session, result: Result, context: Context, *, git: bool) -> tuple[dict[str, Any], int]:
+def _apply(
+    session: Session, result: Result, context: Context, *, git: bool, is_ours: bool
+) -> tuple[dict[str, Any], int]:
     from mudroom.cli.change.apply import exit_code, landed_to_json, print_landed
     from mudroom.vault.forks.review import fingerprint
 
     shown = fingerprint(result.changeset)
-    landed = session.changes.apply(
-        result.fork, reviewed=shown, git=git, verify_fork=False
-    )  # we have held the lock since the changes were collected
+    landed = session.changes.apply(result.fork, reviewed=shown, git=git, verify_fork=not is_ours)
     if not context.as_json:
         print_landed(landed, result.fork, context)
     return landed_to_json(landed), exit_code(landed)

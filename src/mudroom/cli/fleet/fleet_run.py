@@ -237,7 +237,6 @@ def doors(context: Context, *, quiet: bool) -> Doors:
         context.environ,
         report,
         None if quiet or context.as_json else line,
-        waiting=terminal.tell_waiting,
         note=terminal.note,
     )
 
@@ -260,7 +259,7 @@ def follow(fleet: FleetRun, context: Context) -> int:
         for line in fleet_table.summary_lines(rows, fleet.seats()):
             context.terminal.say(line)
         _print_next(fleet, rows, context)
-    return 128 + received[0] if received else exit_code(rows)
+    return 128 + received[0] if received else exit_code(rows, fleet.row.fetch)
 
 
 def _print_next(fleet: FleetRun, rows: Sequence[tuple[ErrandRow, AttemptRow]], context: Context) -> None:
@@ -278,10 +277,12 @@ def _print_next(fleet: FleetRun, rows: Sequence[tuple[ErrandRow, AttemptRow]], c
         context.terminal.say(f"lost ones may come back with their worker: mudroom fleet resume {fleet.row.run}")
 
 
-def exit_code(rows: Sequence[tuple[ErrandRow, AttemptRow]]) -> int:
+def exit_code(rows: Sequence[tuple[ErrandRow, AttemptRow]], fetch: str) -> int:
     last = {row.errand: row for _errand, row in rows}
     if any(row.state not in ("ended", "fetched", "kept") for row in last.values()):
         return 125
+    if fetch == "all" and any(row.state == "ended" for row in last.values()):
+        return 125  # its fork was to come here and has not
     outcomes = [row.outcome for row in last.values() if row.outcome is not None]
     failed = any(outcome.exit_code or outcome.signal or outcome.judged > 0 for outcome in outcomes)
     return 1 if failed else 0

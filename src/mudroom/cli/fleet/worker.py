@@ -19,6 +19,7 @@ EXAMPLES = """\
 examples:
   mudroom fleet add big -- ssh big.example.org mudroom worker --stdio     at the origin; that starts it
   mudroom worker --stdio --jobs 4                                         at most 4 commands at once
+  mudroom fleet add lab -- ssh head.example.org mudroom worker --stdio --engine ray      the nodes of a Ray cluster
 
 It speaks a protocol on its standard input and output, and has no listening socket. Commands run in forks of the files
 that the origin has sent, and nothing lands here. Its state is below mudroom's state directory."""
@@ -28,6 +29,7 @@ MOST_JOBS = 1_000
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stdio", action="store_true", help="speak on standard input and output")
+    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where commands run; default: here")
     parser.add_argument("--jobs", type=int, metavar="N", help="commands at once; default: one for each processor")
 
 
@@ -54,7 +56,12 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     streams = taken_streams()
     try:
         with _ended_by_signals():
-            serve(*streams, context.environ, args.jobs or os.cpu_count() or 1)
+            if args.engine != "local":
+                from mudroom.fleet.worker.cluster import serve_cluster
+
+                serve_cluster(*streams, context.environ, args.engine, args.jobs)
+            else:
+                serve(*streams, context.environ, args.jobs or os.cpu_count() or 1)
     except SystemExit:
         pass  # a signal: the commands have ended, their outcomes are kept
     return 0

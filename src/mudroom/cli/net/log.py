@@ -12,6 +12,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.journal.event import Event, data_of
 from mudroom.core.journal.event_text import flow_text, printable
 from mudroom.core.network.flow import Flow, flow_from_json
+from mudroom.core.network.fork_host import label_of
 from mudroom.core.network.har import to_har
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ def print_log(args: argparse.Namespace, context: Context) -> int:
         if args.har is not None:
             return _write_har(chosen, args.har)
         for event in chosen[-args.last :] if args.last > 0 else chosen:
-            _print_event(event, context)
+            _print_event(event, args.fork, context)
         if not events and not args.follow and not context.as_json:
             context.terminal.say("no command has wanted anything of the network yet")
         while args.follow:
@@ -62,20 +63,29 @@ def _print_new(session: Session, last: int, args: argparse.Namespace, context: C
     for event in session.vault.journal.events_after(last, "flow"):
         last = event.number
         if _is_wanted(event, args):
-            _print_event(event, context)
+            _print_event(event, args.fork, context)
     return last
 
 
 def _is_wanted(event: Event, args: argparse.Namespace) -> bool:
-    if args.fork not in (None, event.fork):
+    if args.fork not in (None, event.fork) and not _leads_to(event, args.fork):
         return False
     return not args.denied or data_of(event).get("verdict") != "allow"
 
 
-def _print_event(event: Event, context: Context) -> None:
+def _leads_to(event: Event, fork: str) -> bool:
+    """Return whether a flow of another fork is a connection to this one."""
+    return bool(label_of(fork)) and data_of(event).get("address") == f"fork {label_of(fork)}"
+
+
+def _print_event(event: Event, fork: str | None, context: Context) -> None:
+    """Print a flow. ``fork``: the only fork that is shown; a connection of another fork is one to it."""
     data = data_of(event)
+    caller = event.fork if fork not in (None, event.fork) else ""
     if context.as_json:
         row = {"number": event.number, "fork": event.fork} | data
+        if caller:
+            row["from"] = caller
         try:
             row |= flow_from_json(data)._asdict()
         except ValueError as error:
@@ -86,7 +96,8 @@ def _print_event(event: Event, context: Context) -> None:
         line = _line(flow_from_json(data))
     except ValueError as error:
         line = f"unreadable: {printable(str(error))}"
-    context.terminal.out(f"{event.number:>4}  {printable(event.fork) or '-':<9} {line}")
+    line = f"from fork {printable(caller)}  {line}" if caller else line
+    context.terminal.out(f"{event.number:>4}  {printable(fork or event.fork) or '-':<9} {line}")
 
 
 def _line(flow: Flow) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 from mudroom.cli.net.credential import manage_credentials
+from mudroom.cli.net.fork import grant_rows, looker, reach_forks, remove_grants, show_ports
 from mudroom.cli.net.log import print_log
 from mudroom.cli.net.open_port import open_port
 from mudroom.cli.net.preset import chosen_entry, print_presets, unknown_preset
 from mudroom.cli.project_session import open_session, project_of, settings_of
 from mudroom.cli.terminal.context import Context
-from mudroom.core.network.fork_host import AgentLink
+from mudroom.core.network.fork_consent import look_at_names
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry, preset_of
 from mudroom.core.network.host_pattern import PRESET
@@ -48,6 +50,10 @@ examples:
   mudroom net log --har flows.har             inspected exchanges, for a browser's network panel
   mudroom net credential GITHUB_TOKEN api.github.com   inside a placeholder; the gate puts the real one in
   mudroom net open 3000                       the dev server that a command runs, on this machine's loopback
+  mudroom net show 8000 --fork coder          forks that may reach coder reach its port 8000
+  mudroom net reach coder:8000 --fork planner   and planner may: http://coder.mudroom.internal:8000/
+  mudroom net why coder.mudroom.internal:8000 --fork planner   which side has not said so
+  mudroom net rm coder:8000 --fork planner    take it back
 
 A host is a name, *.NAME (all below it), **.NAME (and itself), an address or a network (10.0.0.0/8); @NAME is a preset.
 Rules for everybody who works on the project stand in .mudroom/policy.yaml, in its section network."""
@@ -58,7 +64,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("hosts", nargs="*", metavar="HOST[:PORT[,PORT]]|@PRESET")
     parser.add_argument("--private", action="store_true", help="allow: also if it is in a private network, or here")
     parser.add_argument("--follow", action="store_true", help="log: go on until Ctrl-C")
-    parser.add_argument("--fork", metavar="NAME", help="log, open: of commands in this fork")
+    parser.add_argument(
+        "--fork", metavar="NAME", help="log, open: of commands in this fork; show, reach, why, rm: of this fork"
+    )
     parser.add_argument("--har", metavar="FILE", help="log: inspected exchanges as an HTTP archive; - is stdout")
     parser.add_argument("--header", metavar="NAME", help="credential: where it belongs (default: authorization)")
     parser.add_argument(
@@ -77,9 +85,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    wants_hosts = args.what in ("allow", "deny", "rm", "why", "open")
+    wants_hosts = args.what in ("allow", "deny", "rm", "why", "open", "show", "reach")
     if wants_hosts and not args.hosts:
-        needed = "port" if args.what == "open" else "host"
+        needed = "port" if args.what in ("open", "show") else "fork and port" if args.what == "reach" else "host"
         raise UsageError(f"net {args.what} needs a {needed}", "mudroom net --help has examples")
     if args.hosts and not wants_hosts and args.what not in ("credential", "presets"):
         raise UsageError(f"net {args.what} takes no host")
@@ -93,7 +101,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 _OPTIONS = {
     "private": ("--private", ("allow",)),
     "follow": ("--follow", ("log",)),
-    "fork": ("--fork", ("log", "open")),
+    "fork": ("--fork", ("log", "open", "show", "reach", "why", "rm")),
     "denied": ("--denied", ("log",)),
     "as_port": ("--as", ("open",)),
     "all_users": ("--all-users", ("open",)),
@@ -188,6 +196,8 @@ def _warn_if_overridden(rule: HostRule, project: bytes, context: Context) -> Non
 
 
 def _remove(args: argparse.Namespace, context: Context) -> int:
+    if args.fork is not None:
+        return remove_grants(args, context)
     project = project_of(context)
     removed_rules: list[HostRule] = []
     for text in args.hosts:
@@ -258,12 +268,15 @@ def _list(_args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
     settings = settings_of(context, project)
     rules = (*settings.hosts, *_machine_answers(project, context))
+    with open_session(context) as session:
+        grants = grant_rows(session)
     if context.as_json:
         report = {
             "schema": "mudroom.net/1",
             "mode": settings.network_at(settings.level),
             "rules": [rule_to_json(rule) for rule in rules],
             "agents": [str(link) for link in settings.agent_links],
+            "forks": [{rule.side: str(rule)} for rule in settings.fork_rules] + grants,
         }
         context.terminal.out(json.dumps(report))
         return 0
@@ -273,7 +286,12 @@ def _list(_args: argparse.Namespace, context: Context) -> int:
         context.terminal.note(warning)
     for link in settings.agent_links:
         context.terminal.out(f"allow  {link!s:<40}  network.agents")
-    if not rules and not settings.agent_links:
+    for rule in settings.fork_rules:
+        context.terminal.out(f"{rule.side:<5}  {rule!s:<40}  network.forks")
+    for row in grants:
+        side = "show" if "show" in row else "reach"
+        context.terminal.out(f"{side:<5}  {row[side]:<40}  net {side} --fork {row['fork']}")
+    if not rules and not settings.agent_links and not settings.fork_rules and not grants:
         context.terminal.say(
             "no rules: nothing is let through (mudroom net allow @npm; mudroom net presets lists more)"
         )
@@ -329,7 +347,13 @@ def _why(args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
     settings = settings_of(context, project)
     rules = (*settings.hosts, *_machine_answers(project, context))
-    rows = [_why_row(text, rules, settings.agent_links) for text in _hosts_of(args.hosts)]
+    with open_session(context) if args.fork is not None else nullcontext() as session:
+
+        def of_policy(label: str, port: int) -> tuple[bool, str]:
+            return look_at_names(label, port, settings.fork_rules, settings.agent_links)
+
+        look_at_fork = of_policy if session is None else looker(session, args.fork)
+        rows = [_why_row(text, rules, look_at_fork) for text in _hosts_of(args.hosts)]
     if context.as_json:
         report = {"schema": "mudroom.net-why/1", "mode": settings.network_at(settings.level), "answers": rows}
         context.terminal.out(json.dumps(report))
@@ -365,8 +389,10 @@ def _condition(row: dict[str, Any]) -> str:
     return ", if its address is public"
 
 
-def _why_row(text: str, rules: tuple[HostRule, ...], links: tuple[AgentLink, ...]) -> dict[str, Any]:
-    authority, decision = look_at_host(os.fsencode(text), rules, links)
+def _why_row(
+    text: str, rules: tuple[HostRule, ...], look_at_fork: Callable[[str, int], tuple[bool, str]]
+) -> dict[str, Any]:
+    authority, decision = look_at_host(os.fsencode(text), rules, look_at_fork)
     host = None if authority is None else str(authority)[: -len(str(authority.port)) - 1]
     return {
         "asked": text,
@@ -398,5 +424,7 @@ _ACTIONS = {
     "why": _why,
     "log": print_log,
     "open": open_port,
+    "show": show_ports,
+    "reach": reach_forks,
     "credential": manage_credentials,
 }

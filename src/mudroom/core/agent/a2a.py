@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.core.agent.card import AgentCard
+from mudroom.core.agent.endpoint import AgentEndpoint
 from mudroom.core.agent.level_decision import LevelDecision
 from mudroom.typing import Any, NamedTuple
 
@@ -79,19 +80,40 @@ def a2a_card_old(card: AgentCard, status: AgentStatus, url: str) -> dict[str, An
     }
 
 
+def listed_card(endpoint: AgentEndpoint, url: str, *, old: bool = False) -> dict[str, Any]:
+    """Return the card of a running agent for agents in other forks, which need no token. ``old``: in the form of
+    version 0.3."""
+    about = endpoint.description or f"The agent {endpoint.agent}, run by mudroom on a staged view of a project."
+    card = _described(endpoint.agent, endpoint.name or endpoint.agent, about, endpoint.version or "0")
+    extension = {
+        "uri": EXTENSION,
+        "description": "How mudroom confines this agent.",
+        "required": False,
+        "params": {"sandboxLevel": endpoint.level, "isolation": ISOLATION[endpoint.level]},
+    }
+    card["capabilities"] = {"streaming": False, "pushNotifications": False, "extensions": [extension]}
+    if old:
+        return {**card, "protocolVersion": VERSION_OLD, "url": url, "preferredTransport": "JSONRPC"}
+    return {**card, "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": VERSION}]}
+
+
 _TOKEN = "the token that mudroom serve prints"
 
 
 def _common(card: AgentCard) -> dict[str, Any]:
     name = card.name or card.agent
     about = card.description or f"The agent {card.agent}, run by mudroom on a staged view of a project."
+    return _described(card.agent, name, about, card.version or "0")
+
+
+def _described(agent: str, name: str, about: str, version: str) -> dict[str, Any]:
     return {
         "name": name,
         "description": about,
-        "version": card.version or "0",
+        "version": version,
         "defaultInputModes": list(_TEXT),
         "defaultOutputModes": list(_TEXT),
-        "skills": [{"id": card.agent, "name": name, "description": about, "tags": ["agent", "sandboxed"]}],
+        "skills": [{"id": agent, "name": name, "description": about, "tags": ["agent", "sandboxed"]}],
     }
 
 
@@ -105,9 +127,29 @@ def _capabilities(card: AgentCard, status: AgentStatus) -> dict[str, Any]:
     return {"streaming": False, "pushNotifications": False, "extensions": [extension]}
 
 
-def unsupported(request: object) -> dict[str, Any]:
-    """Return the answer to any JSON-RPC 2.0 request: agents are started from the command line and take no tasks over
-    A2A."""
+def is_forwarded(call: object) -> bool:
+    """Return whether a request may be forwarded to an agent: messages and tasks, in the names of version 1.0 and of
+    version 0.3. Notifications by push are not: they would have the agent call addresses."""
+    method = call.get("method") if isinstance(call, dict) else None
+    if not isinstance(method, str) or "push" in method.lower():
+        return False
+    return method in _METHODS or (method.startswith("tasks/") and method.removeprefix("tasks/").isalpha())
+
+
+_METHODS = (
+    "SendMessage",
+    "SendStreamingMessage",
+    "GetTask",
+    "ListTasks",
+    "CancelTask",
+    "SubscribeToTask",
+    "message/send",
+    "message/stream",
+)
+
+
+def rpc_error(request: object, code: int, message: str) -> dict[str, Any]:
+    """Return an error as the answer to any JSON-RPC 2.0 request."""
     identity = request.get("id") if isinstance(request, dict) else None
     if not isinstance(identity, (str, int)) or isinstance(identity, bool):
         identity = None
@@ -116,8 +158,7 @@ def unsupported(request: object) -> dict[str, Any]:
             identity.encode()
         except UnicodeEncodeError:  # an unpaired surrogate cannot be sent back
             identity = None
-    error = {"code": UNSUPPORTED, "message": "This agent takes no tasks over A2A: mudroom agent run starts it"}
-    return {"jsonrpc": "2.0", "id": identity, "error": error}
+    return {"jsonrpc": "2.0", "id": identity, "error": {"code": code, "message": message}}
 
 
 def paths_of(agents: Sequence[str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from mudroom.core.agent.artifact import PATTERN_LIMIT, pattern_error
 from mudroom.core.agent.credential_stores import STORES, store_of_agent
 from mudroom.core.agent.endpoint import EndpointAddress, endpoint_field
 from mudroom.core.agent.field import (
+    MOST_ENTRIES,
     FieldError,
     FieldTable,
     bool_or_texts,
@@ -47,6 +48,9 @@ class Requirements(NamedTuple):
     """Host rules (``core/network/host_rules.py``, ``parse_rule``); True: any host; False: the agent needs no network,
     and gets none; None: the card does not say."""
     gpu: bool = False
+    forks: tuple[tuple[str, str], ...] = ()
+    """Ports that it would show to other forks, or reach in them, as pairs of the side and the rule
+    (``core/network/fork_consent.py``)."""
 
 
 class AgentCard(NamedTuple):
@@ -183,6 +187,22 @@ def _image(value: Any, where: str) -> str:
     return str(value)
 
 
+def _forks(value: Any, where: str) -> tuple[tuple[str, str], ...]:
+    from mudroom.core.network.fork_consent import FORMS, SIDES, parse_forks
+
+    if not isinstance(value, dict) or not set(value) <= set(SIDES):
+        raise FieldError(f"{where} must have show and reach", '{"show": [8000], "reach": ["reviewer:8000"]}')
+    asked = []
+    for side, rules in value.items():
+        try:
+            asked += [(side, str(rule)) for rule in parse_forks(rules, side)]
+        except ValueError as error:
+            raise FieldError(f"{where}.{side}: {error}", FORMS[side]) from error
+    if len(asked) > MOST_ENTRIES:
+        raise FieldError(f"{where} has more than {MOST_ENTRIES} entries")
+    return tuple(asked)
+
+
 def _requirements(value: Any, where: str) -> Requirements:
     return Requirements(**read_fields(value, where, _REQUIREMENTS))
 
@@ -192,6 +212,7 @@ _REQUIREMENTS: FieldTable = {
     "needsKeychain": ("keychain", _stores),
     "needsNetwork": ("network", hosts),
     "needsGpuAccess": ("gpu", flag),
+    "needsForks": ("forks", _forks),
 }
 _FIELDS: FieldTable = {
     "agentId": ("agent", _agent),

@@ -16,6 +16,10 @@ class AgentEndpoint(NamedTuple):
     port: int
     path: str = "/"
     """Of the URL: ``/a2a``."""
+    name: str = ""
+    """Of its card, as the next two."""
+    description: str = ""
+    version: str = ""
 
 
 class EndpointAddress(NamedTuple):

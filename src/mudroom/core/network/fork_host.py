@@ -1,27 +1,33 @@
 """Names of forks for each other: ``http://FORK.mudroom.internal/`` is a server that runs in another fork.
 
 The policy's ``network.agents`` lists links, ``a -> b`` or ``a -> b:8080``: commands in the fork ``a`` may reach a port
-that is served in the fork ``b``. A link without a port is for port 80 of that name, which leads to the endpoint that
-the agent in ``b`` has registered (the key ``endpoint`` of its card); a link with a port leads to that port.
+that is served in the fork ``b``. A link is the consent of both forks at once; ``fork_consent.py`` has that of each.
+Port 80 of a name leads to the endpoint that the agent in the fork has registered (the key ``endpoint`` of its card),
+unless the fork shows its port 80.
 
-Rules of this file: only a rule for exactly that name opens it; a wildcard opens none, and nobody is asked. The name is
-never looked up: ``.internal`` is reserved for private use (ICANN, 29 July 2024). Pure.
+Rules of this file: no host rule opens a name below ``mudroom.internal``, and nobody is asked about one: only a deny
+counts. The gate's host decides about each connection. No such name is ever looked up: ``.internal`` is reserved for
+private use (ICANN, 29 July 2024). The name of a fork is one label in lower case. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mudroom.core.network.host import parse_host, parse_port
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
 from mudroom.core.network.loopback import OWN_PORTS
 from mudroom.typing import NamedTuple
 
-SUFFIX = ".mudroom.internal"
+ZONE = "mudroom.internal"
+SUFFIX = "." + ZONE
 ENDPOINT_PORT = 80
 """The port of a fork's name that leads to its registered endpoint."""
+CATALOGUE = "agents"
+"""Label of the list of running agents. No fork has it."""
 SOURCE = "network.agents"
-UNLINKED = "forks reach each other only by network.agents of the policy: a -> b"
+NO_NAME = "names of forks have one part before .mudroom.internal"
+DECIDED_BY_HOST = "forks reach each other with the consent of both"
 
 
 class AgentLink(NamedTuple):
@@ -41,27 +47,51 @@ class ForkDial(NamedTuple):
     identity: int
     host: str
     port: int
+    path: str = ""
+    """Of a plain HTTP request; empty: not known."""
 
 
 def is_fork_host(host: str) -> bool:
-    """Return whether a canonical host is the name of a fork."""
-    return host.endswith(SUFFIX)
+    """Return whether a canonical host is reserved for forks."""
+    return host.endswith(SUFFIX) or host == ZONE
+
+
+def label_of(name: str) -> str:
+    """Return the label of a fork: its name in lower case, with ``-`` for ``_`` and ``.``; empty if that is no label."""
+    label = _folded(name)
+    return label if _is_label(label) else ""
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
+def _is_label(label: str) -> bool:
+    if not label or "." in label or "_" in label or not label.isascii():
+        return False
+    try:
+        return parse_host((label + SUFFIX).encode()).text == label + SUFFIX
+    except ValueError:
+        return False
+
+
+def names_of(label: str, names: Iterable[str]) -> list[str]:
+    """Return the names of forks that have this label. Several forks with one label have no name."""
+    return [name for name in names if _folded(name) == label] if _is_label(label) and label != CATALOGUE else []
 
 
 def fork_host(name: str) -> str:
-    """Return the host of a fork. Raise ValueError if the name of the fork cannot be part of a host's name."""
-    host = name + SUFFIX
-    try:
-        is_host = parse_host(host.encode("utf-8", "surrogateescape")).text == host
-    except ValueError:
-        is_host = False
-    if not is_host or not name:
-        raise ValueError(f"the fork {name!r} cannot be part of a host's name: lower-case letters, digits and hyphens")
-    return host
+    """Return the host of a fork. Raise ValueError if its name has no label."""
+    label = label_of(name)
+    if not label or label == CATALOGUE:
+        raise ValueError(f"the fork {name!r} cannot be part of a host's name: letters, digits and hyphens")
+    return label + SUFFIX
 
 
 def fork_of(host: str) -> str:
-    return host.removesuffix(SUFFIX)
+    """Return the label of a host; empty if the host has no part, or several, before the zone."""
+    label = host.removesuffix(SUFFIX) if host.endswith(SUFFIX) else ""
+    return label if "." not in label else ""
 
 
 def parse_link(text: str) -> AgentLink:
@@ -71,44 +101,22 @@ def parse_link(text: str) -> AgentLink:
         raise ValueError(f"{text!r} is not a link between two forks")
     target, colon, digits = target.partition(":")
     port = parse_port(digits.encode()) if colon else None
-    if source != "*":
-        fork_host(source)
-    fork_host(target)
+    for name in (target,) if source == "*" else (source, target):
+        if fork_host(name) != name + SUFFIX:
+            raise ValueError(f"{text!r}: forks are named here by lower-case letters, digits and hyphens")
     if port in OWN_PORTS:
         raise ValueError(f"{text!r}: port {port} inside is the gate's own")
-    if source == target:
+    if source != "*" and source == target:
         raise ValueError(f"{text!r} leads from a fork to itself: a command reaches its own servers at localhost")
     return AgentLink(source, target, port)
 
 
-def links_of(links: Sequence[AgentLink], fork: str) -> list[AgentLink]:
-    """Return the links that lead from a fork."""
-    return [link for link in links if link.source in (fork, "*") and link.target != fork]
-
-
-def link_rules(links: Sequence[AgentLink]) -> list[HostRule]:
-    """Return the gate's rules for links that lead from the fork of a command."""
-    return [
-        HostRule("allow", fork_host(link.target), (link.port or ENDPOINT_PORT,), private=True, source=SOURCE)
-        for link in links
-    ]
-
-
 def decide_fork(request: Request, rules: Sequence[HostRule]) -> HostDecision:
-    """Return the decision about a connection to another fork. A deny that covers the name holds."""
-    exact = [rule for rule in rules if rule.action == "deny" or rule.pattern == request.host]
-    decision = decide(request, exact)
-    return decision if decision.action != "ask" else HostDecision("deny", decision.rule, UNLINKED)
-
-
-def look_at_fork(host: str, port: int, links: Sequence[AgentLink]) -> HostDecision:
-    """Return the decision about a connection to another fork, for ``net why``, which asks for no fork in particular."""
-    name = fork_of(host)
-    ports = {link.port or ENDPOINT_PORT for link in links if link.target == name}
-    sources = [link.source for link in links if link.target == name and (link.port or ENDPOINT_PORT) == port]
-    if sources:
-        from_all = "every fork" if "*" in sources else "the fork " + " and ".join(sources)
-        return HostDecision("allow", None, f"from {from_all}, by network.agents")
-    if ports:
-        return HostDecision("deny", None, f"network.agents opens port {', '.join(map(str, sorted(ports)))} of it")
-    return HostDecision("deny", None, UNLINKED)
+    """Return the gate's part of the decision about a connection to another fork: a deny that covers the name holds, and
+    no other rule counts. What is let through here, the host decides about (``fork_consent.py``)."""
+    decision = decide(request, [rule for rule in rules if rule.action == "deny"])
+    if decision.action == "deny":
+        return decision
+    if not fork_of(request.host):
+        return HostDecision("deny", None, NO_NAME)
+    return HostDecision("allow", None, DECIDED_BY_HOST)

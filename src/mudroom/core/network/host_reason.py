@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from mudroom.core.network.fork_host import ENDPOINT_PORT, AgentLink, is_fork_host, look_at_fork
+from mudroom.core.network.fork_host import ENDPOINT_PORT, decide_fork, fork_of, is_fork_host
 from mudroom.core.network.host import Authority, parse_authority, parse_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
 from mudroom.core.network.loopback import is_loopback, look_at_loopback
@@ -12,10 +12,11 @@ from mudroom.core.tree.path import show
 
 
 def look_at_host(
-    asked: bytes, rules: Sequence[HostRule], links: Sequence[AgentLink]
+    asked: bytes, rules: Sequence[HostRule], look_at_fork: Callable[[str, int], tuple[bool, str]]
 ) -> tuple[Authority | None, HostDecision]:
     """Return the host and port of ``asked`` (``host[:port]``), and the decision about it; None if it is no host. A
-    bare IPv6 address is accepted, too."""
+    bare IPv6 address is accepted, too. ``look_at_fork``: returns whether a port of a fork may be reached, by its label,
+    and why."""
     try:
         authority = _authority(asked)
     except ValueError as error:
@@ -23,7 +24,11 @@ def look_at_host(
         return None, HostDecision("deny", None, f"no host: {reason}")
     name = authority.host.text
     if is_fork_host(name):
-        return authority, look_at_fork(name, authority.port, tuple(links))
+        decision = decide_fork(Request(name, authority.port), rules)
+        if decision.action == "deny":
+            return authority, decision
+        is_allowed, reason = look_at_fork(fork_of(name), authority.port)
+        return authority, HostDecision("allow" if is_allowed else "deny", None, reason)
     if is_loopback(name):
         return authority, look_at_loopback(name, authority.port, rules)
     return authority, decide(Request(name, authority.port), rules)

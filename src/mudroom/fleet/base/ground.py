@@ -1,7 +1,7 @@
 """Grounds: bases as trees on disk, which commands of errands see under their forks.
 
-    <base id>.lock      flock(2): shared while the ground is used, exclusive while it is made or removed; its mtime is the
-                        last use
+    <base id>.lock      flock(2): shared while the ground is used, exclusive while it is made or removed; its mtime is
+                        the time of the last use
     <base id>/tree/     the files
     <base id>/nodes     a pack file of the nodes (``objects.py``)
     <base id>/seal      MessagePack of ``Seal``, written last; its ctime is the moment at which the ground was complete
@@ -63,6 +63,7 @@ from mudroom.fleet.wire.message import Base
 from mudroom.stage.beneath import LastDirectory, open_root
 from mudroom.stage.copy import FICLONE, copy_content
 from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.top_directory import spread
 from mudroom.stage.views.secret import write_beside
 
 FORMAT = 1
@@ -127,8 +128,19 @@ class _Donor:
             if info.st_size == size and info.st_ctime_ns <= self._sealed:
                 return descriptor
             os.close(descriptor)
-        del self.files[digest]
+        self._forget_changed()
         return None
+
+    def forget(self, digest: bytes) -> None:
+        """Do not take the file with this content from here again."""
+        self.files.pop(digest, None)
+
+    def _forget_changed(self) -> None:
+        """Look at all files: where one was changed, others may be, and all have to be asked for at once."""
+        for digest, path in list(self.files.items()):
+            entry = self._directory.look(path)
+            if entry is None or entry.kind != "file" or entry.ctime > self._sealed:
+                del self.files[digest]
 
 
 class Grounds:
@@ -145,6 +157,7 @@ class Grounds:
         """None: not looked for since the last ground was made."""
         self._has_reflinks = True
         require_own(path)
+        spread(path)
 
     def close(self) -> None:
         """Give all grounds up; they may be removed from now on."""
@@ -161,12 +174,14 @@ class Grounds:
         return os.path.lexists(self._place(base_id(base)) + b"/seal")
 
     def missing(self, base: Base) -> Missing:
-        """Return the objects that have to be asked for before ``ground``. Raise RefusedBase and StoreFull as the store
-        does, and RefusedBase if the base is not possible."""
+        """Return the objects that have to be asked for before ``ground``; none if the ground is here, which is kept
+        then as by ``ground``. Raise RefusedBase and StoreFull as the store does, and RefusedBase if the base is not
+        possible."""
         require_base(base)
-        if self.has(base):
-            return Missing((), ())
+        name = base_id(base)
         with self._lock:
+            if name in self._held or self._hold(name, base):
+                return Missing((), ())
             donors = self._look_for_donors()
         return self._store.missing(
             base, lambda digest: any(digest in donor.files for donor in donors), self._read_node, self._limits
@@ -179,8 +194,8 @@ class Grounds:
         require_base(base)
         name = base_id(base)
         with self._lock:
-            while name not in self._held:
-                self._take(name, base)
+            while name not in self._held and not self._hold(name, base):
+                self._make_once(name, base)
             os.utime(self._held[name])
         return self._place(name) + b"/tree"
 
@@ -208,15 +223,23 @@ class Grounds:
     def _place(self, name: bytes) -> bytes:
         return self._path + b"/" + name.hex().encode()
 
-    def _take(self, name: bytes, base: Base) -> None:
-        """Hold the ground, after it is made if it is missing. Hold ``_lock``; call again if it is still not held."""
-        place = self._place(name)
+    def _hold(self, name: bytes, base: Base) -> bool:
+        """Keep the ground if it is complete. Return whether it is. Hold ``_lock``."""
         lock = self._open_lock(name)
         try:
             fcntl.flock(lock, fcntl.LOCK_SH)
-            if self._is_sound(place, base):
+            if self._is_sound(self._place(name), base):
                 self._held[name] = lock
-                return
+        finally:
+            if name not in self._held:
+                os.close(lock)
+        return name in self._held
+
+    def _make_once(self, name: bytes, base: Base) -> None:
+        """Make the ground, unless another process has made it meanwhile. Hold ``_lock``."""
+        place = self._place(name)
+        lock = self._open_lock(name)
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not self._is_sound(place, base):
                 if os.path.lexists(place):
@@ -224,18 +247,15 @@ class Grounds:
                 self._make(place, base)
                 self._drop_donors()
         finally:
-            if name not in self._held:
-                os.close(lock)
+            os.close(lock)
 
     def _open_lock(self, name: bytes) -> int:
-        return os.open(
-            self._place(name) + b".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
+        return os.open(self._place(name) + b".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
     def _is_sound(self, place: bytes, base: Base) -> bool:
         """Return whether a ground is complete; after a boot its files are read. A ground that is damaged is not."""
         found = _read_seal(place)
-        if found is None or found[0].base != base:
+        if found is None or found[0].base != base or not os.path.lexists(place + b"/tree"):
             return False
         if found[0].boot == boot_id():
             return True
@@ -256,9 +276,9 @@ class Grounds:
             raise Incomplete("a directory of the base is missing", "it is asked for again") from error
         self._require_room(size.size + size.entries * _PER_ENTRY)
         beside = self._path + b"/.new-%d-%s" % (os.getpid(), os.urandom(4).hex().encode())
-        self._store.touch()
         try:
             with room_required():
+                self._store.touch()
                 os.mkdir(beside, 0o700)
                 nodes = self._write_tree(beside + b"/tree", base)
                 write_pack(beside + b"/nodes", ((True, digest, node) for digest, node in nodes.items()))
@@ -338,7 +358,7 @@ class Grounds:
             else:
                 data = self._store.view(row.content)
                 if len(data) != row.size:
-                        raise _wrong_size(row)
+                    raise _wrong_size(row)
                 _write_all(descriptor, data)
                 return
         except KeyError:
@@ -370,7 +390,7 @@ class Grounds:
         data = os.read(source, row.size + 1)
         if digest_of_content(data) != row.content:
             for donor in self._look_for_donors():
-                donor.files.pop(row.content, None)
+                donor.forget(row.content)
             raise Incomplete("a file of an earlier base is damaged", "it is asked for again")
         _write_all(target, memoryview(data))
 

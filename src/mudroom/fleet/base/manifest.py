@@ -11,8 +11,8 @@ Rules of this file:
 1. A directory has one node and a node has one encoding: ``decode_node`` refuses everything that ``encode_node`` does
    not write. The time of a directory is not part of it, as it changes with every temporary file.
 2. The bytes come from another machine. A node is bounded before it is decoded, and a tree is measured before it is
-   walked: nodes that name one node many times are few bytes and many files. Cycles cannot be built, because a node would
-   have to hold its own digest.
+   walked: nodes that name one node many times are few bytes and many files. Cycles cannot be built, because a node
+   would have to hold its own digest.
 3. A name is one component of a path. No name leads out of its directory.
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from _blake2 import blake2b
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -28,7 +28,9 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.fleet.wire.message import DIGEST, Base
 
-FILE, DIRECTORY, SYMLINK = "f", "d", "l"
+FILE: Final = "f"
+DIRECTORY: Final = "d"
+SYMLINK: Final = "l"
 NODE_LIMIT = 64 << 20
 """Bytes of a node: about 700,000 files of one directory."""
 NAME_LIMIT = 255

@@ -34,7 +34,6 @@ import msgspec
 from mudroom.core.tree.path import show
 from mudroom.errors import FULL, MudroomError, UsageError
 from mudroom.fleet.base.manifest import (
-    DIGEST,
     DIRECTORY,
     EMPTY,
     FILE,
@@ -45,7 +44,7 @@ from mudroom.fleet.base.manifest import (
     measure,
 )
 from mudroom.fleet.base.pack import PackRow, RefusedPack, is_content_of
-from mudroom.fleet.wire.message import Base
+from mudroom.fleet.wire.message import DIGEST, Base
 from mudroom.stage.layers.layer import remove_tree
 
 QUOTA = 8 << 30
@@ -229,6 +228,22 @@ class ObjectStore:
                 self._index.pop(digest, None)
             raise KeyError(digest) from error
 
+    def size(self, digest: bytes) -> int:
+        """Return the bytes of an object, as an ``ObjectReader``. Raise KeyError if it is missing."""
+        return self._index[digest].size
+
+    def is_node(self, digest: bytes) -> bool:
+        return self._index[digest].is_node
+
+    def read(self, digest: bytes, offset: int, length: int) -> bytes:
+        if not self.is_file(digest):
+            return bytes(self.view(digest)[offset : offset + length])
+        descriptor = self.open(digest)
+        try:
+            return os.pread(descriptor, length, offset)
+        finally:
+            os.close(descriptor)
+
     def is_file(self, digest: bytes) -> bool:
         """Return whether the object is a file of its own, for ``open``."""
         place = self._index.get(digest)
@@ -253,7 +268,7 @@ class ObjectStore:
         StoreFull if its missing files are more than the quota."""
         read = node or self.node
         nodes: list[bytes] = []
-        files: dict[bytes, int] = {}
+        files: dict[bytes, int] = {EMPTY: 0}
         seen = {base.root}
         pending = [base.root]
         while pending and len(nodes) < ASKED:
@@ -267,14 +282,14 @@ class ObjectStore:
                 if row.kind == DIRECTORY and row.content not in seen:
                     seen.add(row.content)
                     pending.append(row.content)
-                elif row.kind == FILE and row.content != EMPTY and row.content not in files:
-                    if row.content not in self._index and not held(row.content):
-                        files[row.content] = row.size
+                elif row.kind == FILE and not (row.content in files or self.has(row.content) or held(row.content)):
+                    files[row.content] = row.size
             if len(seen) > limits.entries:
                 raise RefusedBase(f"it has more than {limits.entries:,} directories")
         if nodes:
             return Missing(tuple(nodes), ())
         measure(base.root, read, limits)
+        del files[EMPTY]
         if sum(files.values()) > self.quota:
             raise StoreFull(
                 f"the base has {sum(files.values()):,} bytes that are not here; its worker keeps {self.quota:,}",

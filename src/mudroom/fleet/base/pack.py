@@ -21,7 +21,8 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from mudroom.errors import MudroomError
-from mudroom.fleet.base.manifest import DIGEST, NODE_LIMIT, digest_of_content, digest_of_node
+from mudroom.fleet.base.manifest import NODE_LIMIT, digest_of_content, digest_of_node
+from mudroom.fleet.wire.message import DIGEST
 
 PACK = 8 << 20
 """Bytes of a pack."""

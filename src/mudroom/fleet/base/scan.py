@@ -1,10 +1,10 @@
 """The base of a project: what may be sent to another machine, as a Merkle manifest.
 
 Never in a base:
-1. Content of secrets. A file with the name of a secret (``core/tree/secret.py``, ``secrets.mask`` of the policy) is empty
-   there and its path is in ``masked``, unless ``secrets.show`` names it; so is every other name of the same inode, and
-   a settings file of a tool that holds a token. Files that git has already are masked, too: a project's history is not
-   sent, so nothing there shows them. Names are judged as they are listed, not by an index.
+1. Content of secrets. A file with the name of a secret (``core/tree/secret.py``, ``secrets.mask`` of the policy) is
+   empty there and its path is in ``masked``, unless ``secrets.show`` names it; so is every other name of the same
+   inode, and a settings file of a tool that holds a token. Files that git has already are masked, too: a project's
+   history is not sent, so nothing there shows them. Names are judged as they are listed, not by an index.
 2. ``.git``, unless it is asked for. Then what a repository's own commands need, without hooks, settings, logs
    and URLs (``_GIT``).
 3. ``.mudroom/local``, set-id and sticky bits, FIFOs, sockets, devices, other file systems, and the paths that
@@ -24,7 +24,6 @@ import os
 import time
 from _blake2 import blake2b
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from mudroom.core.confinement.credential_file import holds_secret
 from mudroom.core.settings import Settings
@@ -49,6 +48,7 @@ from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.copy import listed
 from mudroom.stage.exclude import choose, never_copied
 from mudroom.stage.source import OpenSource, is_absence, read_all
+from mudroom.typing import NamedTuple
 
 _TRIES = 3
 """Times that a file is read which changes meanwhile."""
@@ -66,10 +66,11 @@ _GIT = frozenset(
 """Entries of a ``.git`` directory that are sent (gitrepository-layout(5))."""
 
 
-class FileMoved(MudroomError):
+class BaseMoved(MudroomError):
     """A file of the project is not what it was when the base was made. Scan again."""
 
     def __init__(self, path: bytes) -> None:
+        self.path = path
         super().__init__(f"{show(path)} was changed while it was being sent", "run the command again")
 
 
@@ -91,9 +92,7 @@ class Scanned(NamedTuple):
     """What was masked and left out, for the user."""
 
 
-def scan(
-    project: bytes, settings: Settings, *, home: bytes, umask: int, cache: bytes, git: bool = False
-) -> Scanned:
+def scan(project: bytes, settings: Settings, *, home: bytes, umask: int, cache: bytes, git: bool = False) -> Scanned:
     """Return the base of the project. ``cache``: file in the vault that keeps digests. ``git``: send ``.git``.
 
     Raise MudroomError if a file changes all the time or a directory lies too deep, OSError if a file cannot be read.
@@ -155,16 +154,17 @@ def _may_leave(path: bytes, entry: Entry, *, git: bool) -> bool:
     parts = path.split(b"/")
     for index, part in enumerate(parts):
         if part == b".git":
-            return git and _is_sent_of_git(parts[index + 1 :])
+            return git and _is_sent_of_git(parts[index + 1 :], entry)
     return True
 
 
-def _is_sent_of_git(parts: list[bytes]) -> bool:
-    """Return whether the entry of a ``.git`` directory is sent. Repositories of submodules lie in ``modules``."""
+def _is_sent_of_git(parts: list[bytes], entry: Entry) -> bool:
+    """Return whether the entry of a ``.git`` directory is sent. Repositories of submodules lie in ``modules``, by names
+    that may have slashes."""
     while parts[:1] == [b"modules"]:
         names = [index for index, part in enumerate(parts) if index and part in _GIT]
         if not names:
-            return True
+            return entry.kind == "directory"
         parts = parts[names[0] :]
     return not parts or parts[0] in _GIT
 
@@ -179,11 +179,12 @@ class _Reader:
         self.masked: set[bytes] = set()
         self.unreadable: set[bytes] = set()
         self._settings = settings
+        self._secret_inodes: set[tuple[int, int]] = set()
 
     def read(self, items: Mapping[bytes, Entry]) -> tuple[dict[bytes, bytes], bytes, int]:
         """Return the nodes, the digest of the root, and the bytes of all files."""
         rows: dict[bytes, list[Row]] = {b"": []}
-        secret_inodes = self._mask_names(items)
+        self._secret_inodes = self._mask_names(items)
         size = 0
         for path, entry in items.items():
             above, _slash, name = path.rpartition(b"/")
@@ -192,7 +193,7 @@ class _Reader:
             elif entry.kind == "symlink":
                 rows[above].append(Row(name, SYMLINK, 0, 0, 0, entry.target))
             else:
-                row = self._file(above, name, path, entry, (entry.device, entry.inode) in secret_inodes)
+                row = self._file(above, name, path, entry)
                 if row is not None:
                     rows[above].append(row)
                     size += row.size
@@ -210,18 +211,17 @@ class _Reader:
         return nodes, root, size
 
     def _mask_names(self, items: Mapping[bytes, Entry]) -> set[tuple[int, int]]:
-        """Mask the files with names of secrets. Return the inodes of those with several names."""
+        """Mask the files with names of secrets. Return their inodes: they may have other names, also later."""
         settings = self._settings
         inodes = set()
         for path, entry in items.items():
             if entry.kind == "file" and is_secret_path(path, settings.secrets_mask, settings.secrets_show):
                 self.masked.add(path)
-                if entry.links > 1:
-                    inodes.add((entry.device, entry.inode))
+                inodes.add((entry.device, entry.inode))
         return inodes
 
-    def _file(self, above: bytes, name: bytes, path: bytes, entry: Entry, is_secret_inode: bool) -> Row | None:
-        if path in self.masked or is_secret_inode:
+    def _file(self, above: bytes, name: bytes, path: bytes, entry: Entry) -> Row | None:
+        if (entry.device, entry.inode) in self._secret_inodes:
             return self._masked(name, path, entry)
         digest = None
         is_settings = name.lower() in _SETTINGS and not matches(path, self._settings.secrets_show)
@@ -229,7 +229,7 @@ class _Reader:
             digest = self.cache.get(above, name, entry)
         if digest is None:
             try:
-                found = self._digest(path, is_settings=is_settings)
+                found = self._digest(path, entry, is_settings=is_settings)
             except PermissionError:
                 self.unreadable.add(path)
                 return None
@@ -247,7 +247,13 @@ class _Reader:
         self.masked.add(path)
         return Row(name, FILE, entry.mode & 0o777, entry.mtime, 0, EMPTY)
 
-    def _digest(self, path: bytes, *, is_settings: bool) -> tuple[Entry, bytes, bool] | None:
+    def _may_be_secret(self, opened: Entry, listed: Entry) -> bool:
+        """Return whether a file became another name of a secret, perhaps of one that is newer than the listing. An
+        inode number alone does not tell: it is given again as soon as it is free."""
+        is_other = opened.links > 1 and not is_untouched(listed, opened)
+        return is_other or (opened.device, opened.inode) in self._secret_inodes
+
+    def _digest(self, path: bytes, listed: Entry, *, is_settings: bool) -> tuple[Entry, bytes, bool] | None:
         """Return the entry of a file, the digest of its content, and whether it holds a credential. None: it is gone.
 
         Raise PermissionError if it may not be read, MudroomError if it changes each time that it is read.
@@ -263,6 +269,8 @@ class _Reader:
                 before = from_stat(os.fstat(descriptor))  # type: ignore[arg-type]
                 if before.kind != "file":
                     return None
+                if self._may_be_secret(before, listed):
+                    continue
                 digest, holds = _read(descriptor, before.size, is_settings=is_settings)
                 if is_untouched(before, from_stat(os.fstat(descriptor))):  # type: ignore[arg-type]
                     return before, digest, holds
@@ -351,7 +359,7 @@ class ScannedObjects:
         return digest in self._scanned.nodes
 
     def read(self, digest: bytes, offset: int, length: int) -> bytes:
-        """Return a part of an object. Raise FileMoved if the file is not what it was when the base was made."""
+        """Return a part of an object. Raise BaseMoved if the file is not what it was when the base was made."""
         node = self._scanned.nodes.get(digest)
         if node is not None:
             return node[offset : offset + length]
@@ -360,7 +368,7 @@ class ScannedObjects:
             descriptor = self._directory.open_file(path)
         except OSError as error:
             if is_absence(error):
-                raise FileMoved(path) from error
+                raise BaseMoved(path) from error
             raise
         try:
             if offset == 0 and length == entry.size:
@@ -372,5 +380,5 @@ class ScannedObjects:
         finally:
             os.close(descriptor)
         if not is_same:
-            raise FileMoved(path)
+            raise BaseMoved(path)
         return data

@@ -1,70 +1,79 @@
-"""Forks of archives that workers have sent, made under one lock. The archives may be hostile (``vault/transfer``)."""
+"""Forks of archives that workers have sent, many at once (``vault/transfer/arrival.py``). The archives may be
+hostile."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
+from contextlib import ExitStack
 
-from mudroom.errors import MudroomError, UsageError
 from mudroom.fleet.origin.book import AttemptRow
 from mudroom.fleet.origin.fetching import LandedArchive
 from mudroom.session.session import Session
-from mudroom.session.upkeep import take_in
+from mudroom.typing import Any
 from mudroom.vault.forks.background import Ring
 from mudroom.vault.forks.live_output import PLACE
-from mudroom.vault.store.fork import fork_directory
-
-_TRIES = 10_000
+from mudroom.vault.transfer.arrival import Arrival, Arrived
 
 
 class ArchivePier:
     """Owner: the thread of the verb."""
 
-    def __init__(self, session: Session, waiting: Callable[[str], None], limit: int) -> None:
-        """``limit``: bytes that one archive may unpack to."""
-        self._session, self._waiting, self._limit = session, waiting, limit
+    def __init__(self, session: Session, limit: int) -> None:
+        """``limit``: bytes that one archive may have, as it comes and unpacked."""
+        self._session, self._limit = session, limit
 
-    def has_fork(self, name: str) -> bool:
-        return os.path.lexists(self._session.vault.path + b"/forks/" + fork_directory(name))
-
-    def arrive(
-        self, archives: list[tuple[AttemptRow, str, bytes]], named: Callable[[list[str]], None]
-    ) -> list[LandedArchive]:
-        """Make a fork of each archive, or return why it was refused. Raise OSError as the disk does."""
-        with self._session.alone("mudroom fleet: forks arrive", self._waiting):
-            names: list[str] = []
-            for _row, wish, _file in archives:
-                names.append(self._free(wish, names))
-            named(names)
-            return [self._one(name, file) for (_row, _wish, file), name in zip(archives, names, strict=True)]
-
-    def _free(self, wish: str, taken: list[str]) -> str:
-        for number in range(1, _TRIES):
-            name = wish if number == 1 else f"{wish}-{number}"
-            if name not in taken and not self.has_fork(name):
-                return name
-        raise UsageError(f"there are too many forks named {wish}", "mudroom discard FORK")
-
-    def _one(self, name: str, file: bytes) -> LandedArchive:
-        try:
-            imported = take_in(self._session, file, name, time.time_ns(), self._limit)
-        except MudroomError as error:
-            return LandedArchive("", 0, str(error))
-        os.unlink(file)
-        self._keep_output(name, os.path.dirname(file))
-        return LandedArchive(imported.name, imported.changed)
+    def arrive(self, archives: list[tuple[AttemptRow, str, bytes]]) -> list[LandedArchive]:
+        """Make a fork of each archive (row, wished name, file), or return why it was refused. An archive that is here
+        already makes no second one. Raise OSError as the disk does."""
+        with ExitStack() as opened:
+            arrivals = [
+                Arrival(
+                    opened.enter_context(open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")),
+                    name,
+                    row.errand,
+                    row.attempt,
+                    row.worker,
+                    late=row.state == "late",
+                    claims=_claims(row),
+                )
+                for row, name, file in archives
+            ]
+            outcomes = self._session.arrive(arrivals, limit=self._limit)
+        for outcome, (_row, _name, file) in zip(outcomes, archives, strict=True):
+            if outcome.state in ("new", "late"):
+                self._keep_output(outcome.name, os.path.dirname(file))
+        return [_landed(outcome) for outcome in outcomes]
 
     def _keep_output(self, name: str, directory: bytes) -> None:
         """Make what the errand printed the output of the fork's last command (``vault/forks/live_output.py``)."""
         place = self._session.vault.fork(name).path + PLACE
-        for stream in ("stdout", "stderr"):
+        for stream in (b"stdout", b"stderr"):
             try:
-                with open(directory + b"/" + stream.encode(), "rb") as kept:
+                with open(directory + b"/" + stream, "rb") as kept:
                     os.makedirs(place, mode=0o700, exist_ok=True)
-                    ring = Ring(place + b"/" + stream.encode())
+                    ring = Ring(place + b"/" + stream)
                     while block := kept.read(1 << 16):
                         ring.write(block)
                     ring.close()
             except FileNotFoundError:
                 continue  # it printed nothing there
+
+
+def _landed(outcome: Arrived) -> LandedArchive:
+    return LandedArchive(outcome.name, outcome.changed, outcome.problem if outcome.state == "refused" else "")
+
+
+def _claims(row: AttemptRow) -> dict[str, Any]:
+    """Return what the worker says of the command, for the journal."""
+    outcome = row.outcome
+    if outcome is None:
+        return {}
+    return {
+        "exit_code": outcome.exit_code,
+        "signal": outcome.signal,
+        "timed_out": outcome.timed_out,
+        "seconds": outcome.seconds,
+        "cpu": outcome.cpu,
+        "memory": outcome.memory,
+        "judged": outcome.judged,
+    }

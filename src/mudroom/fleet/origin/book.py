@@ -86,7 +86,7 @@ class AttemptRow(NamedTuple):
     state: str
     worker: str = ""
     fork: str = ""
-    """The fork that it became here. Written before it is made."""
+    """The fork that it became here."""
     reason: str = ""
     changed: int = 0
     """Changes against this project, as counted here."""

@@ -8,7 +8,7 @@ import math
 from mudroom.core.tree.path import show
 from mudroom.fleet.origin.book import AttemptRow
 from mudroom.fleet.wire.frame import LinkError
-from mudroom.fleet.wire.message import DIGEST, ErrandOutcome
+from mudroom.fleet.wire.message import DIGEST, ErrandOutcome, WorkerHello
 
 STATES = frozenset({"ended", "refused", "failed", "cancelled", "expired", "lost"})
 LARGEST = 10 * 10**9
@@ -18,6 +18,7 @@ _MOST = 1 << 40
 _KEPT = 1 << 16
 """Bytes of a judge's report that the book keeps."""
 _NOTES = 20
+_NODES = 10_000
 
 
 def checked(outcome: ErrandOutcome, key: tuple[str, int]) -> ErrandOutcome:
@@ -45,6 +46,21 @@ def checked(outcome: ErrandOutcome, key: tuple[str, int]) -> ErrandOutcome:
         report=outcome.report[-_KEPT:],
         reason=line(outcome.reason),
         notes=tuple(line(note) for note in outcome.notes[:_NOTES]),
+    )
+
+
+def introduced(hello: WorkerHello) -> WorkerHello:
+    """Return what a worker says of itself, with texts that a terminal cannot obey."""
+    return hello._replace(
+        mudroom=line(hello.mudroom)[:64],
+        arch=line(hello.arch)[:64],
+        kernel=line(hello.kernel)[:128],
+        levels=tuple(sorted({level for level in hello.levels if 0 <= level <= 2})),
+        processors=min(max(hello.processors, 0), _MOST),
+        memory=_count(hello.memory),
+        free_disk=_count(hello.free_disk),
+        engine=line(hello.engine)[:64],
+        nodes=tuple(line(node) for node in hello.nodes[:_NODES]),
     )
 
 

@@ -29,6 +29,10 @@ TICK = 0.5
 """Seconds between two looks at what no link tells: requests to cancel, answers to questions, deadlines."""
 FAREWELL = 3.0
 """Seconds for the links to end by themselves at the end of a run."""
+GRACE = 10.0
+"""Seconds after which an errand that was cancelled is given up."""
+OVERDUE = 60.0
+"""Seconds after its timeout after which a worker has to have ended an errand."""
 _MOVES = 5
 """A project that changes so often while it is sent is not sent."""
 
@@ -45,6 +49,10 @@ class Dispatch:
         self._inbox: LinkInbox = LinkInbox()
         self._moves = 0
         self._is_cancelled = False
+        self._cancelled_at: float | None = None
+        self._unheard: set[str] = set()
+        """Workers that may have errands which an earlier process gave up."""
+        self._has_left = False
 
     def run(self) -> Iterator[Settled]:
         """Follow all errands to their ends, and yield each as it ends. Raise what ``load`` raises."""
@@ -52,6 +60,8 @@ class Dispatch:
         try:
             self.fetching.resume()
             for row in ledger.rows.values():
+                if row.state == "lost" and row.outcome is None:
+                    self._unheard.add(row.worker)
                 if row.state in ("sent", "accepted"):
                     ledger.away[row.key] = self.parts.clock() + self.parts.lease
             while True:
@@ -67,6 +77,7 @@ class Dispatch:
                 for link in full:
                     link.wake()
             self._leave()
+            yield from ledger.flush()
         finally:
             self._close()
 
@@ -79,19 +90,24 @@ class Dispatch:
         ledger, rows = self.ledger, self.ledger.rows.values()
         if self.fetching.is_busy or ledger.waiting:
             return False
-        wanted = [row for row in self.fetching.wanted() if self._may_reach(row.worker)]
-        return not wanted and not any(row.state in ("new", "sent", "accepted") for row in rows)
+        if any(row.state in ("new", "sent", "accepted") for row in rows):
+            return False
+        if self._is_cancelled:
+            return True
+        unheard = any(self._may_reach(name) and not self.seats[name].was_here for name in self._unheard)
+        asked = any(seat.running for seat in self.seats.values())
+        return not unheard and not asked and not any(self._may_reach(row.worker) for row in self.fetching.wanted())
 
     def _may_reach(self, name: str) -> bool:
-        return (
-            name in self.seats and self.seats[name].may_serve and not (self._is_cancelled and not self.seats[name].link)
-        )
+        seat = self.seats.get(name)
+        return seat is not None and seat.may_serve and (not self._is_cancelled or seat.link is not None)
 
     # --- each round ---
 
     def _tick(self) -> None:
         now, ledger = self.parts.clock(), self.ledger
-        self._cancel_what_is_asked()
+        self._cancel_what_is_asked(now)
+        self._end_what_is_overdue(now)
         for key, until in list(ledger.away.items()):
             if now >= until or not self._may_reach(ledger.rows[key].worker):
                 ledger.lose(ledger.rows[key], self._why_gone(ledger.rows[key].worker))
@@ -124,12 +140,24 @@ class Dispatch:
         ledger = self.ledger
         if ledger.waiting and not self._is_cancelled:
             return True
+        if seat.name in self._unheard and not seat.was_here:
+            return True
         wanted = {row.key for row in self.fetching.wanted()}
         return any(row.key in ledger.away or row.key in wanted for row in ledger.of_worker(seat.name))
 
-    def _cancel_what_is_asked(self) -> None:
+    def _end_what_is_overdue(self, now: float) -> None:
+        ledger = self.ledger
+        for seat in self.seats.values():
+            for key in list(seat.running):
+                timeout, began = ledger.errands[key[0]].message.timeout, ledger.began.get(key)
+                if timeout and began is not None and now > began + timeout + OVERDUE:
+                    self.bar(seat, "does not end an errand whose time is over")
+                    break
+
+    def _cancel_what_is_asked(self, now: float) -> None:
         ledger, asked = self.ledger, self._book.to_cancel()
         if self._is_cancelled:
+            self._cancelled_at = self._cancelled_at or now
             asked |= set(ledger.errands)
             ledger.may_retry = False
         for row in [row for row in ledger.rows.values() if row.errand in asked]:
@@ -137,6 +165,8 @@ class Dispatch:
             if row.state == "new":
                 ledger.waiting.remove(row.key)
                 ledger.settle(ledger.put(row, "cancelled", "cancelled before it was sent"))
+            elif row.state in ("sent", "accepted") and self._cancelled_at and now > self._cancelled_at + GRACE:
+                ledger.lose(row, f"it did not end within {GRACE:g} s after it was cancelled")
             elif row.state in ("sent", "accepted") and (seat is None or seat.link is None):
                 ledger.lose(row, "cancelled while its worker was not reached")
             elif row.state in ("sent", "accepted") and seat is not None and row.key not in seat.cancelled:
@@ -209,12 +239,14 @@ class Dispatch:
         """Take leave of the workers. What was not fetched stays there."""
         for seat in self.seats.values():
             self.ledger.tell(seat, wire.BYE, wire.Bye(""))
-        self.ledger.flush()
+        for row in self.fetching.wanted():
+            self.ledger.settle(self.ledger.put(row, reason=f"not fetched: {self._why_gone(row.worker)}"))
+        self._has_left = True
         self._book.end(self._run.run)
 
     def _close(self) -> None:
         links = [seat.link for seat in self.seats.values() if seat.link is not None]
-        until = time.monotonic() + FAREWELL
+        until = time.monotonic() + (FAREWELL if self._has_left else 0.0)
         for link in links:
             link.join(max(0.0, until - time.monotonic()))
             link.end("the run is over")

@@ -1,11 +1,12 @@
 """Archives: which are wanted, how they come, and how forks are made of them.
 
-The name of a fork is in the book before the fork is made, so that a process that was killed in between finds it.
+An archive is kept until the book says that its fork is here. A process that was killed in between brings it again, and
+the vault knows it by its errand and digest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
 
 from mudroom.fleet.origin import claim
 from mudroom.fleet.origin.archive import IncomingArchive
@@ -33,12 +34,8 @@ class LandedArchive(NamedTuple):
 class Pier(Protocol):
     """What makes forks of archives (``fleet/origin/arrival.py``)."""
 
-    def arrive(
-        self, archives: list[tuple[AttemptRow, str, bytes]], named: Callable[[list[str]], None]
-    ) -> list[LandedArchive]:
-        """``archives``: rows, wished names and files. ``named`` is called with the names before a fork is made."""
-
-    def has_fork(self, name: str) -> bool: ...
+    def arrive(self, archives: list[tuple[AttemptRow, str, bytes]]) -> list[LandedArchive]:
+        """Make forks of archives: rows, wished names and files. One that came before makes no second fork."""
 
 
 class Fetching:
@@ -55,10 +52,7 @@ class Fetching:
         self._landing: list[Key] = []
 
     def resume(self) -> None:
-        """Go on where another process was killed: a fork that it made is taken for what it is."""
-        for row in list(self._ledger.rows.values()):
-            if row.state in ("ended", "late") and row.fork and self._pier.has_fork(row.fork):
-                self._ledger.put(row, "fetched")
+        """Go on where another process was killed."""
         for row in list(self._ledger.rows.values()):
             if row.state == "fetched":
                 self._ledger.keep(row, None)
@@ -106,7 +100,11 @@ class Fetching:
         archive = self._archives.get(row.key)
         if archive is None or not seat.is_fetching(stream):
             raise LinkError("sent an archive that was not asked for")
-        archive.add(part.offset, part.data)
+        try:
+            archive.add(part.offset, part.data)
+        except LinkError as error:
+            self._ledger.settle(self._ledger.put(row, "failed", f"{seat.name} {error.reason}"))
+            raise
         if part.is_last or archive.is_whole:
             seat.close_stream(stream)
             del self._archives[row.key]
@@ -154,15 +152,9 @@ class Fetching:
             return []
         keys, self._landing = self._landing[:BATCH], self._landing[BATCH:]
         ledger, rows = self._ledger, [self._ledger.rows[key] for key in keys]
-        labels = [ledger.errands[row.errand].label + ("-late" if row.state == "late" else "") for row in rows]
         files = [IncomingArchive.path_in(ledger.held(row)) for row in rows]
-
-        def named(names: list[str]) -> None:
-            for key, name in zip(keys, names, strict=True):
-                ledger.put(ledger.rows[key]._replace(fork=name))
-            ledger.commit()
-
-        landed = self._pier.arrive(list(zip(rows, labels, files, strict=True)), named)
+        labels = [ledger.errands[row.errand].label for row in rows]
+        landed = self._pier.arrive(list(zip(rows, labels, files, strict=True)))
         refused = []
         for key, result in zip(keys, landed, strict=True):
             row, seat = ledger.rows[key], self._seats.get(ledger.rows[key].worker)
@@ -175,4 +167,6 @@ class Fetching:
             ledger.keep(ledger.put(row._replace(fork=result.fork, changed=result.changed), "fetched"), seat)
             ledger.settle(ledger.rows[key])
         ledger.commit()
+        for file in files:  # not before the book says so: it is found again, and makes no second fork
+            os.unlink(file)
         return refused

@@ -11,7 +11,7 @@ from mudroom.fleet.origin.fetching import Fetching
 from mudroom.fleet.origin.inbox import FeedFailed, LinkEnd, LinkEvent
 from mudroom.fleet.origin.ledger import Ledger
 from mudroom.fleet.origin.parts import BaseCargo, DispatchParts
-from mudroom.fleet.origin.report import Printed, Started, WorkerHere, WorkerNote
+from mudroom.fleet.origin.report import Printed, Started, WorkerHere
 from mudroom.fleet.origin.seat import Seat, unfit
 from mudroom.fleet.wire import message as wire
 from mudroom.fleet.wire.frame import Frame, LinkError
@@ -63,7 +63,7 @@ def _row(dispatch: Hearer, seat: Seat, stream: int) -> AttemptRow:
 
 
 def _hello(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
-    hello = wire.message_of(frame, wire.WorkerHello)
+    hello = claim.introduced(wire.message_of(frame, wire.WorkerHello))
     reason = unfit(hello, dispatch.parts.fitness)
     if reason:
         dispatch.gone(seat, reason, "", given_up=True)
@@ -101,8 +101,7 @@ def _pong(_dispatch: Hearer, seat: Seat, frame: Frame) -> None:
 
 def _bye(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     bye = wire.message_of(frame, wire.Bye)
-    if bye.reason:
-        dispatch.parts.report(WorkerNote(seat.name, claim.line(bye.reason)))
+    dispatch.gone(seat, claim.line(bye.reason) or "the worker took leave", "", given_up=False)
 
 
 def _failed(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
@@ -134,6 +133,7 @@ def _want(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
 def _ready(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     ready, cargo = wire.message_of(frame, wire.Ready), dispatch.cargo
     seat.has_base = cargo is not None and ready.base == cargo.identity
+    seat.bore_fruit()
 
 
 # --- errands ---
@@ -145,6 +145,7 @@ def _accepted(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
         raise LinkError("accepted another errand than it was given")
     if row.state == "sent":
         row = dispatch.ledger.put(row, "accepted")
+        dispatch.ledger.began[row.key] = dispatch.parts.clock()
         dispatch.parts.report(Started(dispatch.ledger.errands[row.errand], row))
 
 
@@ -174,6 +175,7 @@ def _outcome(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     outcome = claim.checked(wire.message_of(frame, wire.ErrandOutcome), row.key)
     seat.close_stream(frame.stream)
     seat.running.discard(row.key)
+    seat.bore_fruit()
     if row.state not in ("sent", "accepted", "lost"):
         raise LinkError("sent the outcome of an errand twice")
     if row.state == "sent":
@@ -197,6 +199,7 @@ def _outcome(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
 def _part(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     part, row = wire.message_of(frame, wire.ArchivePart), _row(dispatch, seat, frame.stream)
     dispatch.fetching.part(seat, row, frame.stream, part)
+    seat.bore_fruit()
 
 
 def _dial(dispatch: Hearer, seat: Seat, frame: Frame) -> None:

@@ -26,6 +26,8 @@ class Ledger:
         self.waiting = deque(row.key for row in self.rows.values() if row.state == "new")
         self.away: dict[Key, float] = {}
         """Attempts whose worker is not linked: until when it is awaited."""
+        self.began: dict[Key, float] = {}
+        """When attempts were accepted, by the monotonic clock of this process."""
         self.may_retry = True
         self._told: list[tuple[OriginLink, Frame]] = []
         self._settled: list[Settled] = []

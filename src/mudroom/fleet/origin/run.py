@@ -81,7 +81,6 @@ class Doors(NamedTuple):
     """Called with each line that an errand prints, escaped."""
     raw: Callable[[Printed, bytes], None] | None = None
     """Called with each new piece of output, as it is."""
-    waiting: Callable[[str], None] = lambda _holder: None
     note: Callable[[str], None] = lambda _text: None
     asks: bool = True
     """Whether questions of workers wait for an answer in the queue."""
@@ -120,7 +119,7 @@ class FleetRun:
             DispatchParts(
                 self._connect,
                 self._load,
-                ArchivePier(session, doors.waiting, LIMIT),
+                ArchivePier(session, LIMIT),
                 self._questions,
                 self._hear,
                 fitness,

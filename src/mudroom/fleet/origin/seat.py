@@ -10,6 +10,8 @@ from mudroom.typing import NamedTuple
 Key = tuple[str, int]
 _DELAYS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0)
 """Seconds until a worker that was lost is tried again."""
+_MOST_FRUITLESS = 8
+"""Links in a row that brought no base, no outcome and no part of an archive, after which a worker is given up."""
 _MOST_PLACES = 1024
 
 
@@ -61,7 +63,7 @@ class Seat:
         self.running: set[Key] = set()
         self.cancelled: set[Key] = set()
         self.retry_at = 0.0
-        self._failures = 0
+        self._fruitless = 0
         self._streams: dict[int, tuple[Key, bool]] = {}
         """By number: the attempt, and whether it is the stream of its archive."""
         self._next = 1
@@ -97,7 +99,11 @@ class Seat:
         self.cancelled.clear()
 
     def greeted(self, hello: WorkerHello) -> None:
-        self.hello, self.is_greeted, self.was_here, self._failures, self.reason = hello, True, True, 0, ""
+        self.hello, self.is_greeted, self.was_here, self.reason = hello, True, True, ""
+
+    def bore_fruit(self) -> None:
+        """The link was of use."""
+        self._fruitless = 0
 
     def leave(self, now: float, reason: str, *, given_up: bool) -> OriginLink | None:
         """The link is over. Return it, if there was one."""
@@ -108,9 +114,9 @@ class Seat:
         self.is_greeted = self.has_base = False
         self.running.clear()
         self.reason = reason
-        self.may_serve = self.may_serve and not given_up
-        self.retry_at = now + _DELAYS[min(self._failures, len(_DELAYS) - 1)]
-        self._failures += 1
+        self.may_serve = self.may_serve and not given_up and self._fruitless < _MOST_FRUITLESS
+        self.retry_at = now + _DELAYS[min(self._fruitless, len(_DELAYS) - 1)]
+        self._fruitless += 1
         return link
 
     # --- streams ---

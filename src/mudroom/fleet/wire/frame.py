@@ -28,6 +28,7 @@ class LinkError(MudroomError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the other end of the link {reason}", "the link is closed; errands that ran are kept there")
+        self.reason = reason
 
 
 class Frame(NamedTuple):

@@ -8,7 +8,9 @@ that either can name both versions in its refusal.
 
     origin → worker     OFFER, OBJECTS, ERRAND, ANSWER, FETCH, KEPT, CANCEL, DIALLED
     worker → origin     WANT, READY, ACCEPTED, OUT, ASK, EVENT, OUTCOME, ARCHIVE, DIAL
-    both                HELLO, PING, PONG, BYE, DATA, SHUT, FAILED
+    both                HELLO, PING, PONG, BYE, DATA, SHUT, ROOM, FAILED
+
+In ``DATA``, ``SHUT`` and ``ROOM`` frames the stream is the number of a connection (``Dial.number``).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ DIGEST = 32
 HELLO, PING, PONG, BYE, FAILED = 1, 2, 3, 4, 5
 OFFER, WANT, OBJECTS, READY = 10, 11, 12, 13
 ERRAND, ACCEPTED, OUT, ASK, ANSWER, EVENT, OUTCOME, FETCH, ARCHIVE, KEPT, CANCEL = range(20, 31)
-DIAL, DIALLED, DATA, SHUT = 40, 41, 42, 43
+DIAL, DIALLED, DATA, SHUT, ROOM = range(40, 45)
 
 Message = TypeVar("Message")
 
@@ -157,6 +159,9 @@ class Errand(NamedTuple):
     """Name of the fork at the origin."""
     number: int = 0
     """Of an attempt among several; it is in ``MUDROOM_ATTEMPT``."""
+    through_origin: bool = False
+    """Connections that the gate allows are made by the origin, which judges them once more (``Dial``). Otherwise they
+    leave from the worker."""
 
 
 class Accepted(NamedTuple):
@@ -252,20 +257,30 @@ class CancelErrand(NamedTuple):
 
 
 class Dial(NamedTuple):
-    """A connection that a command's gate asks the origin's gate for. ``DATA`` and ``SHUT`` frames of the same number
-    carry it (``gate.py`` of either side)."""
+    """A connection that a command's gate asks the origin for. ``DATA`` and ``SHUT`` frames of this number carry it,
+    once it is dialled (``tunnel.py``). It comes on the stream of the errand."""
 
     number: int
     host: str
     port: int
     flow: bytes
-    """MessagePack of the worker's ``FlowQuestion``."""
+    """Reserved; empty."""
+    caller: str = ""
+    """Label of the command's fork on the worker. Believed of that worker's forks only."""
 
 
 class Dialled(NamedTuple):
     number: int
     reason: str
     """Empty: it is open."""
+    is_refused: bool = False
+    """Whether the reason is that the origin does not allow it."""
+
+
+class Room(NamedTuple):
+    """So many more bytes of a connection may be sent."""
+
+    size: int
 
 
 TYPES: dict[int, type] = {
@@ -289,6 +304,7 @@ TYPES: dict[int, type] = {
     CANCEL: CancelErrand,
     DIAL: Dial,
     DIALLED: Dialled,
+    ROOM: Room,
 }
 
 

@@ -116,7 +116,7 @@ def _performed(run: ErrandRun, workplace: Workplace, approver: CommandApprover |
     errand = run.errand
     run.cancellation.require_unset()
     _require_room(run.folder.path)
-    with workplace.session(errand.base, errand.settings, errand.agent) as session:
+    with workplace.session(errand) as session:
         actor = _actor(session.actor, errand)
         run.patience = actor.settings.approval_timeout
         before = session.vault.journal.head().number
@@ -254,7 +254,7 @@ def recover(folder: ErrandFolder, workplace: Workplace) -> ErrandOutcome:
     name = fork_name(errand.errand, errand.attempt)
     outcome = nothing(errand.errand, errand.attempt, "lost", "the worker ended while its command ran")
     try:
-        with workplace.session(errand.base, errand.settings, errand.agent) as session:
+        with workplace.session(errand) as session:
             session.sandboxes.collect_cut_off()
             fork = session.vault.find(name)
             if fork is not None:
@@ -276,7 +276,7 @@ def discard(folder: ErrandFolder, workplace: Workplace) -> None:
     errand: Any = folder.errand
     name = fork_name(errand.errand, errand.attempt)
     try:
-        with workplace.session(errand.base, errand.settings, errand.agent) as session:
+        with workplace.session(errand) as session:
             if session.vault.find(name) is not None:
                 session.forks.discard(name)
     except MudroomError as error:

@@ -15,7 +15,7 @@ import os
 import select
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from mudroom.fleet.wire.message import frame_of, message_of
 from mudroom.fleet.worker.crew import Crew
 from mudroom.fleet.worker.errand_check import check
 from mudroom.fleet.worker.errand_run import JUDGE, ErrandRun, discard, perform, recover
+from mudroom.fleet.worker.far_dial import FarDialler, FarDials
 from mudroom.fleet.worker.folder import ErrandFolder, ErrandFolders
 from mudroom.fleet.worker.lease import Lease
 from mudroom.fleet.worker.outbox import Outbox
@@ -44,13 +45,15 @@ LIMITS = {
     message.HELLO: 1 << 16, message.PING: 64, message.PONG: 64, message.BYE: 1 << 16, message.FAILED: 1 << 16,
     message.OFFER: 1 << 20, message.OBJECTS: 9 << 20, message.ERRAND: 4 << 20, message.ANSWER: 1 << 16,
     message.FETCH: 1 << 10, message.KEPT: 1 << 10, message.CANCEL: 1 << 10, message.DIALLED: 1 << 12,
-    message.DATA: 1 << 18, message.SHUT: 64,
+    message.DATA: 1 << 15, message.SHUT: 1, message.ROOM: 16,
 }  # fmt: skip
 """Bytes of a body that a worker takes, by kind."""
 MOST_OPEN = 1_000
 """Errands of a link that have not ended."""
 MOST_FETCHES = 64
 """Archives that are being sent."""
+MOST_TOLD = 1_000
+"""Errands of earlier processes that are waited for."""
 CHORES = 2
 """Forks that are discarded at once."""
 LAST_WORDS = 2.0
@@ -71,25 +74,28 @@ class WorkerFacts(NamedTuple):
 
 
 class WorkerLink:
-    """The state of one link. ``_lock`` guards ``_runs``, ``_by_fork`` and ``_fetches``; all else is written by the
-    thread that reads, before the others start."""
+    """The state of one link. ``_lock`` guards ``_runs``, ``_by_fork``, ``_fetches`` and ``_tellers``. All else is
+    written by the thread that reads, before the others start."""
 
     def __init__(self, write: int, facts: WorkerFacts, folders: ErrandFolders, lease: Lease) -> None:
         self._facts, self._folders, self._lease = facts, folders, lease
         self._outbox = Outbox(write)
         self._questions = Questions(self._send_question)
+        self._dials = FarDials(self._outbox.put)
         self._crew, self._chores = Crew(facts.at_once), Crew(CHORES)
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, int], tuple[ErrandRun, Callable[[], None]]] = {}
         self._by_fork: dict[str, ErrandRun] = {}
         self._fetches: list[ArchiveSource] = []
+        self._tellers: list[threading.Thread] = []
+        """They wait for errands of earlier worker processes."""
         self._workplace: Workplace
         self._supply: Supply
 
     def open(self, supply: Supply, place: Place) -> None:
         """``place``: where the commands of this origin run."""
         self._supply = supply
-        self._workplace = Workplace(place, supply, HostApprover(self._begin_host))
+        self._workplace = Workplace(place, supply, HostApprover(self._begin_host), self._dialler)
         self._outbox.start()
 
     # --- the life of a link ---
@@ -126,6 +132,7 @@ class WorkerLink:
     def _leave(self) -> None:
         self._lease.detach()
         self._questions.close()
+        self._dials.close()
         self._crew.join()
         self._chores.join()
         self._outbox.flush(LAST_WORDS)
@@ -271,8 +278,11 @@ class WorkerLink:
             return
         self._chores.give(partial(self._forget, folder))
 
-    def _late(self, frame: Frame) -> None:
-        """A frame of a connection that this worker does not have."""
+    def _dialled(self, frame: Frame) -> None:
+        self._dials.dialled(frame)
+
+    def _connection(self, frame: Frame) -> None:
+        self._dials.tunnels.take(frame)
 
     # --- helpers of those ---
 
@@ -310,7 +320,14 @@ class WorkerLink:
         if outcome is not None:
             self._finish(source, folder, outcome, stream)
             return
-        threading.Thread(target=self._tell_later, args=(folder, source, stream), name="tell", daemon=True).start()
+        with self._lock:
+            self._tellers = [teller for teller in self._tellers if teller.is_alive()]
+            if len(self._tellers) >= MOST_TOLD:
+                raise UsageError(f"{MOST_TOLD} errands are waited for", "ask later")
+            args = (folder, source, stream)
+            teller = threading.Thread(target=self._tell_later, args=args, name="tell", daemon=True)
+            self._tellers.append(teller)
+        teller.start()
 
     def _tell_later(self, folder: ErrandFolder, source: OutputSource, stream: int) -> None:
         while (outcome := folder.outcome) is None:
@@ -343,9 +360,17 @@ class WorkerLink:
     def _ask_about_command(self, run: ErrandRun, question: CommandQuestion) -> CommandAnswer:
         return ask_about_command(self._questions, run.stream, question, run.patience, run.cancellation.fileno())
 
-    def _begin_host(self, question: FlowQuestion) -> PendingHost:
+    def _dialler(self, fork: str) -> FarDialler:
+        """Return what makes the connections of a command in this fork."""
+        run = self._run_in(fork)
+        return FarDialler(self._dials, run.stream if run is not None else 0, fork)
+
+    def _run_in(self, fork: str) -> ErrandRun | None:
         with self._lock:
-            run = self._by_fork.get(question.fork.removesuffix(JUDGE))
+            return self._by_fork.get(fork.removesuffix(JUDGE))
+
+    def _begin_host(self, question: FlowQuestion) -> PendingHost:
+        run = self._run_in(question.fork)
         stream, timeout = (run.stream, run.patience) if run is not None else (0, 0.0)
         return begin_host(self._questions, stream, question, timeout)
 
@@ -359,9 +384,10 @@ _TAKE: dict[int, Callable[[WorkerLink, Frame], None]] = {
     message.CANCEL: WorkerLink._cancel,
     message.FETCH: WorkerLink._fetch,
     message.KEPT: WorkerLink._kept,
-    message.DIALLED: WorkerLink._late,
-    message.DATA: WorkerLink._late,
-    message.SHUT: WorkerLink._late,
+    message.DIALLED: WorkerLink._dialled,
+    message.DATA: WorkerLink._connection,
+    message.SHUT: WorkerLink._connection,
+    message.ROOM: WorkerLink._connection,
 }
 
 
@@ -390,19 +416,20 @@ class FrameStream:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._reader = FrameReader(LIMITS, 0)
-        self._frames: list[Frame] = []
+        self._frames: Iterator[Frame] = iter(())
 
     def next(self) -> Frame | None:
-        """Return the next frame; None: the stream has ended. Raise LinkError."""
-        while not self._frames:
+        """Return the next frame; None: the stream has ended. Raise LinkError at a frame that is not allowed, after
+        those before it."""
+        while (frame := next(self._frames, None)) is None:
             try:
                 data = os.read(self._descriptor, _PIECE)
             except OSError:
                 return None
             if not data:
                 return None
-            self._frames = list(self._reader.feed(data))[::-1]
-        return self._frames.pop()
+            self._frames = self._reader.feed(data)
+        return frame
 
     def has_unread(self) -> bool:
         poll = select.poll()

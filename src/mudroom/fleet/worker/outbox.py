@@ -1,10 +1,11 @@
 """Frames on their way to the origin, written by one thread.
 
 Rules of this file:
-1. Urgent frames (answers to the origin, questions) go first and are few: a producer waits while ``MOST`` bytes of them
-   are unsent. Output, archives and data of connections are *sources*: they stay on disk or in a socket until it is
-   their turn, so a slow origin costs no memory and stops no command.
-2. Sources take turns of one frame, so that the output of one errand does not hold up another's.
+1. A producer of urgent frames (answers to the origin, questions, bytes of connections) waits while ``MOST`` bytes of
+   them are unsent. Output and archives are *sources*: they stay on disk until it is their turn, so a slow origin costs
+   no memory and stops no command.
+2. Sources take turns of one frame, so that the output of one errand does not hold up another's. Urgent frames and
+   sources take turns, too.
 3. A link that is over takes frames and drops them: outcomes are on disk, and the next link tells them.
 """
 
@@ -37,6 +38,7 @@ class Outbox:
         self._urgent: deque[bytes] = deque()
         self._unsent = 0
         """Bytes of urgent frames, the one that is being written included."""
+        self._was_urgent = False
         self._writing = 0
         """Bytes of the urgent frame that is being written."""
         self._ready: deque[Source] = deque()
@@ -97,7 +99,9 @@ class Outbox:
                 self._changed.wait_for(lambda: self._is_over or self._urgent or self._ready)
                 if self._is_over:
                     return None
-                if self._urgent:
+                is_urgent_turn = not (self._was_urgent and self._ready)
+                self._was_urgent = bool(self._urgent) and is_urgent_turn
+                if self._was_urgent:
                     data = self._urgent.popleft()
                     self._writing = len(data)
                     return data

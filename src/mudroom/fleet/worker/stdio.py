@@ -54,7 +54,7 @@ def serve(read: int, write: int, environ: Mapping[bytes, bytes], at_once: int) -
             hello = origin_hello(frames.next())
             where = places(environ)
             top = private_directory(where.state + b"/worker")
-            origin = private_directory(top + b"/" + _checked(hello.origin).encode())
+            origin = private_directory(top + b"/" + checked(hello.origin).encode())
             node = private_directory(origin + b"/" + _node_directory(hello.node))
             vaults = private_directory(origin + b"/vaults")
             own = own_policy(origin, environ)
@@ -64,7 +64,7 @@ def serve(read: int, write: int, environ: Mapping[bytes, bytes], at_once: int) -
             lease = Lease(hello.lease, node + b"/contact", frames.has_unread)
             link = WorkerLink(write, facts, ErrandFolders(node + b"/errands"), lease)
         except (MudroomError, OSError) as error:
-            _refuse(write, error)
+            refuse(write, error)
             raise
         link.open(supply, Place(vaults, environ, own))
         link.serve(frames)
@@ -75,7 +75,7 @@ def _machine() -> tuple[int, int]:
     return os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _refuse(write: int, error: Exception) -> None:
+def refuse(write: int, error: Exception) -> None:
     """Tell the origin why there is no link."""
     told = encode(frame_of(message.BYE, message.Bye(str(error))))
     if isinstance(error, OtherProtocol):  # either end can name both versions
@@ -90,7 +90,7 @@ def _node_directory(node: str) -> bytes:
     return hashlib.blake2b(node.encode(), digest_size=12).hexdigest().encode()
 
 
-def _checked(name: str) -> str:
+def checked(name: str) -> str:
     if not (SHORTEST_NAME <= len(name) <= LONGEST_NAME and set(name) <= set("0123456789abcdef")):
         raise LinkError(f"has a name that is not {SHORTEST_NAME} to {LONGEST_NAME} hexadecimal digits")
     return name

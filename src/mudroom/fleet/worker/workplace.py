@@ -7,19 +7,20 @@ other settings therefore have another session, on the same vault.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from mudroom.core.settings import Settings
 from mudroom.fleet.wire import settings as wire_settings
 from mudroom.fleet.wire.frame import Frame
-from mudroom.fleet.wire.message import Base
+from mudroom.fleet.wire.message import Base, Errand
 from mudroom.fleet.worker.tighten import tightened
 from mudroom.policy.parse import GivenSetting
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.host_approver import Approver
 
 MOST_IDLE = 4
@@ -61,6 +62,7 @@ class _Key(NamedTuple):
     base: bytes
     settings: bytes
     agent: str
+    through_origin: bool
 
 
 class _Open:
@@ -75,16 +77,17 @@ class _Open:
 class Workplace:
     """``_lock`` guards the open sessions."""
 
-    def __init__(self, place: Place, grounds: Grounds, approver: Approver | None) -> None:
-        self._place, self._grounds, self._approver = place, grounds, approver
+    def __init__(self, place: Place, grounds: Grounds, approver: Approver, far: Callable[[str], Dialler]) -> None:
+        """``far``: returns what makes the connections of a command that leave from the origin, by its fork."""
+        self._place, self._grounds, self._approver, self._far = place, grounds, approver, far
         self._lock = threading.Lock()
         self._sessions: dict[_Key, _Open] = {}
 
     @contextmanager
-    def session(self, base: bytes, settings: bytes, agent: str = "") -> Iterator[Session]:
-        """Yield a session on a base. Raise LinkError if the settings cannot be read, MudroomError if the base cannot be
-        had, OSError as the disk does."""
-        key = _Key(base, settings, agent)
+    def session(self, errand: Errand) -> Iterator[Session]:
+        """Yield a session for an errand. Raise LinkError if the settings cannot be read, MudroomError if the base
+        cannot be had, OSError as the disk does."""
+        key = _Key(errand.base, errand.settings, errand.agent, errand.through_origin)
         with self._lock:
             opened = self._sessions.pop(key, None) or _Open()
             self._sessions[key] = opened  # the last one used is the last to go
@@ -133,6 +136,7 @@ class Workplace:
                 rules=lambda: settings.hosts,
                 approver=self._approver,
                 agent=key.agent or None,
+                dialler=lambda fork, _order: self._far(fork.name) if key.through_origin else None,
             )
         except BaseException:
             self._grounds.unused(key.base)

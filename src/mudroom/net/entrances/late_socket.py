@@ -1,38 +1,42 @@
-"""A process that connects to a server in the network namespace of a running command.
+"""A process that makes sockets in the network namespace of a running command, until that command ends.
 
 Rules of this file: as in ``late_listener.py``. It runs alone, because only a process with one thread may enter a user
 namespace, and none can leave it again (setns(2)). Descriptor 0 is a socket to the host, 1 and 2 are the command's user
-and network namespaces. It imports the standard library only.
+and network namespaces, 3 reaches its end when the command has ended: a process that stayed would keep the namespace.
+It connects nothing, so a server inside cannot hold it up. It imports the standard library only.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import socket
-import sys
 
 from mudroom.net.entrances.late_listener import enter
 
-PATIENCE = 3.0
-"""Seconds for a connection inside; on loopback it is made at once, or refused, unless the server's queue is full."""
-_LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+FAMILIES = {b"4": socket.AF_INET, b"6": socket.AF_INET6}
+READY = b"ready"
 
 
 def main() -> None:
-    """Connect to the port of the argument and send the socket, or else the error number."""
+    """Send READY, or an error number. Then send a socket of the family for each request, or the error number."""
     host = socket.socket(fileno=os.dup(0))
     error = enter(1, 2)
+    host.send(b"%d" % error if error else READY)
     if error:
-        host.send(b"%d" % error)
         return
-    for family, address in _LOOPBACKS:
+    for descriptor in (0, 1, 2):
+        os.close(descriptor)
+    poller = select.poll()
+    poller.register(host, select.POLLIN)
+    poller.register(3, select.POLLIN)
+    while True:
+        ready = dict(poller.poll())
+        request = host.recv(16) if host.fileno() in ready else b""
+        if 3 in ready or not request:
+            return
         try:
-            with socket.socket(family) as inner:
-                inner.settimeout(PATIENCE)
-                inner.connect((address, int(sys.argv[1])))
-                inner.settimeout(None)
-                socket.send_fds(host, [b"0"], [inner.fileno()])
-                return
+            with socket.socket(FAMILIES[request], socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as made:
+                socket.send_fds(host, [b"0"], [made.fileno()])
         except OSError as failure:
-            error = error or failure.errno or 110  # ETIMEDOUT has no number in a TimeoutError
-    host.send(b"%d" % error)
+            host.send(b"%d" % (failure.errno or 0))

@@ -19,7 +19,8 @@ import os
 import socket
 import struct
 import sys
-from typing import NamedTuple
+
+from mudroom.typing import NamedTuple
 
 _ESTABLISHED, _CLOSE_WAIT, _LISTENING = 1, 8, 10
 """States: include/net/tcp_states.h"""

@@ -120,6 +120,8 @@ async def serve_tunnel(
             handed = True
             exchange.drop()
             return HandedConnection(exchange, server)
+        if exchange.http_only:
+            raise exchange.refuse("the other fork shows this port for plain HTTP/1 only")
         if exchange.is_inspected:
             from mudroom.net.inspection.inspect import inspect  # TLS, h11 and h2: at the first need
 

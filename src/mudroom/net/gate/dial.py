@@ -37,7 +37,8 @@ async def dial(addresses: Sequence[bytes], port: int) -> tuple[Peer, str]:
 
 def adopt(connection: socket.socket) -> Peer:
     """Return the peer at the other end of a connected, non-blocking socket, which the peer owns."""
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if connection.family != socket.AF_UNIX:  # the list of agents
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     peer = Peer()
     SocketTransport(connection, peer)
     return peer

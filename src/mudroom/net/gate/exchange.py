@@ -17,7 +17,8 @@ from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, network_of
 from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Request, covering, vet
 from mudroom.net.gate.dial import adopt, dial
-from mudroom.net.gate.guard import DoorGuard, ForkUnreachable
+from mudroom.net.gate.fork_dials import ForkUnreachable
+from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.resolve import LocalAddresses
 from mudroom.net.gate.transport import UNCHARGED
@@ -61,6 +62,8 @@ class Exchange:
         self.response: Fields = ()
         self._method = method
         self._path = path
+        self.http_only = False
+        """Whether only plain HTTP/1 may be sent: the server relies on headers of the gate."""
         self._started = time.time_ns()
         self._clock = time.monotonic()
         self._decision = HostDecision("deny", None, "it was not judged")
@@ -124,8 +127,8 @@ class Exchange:
             raise
 
     async def _reach_directly(self) -> Peer:
-        if is_fork_host(self.host):
-            return await self._reach_fork()
+        if is_fork_host(self.host) or self.guard.all_hosts:
+            return await self._reach_by_host()
         upstream, rule = self.guard.upstream, self._decision.rule
         if upstream is not None and not (rule is not None and rule.private):
             return await self._reach_through(upstream)
@@ -145,13 +148,23 @@ class Exchange:
             raise self._fail(f"{self.host} cannot be reached: {error_text}", 504) from error
         return peer
 
-    async def _reach_fork(self) -> Peer:
-        self._address = f"fork {fork_of(self.host)}"
+    async def _reach_by_host(self) -> Peer:
+        """Ask the host for the connection: it decides, by the consent of both forks, or has another machine decide."""
+        host, port = self.host, self.port
+        self._address = f"fork {fork_of(host)}" if is_fork_host(host) else "through the origin"
+        path = self._path if self.way == "http" else ""
         try:
-            connection = await self.guard.dial_fork(self.host, self.port)
+            connection, rule, self.http_only = await self.guard.dials.dial(host, port, path)
         except ForkUnreachable as error:
-            raise self._fail(f"{self.host} cannot be reached: {error}", 502) from error
-        return adopt(connection)
+            if not error.is_refused:
+                raise self._fail(f"{host} cannot be reached: {error}", 502) from error
+            self.refuse(str(error))
+            raise Unreachable(denied(host, port, str(error)), 403) from error
+        if is_fork_host(host):
+            self._decision = HostDecision("allow", HostRule("allow", host, (port,), source=rule), f"{rule} allow it")
+        peer = adopt(connection)
+        peer.closed.add_done_callback(lambda _lost: self.guard.dials.left(host))
+        return peer
 
     async def _resolve(self, rule: HostRule | None) -> list[bytes]:
         """Return the addresses of the host. A rule for ``localhost`` opens both of its addresses: the server may listen

@@ -18,12 +18,13 @@ from collections.abc import Coroutine
 
 from mudroom.core.network.budget import FLOOR, MemoryBudget
 from mudroom.core.network.flow import Flow, FlowQuestion, Way
-from mudroom.core.network.fork_host import ForkDial, decide_fork, is_fork_host
+from mudroom.core.network.fork_host import decide_fork, is_fork_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
 from mudroom.core.network.inspection import Inspection, connection_rules, is_inspected, uninspected
 from mudroom.core.network.placeholder import Credential
 from mudroom.core.network.sanitizer import Sanitizer
 from mudroom.net.gate.cookie import KnownCookies
+from mudroom.net.gate.fork_dials import ForkDials
 from mudroom.net.gate.peer import Peer, PeerGone, complete
 from mudroom.net.gate.resolve import Resolver
 from mudroom.net.protocol import wire
@@ -43,12 +44,6 @@ MOST_HELD = 192 << 20
 """Bytes that the process holds for all connections; one command can hold half of them."""
 ROOM_TIME = 15.0
 """Seconds that a connection waits for the memory that it needs to be inspected."""
-DIAL_TIMEOUT = 15.0
-"""Seconds until a connection to another fork is given up."""
-
-
-class ForkUnreachable(Exception):
-    """There is no connection to a server in another fork."""
 
 
 class _Pending(NamedTuple):
@@ -77,8 +72,11 @@ class DoorGuard:
         self._numbers = itertools.count(1)
         self._pending: dict[tuple[str, int], _Pending] = {}
         self._answers: dict[tuple[str, int], bool] = {}
-        self._dials: dict[int, asyncio.Future[socket.socket]] = {}
-        """Connections to other forks that the host was asked for."""
+        self.all_hosts = message.all_hosts
+        """Whether the host makes every connection: no name is looked up here."""
+        self.fork = message.fork
+        """Label of the command's fork; empty: it has none."""
+        self.dials = ForkDials(self._send, lambda: next(self._identities))
         self._decided: dict[Request, HostDecision] = {}
         """Cache of decisions by the present rules: the same few hosts recur."""
         self._inspected: dict[tuple[str, int], bool] = {}
@@ -207,34 +205,6 @@ class DoorGuard:
             if self.look(Request(host, port)).action != "ask":
                 del self._pending[host, port]
                 pending.answer.set_result("")
-
-    # --- connections to other forks ---
-
-    async def dial_fork(self, host: str, port: int) -> socket.socket:
-        """Return a connection that the host has made to a server in another fork. Raise ForkUnreachable."""
-        if len(self._dials) >= MAX_QUESTIONS:
-            raise ForkUnreachable("too many connections to other forks are being made")
-        identity, answer = next(self._identities), self._loop.create_future()
-        self._dials[identity] = answer
-        try:
-            self._send(wire.DialMessage(ForkDial(identity, host, port)))
-            async with asyncio.timeout(DIAL_TIMEOUT):
-                connection: socket.socket = await answer
-                return connection
-        except TimeoutError:
-            raise ForkUnreachable("there was no answer in time") from None
-        finally:
-            del self._dials[identity]
-
-    def dialled(self, message: wire.DialledMessage, connections: list[socket.socket]) -> None:
-        answer = self._dials.get(message.identity)
-        if answer is not None and not answer.done() and not message.error and connections:
-            connections[0].setblocking(False)
-            answer.set_result(connections.pop(0))
-        elif answer is not None and not answer.done():
-            answer.set_exception(ForkUnreachable(message.error or "there is no connection"))
-        for connection in connections:
-            connection.close()
 
     # --- what the host is told ---
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import h11
 
+from mudroom.core.network.fork_header import LOOP, with_caller
+from mudroom.core.network.fork_host import is_fork_host
 from mudroom.core.network.host import Authority
 from mudroom.core.tree.path import show
 from mudroom.net.gate.dialogue import Dialogue, Message
@@ -123,6 +125,11 @@ class _RequestServer:
         else:
             upgrade = None
         path, fields = self._rewrite.request(exchange, decision.rule, target.path, end_to_end(head.fields))
+        if is_fork_host(exchange.host):
+            named = with_caller(fields, self._guard.fork)
+            if named is None:
+                raise exchange.refuse(LOOP)
+            fields = named
         message = Message(head, target._replace(path=path), fields, upgrade is not None)
         is_reused = self._link is not None
         peer = await self._server(exchange, target.authority)

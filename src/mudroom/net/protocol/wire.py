@@ -45,6 +45,10 @@ class OpenMessage(msgspec.Struct, tag="open", array_like=True):
     upstream: str
     """As for ``parse_upstream``; empty: no proxy."""
     inspection: Inspection | None = None
+    fork: str = ""
+    """Label of the command's fork, for other forks; empty: it has none."""
+    all_hosts: bool = False
+    """The host makes every connection, and not those to other forks alone."""
 
 
 class AnswerMessage(msgspec.Struct, tag="answer", array_like=True):
@@ -76,6 +80,12 @@ class DialledMessage(msgspec.Struct, tag="dialled", array_like=True):
 
     identity: int
     error: str = ""
+    is_refused: bool = False
+    """Whether the error is that a fork does not consent."""
+    rule: str = ""
+    """The rules by which both forks consent."""
+    http: bool = False
+    """Only plain HTTP/1 may be sent."""
 
 
 class ShutMessage(msgspec.Struct, tag="shut", array_like=True):

@@ -152,9 +152,10 @@ def run_agent(
             "credentials": list(grant.credentials),
         }
         _journal(session, name, {"state": "started", **details})
+        fork_notes = _missing(session, place.fork, card, actor)
         outcome: dict[str, Any] = {"error": "mudroom was interrupted"}
         if card.endpoint is not None and grant.level is not None:
-            register(place.fork, AgentEndpoint(card.agent, grant.level, *card.endpoint))
+            register(place.fork, AgentEndpoint(card.agent, grant.level, *card.endpoint, *_told(card)))
         try:
             result = session.run(argv, fork=name, cwd=cwd, stdio=stdio, timeout=timeout, actor=actor)
             outcome = {"exit_code": result.exit_code, "timed_out": result.timed_out, "ran": result.ran}
@@ -169,7 +170,22 @@ def run_agent(
         finally:
             withdraw(place.fork)
             _journal(session, name, {"state": "ended", **details, **outcome})
-    return AgentResult(result, kept, (place.note,) if place.note else ())
+    notes = (place.note, *fork_notes)
+    return AgentResult(result, kept, tuple(filter(None, notes)))
+
+
+def _missing(session: Session, fork: Fork, card: AgentCard, actor: Actor | None) -> list[str]:
+    """Return notes about ports of ``needsForks`` that neither the policy nor the user has granted to this fork."""
+    if not card.needs.forks:
+        return []
+    from mudroom.session.agents.fork_wish import missing_consents
+
+    settings = (actor or session.actor).settings
+    return missing_consents(fork, settings, card)
+
+
+def _told(card: AgentCard) -> tuple[str, str, str]:
+    return card.name, card.description, card.version
 
 
 def _unmake(session: Session, place: Workspace) -> None:

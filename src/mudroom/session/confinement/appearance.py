@@ -16,12 +16,16 @@ from collections.abc import Iterable
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Unsupported, UsageError
+from mudroom.sandbox.host.host import without
 
 _SYSTEM = tuple(
     b"/bin /boot /dev /etc /gnu /lib /lib32 /lib64 /libx32 /nix /opt /proc /sbin /sys /usr /var/cache/fontconfig "
     b"/var/lib/ca-certificates /var/lib/texmf /var/run".split()
 )
 """Of the host, or of the kernel, wherever a sandbox shows them: ``sandbox/host/host.py``, and the link /var/run."""
+_SHARED = ((b"/opt", b"/opt"), (b"/usr/src", b"/usr"), (b"/usr/local/src", b"/usr"))
+"""Directories of the system in which machines have projects (FHS 3.0, 3.13, 4.12 and 4.9), and the bind that shows
+each. Inside, a bind is replaced by binds of the entries around the project."""
 _PRIVATE = (b"/tmp", b"/run", b"/var/tmp", b"/dev/shm")
 """Of each command."""
 _NAME_LIMIT, _PATH_LIMIT = 255, 4000
@@ -57,6 +61,8 @@ def _unfit(path: bytes) -> str:
         return "it is no plain path of a directory" if path != b"/" else "it is the root directory"
     if len(path) > _PATH_LIMIT or any(len(name) > _NAME_LIMIT for name in path.split(b"/")):
         return "it is too long"
+    if any(path != place and is_below(path, place) for place, _shown in _SHARED):
+        return ""
     for place in _SYSTEM:
         if is_below(path, place) and not is_below(path, b"/dev/shm"):
             return f"{show(place)} is the system's"
@@ -66,15 +72,21 @@ def _unfit(path: bytes) -> str:
     return ""
 
 
-def require_room(project: bytes, binds: Iterable[Bind]) -> None:
-    """Raise UsageError if a project would appear in a directory that commands are shown of this machine: no directory
-    can be made there."""
+def with_room(path: bytes, binds: Iterable[Bind], what: str = "a project") -> list[Bind]:
+    """Return the binds with room for a project, or for ``what``, that appears in one of them: no directory can be made
+    in a bind. Raise UsageError if it is none of the system's."""
+    roomy = list[Bind]()
     for bind in binds:
-        if is_below(project, bind.path):
+        if not is_below(path, bind.path):
+            roomy.append(bind)
+        elif any(bind == (shown, shown, False) and is_below(path, place) for place, shown in _SHARED):
+            roomy += (part for part in without((bind,), (path,)) if os.path.exists(part.source))
+        else:
             raise UsageError(
-                f"a project cannot appear at {show(project)}: commands are shown {show(bind.path)} of this machine",
+                f"{what} cannot appear at {show(path)}: commands are shown {show(bind.path)} of this machine",
                 "leave it out of PATH or of read in the policy, on this machine",
             )
+    return roomy
 
 
 def needs_namespaces(found: str) -> Unsupported:

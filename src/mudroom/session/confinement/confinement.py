@@ -110,7 +110,7 @@ def _free(links: Iterable[tuple[bytes, bytes]], binds: Iterable[Bind]) -> tuple[
 
 
 class Confinement:
-    """``images``: returns an image by name, for a user of it.
+    """``images``: returns an image by name, for a user of it. ``mask``: the umask of commands; None: this process's.
 
     Used by all threads of a session without a lock. Its state is caches, which every thread fills alike, and the
     strongest mode that has not failed, which another thread may at worst try once more."""
@@ -195,10 +195,6 @@ class Confinement:
             raise failure
         if settings.view == "overlay" and mode == "overlay":
             raise Unsupported("the overlay view", "a kernel overlay in a user namespace", failure.message)
-        if self._vault.is_elsewhere and following.mode in ELSEWHERE:
-            from mudroom.session.confinement.appearance import needs_namespaces
-
-            raise needs_namespaces(failure.message)
         where = ""
         if following.mode == "copy":
             where = f" (on {filesystem(self._vault.source, self._mounts.mounts()) or 'this file system'})"
@@ -509,12 +505,15 @@ class Confinement:
         return tuple(mask for mask in host.masks if mask not in shown)
 
     def missing_credentials(self, settings: Settings) -> list[str]:
-        """Return notes about credentials that the policy shows but that do not exist."""
-        return [
-            f"credentials.show: {show(path)} is not there"
-            for path in settings.credentials
-            if not os.path.exists(self.own_home + path[1:])
-        ]
+        """Return notes about credentials and paths that the policy shows but that do not exist."""
+        hidden = [path for path in settings.credentials if not os.path.exists(self.own_home + path[1:])]
+        absent = [path for path in settings.read if path not in self._read(settings)]
+        notes = [f"credentials.show: {show(path)} is not there" for path in hidden]
+        return [*notes, *(f"read: {show(path)} is not on this machine" for path in absent)]
+
+    def _read(self, settings: Settings) -> tuple[bytes, ...]:
+        """Return the paths of ``read``. Those of another machine's policy need not be on this one."""
+        return tuple(filter(os.path.exists, settings.read)) if self._vault.is_elsewhere else settings.read
 
     def _shown_credentials(self, settings: Settings) -> list[Bind]:
         binds = []
@@ -541,12 +540,12 @@ class Confinement:
         shown = self._shown_credentials(settings)
         masks = self._masks(host, settings)
         system = without((*host.system, *host.home), masks) if confined else (*host.system, *host.home)
-        binds = [*system, *shown, *(Bind(path, path) for path in settings.read)]
+        binds = [*system, *shown, *(Bind(path, path) for path in self._read(settings))]
         own = self._vault.source + b"/.mudroom"
         if os.path.isdir(own) and not os.path.islink(own):
             binds.append(Bind(own, self._vault.project + b"/.mudroom"))
         if self._vault.is_elsewhere:
-            from mudroom.session.confinement.appearance import require_room
+            from mudroom.session.confinement.appearance import with_room
 
-            require_room(self._vault.project, binds)
+            binds = with_room(self._home, with_room(self._vault.project, binds), "the private home")
         return tuple(bind for bind in binds if not is_below(self._vault.path, bind.path))

@@ -57,12 +57,27 @@ class Entrance:
         except BlockingIOError:
             return  # the process has gone
         peer = _socket.socket(fileno=accepted)
+        self._forget_gone()
         rights = b"".join(descriptor.to_bytes(4, "little") for descriptor in namespaces)
         try:
             peer.sendmsg([b"namespaces"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
             self._visitors.append(peer)
         except OSError:
             peer.close()  # the process has gone
+
+    def _forget_gone(self) -> None:
+        """Close the connections of processes that have gone: a long command has many visitors."""
+        for visitor in list(self._visitors):
+            try:
+                visitor.setblocking(False)
+                is_gone = not visitor.recv(1)
+            except BlockingIOError:
+                is_gone = False
+            except OSError:
+                is_gone = True
+            if is_gone:
+                visitor.close()
+                self._visitors.remove(visitor)
 
     def close(self) -> None:
         while self._visitors:

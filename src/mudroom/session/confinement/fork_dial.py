@@ -1,91 +1,146 @@
-"""Connections of a command to servers in other forks, as the policy links them.
+"""Connections of a command to servers in other forks, as both forks consent.
 
-The gate asks for each connection (``ForkDial``). The link is checked again here, because the gate process has read
-untrusted data. The socket is made in the network namespace of the other fork's command, whose host process hands out
-the namespaces (``Entrance``).
+The gate asks for each connection (``ForkDial``). All of the decision is here, in the host process, because the gate
+process has read untrusted data (``core/network/fork_consent.py``). Grants are read for each connection: a new grant
+counts at once, and one that was taken back counts no more.
+
+Rules of this file: the socket is made in the network namespace of the other fork's command and connected from here.
+A server that does not accept delays its own clients alone. A fork on another machine is reached by a dial through the
+link to it (``core/network/fork_route.py``); the decision is the same.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-import signal
+import select
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from mudroom.core.network.fork_host import ENDPOINT_PORT, AgentLink, fork_of, link_rules
-from mudroom.core.network.host_rules import HostRule
-from mudroom.errors import MudroomError
-from mudroom.session.confinement.entrance import namespaces_at
-from mudroom.session.confinement.namespace_program import start
-from mudroom.vault.forks.endpoint import endpoint_of
+from mudroom.core.network.fork_consent import Consent, ConsentSide, ForkRule, consent
+from mudroom.core.network.fork_host import CATALOGUE, ENDPOINT_PORT, SUFFIX, AgentLink, fork_of, label_of
+from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError, UsageError
+from mudroom.session.confinement.dialler import DialledFork, ForkRefused, PendingConnection
+from mudroom.session.confinement.fork_connection import Standing, connect_inside
+from mudroom.session.confinement.socket_pool import SocketPool
+from mudroom.vault.forks.fork_grants import edit_grants, fork_labelled, side_of
+from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
-PATIENCE = 1.0
-"""Seconds in which the host process of the other fork's command hands out its namespaces."""
+RemoteDial = Callable[[str, str, int], PendingConnection | None]
+"""Returns a connection that is being made from a fork, by its label, to a label and port on another machine; None: no
+link leads there. Raises MudroomError, or ForkRefused."""
+
+
+def nowhere(_caller: str, _label: str, _port: int) -> PendingConnection | None:
+    return None
+
+
+def decide_dial(
+    vault: Vault, fork: Fork, label: str, port: int, rules: Sequence[ForkRule], links: Sequence[AgentLink]
+) -> tuple[Fork, ConsentSide, Consent]:
+    """Return the fork of a label, its side, and the consent of both to a connection from ``fork``. Raise UsageError if
+    no fork, or several, have that label."""
+    far = fork_labelled(vault, label)
+    far_side = side_of(far)
+    return far, far_side, consent(rules, links, side_of(fork), far_side, port)
+
+
+def look_at_dial(vault: Vault, fork: Fork, settings: Settings, label: str, port: int) -> tuple[bool, str]:
+    """Return whether a command in ``fork`` may reach a port of another, and why."""
+    if label == CATALOGUE:
+        return port == ENDPOINT_PORT, "the list of the agents that it may reach, at port 80"
+    try:
+        _far, _side, given = decide_dial(vault, fork, label, port, settings.fork_rules, settings.agent_links)
+    except UsageError as error:
+        return False, error.message
+    return given.is_given, given.reason
 
 
 class ForkDialler:
-    """Thread-safe: it has no state."""
+    """Of one command. Owner: the thread that attends to it."""
 
-    def __init__(self, vault: Vault, links: Sequence[AgentLink]) -> None:
-        """``links``: those that lead from the command's fork."""
-        self._vault = vault
-        self._ports = {(link.target, link.port or ENDPOINT_PORT): link.port for link in links}
-        self.rules: tuple[HostRule, ...] = tuple(link_rules(links))
+    all_hosts = False
 
-    def begin(self, host: str, port: int) -> ForkConnection:
-        """Return a connection that is being made. Raise MudroomError with the reason if there can be none."""
-        name = fork_of(host)
-        if (name, port) not in self._ports:
-            raise MudroomError(f"no link leads to {name}:{port}")
-        fork = self._vault.find(name)
-        if fork is None:
-            raise MudroomError(f"there is no fork named {name}")
-        inner = self._ports[name, port]
-        if inner is None:
-            endpoint = endpoint_of(fork)
-            if endpoint is None:
-                raise MudroomError(f"no agent in the fork {name} has registered an endpoint")
-            inner = endpoint.port
+    def __init__(
+        self,
+        vault: Vault,
+        fork: Fork,
+        pool: SocketPool,
+        rules: Sequence[ForkRule],
+        links: Sequence[AgentLink],
+        remote: RemoteDial = nowhere,
+    ) -> None:
+        """``rules``, ``links``: of the policy."""
+        self._vault, self._fork, self._pool = vault, fork, pool
+        self._rules, self._links, self._remote = rules, links, remote
+        self._replies: list[socket.socket] = []
+        """Lists of agents that the gate may not have read yet: the other ends of their connections."""
+
+    def begin(self, host: str, port: int, path: str) -> PendingConnection:
+        """Return a connection that is being made, or stands. Raise ForkRefused if a side does not consent, MudroomError
+        with the reason if there can be no connection."""
+        label = fork_of(host)
+        if label == CATALOGUE:
+            return self._catalogue(port, path)
         try:
-            gone, namespaces = namespaces_at(fork.entrance, PATIENCE)
-        except OSError:
-            raise MudroomError(f"no command is running in the fork {name}") from None
-        try:
-            return ForkConnection(f"{name}:{inner}", *start("late_socket", [str(inner)], namespaces))
-        except OSError as error:
-            raise MudroomError(f"{name}:{inner}: {os.strerror(error.errno or errno.EIO).lower()}") from error
-        finally:
-            for descriptor in (gone, *namespaces):
-                os.close(descriptor)
+            far, far_side, given = decide_dial(self._vault, self._fork, label, port, self._rules, self._links)
+        except UsageError as error:
+            connection = self._remote(label_of(self._fork.name), label, port)
+            if connection is None:
+                raise ForkRefused(error.message) from None
+            return connection
+        if not given.is_given:
+            raise ForkRefused(given.reason)
+        if not given.has_server:
+            raise MudroomError(f"no agent in the fork {far.name} has registered an endpoint")
+        if not given.is_met:
+            self._note(far_side)
+        return self._connect(far, far_side, given)
 
+    def _note(self, far: ConsentSide) -> None:
+        """Note the fork that a name of the policy stands for, from this fork's view."""
+        met = [far.fork]
+        edit_grants(
+            self._vault,
+            self._fork,
+            lambda grants: (
+                grants
+                if any(fork.label == far.fork.label for fork in grants.met)
+                else grants._replace(met=(*grants.met, *met))
+            ),
+        )
 
-class ForkConnection:
-    """A connection that a process in the other fork's namespace is making. A server that does not accept can delay it,
-    so it is not waited for: other work of the command goes on."""
+    def _connect(self, far: Fork, side: ConsentSide, given: Consent) -> PendingConnection:
+        made = DialledFork(-1, given.rule, given.http)
+        place = f"{side.fork.label}:{given.port}"
+        return connect_inside(self._pool, far, side.fork, given.port, place, made)
 
-    def __init__(self, place: str, pid: int, channel: socket.socket) -> None:
-        self._place, self._pid, self._channel = place, pid, channel
-        channel.setblocking(False)
+    def _catalogue(self, port: int, path: str) -> PendingConnection:
+        from mudroom.session.confinement.agent_list import answer
 
-    def fileno(self) -> int:
-        """Return the descriptor that is readable when there is a result."""
-        return self._channel.fileno()
+        if port != ENDPOINT_PORT:
+            raise ForkRefused(f"{CATALOGUE}{SUFFIX} is at port 80")
+        reply = answer(self._vault, side_of(self._fork), self._rules, self._links, path)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        ours.setblocking(False)
+        if ours.send(reply) < len(reply):
+            ours.close()
+            theirs.close()
+            raise MudroomError("the list of agents is too long")
+        ours.shutdown(socket.SHUT_WR)
+        self._forget_read()
+        self._replies.append(ours)  # open until it is read: the gate still sends its request
+        return Standing(DialledFork(theirs.detach(), "network.forks", True))
 
-    def result(self) -> int:
-        """Return the connected socket, which the caller closes. Raise MudroomError with the reason if there is none."""
-        try:
-            reply, descriptors, _flags, _address = socket.recv_fds(self._channel, 16, 1)
-        except OSError:
-            reply, descriptors = b"", []
-        if descriptors:
-            return descriptors[0]
-        number = int(reply) if reply.isdigit() else errno.ECONNRESET
-        raise MudroomError(f"{self._place}: {os.strerror(number).lower()}")
+    def _forget_read(self) -> None:
+        poller = select.poll()
+        for reply in self._replies:
+            poller.register(reply, 0)
+        over = {descriptor for descriptor, _event in poller.poll(0)}
+        for reply in [reply for reply in self._replies if reply.fileno() in over]:
+            reply.close()
+            self._replies.remove(reply)
 
     def close(self) -> None:
-        """End the process if it has not ended."""
-        self._channel.close()
-        os.kill(self._pid, signal.SIGKILL)  # not waited for yet, so the number is still its own
-        os.waitpid(self._pid, 0)
+        while self._replies:
+            self._replies.pop().close()

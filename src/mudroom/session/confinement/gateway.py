@@ -25,7 +25,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Running
 from mudroom.session.confinement.entrance import Entrance
 from mudroom.session.confinement.host_approver import NoScreen
-from mudroom.typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from mudroom.typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
     from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.network.placeholder import CredentialRule
     from mudroom.net.door import Door, Gate, Kind
+    from mudroom.session.confinement.dial_desk import DialDesk
+    from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.host_approver import Approver, CommandScreen, PendingQuestion, TerminalApprover
+    from mudroom.session.confinement.socket_pool import SocketPool
 
     Answer = TypeVar("Answer", "FlowAnswer", "FlowAnswer | None")
 
@@ -44,34 +47,8 @@ _NAMESPACES = ("user", "net")
 """Names of the descriptors that come with the listeners and are none."""
 _QUEUE = 4096
 """Backlog of a listener (listen(2)): while it is full, a connect(2) of the command blocks."""
-MOST_DIALS = 16
-"""Connections to other forks that are being made at the same time; each is a process."""
 LAST_FLOWS = 5.0
 """Seconds that the gate has after a command to send the last flows."""
-
-
-class PendingConnection(Protocol):
-    """A connection to a server in another fork that is being made."""
-
-    def fileno(self) -> int:
-        """Return the descriptor that is readable when there is a result."""
-
-    def result(self) -> int:
-        """Return the connected socket, which the caller closes. Raise MudroomError with the reason if there is none."""
-
-    def close(self) -> None:
-        """Give the connection up if it is not made."""
-
-
-class Dialler(Protocol):
-    """Connections of a command to servers in other forks (``fork_dial.py``)."""
-
-    @property
-    def rules(self) -> Sequence[HostRule]:
-        """The rules that let the connections through the gate."""
-
-    def begin(self, host: str, port: int) -> PendingConnection:
-        """Return a connection that is being made. Raise MudroomError with the reason if there can be none."""
 
 
 def _new_gate(upstream: str) -> Gate:
@@ -138,6 +115,17 @@ class Gateway:
         self._upstream = upstream
         self._lock = _thread.allocate_lock()
         self._gate: Gate | None = None
+        self._pool: SocketPool | None = None
+
+    @property
+    def inner_sockets(self) -> SocketPool:
+        """The makers of sockets in the namespaces of running commands."""
+        from mudroom.session.confinement.socket_pool import SocketPool
+
+        with self._lock:
+            if self._pool is None:
+                self._pool = SocketPool()
+            return self._pool
 
     @property
     def gate(self) -> Gate:
@@ -147,6 +135,8 @@ class Gateway:
             return self._gate
 
     def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
         if self._gate is not None:
             self._gate = None
             SHARED.release(self._upstream)
@@ -158,15 +148,28 @@ class Gateway:
         inspection: Inspection | None = None,
         fork: Callable[[], str] = str,
         places: Sequence[LoopbackPlace] = (),
-        dialler: Dialler | None = None,
+        dialler: Callable[[], Dialler] | None = None,
         is_networked: bool = False,
+        label: str = "",
+        all_hosts: bool = False,
     ) -> Doorkeeper:
         """Return the doorkeeper of one command, a context to enter before the command starts. ``entrance``: the path of
         a socket for connections to servers inside. ``inspection``: the data for rules that inspect. ``fork``: returns
         the fork's name as shown to the approver. ``places``: of the host's loopback, which have listeners. ``dialler``:
-        for connections to other forks. ``is_networked``: whether the command was judged to use the network."""
+        makes what connects to other forks, at the first such connection; None: there can be none. ``is_networked``:
+        whether the command was judged to use the network. ``label``: the name of the fork.
+        ``all_hosts``: of the dialler."""
         return Doorkeeper(
-            self, screen or NoScreen(), Entrance(entrance), inspection, fork, places, dialler, is_networked
+            self,
+            screen or NoScreen(),
+            Entrance(entrance),
+            inspection,
+            fork,
+            places,
+            dialler,
+            is_networked,
+            label,
+            all_hosts,
         )
 
 
@@ -181,19 +184,20 @@ class Doorkeeper:
         inspection: Inspection | None,
         fork: Callable[[], str] = str,
         places: Sequence[LoopbackPlace] = (),
-        dialler: Dialler | None = None,
+        dialler: Callable[[], Dialler] | None = None,
         is_networked: bool = False,
+        label: str = "",
+        all_hosts: bool = False,
     ) -> None:
-        self._is_networked = is_networked
+        self._is_networked, self._label, self._all_hosts = is_networked, label, all_hosts
         self.loopback: tuple[tuple[str, int, int], ...] = tuple((*place, 0) for place in places)
         """As in ``SandboxSpec``."""
         self._places = list(places)
         """Places of the host's loopback that have listeners, or whose listeners could not be made."""
         self._gateway, self._screen, self._inspection, self._fork = gateway, screen, inspection, fork
-        self._dialler = dialler
-        self._dials: list[tuple[int, PendingConnection]] = []
-        """Connections to other forks that are being made, with the number of the gate's request."""
-        self._links: Sequence[HostRule] = dialler.rules if dialler is not None else ()
+        self._make_dialler = dialler
+        self._desk: DialDesk | None = None
+        """None until a connection to another fork is asked for."""
         self._running: Running | None = None
         self._listeners: list[tuple[Kind, int]] = []
         self._namespaces: list[int] = []
@@ -245,7 +249,7 @@ class Doorkeeper:
     def descriptors(self) -> Collection[int]:
         if self._door is not None:
             bells = [bell for _question, question in self._waiting if (bell := question.fileno()) >= 0]
-            bells += [connection.fileno() for _identity, connection in self._dials]
+            bells += self._desk.descriptors() if self._desk is not None else []
             return [self._door.fileno(), *self._entrance.descriptors(), *bells]
         if self._listeners:
             return [*self._entrance.descriptors(), *(descriptor for _kind, descriptor in self._listeners)]
@@ -260,7 +264,8 @@ class Doorkeeper:
             elif self._door is not None and self._door.fileno() in ready:
                 self._hear(self._door)
             elif self._door is not None:
-                self._connected(self._door, ready)
+                if self._desk is not None:
+                    self._desk.attend(self._door, ready)
                 self._look_elsewhere(self._door)
             elif self._listeners:
                 self._open()
@@ -288,8 +293,14 @@ class Doorkeeper:
         listeners = [Listener(kind, descriptor) for kind, descriptor in self._listeners]
         ask = self._gateway.approver is not None
         self._rules = self._gateway.rules()
-        rules = [*self._rules, *self._links] if self._links else self._rules
-        self._door = self._gateway.gate.open(rules, listeners, ask=ask, inspection=self._inspection)
+        self._door = self._gateway.gate.open(
+            self._rules,
+            listeners,
+            ask=ask,
+            inspection=self._inspection,
+            fork=self._label,
+            all_hosts=self._all_hosts,
+        )
         self._listeners = []  # owned by the door from now on
         self._follow(self._rules)
 
@@ -309,7 +320,7 @@ class Doorkeeper:
             return
         if rules is not self._rules:
             self._rules = rules
-            current = [*rules, *self._links, *self._answered]
+            current = [*rules, *self._answered]
             if door is not None:
                 door.update(current)
             self._follow(current)
@@ -370,31 +381,11 @@ class Doorkeeper:
                 self._ask(door, message)
 
     def _dial(self, door: Door, request: ForkDial) -> None:
-        try:
-            if self._dialler is None:
-                raise MudroomError("no link leads from this fork")
-            if len(self._dials) >= MOST_DIALS:
-                raise MudroomError(f"{MOST_DIALS} connections to other forks are being made")
-            self._dials.append((request.identity, self._dialler.begin(request.host, request.port)))
-        except MudroomError as error:
-            door.dialled(request.identity, -1, error.message)
+        if self._desk is None:
+            from mudroom.session.confinement.dial_desk import DialDesk
 
-    def _connected(self, door: Door, ready: Collection[int]) -> None:
-        """Hand connections to other forks to the gate as they are made, or fail."""
-        for dial in [dial for dial in self._dials if dial[1].fileno() in ready]:
-            identity, connection = dial
-            self._dials.remove(dial)
-            try:
-                made = connection.result()
-            except MudroomError as error:
-                door.dialled(identity, -1, error.message)
-                continue
-            finally:
-                connection.close()
-            try:
-                door.dialled(identity, made)
-            finally:
-                os.close(made)
+            self._desk = DialDesk(self._make_dialler)
+        self._desk.dial(door, request)
 
     def _ask(self, door: Door, question: FlowQuestion) -> None:
         approver, question = self._gateway.approver, question._replace(fork=self._fork())
@@ -472,7 +463,7 @@ class Doorkeeper:
         kept = parse_entry(word, "allow", "asked")
         hosts = list(expand([kept]))
         self._answered += hosts
-        door.update([*self._rules, *self._links, *self._answered])
+        door.update([*self._rules, *self._answered])
         for asked, waiting in list(self._waiting):
             if any(concerns(rule, asked.host, asked.port) for rule in hosts):
                 self._waiting.remove((asked, waiting))
@@ -498,8 +489,8 @@ class Doorkeeper:
         door, self._door = self._door, None
         while self._waiting:
             self._waiting.pop()[1].close()
-        while self._dials:
-            self._dials.pop()[1].close()
+        if self._desk is not None:
+            self._desk.close()
         if door is not None:
             try:
                 for flow in door.shut(LAST_FLOWS):

@@ -57,6 +57,8 @@ class Confined(NamedTuple):
     """Whether the gate inserts credentials."""
     host_rules: Callable[[], Iterable[HostRule]] = tuple
     """Return the rules of the gate, with this machine's answers."""
+    has_grants: Callable[[], bool] = lambda: False
+    """Return whether forks have grants to reach each other."""
 
 
 def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections:
@@ -99,7 +101,10 @@ def _opens_hosts(command: Confined) -> bool:
         rules = (*command.settings.hosts, *command.host_rules())
     except MudroomError:
         return True
-    return bool(command.settings.agent_links) or any(rule.action != "deny" for rule in rules)
+    settings = command.settings
+    if settings.agent_links or settings.fork_rules or any(rule.action != "deny" for rule in rules):
+        return True
+    return command.has_grants()
 
 
 def _shown(command: Confined, host: Host) -> Iterable[bytes]:

@@ -358,7 +358,7 @@ class _Collector:
             from mudroom.stage.originals.later_flags import flag_later
             from mudroom.stage.originals.repository_flags import flag_repositories
 
-            counted, made = flag_repositories(counted, self._staged, self._base, self._ground.source)
+            counted, made = flag_repositories(counted, self._staged, self._base, self._ground.settings_at)
             remarks += made
             counted = flag_later(counted, self._staged, self._base)
         hidden = (path for path in self._hidden if self._hidden.isdisjoint(ancestors(path)))

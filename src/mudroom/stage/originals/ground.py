@@ -33,7 +33,7 @@ class Ground:
         masked_names: Callable[[], frozenset[bytes]] = frozenset,
         fork: bytes = b"",
         project: bytes = b"",
-        source: bytes = b"",
+        settings_at: bytes = b"",
         private: PrivateBase | None = None,
     ) -> None:
         """``base``: the project, or a snapshot of it (``frozen``: a snapshot, which cannot change).
@@ -42,13 +42,13 @@ class Ground:
         originals stay valid even if the live files change. ``landed``: paths that were applied and that the layers
         still hold. ``masked``: files that commands see empty. ``masked_names``: returns the names of files that
         commands of the fork saw empty. ``fork``: the fork's directory, with the originals that a merge has left.
-        ``project``: the path of the project; b"" if it is not known. ``source``: the
-        directory of its files; b"": the same. ``private``: the base, if the fork
-        has a private repository.
+        ``project``: the path of the project; b"" if it is not known. ``settings_at``: the directory whose repository
+        has settings that name places in the project; b"": none is read. ``private``: the base, if the fork has a
+        private repository.
         """
         self.base, self.originals, self.frozen = base, originals, frozen
         self.sealed, self.before, self.landed, self.masked, self._fork = sealed, before, landed, masked, fork
-        self.project, self.source, self._private = project, source or project, private
+        self.project, self.settings_at, self._private = project, settings_at, private
         self._masked_names = masked_names
 
     def is_private(self, path: bytes) -> bool:

@@ -135,7 +135,7 @@ class OpenFork:
             masked_names=functools.cache(lambda: fork.masked_names),
             fork=fork.path,
             project=self._vault.project,
-            source=self._vault.source,
+            settings_at=b"" if self._vault.is_elsewhere else self._vault.project,
             private=self._private,
         )
 

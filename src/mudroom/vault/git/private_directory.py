@@ -21,7 +21,7 @@ from mudroom.core.git.exclude import with_excluded
 from mudroom.core.git.index import encode_index, parse_index, with_skip_worktree
 from mudroom.core.git.settings_file import GitSetting, encode_settings, parse_settings
 from mudroom.core.text.regex import regex
-from mudroom.core.tree.path import show
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.layer import LayerWriter
@@ -412,7 +412,11 @@ def fork_git_directory(project: bytes, repository: bytes, view: Source, place: R
     """
     shown, entry = show(repository), view.look(repository)
     try:
-        problem = _problem(os.path.join(project, os.path.dirname(repository)), place)
+        directory = os.path.join(project, os.path.dirname(repository))
+        is_inside = is_below(
+            os.path.realpath(directory), os.path.realpath(project)
+        )  # not through a link of the project
+        problem = _problem(directory, place) if is_inside else "whose work tree is not in it"
     except ValueError as error:
         problem = f"whose settings cannot be read: {error}"
     if problem:

@@ -50,7 +50,7 @@ from mudroom.vault.moment import clock_of, note
 from mudroom.vault.retention.expiry import sweep_applies
 from mudroom.vault.retention.leftover import fork_leftovers, is_incomplete, unused_git_layers, vault_leftovers
 from mudroom.vault.store.fork import Fork
-from mudroom.vault.store.store import HELD, Vault
+from mudroom.vault.store.store import HELD, Vault, throw_away_base
 from mudroom.vault.sync import sync_directory
 
 
@@ -172,7 +172,7 @@ class _Sweep:
         self._remove([vault.layer(name) for name in gone], counted=False)
         self._size += sum(measure(vault.base(name)) for name in bases_gone)
         for name in () if self._dry_run else bases_gone:
-            vault.throw_away_base(name)
+            throw_away_base(vault, name)
         return gone, bases_gone
 
     def _sync_forks(self) -> None:

@@ -285,7 +285,7 @@ class Vault:
             for layer in layers:
                 self.throw_away(self.layer(layer))
             if base:
-                self.throw_away_base(base)
+                throw_away_base(self, base)
 
     def _unshared(self, state: ForkState) -> tuple[list[str], str]:
         """Return the layers and the snapshot (or "") that no other fork needs. The upper layer is never shared."""
@@ -299,20 +299,6 @@ class Vault:
         needed = {layer for other in others if other is not None for layer in other.references}
         is_last = state.base != LIVE and all(other is None or other.base != state.base for other in others)
         return sorted(state.references - needed), state.base if is_last else ""
-
-    def throw_away_base(self, name: str) -> None:
-        """Throw away a snapshot that no fork needs. A fork may arrive on it meanwhile, which looks for it once it has
-        its name: so it is moved, then the forks are looked at again, and it is moved back if one needs it."""
-        aside = self.path + b"/bases/." + os.urandom(8).hex().encode()
-        try:
-            os.rename(self.base(name), aside)
-        except FileNotFoundError:
-            return
-        states = [fork.state_or_none for fork in self.forks()]
-        if any(state is None or state.base == name for state in states):
-            os.rename(aside, self.base(name))
-        else:
-            self.throw_away(aside)
 
     def throw_away(self, path: bytes) -> bool:
         """Move a directory or file to the trash at once; ``empty_trash`` frees its bytes. Return whether it was there:
@@ -381,6 +367,21 @@ def require_own(vault: Vault) -> None:
             f"{show(vault.project)} is only shown here: its changes are applied where the project is",
             "bring the fork home, and apply it there: mudroom apply FORK",
         )
+
+
+def throw_away_base(vault: Vault, name: str) -> None:
+    """Throw away a snapshot that no fork needs. A fork may arrive on it meanwhile, which looks for it once it has its
+    name: so it is moved, then the forks are looked at again, and it is moved back if one needs it."""
+    aside = vault.path + b"/bases/." + os.urandom(8).hex().encode()
+    try:
+        os.rename(vault.base(name), aside)
+    except FileNotFoundError:
+        return
+    states = [fork.state_or_none for fork in vault.forks()]
+    if any(state is None or state.base == name for state in states):
+        os.rename(aside, vault.base(name))
+    else:
+        vault.throw_away(aside)
 
 
 def project_of(vault: bytes) -> bytes:

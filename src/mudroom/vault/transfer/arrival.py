@@ -18,6 +18,7 @@ If mudroom is killed, a fork is there with all its files, or not at all. Layers 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, Literal, NamedTuple
@@ -49,6 +50,8 @@ _CLAIMS = 64 << 10
 """Bytes of the claims of a worker about one command, as JSON."""
 _ROWS = 200
 """Events, and flows, of a worker's journal about one command."""
+_KEYS = 64
+"""Number of claims, and characters of the name of one."""
 _NAME = 64
 """Characters of the name of a fork (``is_plain``)."""
 
@@ -182,14 +185,15 @@ def events(arrivals: Sequence[Arrival], outcomes: Sequence[Arrived]) -> list[tup
 
 
 def bounded_claims(claims: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the claims with at most ``_ROWS`` rows of each list, and the number of those left out. Claims above
-    ``_CLAIMS`` bytes are left out wholly, the longest first."""
+    """Return the claims as JSON values, with at most ``_ROWS`` rows of each list, and the number of those left out. If
+    they have more than ``_CLAIMS`` bytes, the longest are left out wholly."""
     bounded: dict[str, Any] = {}
-    for key, value in claims.items():
+    for key, value in itertools.islice(claims.items(), _KEYS):
+        name = str(key)[:_KEYS]
         if isinstance(value, (list, tuple)) and len(value) > _ROWS:
-            bounded[f"{key}_left_out"] = len(value) - _ROWS
+            bounded[f"{name}_left_out"] = len(value) - _ROWS
             value = value[-_ROWS:]
-        bounded[key] = value
+        bounded[name] = _as_json(value)
     sizes = {key: len(msgspec.json.encode(value)) for key, value in bounded.items()}
     for key in sorted(sizes, key=lambda key: -sizes[key]):
         if sum(sizes.values()) <= _CLAIMS:
@@ -197,6 +201,13 @@ def bounded_claims(claims: Mapping[str, Any]) -> dict[str, Any]:
         del sizes[key]
         bounded[key] = "left out: too large"
     return bounded
+
+
+def _as_json(value: Any) -> Any:
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        return "left out: it cannot be written as JSON"
 
 
 # --- one fork ---
@@ -314,6 +325,6 @@ def _renamed(vault: Vault, place: bytes, name: str) -> bool:
 
 def _has_base(vault: Vault, unpacked: UnpackedFork) -> bool:
     """Whether a fork that has its name has its base. The removal of a snapshot looks for forks like this one afterwards
-    (``Vault.throw_away_base``)."""
+    (``throw_away_base``)."""
     base = unpacked.state.base
     return base == LIVE or os.path.exists(vault.base(base) + b"/manifest")

@@ -167,11 +167,11 @@ def collect_layer(
     claims: Changeset,
     landed: Mapping[bytes, LandedPaths],
     project: bytes = b"",
-    source: bytes = b"",
+    settings_at: bytes = b"",
     repository: bytes = b"",
 ) -> Changeset:
     """Return the changes of a stack of layers (directories, bottom first) over ``base``. ``project``: the path of the
-    project, and ``source``: the directory of its files, for flags.
+    project, and ``settings_at``: as of ``Ground``, for flags.
 
     ``sealed``: the changes of the stack without its topmost layer, which alone is walked. A change without a claim
     about its original is a conflict, never a guess. ``repository``: the layer with a private repository, between stack
@@ -191,7 +191,7 @@ def collect_layer(
             landed=landed,
             private=private,
             project=project,
-            source=source,
+            settings_at=settings_at,
         )
         view = OverlayView(b"", (), trees[0], b"")
         return collect(view, staged, lower, ground, EditWindow(0))  # 0: no live file is older than that

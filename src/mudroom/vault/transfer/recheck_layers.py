@@ -128,7 +128,7 @@ class LayerRecheck:
                     claims=Changeset(self._rebase.changes(claims)),
                     landed=landed,
                     project=vault.project,
-                    source=vault.source,
+                    settings_at=b"" if vault.is_elsewhere else vault.project,
                     repository=vault.private_layer(self._state),
                 )
                 self._save(name)

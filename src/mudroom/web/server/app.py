@@ -53,7 +53,7 @@ def build(
     that make the card and its older form. ``names`` and ``prefix``: those of a reverse proxy, as for ``RequestGuard``.
     """
     bodies = Bodies()
-    cards, public = card_routes(agents, base)
+    cards, public = card_routes(server, agents, base)
     openapi_document = openapi.document(table.BASE, table.ENDPOINTS)
     routes = [
         *(

@@ -1,28 +1,30 @@
-"""The A2A cards of agents, and their endpoints, which accept no tasks yet."""
+"""The A2A cards of agents, and their interfaces, which lead to the running agents (``agent_forward.py``)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mudroom.core.agent.a2a import WELL_KNOWN, WELL_KNOWN_OLD, paths_of, unsupported
+from mudroom.core.agent.a2a import WELL_KNOWN, WELL_KNOWN_OLD, paths_of
 from mudroom.errors import MudroomError
+from mudroom.web.server.agent_forward import forwarding
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from mudroom.web.state.server_state import ServerState
+
 Cards = Callable[[str], dict[str, Any]]
 """A function that makes an agent's card, given the URL of its endpoint. Called for each request, because the policy may
 change."""
-BODY_LIMIT = 1 << 20
-"""Bytes of a request."""
 
 
-def card_routes(agents: Mapping[str, tuple[Cards, Cards]], base: str) -> tuple[list[Route], set[str]]:
+def card_routes(
+    server: ServerState, agents: Mapping[str, tuple[Cards, Cards]], base: str
+) -> tuple[list[Route], set[str]]:
     """Return the routes and the public paths. ``agents``: by id, functions for the card and its older form."""
     routes, public = [], set()
     paths = paths_of(list(agents))
@@ -31,7 +33,7 @@ def card_routes(agents: Mapping[str, tuple[Cards, Cards]], base: str) -> tuple[l
             for name, cards in zip((WELL_KNOWN, WELL_KNOWN_OLD), agents[agent], strict=True):
                 routes.append(Route(_decoded_path(prefix) + name, _card(cards, f"{base}{path}/a2a"), methods=["GET"]))
                 public.add(_decoded_path(prefix) + name)
-        routes.append(Route(_decoded_path(path) + "/a2a", _no_tasks, methods=["POST"]))
+        routes.append(Route(_decoded_path(path) + "/a2a", forwarding(server, agent), methods=["POST"]))
     rows = [{"agent": agent, "card": base + path + WELL_KNOWN} for agent, path in paths.items()]
     routes.append(Route("/api/v1/agents", _index(rows), methods=["GET"]))
     return routes, public
@@ -59,17 +61,3 @@ def _index(agents: list[dict[str, str]]) -> Callable[[Request], Response]:
         return JSONResponse({"schema": "mudroom.served/1", "agents": agents})
 
     return answer
-
-
-async def _no_tasks(request: Request) -> Response:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_LIMIT:
-            return Response("too large\n", 413)
-    try:
-        request_ = json.loads(body)
-    except (ValueError, RecursionError):
-        error = {"code": -32700, "message": "Parse error"}
-        return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error})
-    return JSONResponse(unsupported(request_))

@@ -39,13 +39,15 @@ class ServerState:
         self._reading = FileCache()
 
     def vaults(self) -> list[Vault]:
-        """Return every vault, usable or not. The caller closes them."""
-        return [self._with_cache(vault) for vault in vaults_of(self.environment.state)]
+        """Return every vault, usable or not, of a project whose files are at its own path: others are a worker's. The
+        caller closes them."""
+        vaults = vaults_of(self.environment.state)
+        return [self._with_cache(vault) for vault in vaults if not vault.is_elsewhere]
 
     def vault(self, project: str) -> Vault:
         """Return the vault of a project, which the caller closes. Raise Refusal if there is none, or it is unusable."""
         opened = vault_named(self.environment.state, project.encode())
-        if opened is None:
+        if opened is None or opened.is_elsewhere:
             raise Refusal(404, "not-found", "there is no such project here", "it may have been removed meanwhile")
         problem = why_unusable(opened)
         if problem:

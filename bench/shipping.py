@@ -1,0 +1,237 @@
+"""A base to two workers, beside ``rsync -a`` over a pipe to two directories: first, unchanged, two files changed.
+
+The files are noise of 2 kB, which no method compresses. Ours is everything: scan, digests, frames over two pipes to two
+processes, and the tree on disk. The workers run at once, and so do the two of rsync. Every round has workers and
+directories of its own; the project's digests are forgotten before it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+
+from bench.measure import Budget, Contestant, Finding, Lap, Rival, against, at_most_times, clocked, interleave
+from bench.place import Place, Scale, new_place, tick
+from mudroom.core.settings import Settings
+from mudroom.fleet.base.ground import Grounds
+from mudroom.fleet.base.manifest import base_id
+from mudroom.fleet.base.objects import Missing, ObjectStore
+from mudroom.fleet.base.pack import packs, unpack
+from mudroom.fleet.base.scan import Scanned, ScannedObjects, scan
+from mudroom.fleet.wire.frame import Frame, FrameReader, encode
+from mudroom.fleet.wire.message import OBJECTS, OFFER, READY, WANT, OfferedBase, Ready, Want, frame_of, message_of
+from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.top_directory import spread
+
+_WORKERS = 2
+_SIZE, _PER_DIRECTORY = 2_048, 40
+_AT_ONCE = 60_000
+"""Digests of a WANT."""
+_STEPS = ("first", "unchanged", "two files changed")
+
+
+def shipping(base: bytes, scale: Scale) -> Iterator[Finding]:
+    files = scale.tree
+    with new_place(base, "shipping") as place:
+        spread(place.root)
+        fill_with_noise(place.project, files)
+        rivals = "rsync -a over a pipe"
+        found = interleave(
+            [
+                _rounds("ship", place, lambda number: _ship(place, number)),
+                Rival(
+                    _rounds(rivals, place, lambda number: _rsync(place, number)),
+                    *(f"{rivals}, {step}{what}" for step in _STEPS for what in ("", ", bytes")),
+                ),
+            ],
+            scale.attempts - 1 or 1,
+            warm_up=0,
+        )
+    for step in _STEPS:
+        for what in ("", ", bytes"):
+            key = f"{step}{what}"
+            mine = found[f"ship, {key}"]._replace(unit="bytes" if what else "s")
+            others = against(
+                found, [f"{rivals}, {key}"], {f"{rivals}, {key}": _BUDGETS[key]} if key in _BUDGETS else {}
+            )
+            shown = tuple(each._replace(name=rivals, series=each.series._replace(unit=mine.unit)) for each in others)
+            budget = _LIMITS.get(key)
+            yield Finding("fleet", f"{files:,} files to two workers, {key}", mine, budget, shown)
+
+
+_BUDGETS = {"first": at_most_times(1.3), "first, bytes": at_most_times(1.1)}
+_LIMITS = {
+    "unchanged, bytes": Budget("≤ 1 kB a worker", lambda ours, _other: ours <= _WORKERS * 1_000),
+    "two files changed, bytes": Budget("≤ 40 kB a worker", lambda ours, _other: ours <= _WORKERS * 40_000),
+}
+
+
+def fill_with_noise(directory: bytes, files: int) -> None:
+    for start in range(0, files, _PER_DIRECTORY):
+        below = directory + b"/d%03d/e%03d" % (start // 1000, start // _PER_DIRECTORY)
+        os.makedirs(below)
+        for number in range(start, min(start + _PER_DIRECTORY, files)):
+            with open(below + b"/f%06d" % number, "wb") as stream:
+                stream.write(os.urandom(_SIZE))
+
+
+def _change_two(place: Place) -> None:
+    paths = [os.path.join(at, names[0]) for at, _below, names in os.walk(place.project) if names]
+    for path in (paths[0], paths[-1]):
+        with open(path, "r+b") as stream:
+            stream.write(os.urandom(_SIZE))
+
+
+def _rounds(name: str, place: Place, way: Callable[[int], tuple[float, int]]) -> Contestant:
+    """The three steps of one round. ``way`` ships once to each worker, and returns seconds and bytes."""
+    directories = [place.root + b"/to-%d" % number for number in range(_WORKERS)]
+
+    def measure() -> Iterator[Lap]:
+        for directory in directories:
+            os.mkdir(directory, 0o700)
+        try:
+            for step in _STEPS:
+                if step == _STEPS[-1]:
+                    _change_two(place)
+                tick()
+                seconds, size = way(_WORKERS)
+                yield f"{name}, {step}", seconds
+                yield f"{name}, {step}, bytes", size
+        finally:
+            for directory in directories:
+                remove_tree(directory)
+            if os.path.lexists(place.root + b"/digests"):
+                os.unlink(place.root + b"/digests")
+
+    return measure
+
+
+# --- ours ---
+
+
+def _ship(place: Place, workers: int) -> tuple[float, int]:
+    sizes: list[int] = []
+
+    def one(scanned: Scanned, number: int) -> None:
+        sizes.append(ship(scanned, place.root + b"/to-%d" % number))
+
+    def everything() -> None:
+        cache = place.root + b"/digests"
+        scanned = scan(place.project, Settings(copy_limit=1 << 40), home=place.home, umask=0o022, cache=cache)
+        threads = [threading.Thread(target=one, args=(scanned, number)) for number in range(workers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    seconds, _made = clocked(everything)
+    if len(sizes) != workers:
+        raise RuntimeError("a worker failed")
+    return seconds, sum(sizes)
+
+
+def ship(scanned: Scanned, directory: bytes) -> int:
+    """Send a base to a new process that keeps it in ``directory``. Return the bytes of both directions."""
+    to_worker, to_origin = os.pipe(), os.pipe()
+    process = os.fork()
+    if process == 0:
+        status = 1
+        try:
+            os.close(to_worker[1])
+            os.close(to_origin[0])
+            _receive(to_worker[0], to_origin[1], directory)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(to_worker[0])
+    os.close(to_origin[1])
+    try:
+        return _send(scanned, to_origin[0], to_worker[1])
+    finally:
+        os.close(to_worker[1])
+        os.close(to_origin[0])
+        if os.waitpid(process, 0)[1]:
+            raise RuntimeError("the worker failed")
+
+
+def _send(scanned: Scanned, read: int, write: int) -> int:
+    size = _put(write, frame_of(OFFER, OfferedBase(scanned.base)))
+    reader = FrameReader()
+    with ScannedObjects(scanned) as objects:
+        while data := os.read(read, 1 << 20):
+            size += len(data)
+            for frame in reader.feed(data):
+                if frame.kind == READY:
+                    return size
+                want = message_of(frame, Want)
+                for pack in packs((*want.nodes, *want.files), objects):
+                    size += _put(write, Frame(OBJECTS, 0, pack))
+    raise RuntimeError("the worker is gone")
+
+
+def _receive(read: int, write: int, directory: bytes) -> None:
+    store = ObjectStore(directory + b"/objects")
+    grounds = Grounds(directory + b"/grounds", store)
+    reader, wanted = FrameReader(), set[bytes]()
+    offered = None
+    while data := os.read(read, 1 << 20):
+        for frame in reader.feed(data):
+            if frame.kind == OFFER:
+                offered = message_of(frame, OfferedBase).base
+            else:
+                wanted.difference_update(unpack(frame.body, store, wanted))
+            if offered is None or wanted:
+                continue
+            missing = grounds.missing(offered)
+            if missing == Missing((), ()):
+                grounds.ground(offered)
+                _put(write, frame_of(READY, Ready(base_id(offered))))
+                return
+            nodes, files = missing.nodes[:_AT_ONCE], missing.files[:_AT_ONCE]
+            wanted = {*nodes, *files}
+            _put(write, frame_of(WANT, Want(base_id(offered), nodes, files)))
+
+
+def _put(descriptor: int, frame: Frame) -> int:
+    data = memoryview(encode(frame))
+    size = len(data)
+    while data:
+        data = data[os.write(descriptor, data) :]
+    return size
+
+
+# --- rsync ---
+
+
+def _rsync(place: Place, workers: int) -> tuple[float, int]:
+    """rsync(1), whose remote shell is a program that runs the server here: two processes over two pipes."""
+    shell = place.root + b"/shell"
+    if not os.path.lexists(shell):
+        with open(shell, "wb") as stream:
+            stream.write(b'#!/bin/sh\nshift\nexec "$@"\n')
+        os.chmod(shell, 0o755)
+    argv = ["rsync", "-a", "--stats", "--rsh", os.fsdecode(shell)]
+    to = [os.fsdecode(place.root) + f"/to-{number}/" for number in range(workers)]
+
+    def everything() -> list[str]:
+        started = [
+            subprocess.Popen(
+                [*argv, os.fsdecode(place.project) + "/", f"here:{each}"], stdout=subprocess.PIPE, text=True
+            )
+            for each in to
+        ]
+        outputs = [process.communicate()[0] for process in started]
+        for process in started:
+            if process.returncode:
+                raise subprocess.CalledProcessError(process.returncode, argv)
+        return outputs
+
+    seconds, outputs = clocked(everything)
+    return seconds, sum(_bytes_of(output) for output in outputs)
+
+
+def _bytes_of(stats: str) -> int:
+    lines = [line for line in stats.splitlines() if line.startswith(("Total bytes sent", "Total bytes received"))]
+    return sum(int(line.partition(": ")[2].replace(",", "")) for line in lines)

@@ -1,0 +1,78 @@
+"""``mudroom worker --stdio`` as a child of a process of a cluster, which passes its bytes on.
+
+The child ends with its parent: a node that is lost runs nothing on. What its commands have written is kept as by any
+worker that is ended.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+_PIECE = 1 << 18
+GRACE = 5.0
+"""Seconds between SIGTERM and SIGKILL."""
+_HIDDEN = b"RAY_"
+"""Variables that begin so are the cluster's own, its token among them."""
+
+
+def worker_command(jobs: int) -> tuple[str, ...]:
+    """Return the command of a worker on this machine."""
+    return sys.executable, "-m", "mudroom", "worker", "--stdio", "--jobs", str(jobs)
+
+
+class WorkerChild:
+    """Reading and writing may be done by a thread each; ``close`` by any."""
+
+    def __init__(self, argv: Sequence[str], environ: Mapping[bytes, bytes]) -> None:
+        """Raise OSError if the program cannot be started. Call in a thread that lives as long as this process."""
+        parent = os.getpid()
+        libc = ctypes.CDLL(None)
+
+        def end_with_parent() -> None:
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() != parent:  # it ended before the call
+                os._exit(1)
+
+        self._child = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env={name: value for name, value in environ.items() if not name.startswith(_HIDDEN)},
+            start_new_session=True,
+            preexec_fn=end_with_parent,  # noqa: PLW1509 - two calls, which take no lock
+        )
+        assert self._child.stdin is not None and self._child.stdout is not None
+        self._input, self._output = self._child.stdin, self._child.stdout
+
+    def read(self, seconds: float) -> bytes | None:
+        """Return the next bytes; empty: the worker has ended; None: there were none for so long."""
+        ready, _writable, _failed = select.select([self._output], [], [], seconds)
+        return os.read(self._output.fileno(), _PIECE) if ready else None
+
+    def write(self, data: bytes) -> None:
+        """Raise BrokenPipeError if the worker has ended."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._input.fileno(), rest) :]
+
+    def end(self) -> None:
+        """Close the worker's input: it ends when its commands have, at the latest with its lease."""
+        self._input.close()
+
+    def close(self) -> None:
+        """End the worker and its commands now."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            self._child.send_signal(number)
+            try:
+                self._child.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                continue
+            return

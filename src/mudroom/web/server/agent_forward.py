@@ -1,0 +1,152 @@
+"""Requests of the page's user to a running agent (A2A, JSON-RPC binding), forwarded to its server inside its sandbox.
+
+Rules of this file: the answer is data of an agent, and this origin is the page's. It is passed on as JSON or as an
+event stream, and as nothing else; no header of it is. No credential of the request is sent inside. What cannot be
+forwarded is answered by an error of JSON-RPC, with the command that helps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import h11
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from mudroom.core.agent.a2a import UNSUPPORTED, is_forwarded, rpc_error
+from mudroom.core.agent.endpoint import AgentEndpoint
+from mudroom.errors import MudroomError
+from mudroom.session.agents.agent_door import OpenAgent, open_agent, running_agents
+from mudroom.web.state.refusal import Refusal
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from mudroom.web.state.server_state import ServerState
+
+BODY_LIMIT = 1 << 20
+"""Bytes of a request."""
+HEAD_LIMIT = 64 << 10
+IDLE = 600.0
+"""Seconds between two parts of an answer."""
+KINDS = ("application/json", "text/event-stream")
+_PASSED = ("a2a-version", "a2a-extensions")
+"""Headers that are sent inside: of the A2A specification."""
+_CHUNK = 1 << 16
+
+
+def forwarding(server: ServerState, agent: str) -> Callable[[Request], Any]:
+    """Return the handler of an agent's interface."""
+
+    async def answer(request: Request) -> Response:
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > BODY_LIMIT:
+                return Response("too large\n", 413)
+        try:
+            call = json.loads(body)
+        except (ValueError, RecursionError):
+            error = {"code": -32700, "message": "Parse error"}
+            return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error})
+        if not is_forwarded(call):
+            return JSONResponse(rpc_error(call, UNSUPPORTED, "This method is not forwarded to agents"))
+        try:
+            opened = await run_in_threadpool(_open, server, agent, request.query_params.get("fork"), call["method"])
+        except (MudroomError, Refusal) as error:
+            return JSONResponse(rpc_error(call, UNSUPPORTED, str(error)))
+        passed = [(name, value) for name in _PASSED if (value := request.headers.get(name))]
+        return await _exchange(opened, body, passed, call)
+
+    return answer
+
+
+def _open(server: ServerState, agent: str, fork: str | None, method: str) -> OpenAgent:
+    """Raise MudroomError or Refusal if the agent does not run, runs in several forks, or its port is not shown."""
+    places = []
+    for vault in server.vaults():
+        with closing(vault):
+            try:
+                forks = running_agents(vault, agent)
+            except (MudroomError, OSError):
+                continue  # an unusable vault; the page names it
+            places += [(os.path.basename(vault.path).decode(), found.name) for found in forks]
+    chosen = [place for place in places if fork in (None, place[1])]
+    if not chosen:
+        raise MudroomError(f"{agent} is not running; mudroom agent run starts it")
+    if len(chosen) > 1:
+        names = ", ".join(sorted(name for _project, name in chosen))
+        raise MudroomError(f"{agent} is running in several forks; add ?fork= to the address: {names}")
+    project, name = chosen[0]
+    with server.session(project) as session:
+        opened = open_agent(session, agent, name)
+        told = {"forwarded": method, "agent": agent, "port": opened.endpoint.port}
+        session.vault.journal.append("net", name, told, time=time.time_ns())
+        return opened
+
+
+async def _exchange(opened: OpenAgent, body: bytes, passed: list[tuple[str, str]], call: Any) -> Response:
+    reader, writer = await _streams(opened.connection)
+    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_LIMIT)
+    try:
+        request = h11.Request(
+            method="POST", target=opened.endpoint.path, headers=_fields(opened.endpoint, body, passed)
+        )
+        for event in (request, h11.Data(data=body), h11.EndOfMessage()):
+            writer.write(connection.send(event) or b"")
+        await writer.drain()
+        while not isinstance(head := await _next(connection, reader), h11.Response):
+            if not isinstance(head, h11.InformationalResponse):
+                raise MudroomError("it ended without a response")
+        kind = next((value for name, value in head.headers if name == b"content-type"), b"").decode("latin-1")
+        kind = kind.partition(";")[0].strip().lower()
+        if kind not in KINDS:
+            raise MudroomError("its answer is neither JSON nor an event stream")
+    except (MudroomError, OSError, TimeoutError, h11.ProtocolError) as error:
+        writer.close()
+        return JSONResponse(rpc_error(call, -32603, f"The agent's server: {error}"), 502)
+    return StreamingResponse(_body(connection, reader, writer), head.status_code, media_type=kind)
+
+
+def _fields(endpoint: AgentEndpoint, body: bytes, passed: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [
+        ("Host", f"localhost:{endpoint.port}"),
+        ("Content-Type", "application/json"),
+        ("Accept", ", ".join(KINDS)),
+        ("Content-Length", str(len(body))),
+        ("Connection", "close"),
+        *passed,
+    ]
+
+
+async def _streams(connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    try:
+        return await asyncio.open_connection(sock=connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+async def _next(connection: h11.Connection, reader: asyncio.StreamReader) -> Any:
+    while (event := connection.next_event()) is h11.NEED_DATA:
+        async with asyncio.timeout(IDLE):
+            connection.receive_data(await reader.read(_CHUNK))
+    return event
+
+
+async def _body(
+    connection: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> AsyncIterator[bytes]:
+    """Yield the parts of the answer. An answer that is cut is cut here, too: the exception ends the response."""
+    try:
+        while isinstance(event := await _next(connection, reader), h11.Data):
+            yield bytes(event.data)
+    finally:
+        writer.close()

@@ -1,0 +1,279 @@
+"""Errands on scripted workers: each runs at most once, each ends, and what comes back is a fork."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from origin_place import Follow, archive, follow, session
+from scripted_worker import HELLO, ScriptedFleet, ScriptedWorker
+
+from conftest import Place, full_listing
+from mudroom.errors import MudroomError, UsageError
+from mudroom.fleet.origin.book import ErrandBook
+from mudroom.fleet.wire import message as wire
+from mudroom.session import Session
+
+__all__ = ["archive", "follow", "session"]
+
+
+def test_errands_come_back_as_forks(place: Place, session: Session, follow: Follow, archive: bytes) -> None:
+    fleet = ScriptedFleet(a=lambda: ScriptedWorker(archive), b=lambda: ScriptedWorker(archive))
+    before = full_listing(place.project)
+    here = follow(fleet, 6)
+    assert here.states() == [(f"r1-{number}", 1, "kept", f"r1-{number}") for number in range(1, 7)]
+    assert {row.changed for row in here.rows()} == {2}
+    assert full_listing(place.project) == before
+    assert "+one and" not in here.reasons()
+    assert b"".join(session.changes.diff("r1-3")).count(b"+more") == 1
+    errands = [wire.message_of(frame, wire.Errand) for name in ("a", "b") for frame in fleet.heard(name, wire.ERRAND)]
+    assert sorted(errand.number for errand in errands) == [1, 2, 3, 4, 5, 6]
+    assert len(fleet.heard("a", wire.KEPT)) + len(fleet.heard("b", wire.KEPT)) == 6
+
+
+def test_an_errand_without_changes_has_no_fork(session: Session, follow: Follow) -> None:
+    here = follow(ScriptedFleet(a=ScriptedWorker), 2)
+    assert here.states() == [("r1-1", 1, "kept", ""), ("r1-2", 1, "kept", "")]
+    assert session.vault.forks() == []
+
+
+def test_a_name_that_is_taken_is_left_alone(session: Session, follow: Follow, archive: bytes) -> None:
+    session.forks.new("r1-1")
+    here = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive)))
+    assert here.states() == [("r1-1", 1, "kept", "r1-1-2")]
+    assert list(session.changes.diff("r1-1")) == []
+
+
+def _first(one: Callable[[], ScriptedWorker], others: Callable[[], ScriptedWorker]) -> Callable[[], ScriptedWorker]:
+    """Return a maker of workers, of which the first is another than the rest."""
+    makers = itertools.chain([one], itertools.repeat(others))
+
+    def make() -> ScriptedWorker:
+        return next(makers)()
+
+    return make
+
+
+def _hello(**fields: Any) -> Callable[[ScriptedWorker, None], None]:
+    return lambda worker, _: worker.send(wire.HELLO, HELLO._replace(**fields))
+
+
+def _dies(worker: ScriptedWorker, errand: wire.Errand, stream: int) -> None:
+    worker.send(wire.ACCEPTED, wire.Accepted(errand.errand, errand.attempt), stream)
+    worker.end()
+
+
+def test_an_errand_whose_worker_is_gone_is_lost_and_not_repeated(follow: Follow) -> None:
+    fleet = ScriptedFleet(a=lambda: ScriptedWorker(errand=_dies))
+    here = follow(fleet)
+    assert here.states() == [("r1-1", 1, "lost", "")]
+    assert len(fleet.heard("a", wire.ERRAND)) == 1
+
+
+def test_it_is_repeated_as_often_as_is_allowed(follow: Follow, archive: bytes) -> None:
+    fleet = ScriptedFleet(a=_first(lambda: ScriptedWorker(errand=_dies), lambda: ScriptedWorker(archive)))
+    here = follow(fleet, retry=1)
+    assert here.states() == [("r1-1", 1, "lost", ""), ("r1-1", 2, "kept", "r1-1")]
+    attempts = [wire.message_of(frame, wire.Errand).attempt for frame in fleet.heard("a", wire.ERRAND)]
+    assert attempts == [1, 2]
+
+
+def test_an_errand_that_was_never_accepted_is_given_to_another(follow: Follow) -> None:
+    """The worker says itself that it has not got it."""
+
+    def deaf(worker: ScriptedWorker, _errand: wire.Errand, _stream: int) -> None:
+        worker.end()
+
+    fleet = ScriptedFleet(a=_first(lambda: ScriptedWorker(errand=deaf), ScriptedWorker))
+    here = follow(fleet, lease=30.0)
+    assert here.states() == [("r1-1", 1, "kept", "")]
+
+
+def test_a_worker_that_comes_back_within_the_lease_goes_on(follow: Follow, archive: bytes) -> None:
+    accepted: list[wire.HeldErrand] = []
+
+    def breaks(worker: ScriptedWorker, errand: wire.Errand, stream: int) -> None:
+        accepted.append(wire.HeldErrand(errand.errand, errand.attempt, "accepted"))
+        _dies(worker, errand, stream)
+
+    def back() -> ScriptedWorker:
+        return ScriptedWorker(archive, hello=_hello(held=tuple(accepted)))
+
+    fleet = ScriptedFleet(a=_first(lambda: ScriptedWorker(errand=breaks), back))
+    here = follow(fleet, lease=30.0)
+    assert here.states() == [("r1-1", 1, "kept", "r1-1")]
+    assert len(fleet.heard("a", wire.ERRAND)) == 1
+
+
+def test_a_late_outcome_replaces_nothing(session: Session, follow: Follow, archive: bytes) -> None:
+    given: list[wire.HeldErrand] = []
+
+    def breaks(worker: ScriptedWorker, errand: wire.Errand, stream: int) -> None:
+        given.append(wire.HeldErrand(errand.errand, errand.attempt, "ended"))
+        _dies(worker, errand, stream)
+
+    first = follow(ScriptedFleet(a=lambda: ScriptedWorker(errand=breaks)))
+    assert first.states() == [("r1-1", 1, "lost", "")]
+    session.forks.new("r1-1")
+
+    def back() -> ScriptedWorker:
+        return ScriptedWorker(archive, hello=_hello(held=tuple(given)))
+
+    second = follow(ScriptedFleet(a=back), again="r1")
+    assert second.states() == [("r1-1", 1, "kept", "r1-1-late")]
+    assert {fork.name for fork in session.vault.forks()} == {"r1-1", "r1-1-late"}
+
+
+def test_the_best_is_fetched_and_the_rest_stays_there(follow: Follow, archive: bytes) -> None:
+    def judged(worker: ScriptedWorker, errand: wire.Errand, stream: int) -> None:
+        worker.send(wire.ACCEPTED, wire.Accepted(errand.errand, errand.attempt), stream)
+        outcome = worker.outcome(errand, judged=0 if errand.number in (2, 4) else 1, added=10 - errand.number)
+        worker.send(wire.OUTCOME, outcome, stream)
+
+    fleet = ScriptedFleet(a=lambda: ScriptedWorker(archive, errand=judged))
+    here = follow(fleet, 5, fetch="best")
+    assert [(label, state, fork) for label, _attempt, state, fork in here.states()] == [
+        ("r1-1", "ended", ""),
+        ("r1-2", "ended", ""),
+        ("r1-3", "ended", ""),
+        ("r1-4", "kept", "r1-4"),
+        ("r1-5", "ended", ""),
+    ]
+    assert len(fleet.heard("a", wire.FETCH)) == len(fleet.heard("a", wire.KEPT)) == 1
+    none = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive)), 2, fetch="none")
+    assert [state for _label, _attempt, state, _fork in none.states()] == ["ended"] * 2
+
+
+def test_a_broken_fetch_goes_on_where_it_was(follow: Follow, archive: bytes) -> None:
+    offsets: list[int] = []
+    held: list[wire.HeldErrand] = []
+
+    def half(worker: ScriptedWorker, fetch: wire.Fetch, stream: int) -> None:
+        offsets.append(fetch.offset)
+        held[:] = [wire.HeldErrand(fetch.errand, fetch.attempt, "ended")]
+        end = min(len(archive), fetch.offset + 100)
+        worker.send(
+            wire.ARCHIVE, wire.ArchivePart(fetch.offset, archive[fetch.offset : end], end == len(archive)), stream
+        )
+        if end < len(archive):
+            worker.end()
+
+    def make() -> ScriptedWorker:
+        return ScriptedWorker(archive, fetch=half, hello=_hello(held=tuple(held)))
+
+    here = follow(ScriptedFleet(a=make))
+    assert here.states() == [("r1-1", 1, "kept", "r1-1")]
+    assert offsets == sorted(set(offsets)) and len(offsets) == -(-len(archive) // 100)
+
+
+@pytest.mark.parametrize(
+    ("hello", "reason"),
+    [
+        ({"protocol": 2}, "speaks protocol 2"),
+        ({"vault_format": 99}, "format 99"),
+        ({"arch": "riscv64"}, "riscv64 processors"),
+        ({"levels": (0,)}, "cannot run commands at level 1"),
+        ({"levels": ()}, "cannot run commands at level 1"),
+    ],
+)
+def test_a_worker_that_does_not_fit_gets_nothing(follow: Follow, hello: dict[str, Any], reason: str) -> None:
+    def unfit() -> ScriptedWorker:
+        return ScriptedWorker(hello=_hello(**hello))
+
+    fleet = ScriptedFleet(a=unfit, b=ScriptedWorker)
+    here = follow(fleet, 3)
+    assert {state for _label, _attempt, state, _fork in here.states()} == {"kept"}
+    assert reason in here.reasons()
+    assert fleet.heard("a", wire.OFFER) == fleet.heard("a", wire.ERRAND) == []
+    alone = follow(ScriptedFleet(a=unfit), 2)
+    assert {state for _label, _attempt, state, _fork in alone.states()} == {"failed"}
+    assert all(reason in row.reason for row in alone.rows())
+
+
+def test_no_more_errands_than_a_worker_has_processors_for(follow: Follow) -> None:
+    running = most = 0
+
+    def slow(worker: ScriptedWorker, errand: wire.Errand, stream: int) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        worker.send(wire.ACCEPTED, wire.Accepted(errand.errand, errand.attempt), stream)
+        if running == 3 or errand.number > 9:
+            running = 0
+            for held, on in [*waiting, (errand, stream)]:
+                worker.send(wire.OUTCOME, worker.outcome(held), on)
+            waiting.clear()
+        else:
+            waiting.append((errand, stream))
+
+    waiting: list[tuple[wire.Errand, int]] = []
+    fleet = ScriptedFleet(a=lambda: ScriptedWorker(errand=slow, hello=_hello(processors=3)))
+    here = follow(fleet, 12)
+    assert {state for _label, _attempt, state, _fork in here.states()} == {"kept"}
+    assert most == 3
+
+
+def test_cancelled_errands_end_and_those_that_ended_stay(session: Session, follow: Follow, archive: bytes) -> None:
+    def second_waits(worker: ScriptedWorker, errand: wire.Errand, stream: int) -> None:
+        worker.send(wire.ACCEPTED, wire.Accepted(errand.errand, errand.attempt), stream)
+        if errand.number == 1:
+            worker.send(wire.OUTCOME, worker.outcome(errand), stream)
+        else:
+            book = ErrandBook(session.vault.path)
+            book.ask_to_cancel(row.errand for row in book.errands("r1"))
+            book.close()
+
+    hello = _hello(processors=1)
+    here = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive, errand=second_waits, hello=hello)), 3)
+    assert here.states() == [("r1-1", 1, "kept", "r1-1"), ("r1-2", 1, "cancelled", ""), ("r1-3", 1, "cancelled", "")]
+
+
+def test_one_process_has_the_errands_of_a_project(session: Session, follow: Follow) -> None:
+    book = ErrandBook(session.vault.path)
+    book.own("process 7")
+    with pytest.raises(UsageError, match="in the hands of process 7"):
+        follow(ScriptedFleet(a=ScriptedWorker))
+    book.close()
+    assert follow(ScriptedFleet(a=ScriptedWorker)).states() == [("r1-1", 1, "kept", "")]
+
+
+def test_a_project_that_is_edited_while_it_is_sent_is_sent_anew(place: Place, follow: Follow) -> None:
+    offers: list[wire.Base] = []
+
+    def wants(worker: ScriptedWorker, base: wire.Base) -> None:
+        from mudroom.fleet.base.manifest import base_id
+
+        offers.append(base)
+        if len(offers) == 1:
+            place.write("a.txt", "edited meanwhile\n")
+            digest = _digest_of_a("one\n")
+            worker.send(wire.WANT, wire.Want(base_id(base), (), (digest,)))
+        else:
+            worker.send(wire.READY, wire.Ready(base_id(base)))
+
+    here = follow(ScriptedFleet(a=lambda: ScriptedWorker(offer=wants)))
+    assert here.states() == [("r1-1", 1, "kept", "")]
+    assert len(offers) == 2 and offers[0] != offers[1]
+
+
+def test_a_project_that_never_stands_still_is_not_sent(place: Place, follow: Follow) -> None:
+    content = ["one\n"]
+
+    def wants(worker: ScriptedWorker, base: wire.Base) -> None:
+        from mudroom.fleet.base.manifest import base_id
+
+        digest = _digest_of_a(content[-1])
+        content.append(f"edit {len(content)}\n")
+        place.write("a.txt", content[-1])
+        worker.send(wire.WANT, wire.Want(base_id(base), (), (digest,)))
+
+    with pytest.raises(MudroomError, match="does not stand still"):
+        follow(ScriptedFleet(a=lambda: ScriptedWorker(offer=wants)))
+
+
+def _digest_of_a(content: str) -> bytes:
+    from mudroom.fleet.base.manifest import digest_of_content
+
+    return digest_of_content(content.encode())

@@ -1,0 +1,200 @@
+"""Parts of a worker by themselves: its lease, its disk, its own policy."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from scripted_origin import ScriptedOrigin, errand
+
+from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule
+from mudroom.core.confinement.limit import Limits
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.settings import Settings
+from mudroom.fleet.wire import message
+from mudroom.fleet.wire.frame import Frame
+from mudroom.fleet.worker import errand_run
+from mudroom.fleet.worker.folder import AlreadyAccepted, ErrandFolders
+from mudroom.fleet.worker.lease import Lease
+from mudroom.fleet.worker.outbox import Outbox
+from mudroom.fleet.worker.tighten import own_policy, tightened
+
+Worker = Callable[..., ScriptedOrigin]
+
+
+# --- the lease ---
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Callable[..., tuple[Lease, threading.Event]]:
+    def watched(seconds: float, unread: Callable[[], bool] = lambda: False) -> tuple[Lease, threading.Event]:
+        lease, expired = Lease(seconds, os.fsencode(tmp_path / "contact"), unread), threading.Event()
+        threading.Thread(target=lease.watch, args=(expired.set, lambda: None), daemon=True).start()
+        return lease, expired
+
+    return watched
+
+
+def test_a_lease_runs_out_once(watched: Callable[..., tuple[Lease, threading.Event]]) -> None:
+    lease, expired = watched(0.1)
+    assert expired.wait(20)
+    lease.close()
+
+
+def test_a_worker_that_was_stopped_reads_before_its_lease_runs_out(
+    watched: Callable[..., tuple[Lease, threading.Event]],
+) -> None:
+    looked, unread = threading.Event(), [True]
+
+    def has_unread() -> bool:
+        looked.set()
+        return unread[0]
+
+    lease, expired = watched(0.1, has_unread)
+    assert looked.wait(20) and not expired.is_set()
+    unread[0] = False  # what waited was no frame
+    assert expired.wait(20)
+    lease.close()
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("-inf"), -1.0, 0.0])
+def test_a_lease_that_is_no_time_is_short(
+    watched: Callable[..., tuple[Lease, threading.Event]], seconds: float
+) -> None:
+    lease, expired = watched(seconds)
+    assert expired.wait(20)
+    lease.close()
+
+
+# --- folders ---
+
+
+def test_of_two_processes_that_accept_one_errand_one_does(tmp_path: Path) -> None:
+    wanted, results = errand(bytes(32), "true"), list[object]()
+    start = threading.Barrier(8)
+
+    def accept() -> None:
+        folders = ErrandFolders(os.fsencode(tmp_path / "errands"))
+        start.wait()
+        try:
+            results.append(folders.accept(wanted))
+        except AlreadyAccepted as error:
+            results.append(error)
+
+    threads = [threading.Thread(target=accept) for _number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(not isinstance(result, AlreadyAccepted) for result in results) == 1
+    names = os.listdir(tmp_path / "errands")
+    assert sorted(names) == ["errand-0001.1", "kept"]
+
+
+def test_what_a_crash_leaves_of_an_errand_that_was_not_accepted_is_removed(tmp_path: Path) -> None:
+    folders = ErrandFolders(os.fsencode(tmp_path / "errands"))
+    (tmp_path / "errands/new-0123").mkdir()
+    (tmp_path / "errands/new-0123/errand").write_bytes(b"half")
+    assert list(folders) == []
+    assert os.listdir(tmp_path / "errands") == ["kept"]
+
+
+# --- the disk ---
+
+
+def test_a_full_disk_before_the_start_is_an_outcome(
+    start: Worker, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = start()
+    worker.hello()
+    base = worker.ship(project)
+    full = SimpleNamespace(f_bavail=10, f_frsize=4096)
+    with monkeypatch.context() as patch:
+        patch.setattr(errand_run.os, "statvfs", lambda _path: full)
+        outcome = worker.outcome(worker.start(base, "true"))
+        assert outcome.state == "failed" and outcome.reason.startswith("ENOSPC: ")
+    assert worker.outcome(worker.start(base, "true", name="errand-0002")).state == "ended"
+
+
+def test_a_disk_that_is_full_when_an_errand_is_written_down_refuses_it(
+    start: Worker, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mudroom.fleet.worker import folder
+
+    def full(_path: bytes, _data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    worker = start()
+    worker.hello()
+    base = worker.ship(project)
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "_write", full)
+        assert "No space left" in worker.failure(worker.offer(base, "true")).reason
+    assert worker.outcome(worker.start(base, "true")).state == "ended"
+
+
+# --- sending ---
+
+
+def test_an_origin_that_reads_nothing_makes_producers_wait_and_its_end_frees_them() -> None:
+    read, write = os.pipe()
+    outbox = Outbox(write)
+    outbox.start()
+    done = threading.Event()
+
+    def produce() -> None:
+        for _number in range(100):
+            outbox.put(Frame(message.PONG, 0, bytes(1 << 20)))
+        done.set()
+
+    threading.Thread(target=produce, daemon=True).start()
+    assert not done.wait(0.1)
+    os.close(read)
+    assert done.wait(20) and outbox.is_over
+    os.close(write)
+
+
+# --- the worker's own policy ---
+
+OWN = """\
+network: {mode: gate, deny: [evil.example], allow: [good.example]}
+limits: {memory: 1 GiB}
+run: {timeout: 60s, level: 1}
+secrets: {mask: ["*.sqlite"], show: [.env]}
+commands:
+  classes: {destructive: require_approval, networked: allow}
+  rules: [{pattern: git push, action: deny}, {pattern: make, action: allow}]
+"""
+
+
+def test_a_worker_s_own_policy_only_tightens(tmp_path: Path) -> None:
+    config = tmp_path / ".config/mudroom"
+    config.mkdir(parents=True)
+    (config / "policy.yaml").write_text(OWN)
+    own = own_policy(os.fsencode(tmp_path), {b"HOME": os.fsencode(tmp_path)})
+    loose = Settings(
+        level=0,
+        network="open",
+        limits=Limits(memory=1 << 40),
+        hosts=(HostRule("allow", "origin.example"),),
+        commands=CommandPolicy(by_class=(ClassRule("networked", "deny"),)),
+    )
+    strict = tightened(loose, own)
+    assert (strict.level, strict.network, strict.timeout, strict.limits.memory) == (1, "gate", 60.0, 1 << 30)
+    assert [(rule.action, rule.pattern) for rule in strict.hosts] == [
+        ("allow", "origin.example"),
+        ("deny", "evil.example"),
+    ]
+    assert strict.secrets_mask == (b"*.sqlite",) and strict.secrets_show == ()
+    rules: tuple[CommandRule, ...] = strict.commands.rules
+    assert [(rule.pattern[0], rule.action, rule.floor) for rule in rules] == [((b"git",), "deny", True)]
+    actions = {rule.name: rule.action for rule in strict.commands.by_class}
+    assert actions == {"networked": "deny", "destructive": "require_approval"}
+    tight = Settings(level=2, network="none", timeout=5.0, limits=Limits(memory=1 << 20))
+    kept = tightened(tight, own)
+    assert (kept.level, kept.network, kept.timeout, kept.limits.memory) == (2, "none", 5.0, 1 << 20)

@@ -1,0 +1,88 @@
+"""``mudroom serve`` forwards messages of the page's user to a running agent whose port is shown, as data."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from conftest import Place
+from mudroom.core.agent.card import parse_card
+from mudroom.core.network.fork_consent import ForkGrants, ShownPort
+from mudroom.session import Session
+from mudroom.session.agents.run_agent import run_agent
+from mudroom.vault.forks.fork_grants import edit_grants
+from test_serve_verb import serving, write_card
+
+AGENT = """
+import http.server, json
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        call = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        kind = {"message/stream": "text/event-stream", "GetTask": "text/html"}.get(call["method"], "application/json")
+        told = {"id": call["id"], "path": self.path, "headers": sorted(name.lower() for name in self.headers)}
+        body = json.dumps(told).encode()
+        body = b"data: " + body + b"\\n\\n" if kind == "text/event-stream" else body
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("set-cookie", "mudroom=stolen")
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_words): pass
+server = http.server.HTTPServer(("127.0.0.1", 9123), Answer)
+open("ready", "w").close()
+server.serve_forever()
+"""
+CARD = {"agentId": "coder", "sandboxLevel": 1, "endpoint": "http://localhost:9123/a2a"}
+
+
+@contextmanager
+def running(session: Session) -> Iterator[None]:
+    session.forks.new("coder-1")
+    argv = [sys.executable.encode(), b"-c", AGENT.encode()]
+    thread = threading.Thread(target=lambda: run_agent(session, parse_card(CARD), argv, fork="coder-1", timeout=80))
+    thread.start()
+    try:
+        while not Path(session.vault.fork("coder-1").upper.decode(), "ready").exists():
+            assert thread.is_alive()
+        yield
+    finally:
+        session.sandboxes.interrupt(fork="coder-1")
+        thread.join()
+
+
+def call(method: str) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": {}})
+
+
+def test_messages_reach_the_running_agent(place: Place) -> None:
+    path = "/agents/coder/a2a"
+    with place.session() as session, serving(place, "--card", write_card(place, "coder")) as served:
+
+        def sent(method: str, where: str = path) -> tuple[int, str]:
+            return served.get(where, "POST", call(method), **served.bearer)
+
+        assert "coder is not running; mudroom agent run starts it" in sent("SendMessage")[1]
+        with running(session):
+            refused = sent("SendMessage")[1]
+            assert "mudroom net show 9123 --fork coder-1" in refused and "-32004" in refused
+            fork = session.vault.fork("coder-1")
+            edit_grants(session.vault, fork, lambda _grants: ForkGrants(shows=(ShownPort(9123),)))
+            assert served.get(path, "POST", call("SendMessage"))[0] == 401, "for the user of the page alone"
+            status, text = sent("SendMessage")
+            told = json.loads(text)
+            assert (status, told["id"], told["path"]) == (200, 7, "/a2a")
+            assert "authorization" not in told["headers"] and "cookie" not in told["headers"], told
+            status, text = sent("message/stream")
+            assert (status, text[:6], json.loads(text[6:])["id"]) == (200, "data: ", 7)
+            status, text = sent("GetTask")
+            assert status == 502 and "neither JSON nor an event stream" in text, "no page of an agent's in our origin"
+            assert json.loads(sent("tasks/pushNotificationConfig/set")[1])["error"]["code"] == -32004
+            assert sent("SendMessage", path + "?fork=coder-1")[0] == 200
+            assert "is not running" in sent("SendMessage", path + "?fork=other")[1]
+        assert "coder is not running" in sent("SendMessage")[1]
+        events = [json.loads(event.data) for event in session.vault.journal.events() if event.kind == "net"]
+    assert {"forwarded": "message/stream", "agent": "coder", "port": 9123} in events
