@@ -14,9 +14,9 @@ from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.command_signals import Terminated
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.signals import wake_for_signals
-from mudroom.cli.terminal.terminal import counted
 from mudroom.core.attempt import SCORES, AttemptRecord, TryRecord, try_to_json
 from mudroom.core.text.json_text import to_json_text
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.session import Session

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mudroom.cli.terminal.terminal import counted
 from mudroom.core.attempt import AttemptRecord, TryRecord, distinct, ranked, tied
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from mudroom.cli.fork.ls import describe, fork_rows
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
-from mudroom.cli.terminal.terminal import counted
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import summarise
 from mudroom.errors import UsageError
 from mudroom.typing import TYPE_CHECKING

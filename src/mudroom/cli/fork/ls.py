@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
-from mudroom.cli.terminal.terminal import counted
 from mudroom.core.result import text
 from mudroom.core.text.json_text import to_json_text
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.session import Session

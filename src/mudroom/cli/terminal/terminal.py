@@ -101,11 +101,6 @@ class Terminal:
             return 100
 
 
-def counted(number: int, noun: str) -> str:
-    """Return ``1 file``, ``2 files``, ``1,000 files``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def _write(number: int, text: str) -> None:
     """Write to stdout or stderr. A terminal that has gone (EIO) is replaced by /dev/null: what is said there matters
     less than what is being done."""
