@@ -109,7 +109,7 @@ def _untar(place: Place, archives: list[bytes], count: int) -> float:
     for number in range(count):
         target = place.root + b"/tar%d" % number
         os.mkdir(target)
-        words = ["tar", "-xzf", paths[number % _KINDS], "-C", target]
+        words: list[str | bytes] = ["tar", "-xzf", paths[number % _KINDS], "-C", target]
         taken += seconds_of(functools.partial(command, words))
     command(["rm", "-rf", *(place.root + b"/tar%d" % number for number in range(count))])
     return taken
