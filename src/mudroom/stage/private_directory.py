@@ -21,7 +21,7 @@ from mudroom.errors import MaskedRights, MudroomError, UsageError
 PRIVATE = 0o700
 _OTHERS = 0o077
 _NAMES = frozenset(
-    b"agents compiled doors engines hooks images keeper lost+found runtime serve trust variables vaults".split()
+    b"agents compiled doors engines hooks images keeper lost+found runtime serve trust variables vaults worker".split()
 )
 """Names in a state directory. mkfs makes ``lost+found`` in the root of a volume."""
 _PREFIXES = (b"doctor-",)

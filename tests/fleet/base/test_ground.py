@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from shipping import NOTHING, Worker, listing, make, scanned
 
 from conftest import tick
 from mudroom.core.settings import Settings
@@ -32,6 +31,7 @@ from mudroom.fleet.base.manifest import (
 from mudroom.fleet.base.objects import ObjectStore, StoreFull
 from mudroom.fleet.base.scan import Scanned
 from mudroom.fleet.base.verify import differences
+from shipping import NOTHING, Worker, listing, make, scanned
 
 
 @pytest.fixture

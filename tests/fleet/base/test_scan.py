@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shipping import make, scanned
 
 from conftest import tick
 from mudroom.core.settings import Settings
@@ -19,6 +18,7 @@ from mudroom.fleet.base.pack import packs
 from mudroom.fleet.base.scan import BaseMoved, Scanned, ScannedObjects
 from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.exclude import choose as choose_entries
+from shipping import make, scanned
 
 TOKEN = b"s3cret-token-"
 

@@ -79,7 +79,14 @@ def follow(session: Session, monkeypatch: pytest.MonkeyPatch) -> Follow:
     monkeypatch.setattr(dispatch, "TICK", 0.02)
     monkeypatch.setattr(seat, "_DELAYS", (0.01,))
 
-    def follow(fleet: ScriptedFleet, count: int = 1, lease: float = 0.2, again: str = "", **order: Any) -> RunHere:
+    def follow(
+        fleet: ScriptedFleet,
+        count: int = 1,
+        lease: float = 0.2,
+        again: str = "",
+        wanted: frozenset[tuple[str, int]] = frozenset(),
+        **order: Any,
+    ) -> RunHere:
         reports: list[FleetReport] = []
         lines: list[str] = []
         doors = Doors(
@@ -87,7 +94,7 @@ def follow(session: Session, monkeypatch: pytest.MonkeyPatch) -> Follow:
             lease=lease,
         )  # fmt: skip
         if again:
-            run = resume(session, again, {worker.name: worker for worker in fleet.workers}, doors)
+            run = resume(session, again, {worker.name: worker for worker in fleet.workers}, doors, wanted)
         else:
             errands = tuple(FleetErrand((b"true", b"%d" % number)) for number in range(count))
             run = begin(session, FleetOrder(errands, **order), fleet.workers, doors)

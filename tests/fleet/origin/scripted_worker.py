@@ -28,7 +28,7 @@ class ScriptedWorker:
         """All bytes that the origin sent."""
         self.held: tuple[wire.HeldErrand, ...] = ()
         self.digest = blake2b(archive, digest_size=32).digest()
-        self._ended = False
+        self.is_ended = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -55,7 +55,7 @@ class ScriptedWorker:
 
     def end(self) -> None:
         """End the pipe, as a process that is killed."""
-        self._ended = True
+        self.is_ended = True
 
     def outcome(self, errand: wire.Errand, /, **fields: Any) -> wire.ErrandOutcome:
         usual = wire.ErrandOutcome(
@@ -74,7 +74,7 @@ class ScriptedWorker:
                 for frame in frames.feed(data):
                     self.heard.append(frame)
                     self._hear(frame)
-                    if self._ended:
+                    if self.is_ended:
                         return
         except (BrokenPipeError, LinkError):
             pass

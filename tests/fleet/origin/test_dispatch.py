@@ -146,6 +146,46 @@ def test_the_best_is_fetched_and_the_rest_stays_there(follow: Follow, archive: b
     assert [state for _label, _attempt, state, _fork in none.states()] == ["ended"] * 2
 
 
+def test_what_stayed_there_is_fetched_by_name(follow: Follow, archive: bytes) -> None:
+    def make() -> ScriptedWorker:
+        return ScriptedWorker(archive, hello=_hello(held=tuple(held)))
+
+    held: list[wire.HeldErrand] = []
+    first = follow(ScriptedFleet(a=make), 3, fetch="none")
+    keys = [row.key for row in first.rows()]
+    held += [wire.HeldErrand(*key, "ended") for key in keys]
+    fleet = ScriptedFleet(a=make)
+    second = follow(fleet, again="r1", wanted=frozenset({keys[1]}))
+    assert [(state, fork) for _label, _attempt, state, fork in second.states()] == [
+        ("ended", ""),
+        ("kept", "r1-2"),
+        ("ended", ""),
+    ]
+    assert fleet.heard("a", wire.ERRAND) == fleet.heard("a", wire.OFFER) == []
+
+    def gone(worker: ScriptedWorker, _fetch: wire.Fetch, stream: int) -> None:
+        worker.send(wire.FAILED, wire.Failed("it was discarded"), stream)
+
+    third = follow(ScriptedFleet(a=lambda: ScriptedWorker(fetch=gone)), again="r1", wanted=frozenset({keys[0]}))
+    assert [state for _label, _attempt, state, _fork in third.states()] == ["failed", "kept", "ended"]
+
+
+def test_a_round_is_one_transaction(
+    session: Session, follow: Follow, archive: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits: list[int] = []
+    commit = ErrandBook.commit
+
+    def counted(book: ErrandBook) -> None:
+        commits.append(len(book._pending))
+        commit(book)
+
+    monkeypatch.setattr(ErrandBook, "commit", counted)
+    here = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive)), 40)
+    assert {state for _label, _attempt, state, _fork in here.states()} == {"kept"}
+    assert sum(1 for count in commits if count) <= 40 * 3
+
+
 def test_a_broken_fetch_goes_on_where_it_was(follow: Follow, archive: bytes) -> None:
     offsets: list[int] = []
     held: list[wire.HeldErrand] = []
@@ -185,11 +225,19 @@ def test_a_worker_that_does_not_fit_gets_nothing(follow: Follow, hello: dict[str
     fleet = ScriptedFleet(a=unfit, b=ScriptedWorker)
     here = follow(fleet, 3)
     assert {state for _label, _attempt, state, _fork in here.states()} == {"kept"}
-    assert reason in here.reasons()
     assert fleet.heard("a", wire.OFFER) == fleet.heard("a", wire.ERRAND) == []
     alone = follow(ScriptedFleet(a=unfit), 2)
     assert {state for _label, _attempt, state, _fork in alone.states()} == {"failed"}
     assert all(reason in row.reason for row in alone.rows())
+
+
+def test_a_worker_that_cannot_serve_says_why(follow: Follow) -> None:
+    def refuses(worker: ScriptedWorker, _nothing: None) -> None:
+        worker.send(wire.BYE, wire.Bye("its state directory is on NFS\x1b[2J"))
+
+    here = follow(ScriptedFleet(a=lambda: ScriptedWorker(hello=refuses)))
+    assert [row.state for row in here.rows()] == ["failed"]
+    assert "its state directory is on NFS" in here.reasons() and "\x1b" not in here.reasons()
 
 
 def test_no_more_errands_than_a_worker_has_processors_for(follow: Follow) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from scripted_origin import ScriptedOrigin, errand, message_of, row_of
+from worker_places import origin, process, project, start, started, worker_home
 
 from mudroom import __version__
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
@@ -23,6 +24,8 @@ from mudroom.core.settings import Settings
 from mudroom.fleet.base.pack import packs
 from mudroom.fleet.wire import message
 from mudroom.fleet.wire.frame import Frame, encode
+
+__all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
 
 Worker = Callable[..., ScriptedOrigin]
 ASKS = Settings(commands=CommandPolicy(by_class=(ClassRule("destructive", "require_approval"),)))
@@ -272,6 +275,13 @@ def test_objects_with_another_digest_end_the_link(start: Worker, project: Path) 
         worker.send(message.OBJECTS, pack)
     assert "objects" in worker.expect(message.BYE).reason
     assert worker.wait() == 0
+
+
+def test_a_program_that_there_is_not(start: Worker, project: Path) -> None:
+    worker = start()
+    worker.hello()
+    outcome = worker.outcome(worker.start(worker.ship(project), "no-such-program"))
+    assert (outcome.state, outcome.exit_code) == ("failed", 127) and "no-such-program" in outcome.reason
 
 
 def test_an_errand_that_was_accepted_is_not_accepted_again(start: Worker, project: Path) -> None:

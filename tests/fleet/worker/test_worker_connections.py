@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from scripted_origin import ScriptedOrigin, message_of
+from worker_places import origin, process, project, start, started, worker_home
 
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
@@ -16,15 +17,19 @@ from mudroom.fleet.wire import message
 from mudroom.fleet.wire.frame import Frame, LinkError, encode
 from mudroom.fleet.wire.tunnel import CLOSED, MOST, PIECE, WINDOW, Tunnels
 
+__all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
+
 Worker = Callable[..., ScriptedOrigin]
 FAR = Settings(hosts=(HostRule("allow", "far.example", source="test"),))
 ASK_FOR_IT = "import urllib.request as r; print(r.build_opener(r.ProxyHandler()).open('http://far.example/').read())"
 REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi"
 
 
-def asked(worker: ScriptedOrigin, project: Path, script: str = ASK_FOR_IT) -> tuple[int, message.Dial]:
+def asked(
+    worker: ScriptedOrigin, project: Path, script: str = ASK_FOR_IT, lease: float = 60.0
+) -> tuple[int, message.Dial]:
     """Return the stream of an errand, and the connection that it asks for."""
-    worker.hello()
+    worker.hello(lease)
     base = worker.ship(project)
     stream = worker.start(base, "/usr/bin/python3", "-c", script, settings=FAR, through_origin=True)
     dial: message.Dial = worker.expect(message.DIAL, stream)
@@ -80,7 +85,8 @@ def test_a_link_that_ends_ends_its_connections(start: Worker, project: Path) -> 
 
 def test_more_than_the_window_ends_the_link(start: Worker, project: Path) -> None:
     worker = start()
-    stream, dial = asked(worker, project, ASK_FOR_IT.replace(".read()", ", __import__('time').sleep(1000)"))
+    script = ASK_FOR_IT.replace(".read()", ", __import__('time').sleep(1000)")
+    stream, dial = asked(worker, project, script, lease=1.0)
     worker.send(message.DIALLED, message.Dialled(dial.number, ""), stream)
     while worker.next().kind != message.DATA:
         pass
@@ -179,7 +185,7 @@ def test_an_end_that_is_closed_closes_the_other() -> None:
 BAD = {
     "more than the window": [Frame(message.DATA, 1, bytes(WINDOW)), Frame(message.DATA, 1, b"x")],
     "bytes after the last": [Frame(message.SHUT, 1, b""), Frame(message.DATA, 1, b"x")],
-    "room that there is not": [message.frame_of(message.ROOM, message.Room(1), 1)],
+    "room that there is not": [message.frame_of(message.ROOM, message.MoreRoom(1), 1)],
     "room that is no number": [Frame(message.ROOM, 1, b"\xa1x")],
 }
 
@@ -213,4 +219,4 @@ def test_connections_are_bounded_and_late_frames_ignored() -> None:
     assert not tunnels.add(5, ours)
     theirs.close()
     assert len(encode(Frame(message.DATA, 1, bytes(PIECE)))) == PIECE + 9
-    assert message_of(message.frame_of(message.ROOM, message.Room(7))).size == 7
+    assert message_of(message.frame_of(message.ROOM, message.MoreRoom(7))).size == 7

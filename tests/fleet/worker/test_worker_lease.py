@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 from scripted_origin import Ended, ScriptedOrigin, WorkerProcess
+from worker_places import origin, process, project, start, started, worker_home
 
 from mudroom.fleet.wire import message
 from tiers import QUICK, SEED, sample
+
+__all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
 
 Worker = Callable[..., ScriptedOrigin]
 WRITES = "echo kept > kept; echo up; exec sleep 1000"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from scripted_origin import ScriptedOrigin, errand
+from worker_places import origin, process, project, start, started, worker_home
 
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule
 from mudroom.core.confinement.limit import Limits
@@ -18,11 +20,12 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.fleet.wire import message
 from mudroom.fleet.wire.frame import Frame
-from mudroom.fleet.worker import errand_run
 from mudroom.fleet.worker.folder import AlreadyAccepted, ErrandFolders
 from mudroom.fleet.worker.lease import Lease
-from mudroom.fleet.worker.outbox import Outbox
+from mudroom.fleet.worker.outbox import LinkOutbox
 from mudroom.fleet.worker.tighten import own_policy, tightened
+
+__all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
 
 Worker = Callable[..., ScriptedOrigin]
 
@@ -104,6 +107,27 @@ def test_what_a_crash_leaves_of_an_errand_that_was_not_accepted_is_removed(tmp_p
     assert os.listdir(tmp_path / "errands") == ["kept"]
 
 
+def test_the_vault_of_a_ground_that_was_evicted_goes_once_it_has_no_fork(start: Worker, project: Path) -> None:
+    worker = start()
+    worker.hello()
+    outcome = worker.outcome(worker.sh(worker.ship(project), "echo x > x"))
+    top = worker.home / ".local/state/mudroom/worker" / worker.origin
+    worker.close()
+    shutil.rmtree(top / "grounds")
+    (vault,) = (top / "vaults/vaults").iterdir()
+    second = start()
+    second.hello()
+    second.send(message.KEPT, message.Kept(outcome.errand, outcome.attempt))
+    second.close()
+    assert vault.exists()  # it had a fork when the worker came
+    shutil.rmtree(top / "grounds")
+    start().close()
+    third = start()
+    third.hello()
+    third.close()
+    assert not vault.exists()
+
+
 # --- the disk ---
 
 
@@ -115,7 +139,7 @@ def test_a_full_disk_before_the_start_is_an_outcome(
     base = worker.ship(project)
     full = SimpleNamespace(f_bavail=10, f_frsize=4096)
     with monkeypatch.context() as patch:
-        patch.setattr(errand_run.os, "statvfs", lambda _path: full)
+        patch.setattr(os, "statvfs", lambda _path: full)
         outcome = worker.outcome(worker.start(base, "true"))
         assert outcome.state == "failed" and outcome.reason.startswith("ENOSPC: ")
     assert worker.outcome(worker.start(base, "true", name="errand-0002")).state == "ended"
@@ -143,7 +167,7 @@ def test_a_disk_that_is_full_when_an_errand_is_written_down_refuses_it(
 
 def test_an_origin_that_reads_nothing_makes_producers_wait_and_its_end_frees_them() -> None:
     read, write = os.pipe()
-    outbox = Outbox(write)
+    outbox = LinkOutbox(write)
     outbox.start()
     done = threading.Event()
 

@@ -46,6 +46,11 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--judge", metavar="COMMAND", help="run there in a fork of each result; its exit code is shown")
     group.add_argument("--retry", type=int, metavar="N", help="try an errand that is lost again, at most N times")
     group.add_argument("--fetch", metavar="WHICH", help="all (default), best, best:N, or none: which forks come here")
+    group.add_argument(
+        "--through-origin",
+        action="store_true",
+        help="connections of the commands leave from this machine, by its rules, and not from the worker",
+    )
     group.add_argument("--any-arch", action="store_true", help="also on machines with other processors")
     group.add_argument("--git", action="store_true", help="send .git, too")
     group.add_argument("--level", type=int, choices=(0, 1, 2), help="as of mudroom run")
@@ -74,6 +79,7 @@ def run(args: argparse.Namespace, context: Context) -> int:
             fetch=_fetch(args.fetch),
             retry=_natural(args.retry or 0, "--retry"),
             any_arch=args.any_arch,
+            through_origin=args.through_origin,
             git=args.git,
         )
         with origin.begin(session, order, workers, doors(context, quiet=args.quiet)) as fleet:

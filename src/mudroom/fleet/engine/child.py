@@ -12,14 +12,22 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _PIECE = 1 << 18
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""
-_HIDDEN = b"RAY_"
-"""Variables that begin so are the cluster's own, its token among them."""
+_WITHOUT = (
+    sys.executable,
+    "-IS",
+    "-c",
+    "import os, sys\n"
+    "kept = {name: value for name, value in os.environb.items() if not name.startswith(b'RAY_')}\n"
+    "os.execve(sys.argv[1], sys.argv[1:], kept)",
+)
+"""A program that becomes another without the variables of a cluster, its token among them. This module is below the
+edges, which alone look at the environment."""
 
 
 def worker_command(jobs: int) -> tuple[str, ...]:
@@ -30,8 +38,9 @@ def worker_command(jobs: int) -> tuple[str, ...]:
 class WorkerChild:
     """Reading and writing may be done by a thread each; ``close`` by any."""
 
-    def __init__(self, argv: Sequence[str], environ: Mapping[bytes, bytes]) -> None:
-        """Raise OSError if the program cannot be started. Call in a thread that lives as long as this process."""
+    def __init__(self, argv: Sequence[str]) -> None:
+        """The worker has this process's variables but for the cluster's own. Raise OSError if the program cannot be
+        started. Call in a thread that lives as long as this process."""
         parent = os.getpid()
         libc = ctypes.CDLL(None)
 
@@ -41,16 +50,24 @@ class WorkerChild:
                 os._exit(1)
 
         self._child = subprocess.Popen(
-            argv,
+            [*_WITHOUT, *argv],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            env={name: value for name, value in environ.items() if not name.startswith(_HIDDEN)},
             start_new_session=True,
             preexec_fn=end_with_parent,  # noqa: PLW1509 - two calls, which take no lock
         )
         assert self._child.stdin is not None and self._child.stdout is not None
         self._input, self._output = self._child.stdin, self._child.stdout
+
+    def __enter__(self) -> WorkerChild:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """End the worker and close its pipes, which no other thread uses any more."""
+        self.close()
+        self._input.close()
+        self._output.close()
 
     def read(self, seconds: float) -> bytes | None:
         """Return the next bytes; empty: the worker has ended; None: there were none for so long."""

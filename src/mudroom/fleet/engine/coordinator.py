@@ -20,44 +20,28 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from types import MappingProxyType
-from typing import NamedTuple, Protocol
 
 from mudroom import __version__
 from mudroom.errors import MudroomError
 from mudroom.fleet.base.manifest import base_id, require_base
 from mudroom.fleet.base.objects import Missing, ObjectStore
 from mudroom.fleet.base.pack import RefusedPack, packs, unpack
+from mudroom.fleet.engine.cluster_node import LIMIT, LIMITS, ClusterNode, Key, NodeRelay, RelayError
+from mudroom.fleet.engine.number_map import NumberMap
+from mudroom.fleet.engine.placement import Placement
 from mudroom.fleet.wire import message as wire
 from mudroom.fleet.wire.frame import Frame, FrameReader, LinkError, encode
 from mudroom.fleet.wire.message import frame_of, message_of
+from mudroom.typing import Protocol
 
-MOST_UNSENT = 64 << 20
-"""Bytes that wait for a node."""
-MOST_WAITING = 10_000
-"""Errands that wait for a free place."""
 MOST_QUESTIONS = 10_000
+MOST_CONNECTIONS = 1_000
 GREETING = 30.0
 """Seconds in which nodes say hello before the coordinator does; later ones join."""
-LIMITS = MappingProxyType(
-    {
-        wire.HELLO: 1 << 20,
-        wire.WANT: 4 << 20,
-        wire.OUTCOME: 2 << 20,
-        wire.OUT: (1 << 20) + 64,
-        wire.ARCHIVE: (1 << 20) + 64,
-        wire.EVENT: 1 << 18,
-    }
-)
-"""Bytes of a body from a node, by kind, as the origin bounds them: it would end the link for one node's offence."""
-LIMIT = 1 << 16
 PASSED_ON = frozenset({wire.ACCEPTED, wire.OUT, wire.EVENT, wire.OUTCOME, wire.FAILED, wire.ARCHIVE})
 _WANTED = 60_000
-
-Key = tuple[str, int]
-"""Errand and attempt."""
+_CONNECTION = frozenset({wire.DATA, wire.SHUT, wire.ROOM})
 
 
 class FrameSource(Protocol):
@@ -65,120 +49,22 @@ class FrameSource(Protocol):
         """Return the next frame; None: the stream has ended. Raise LinkError at a frame that is not allowed."""
 
 
-class Relay(Protocol):
-    """Two pipes to the worker of one node. ``read`` and ``write`` are called by a thread each."""
-
-    name: str
-    places: int
-    """Errands at one time."""
-
-    def read(self) -> bytes:
-        """Return the next bytes of the worker; empty: it has ended. Raise RelayError if the node is gone."""
-
-    def write(self, data: bytes) -> None:
-        """Raise RelayError if the node is gone."""
-
-    def end(self) -> None:
-        """Close the worker's input."""
-
-    def close(self) -> None:
-        """End the worker and everything of it, at once."""
-
-
-class RelayError(MudroomError):
-    """A node of the cluster is gone."""
-
-
-class _Placed(NamedTuple):
-    node: Node
-    key: Key
-    is_errand: bool
-    """Else the stream of an archive."""
-
-
-class Node:
-    """State of a node. ``Coordinator._lock`` guards all but ``outgoing``, which has a condition of its own."""
-
-    def __init__(self, relay: Relay) -> None:
-        self.relay, self.name = relay, relay.name
-        self.hello: wire.WorkerHello | None = None
-        self.is_gone = False
-        self.bases: set[bytes] = set()
-        """Ids of bases that are ready there."""
-        self.refused: set[bytes] = set()
-        """Ids of bases that it could not take."""
-        self.offered = b""
-        """Id of the base that is being sent; empty: none."""
-        self.pending: list[tuple[Key, Frame]] = []
-        """Errands that wait for their base."""
-        self.running: dict[Key, int] = {}
-        """Streams of the errands that were sent."""
-        self.outgoing = _Queue()
-
-    @property
-    def free(self) -> int:
-        return self.relay.places - len(self.running) - len(self.pending)
-
-
-class _Queue:
-    """Bytes for a node. ``_condition`` guards everything."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._parts: deque[bytes] = deque()
-        self._size = 0
-        self._is_ended = False
-
-    def put(self, data: bytes) -> bool:
-        """Return whether there was room."""
-        with self._condition:
-            if self._size > MOST_UNSENT:
-                return False
-            self._parts.append(data)
-            self._size += len(data)
-            self._condition.notify_all()
-            return True
-
-    def wait_for_room(self, size: int) -> None:
-        with self._condition:
-            self._condition.wait_for(lambda: self._is_ended or self._size + size <= MOST_UNSENT // 2)
-
-    def take(self) -> bytes | None:
-        """Return what is to be written, waiting for it; None: nothing will come any more."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._parts or self._is_ended)
-            if not self._parts:
-                return None
-            data = b"".join(self._parts)
-            self._parts.clear()
-            self._size = 0
-            self._condition.notify_all()
-            return data
-
-    def end(self) -> None:
-        with self._condition:
-            self._is_ended = True
-            self._condition.notify_all()
-
-
 class Coordinator:
-    """``_lock`` guards the tables below; ``_writing`` is held while a frame is written to the origin. ``_sending`` and
-    ``_wanted`` belong to the thread that reads the origin. No lock is held while a node is waited for."""
+    """``_lock`` guards the placement and the numbers; ``_writing`` is held while a frame is written to the origin.
+    ``_sending`` and ``_wanted`` belong to the thread that reads the origin. No lock is held while a node is waited
+    for."""
 
     def __init__(self, write: int, engine: str, store: ObjectStore) -> None:
         self._write, self._engine, self._store = write, engine, store
         self._lock = threading.RLock()
         self._writing = threading.Lock()
-        self._nodes: list[Node] = []
+        self._placement = Placement(self._tell)
+        self._nodes = self._placement.nodes
         self._greeted = threading.Condition(self._lock)
-        self._streams: dict[int, _Placed] = {}
-        self._keys: dict[Key, Node] = {}
-        """Nodes of errands that were not kept yet."""
-        self._waiting: deque[tuple[wire.Errand, Frame]] = deque()
-        self._bases: dict[bytes, wire.Base] = {}
-        """Bases whose objects are in the store."""
-        self._questions: dict[int, tuple[Node, int]] = {}
-        self._asked = 0
+        self._questions = NumberMap(MOST_QUESTIONS)
+        self._connections = NumberMap(MOST_CONNECTIONS)
+        self._half_shut: set[int] = set()
+        """Connections in which one end sends no more bytes."""
         self._hello = False
         """Whether the origin has our hello."""
         self._origin: wire.OriginHello | None = None
@@ -189,7 +75,7 @@ class Coordinator:
 
     # --- the origin's end ---
 
-    def serve(self, origin: wire.OriginHello, frames: FrameSource, relays: Sequence[Relay]) -> None:
+    def serve(self, origin: wire.OriginHello, frames: FrameSource, relays: Sequence[NodeRelay]) -> None:
         """Serve one link until its origin is gone and the nodes' commands have ended."""
         self._origin = origin
         for relay in relays:
@@ -208,10 +94,10 @@ class Coordinator:
         finally:
             self._leave()
 
-    def add(self, relay: Relay) -> None:
+    def add(self, relay: NodeRelay) -> None:
         """Take a node in. It gets errands once its worker has said hello."""
         assert self._origin is not None
-        node = Node(relay)
+        node = ClusterNode(relay, self._overflow)
         hello = self._origin._replace(node=f"{self._origin.node}/{node.name}")
         node.outgoing.put(encode(frame_of(wire.HELLO, hello)))
         with self._lock:
@@ -262,7 +148,8 @@ class Coordinator:
         elif frame.kind == wire.OBJECTS:
             self._supply(lambda: self._came(frame.body))
         elif frame.kind == wire.ERRAND:
-            self._errand(frame)
+            with self._lock:
+                self._placement.add(frame)
         elif frame.kind == wire.ANSWER:
             self._answer(frame)
         elif frame.kind == wire.FETCH:
@@ -272,8 +159,13 @@ class Coordinator:
             kept = message_of(frame, wire.Kept)
             self._about(frame, (kept.errand, kept.attempt), is_answered=False)
         elif frame.kind == wire.CANCEL:
-            self._cancel(frame)
-        elif frame.kind not in (wire.DIALLED, wire.DATA, wire.SHUT, wire.FAILED):
+            with self._lock:
+                self._placement.cancel(frame)
+        elif frame.kind == wire.DIALLED:
+            self._dialled(frame)
+        elif frame.kind in _CONNECTION:
+            self._to_connection(frame)
+        elif frame.kind != wire.FAILED:
             raise LinkError(f"sent a frame of the unknown kind {frame.kind}")
 
     def _ping(self, frame: Frame) -> None:
@@ -281,10 +173,14 @@ class Coordinator:
             running = sum(len(node.running) for node in self._nodes)
             for node in self._nodes:
                 if node.hello is not None:
-                    self._to(node, frame)  # it keeps the lease of the node's errands
+                    node.send(frame)  # it keeps the lease of the node's errands
         number = message_of(frame, wire.Ping).number
         free = min((node.hello.free_disk for node in self._nodes if node.hello is not None), default=0)
         self._tell(frame_of(wire.PONG, wire.Pong(number, running, os.getloadavg()[0], free)))
+
+    def _about(self, frame: Frame, key: Key, *, is_answered: bool) -> None:
+        with self._lock:
+            self._placement.pass_to_node(frame, key, is_answered=is_answered)
 
     # --- the base ---
 
@@ -319,103 +215,70 @@ class Coordinator:
         if missing == Missing((), ()):
             self._sending = None
             with self._lock:
-                self._bases[name] = base
+                self._placement.bases[name] = base
             self._tell(frame_of(wire.READY, wire.Ready(name)))
             return
         nodes, files = missing.nodes[:_WANTED], missing.files[:_WANTED]
         self._wanted = {*nodes, *files}
         self._tell(frame_of(wire.WANT, wire.Want(name, nodes, files)))
 
-    # --- errands ---
-
-    def _errand(self, frame: Frame) -> None:
-        errand = message_of(frame, wire.Errand)
-        with self._lock:
-            if (errand.errand, errand.attempt) in self._keys:
-                return self._fail(frame.stream, "this attempt of the errand was accepted already")
-            if errand.base not in self._bases:
-                return self._fail(frame.stream, "the base of the errand was not offered", "offer it first")
-            if len(self._waiting) >= MOST_WAITING:
-                return self._fail(frame.stream, f"{MOST_WAITING:,} errands wait for a node already", "send it later")
-            self._waiting.append((errand, frame))
-            self._place()
-        return None
-
-    def _place(self) -> None:
-        """Give the errands that wait to nodes with a free place. Hold ``_lock``."""
-        left: deque[tuple[wire.Errand, Frame]] = deque()
-        while self._waiting:
-            errand, frame = self._waiting.popleft()
-            able = [node for node in self._nodes if _is_able(node, errand)]
-            free = [node for node in able if node.free > 0]
-            if not able:
-                level = "" if errand.level is None else f" at level {errand.level}"
-                self._fail(frame.stream, f"no node of the cluster can run it{level}")
-            elif not free:
-                left.append((errand, frame))
-            else:
-                self._give(max(free, key=lambda node: _preference(node, errand)), errand, frame)
-        self._waiting = left
-
-    def _give(self, node: Node, errand: wire.Errand, frame: Frame) -> None:
-        key = errand.errand, errand.attempt
-        self._keys[key] = node
-        self._streams[frame.stream] = _Placed(node, key, is_errand=True)
-        if errand.base in node.bases:
-            node.running[key] = frame.stream
-            self._to(node, frame)
-            return
-        node.pending.append((key, frame))
-        if not node.offered:
-            self._offer(node, errand.base)
-
-    def _offer(self, node: Node, base: bytes) -> None:
-        node.offered = base
-        self._to(node, frame_of(wire.OFFER, wire.OfferedBase(self._bases[base])))
-
-    def _cancel(self, frame: Frame) -> None:
-        """Cancel an errand where it runs. One that waits here never starts."""
-        cancel = message_of(frame, wire.CancelErrand)
-        key = cancel.errand, cancel.attempt
-        with self._lock:
-            waiting = next((each for each in self._waiting if (each[0].errand, each[0].attempt) == key), None)
-            placed = self._streams.get(frame.stream)
-            if waiting is not None:
-                self._waiting.remove(waiting)
-                self._outcome(waiting[1].stream, key, "cancelled", "cancelled before it was placed")
-            elif placed is not None and key in placed.node.running:
-                self._to(placed.node, frame)
-            elif placed is not None:
-                pending = [each for each in placed.node.pending if each[0] == key]
-                for each in pending:
-                    placed.node.pending.remove(each)
-                    self._forget(each[1].stream)
-                    self._outcome(each[1].stream, key, "cancelled", "cancelled before it was sent to its node")
-
-    def _about(self, frame: Frame, key: Key, *, is_answered: bool) -> None:
-        """Pass a request about an errand on to its node."""
-        with self._lock:
-            node = self._keys.get(key)
-            if node is None or node.is_gone:
-                if is_answered:
-                    self._fail(frame.stream, "the node of this errand is not in the cluster now")
-                return
-            if is_answered:
-                self._streams[frame.stream] = _Placed(node, key, is_errand=False)
-            else:
-                del self._keys[key]
-            self._to(node, frame)
+    # --- questions and connections ---
 
     def _answer(self, frame: Frame) -> None:
         answer = message_of(frame, wire.Answer)
         with self._lock:
-            node, number = self._questions.pop(answer.number, (None, 0))
-            if node is not None and not node.is_gone:
-                self._to(node, frame_of(wire.ANSWER, answer._replace(number=number), frame.stream))
+            found = self._questions.inner(answer.number)
+            self._questions.remove(answer.number)
+            if found is not None:
+                found[0].send(frame_of(wire.ANSWER, answer._replace(number=found[1]), frame.stream))
+
+    def _dialled(self, frame: Frame) -> None:
+        dialled = message_of(frame, wire.Dialled)
+        with self._lock:
+            found = self._connections.inner(dialled.number)
+            if found is not None:
+                found[0].send(frame_of(wire.DIALLED, dialled._replace(number=found[1]), frame.stream))
+            if dialled.reason:
+                self._connections.remove(dialled.number)
+
+    def _to_connection(self, frame: Frame) -> None:
+        """Pass bytes of a connection on to its node. Those of one that is not there any more are late."""
+        with self._lock:
+            found = self._connections.inner(frame.stream)
+            if found is not None:
+                found[0].send(frame._replace(stream=found[1]))
+                self._shut(frame.stream, frame)
+
+    def _from_connection(self, node: ClusterNode, frame: Frame) -> None:
+        with self._lock:
+            outer = self._connections.outer(node, frame.stream)
+            if outer is not None:
+                self._shut(outer, frame)
+        if outer is not None:
+            self._tell(frame._replace(stream=outer))
+
+    def _shut(self, outer: int, frame: Frame) -> None:
+        """Forget a connection that is closed, or that both ends have shut. Hold the lock."""
+        if frame.kind == wire.SHUT and (frame.body or outer in self._half_shut):
+            self._connections.remove(outer)
+            self._half_shut.discard(outer)
+        elif frame.kind == wire.SHUT:
+            self._half_shut.add(outer)
+
+    def _dial(self, node: ClusterNode, frame: Frame) -> None:
+        dial = message_of(frame, wire.Dial)
+        with self._lock:
+            self._placement.own_stream(node, frame.stream)
+            number = self._connections.add(node, dial.number)
+            if number is None:
+                refused = wire.Dialled(dial.number, "the cluster has too many connections")
+                node.send(frame_of(wire.DIALLED, refused, frame.stream))
+                return
+        self._tell(frame_of(wire.DIAL, dial._replace(number=number), frame.stream))
 
     # --- a node's end ---
 
-    def _read_node(self, node: Node) -> None:
+    def _read_node(self, node: ClusterNode) -> None:
         reader, reason = FrameReader(LIMITS, LIMIT), "its worker has ended"
         try:
             while data := node.relay.read():
@@ -427,7 +290,7 @@ class Coordinator:
             reason = "it asked for objects that are not of its base"
         self._gone(node, reason)
 
-    def _write_node(self, node: Node) -> None:
+    def _write_node(self, node: ClusterNode) -> None:
         try:
             while (data := node.outgoing.take()) is not None:
                 node.relay.write(data)
@@ -436,92 +299,59 @@ class Coordinator:
         except MudroomError as error:
             self._gone(node, error.message)
 
-    def _hear(self, node: Node, frame: Frame) -> None:
+    def _hear(self, node: ClusterNode, frame: Frame) -> None:
         if frame.kind == wire.HELLO:
             self._greeted_by(node, message_of(frame, wire.WorkerHello))
         elif frame.kind == wire.WANT:
             self._send_objects(node, message_of(frame, wire.Want))
         elif frame.kind == wire.READY:
-            self._ready(node, message_of(frame, wire.Ready).base)
+            with self._lock:
+                self._placement.ready(node, message_of(frame, wire.Ready).base)
         elif frame.kind == wire.FAILED and frame.stream == 0:
-            self._not_ready(node)
+            with self._lock:
+                self._placement.not_ready(node)
         elif frame.kind == wire.BYE:
             raise RelayError(message_of(frame, wire.Bye).reason or "its worker has ended")
         elif frame.kind == wire.ASK:
             self._ask(node, frame)
         elif frame.kind == wire.DIAL:
-            dial = message_of(frame, wire.Dial)
-            self._to(node, frame_of(wire.DIALLED, wire.Dialled(dial.number, "a coordinator passes no connections on")))
-        elif frame.kind not in (wire.PONG, wire.DATA, wire.SHUT):
+            self._dial(node, frame)
+        elif frame.kind in _CONNECTION:
+            self._from_connection(node, frame)
+        elif frame.kind != wire.PONG:
             self._pass_on(node, frame)
 
-    def _greeted_by(self, node: Node, hello: wire.WorkerHello) -> None:
+    def _greeted_by(self, node: ClusterNode, hello: wire.WorkerHello) -> None:
         if hello.protocol != wire.PROTOCOL:
             raise RelayError(f"its mudroom {hello.mudroom} speaks protocol {hello.protocol}, not {wire.PROTOCOL}")
         with self._greeted:
             node.hello = hello
-            for held in hello.held:
-                self._keys.setdefault((held.errand, held.attempt), node)
-            self._place()
+            self._placement.held(node, [(held.errand, held.attempt) for held in hello.held])
+            self._placement.place()
             self._greeted.notify_all()
 
-    def _send_objects(self, node: Node, want: wire.Want) -> None:
+    def _send_objects(self, node: ClusterNode, want: wire.Want) -> None:
         for pack in packs((*want.nodes, *want.files), self._store):
             node.outgoing.wait_for_room(len(pack))
-            self._to(node, Frame(wire.OBJECTS, 0, pack))
+            node.send(Frame(wire.OBJECTS, 0, pack))
 
-    def _ready(self, node: Node, base: bytes) -> None:
-        with self._lock:
-            if base != node.offered:
-                raise LinkError("is ready for a base that was not offered")
-            node.bases.add(base)
-            node.offered = b""
-            pending, node.pending = node.pending, []
-            for key, frame in pending:
-                errand = message_of(frame, wire.Errand)
-                if errand.base in node.bases:
-                    node.running[key] = frame.stream
-                    self._to(node, frame)
-                else:
-                    node.pending.append((key, frame))
-                    if not node.offered:
-                        self._offer(node, errand.base)
-
-    def _not_ready(self, node: Node) -> None:
-        """The base cannot be had there: its errands are given to others."""
-        with self._lock:
-            node.refused.add(node.offered)
-            node.offered = b""
-            self._place_again(node)
-            self._place()
-
-    def _place_again(self, node: Node) -> None:
-        """Put the errands that were not sent to a node back. Hold ``_lock``."""
-        pending, node.pending = node.pending, []
-        for key, frame in pending:
-            self._forget(frame.stream)
-            del self._keys[key]
-            self._waiting.append((message_of(frame, wire.Errand), frame))
-
-    def _ask(self, node: Node, frame: Frame) -> None:
+    def _ask(self, node: ClusterNode, frame: Frame) -> None:
         ask = message_of(frame, wire.Ask)
         with self._lock:
-            self._require_own(node, frame.stream)
-            if len(self._questions) >= MOST_QUESTIONS:
-                self._to(node, frame_of(wire.ANSWER, wire.Answer(ask.number, b""), frame.stream))
+            self._placement.own_stream(node, frame.stream)
+            number = self._questions.add(node, ask.number)
+            if number is None:
+                node.send(frame_of(wire.ANSWER, wire.Answer(ask.number, b""), frame.stream))
                 return
-            self._asked += 1
-            self._questions[self._asked] = node, ask.number
-        self._tell(frame_of(wire.ASK, ask._replace(number=self._asked), frame.stream))
+        self._tell(frame_of(wire.ASK, ask._replace(number=number), frame.stream))
 
-    def _pass_on(self, node: Node, frame: Frame) -> None:
+    def _pass_on(self, node: ClusterNode, frame: Frame) -> None:
         if frame.kind not in PASSED_ON:
             raise LinkError(f"sent a frame of the unknown kind {frame.kind}")
-        said: object = message_of(
-            frame, wire.TYPES[frame.kind]
-        )  # what cannot be read ends this node, not the origin's link
+        # read here, although it goes on as bytes: what cannot be read ends this node, not the origin's link
+        said: object = message_of(frame, wire.TYPES[frame.kind])
         with self._lock:
-            placed = self._require_own(node, frame.stream)
+            placed = self._placement.own_stream(node, frame.stream)
             if placed is None:
                 return
             is_over = frame.kind in (wire.OUTCOME, wire.FAILED)
@@ -530,40 +360,19 @@ class Coordinator:
             if isinstance(said, wire.ArchivePart):
                 is_over = said.is_last
             if is_over:
-                self._forget(frame.stream)
-                node.running.pop(placed.key, None)
-                if frame.kind == wire.FAILED and placed.is_errand:
-                    self._keys.pop(placed.key, None)
-                self._place()
+                self._placement.over(frame.stream, placed, failed=frame.kind == wire.FAILED)
         self._tell(frame)
 
-    def _require_own(self, node: Node, stream: int) -> _Placed | None:
-        """Return what a stream is for; None: the origin waits for nothing there. Raise LinkError if it is another
-        node's."""
-        placed = self._streams.get(stream)
-        if placed is not None and placed.node is not node:
-            raise LinkError("spoke about another node's errand")
-        return placed
-
-    def _gone(self, node: Node, reason: str) -> None:
+    def _gone(self, node: ClusterNode, reason: str) -> None:
         """A node is gone: its errands are lost, those that were not sent are placed again."""
         with self._lock:
             if node.is_gone:
                 return
-            node.is_gone = True
-            lost = [(stream, placed) for stream, placed in self._streams.items() if placed.node is node]
-            self._place_again(node)
-            for stream, placed in lost:
-                if self._streams.pop(stream, None) is None:
-                    continue
-                if placed.is_errand:
-                    self._outcome(stream, placed.key, "lost", f"the node {node.name} is gone: {reason}")
-                else:
-                    self._fail(stream, f"the node {node.name} is gone: {reason}")
-            node.running.clear()
-            for number in [number for number, asked in self._questions.items() if asked[0] is node]:
-                del self._questions[number]
-            self._place()
+            self._placement.lose(node, reason)
+            self._questions.drop(node)
+            for number in self._connections.drop(node):
+                self._half_shut.discard(number)
+                self._tell(Frame(wire.SHUT, number, b"\x01"))
             self._greeted.notify_all()
             if self._hello and not self._is_leaving and all(each.is_gone for each in self._nodes):
                 self._tell(frame_of(wire.BYE, wire.Bye(f"no node of the cluster is left; {node.name}: {reason}")))
@@ -572,19 +381,9 @@ class Coordinator:
 
     # --- telling ---
 
-    def _forget(self, stream: int) -> None:
-        self._streams.pop(stream, None)
-
-    def _outcome(self, stream: int, key: Key, state: str, reason: str) -> None:
-        outcome = wire.ErrandOutcome(*key, state, 0, 0, False, 0.0, 0.0, 0, 0, 0, 0, "", 0, b"", -1, b"", reason)
-        self._tell(frame_of(wire.OUTCOME, outcome, stream))
-
-    def _fail(self, stream: int, reason: str, hint: str = "") -> None:
-        self._tell(frame_of(wire.FAILED, wire.Failed(reason, hint), stream))
-
-    def _to(self, node: Node, frame: Frame) -> None:
-        if not node.outgoing.put(encode(frame)):
-            threading.Thread(target=self._gone, args=(node, "it does not read what is sent to it"), daemon=True).start()
+    def _overflow(self, node: ClusterNode) -> None:
+        """A node does not take what is sent to it. The caller holds the lock, so another thread ends it."""
+        threading.Thread(target=self._gone, args=(node, "it does not read what is sent to it"), daemon=True).start()
 
     def _tell(self, frame: Frame) -> None:
         """Write a frame to the origin. One that is gone misses nothing: outcomes are kept at the nodes."""
@@ -605,17 +404,3 @@ class Coordinator:
             node.outgoing.end()
         for thread in threads:
             thread.join()
-
-
-def _is_able(node: Node, errand: wire.Errand) -> bool:
-    return (
-        node.hello is not None
-        and not node.is_gone
-        and (errand.level is None or errand.level in node.hello.levels)
-        and errand.base not in node.refused
-    )
-
-
-def _preference(node: Node, errand: wire.Errand) -> tuple[bool, bool, float]:
-    is_coming = errand.base == node.offered
-    return errand.base in node.bases, is_coming, node.free / max(node.relay.places, 1)

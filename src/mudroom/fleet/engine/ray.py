@@ -19,13 +19,14 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
 
 from mudroom.errors import MudroomError, UsageError
 from mudroom.fleet.base.objects import ObjectStore
 from mudroom.fleet.engine.child import WorkerChild, worker_command
-from mudroom.fleet.engine.coordinator import Coordinator, FrameSource, Relay, RelayError
+from mudroom.fleet.engine.cluster_node import NodeRelay, RelayError
+from mudroom.fleet.engine.coordinator import Coordinator, FrameSource
 from mudroom.fleet.wire.message import OriginHello
+from mudroom.typing import Any
 
 SILENCE = 30.0
 """Seconds without an answer of an actor after which its node is gone. It answers every ``_TURN``."""
@@ -66,7 +67,7 @@ class NodeWorker:
     time."""
 
     def __init__(self, jobs: int) -> None:
-        self._child = WorkerChild(worker_command(jobs), os.environb)
+        self._child = WorkerChild(worker_command(jobs))
 
     def read(self) -> bytes | None:
         return self._child.read(_TURN)
@@ -81,7 +82,7 @@ class NodeWorker:
         self._child.close()
 
 
-class RayRelay(Relay):
+class RayRelay(NodeRelay):
     """An actor on one node. Its calls are made by the coordinator's threads; Ray's client is thread-safe."""
 
     def __init__(self, ray: Any, name: str, node: str, places: int) -> None:
@@ -125,8 +126,7 @@ class RayRelay(Relay):
         try:
             return self._ray.get(method.remote(*arguments), timeout=seconds)
         except (self._ray.exceptions.RayError, OSError) as error:
-            lines = str(error).strip().splitlines()
-            raise RelayError(lines[0][:200] if lines else type(error).__name__) from error
+            raise RelayError(f"Ray does not reach it any more ({type(error).__name__})") from error
 
 
 def coordinate(

@@ -26,6 +26,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.fleet.wire.errand import FINAL, may_follow
 from mudroom.fleet.wire.message import Errand, ErrandOutcome
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.lock import Lock
 
 DIRECTORY = b"/fleet"
@@ -40,7 +41,7 @@ BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS about (one INTEGER PRIMARY KEY CHECK (one = 1), format INTEGER, origin TEXT) STRICT;
 CREATE TABLE IF NOT EXISTS run (
     run TEXT PRIMARY KEY, started INTEGER NOT NULL, command BLOB NOT NULL, workers TEXT NOT NULL, fetch TEXT NOT NULL,
-    retry INTEGER NOT NULL, ended INTEGER NOT NULL
+    retry INTEGER NOT NULL, ended INTEGER NOT NULL, git INTEGER NOT NULL, any_arch INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS errand (
     errand TEXT PRIMARY KEY, run TEXT NOT NULL, number INTEGER NOT NULL, label TEXT NOT NULL, message BLOB NOT NULL
@@ -68,6 +69,9 @@ class RunRow(NamedTuple):
     retry: int = 0
     ended: int = 0
     """0: it is under way, or was cut off."""
+    git: bool = False
+    """Whether ``.git`` is sent."""
+    any_arch: bool = False
 
 
 class ErrandRow(NamedTuple):
@@ -167,7 +171,7 @@ class ErrandBook:
         rows = list(errands)
         with self._transaction():
             self._database.execute(
-                "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     run.run,
                     run.started,
@@ -176,6 +180,8 @@ class ErrandBook:
                     run.fetch,
                     run.retry,
                     run.ended,
+                    run.git,
+                    run.any_arch,
                 ),
             )
             self._database.executemany(
@@ -188,7 +194,7 @@ class ErrandBook:
 
     def put(self, row: AttemptRow) -> None:
         """Add a row to the next ``commit``. Raise ValueError if its state may not follow that in the book."""
-        before = self._state(row.key)
+        before = self.state_of(row.key)
         if (
             before != row.state
             and not (before is None and row.state == "new")
@@ -225,6 +231,30 @@ class ErrandBook:
         with self._transaction():
             self._database.execute("UPDATE run SET ended = ? WHERE run = ?", (time.time_ns(), run))
 
+    def forget(self, before: int) -> None:
+        """Remove the runs that ended before this time (nanoseconds since 1970) and have nothing left to be fetched."""
+        old = (
+            "ended > 0 AND ended < ? AND run NOT IN (SELECT run FROM errand JOIN attempt USING (errand) WHERE state IN"
+        )
+        chosen = f"{old} ('ended', 'late', 'expired'))"
+        keys = self._rows(
+            "SELECT errand, attempt FROM attempt JOIN errand USING (errand) WHERE run IN"
+            f" (SELECT run FROM run WHERE {chosen})",
+            before,
+        )
+        for errand, attempt in keys:
+            held = self.place + b"/held/%s-%d" % (errand.encode(), attempt)
+            if os.path.lexists(held):
+                remove_tree(held)
+        with self._transaction():
+            self._database.execute(
+                "DELETE FROM attempt WHERE errand IN (SELECT errand FROM errand WHERE run IN"
+                f" (SELECT run FROM run WHERE {chosen}))",
+                (before,),
+            )
+            self._database.execute(f"DELETE FROM run WHERE {chosen}", (before,))
+            self._database.execute("DELETE FROM errand WHERE run NOT IN (SELECT run FROM run)")
+
     def ask_to_cancel(self, errands: Iterable[str]) -> None:
         with self._transaction():
             self._database.executemany("INSERT OR IGNORE INTO cancel VALUES (?)", [(errand,) for errand in errands])
@@ -250,8 +280,12 @@ class ErrandBook:
                 fetch,
                 retry,
                 ended,
+                bool(git),
+                bool(any_arch),
             )
-            for run, started, command, workers, fetch, retry, ended in self._rows("SELECT * FROM run ORDER BY started")
+            for run, started, command, workers, fetch, retry, ended, git, any_arch in self._rows(
+                "SELECT * FROM run ORDER BY started"
+            )
         ]
 
     def errands(self, run: str) -> list[ErrandRow]:
@@ -278,7 +312,8 @@ class ErrandBook:
         numbers = [int(row.run[1:]) for row in self.runs() if row.run[1:].isdecimal()]
         return f"r{max(numbers, default=0) + 1}"
 
-    def _state(self, key: tuple[str, int]) -> str | None:
+    def state_of(self, key: tuple[str, int]) -> str | None:
+        """Return the state of an attempt, as it is or will be after ``commit``. None: there is none."""
         if key not in self._known:
             rows = self._rows("SELECT state FROM attempt WHERE errand = ? AND attempt = ?", *key)
             if not rows:

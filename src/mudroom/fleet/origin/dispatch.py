@@ -47,11 +47,12 @@ class Dispatch:
         self.fetching = Fetching(self.ledger, self.seats, parts.pier, run.fetch, parts.wanted)
         self.cargo: BaseCargo | None = None
         self._inbox: LinkInbox = LinkInbox()
+        self._is_resumed = not run.ended and any(row.state != "new" for row in self.ledger.rows.values())
         self._moves = 0
         self._is_cancelled = False
         self._cancelled_at: float | None = None
         self._unheard: set[str] = set()
-        """Workers that may have errands which an earlier process gave up."""
+        """Workers that may have errands which an earlier process gave up, or was not able to say goodbye to."""
         self._has_left = False
 
     def run(self) -> Iterator[Settled]:
@@ -60,7 +61,7 @@ class Dispatch:
         try:
             self.fetching.resume()
             for row in ledger.rows.values():
-                if row.state == "lost" and row.outcome is None:
+                if (row.state == "lost" and row.outcome is None) or (self._is_resumed and row.worker):
                     self._unheard.add(row.worker)
                 if row.state in ("sent", "accepted"):
                     ledger.away[row.key] = self.parts.clock() + self.parts.lease
@@ -87,16 +88,16 @@ class Dispatch:
         self._inbox.wake()
 
     def _is_over(self) -> bool:
-        ledger, rows = self.ledger, self.ledger.rows.values()
-        if self.fetching.is_busy or ledger.waiting:
+        ledger = self.ledger
+        if self.fetching.is_busy or ledger.under_way:
             return False
-        if any(row.state in ("new", "sent", "accepted") for row in rows):
+        if any(self._may_reach(row.worker) for row in self.fetching.wanted()):
             return False
         if self._is_cancelled:
             return True
         unheard = any(self._may_reach(name) and not self.seats[name].was_here for name in self._unheard)
         asked = any(seat.running for seat in self.seats.values())
-        return not unheard and not asked and not any(self._may_reach(row.worker) for row in self.fetching.wanted())
+        return not unheard and not asked
 
     def _may_reach(self, name: str) -> bool:
         seat = self.seats.get(name)
@@ -160,7 +161,7 @@ class Dispatch:
             self._cancelled_at = self._cancelled_at or now
             asked |= set(ledger.errands)
             ledger.may_retry = False
-        for row in [row for row in ledger.rows.values() if row.errand in asked]:
+        for row in [ledger.rows[key] for key in ledger.under_way if key[0] in asked] if asked else ():
             seat = self.seats.get(row.worker)
             if row.state == "new":
                 ledger.waiting.remove(row.key)
@@ -221,6 +222,7 @@ class Dispatch:
         link = seat.leave(now, reason, given_up=given_up)
         if link is not None:
             self.parts.questions.forget(link)
+            self.parts.far_gate.forget(link)
             link.end(reason)
         self.fetching.leave(seat.name)
         for row in ledger.of_worker(seat.name):
@@ -242,7 +244,6 @@ class Dispatch:
         for row in self.fetching.wanted():
             self.ledger.settle(self.ledger.put(row, reason=f"not fetched: {self._why_gone(row.worker)}"))
         self._has_left = True
-        self._book.end(self._run.run)
 
     def _close(self) -> None:
         links = [seat.link for seat in self.seats.values() if seat.link is not None]
@@ -253,3 +254,5 @@ class Dispatch:
         for link in links:
             link.join(2 * FAREWELL)
         self.fetching.close()
+        if self._has_left:
+            self._book.end(self._run.run)  # not before the workers have heard what they may discard

@@ -19,9 +19,6 @@ from mudroom.typing import NamedTuple, Protocol
 
 BATCH = 32
 """Archives that arrive together, at most."""
-_UNDER_WAY = ("new", "sent", "accepted")
-_THERE = ("ended", "late", "expired")
-"""States in which a worker may have an archive that is not here."""
 
 
 class LandedArchive(NamedTuple):
@@ -63,19 +60,30 @@ class Fetching:
 
     def wanted(self) -> list[AttemptRow]:
         """Return the attempts whose archives are to come here and have not."""
-        rows = [row for row in self._ledger.in_order() if row.outcome is not None and row.outcome.archive]
-        late = [row for row in rows if row.state == "late" or (row.key in self._named and row.state in _THERE)]
-        if self._fetch == "none":
-            return late
+        ledger = self._ledger
+        there = ledger.in_order(ledger.there)
+        always = [row for row in there if row.state == "late" or row.key in self._named]
+        ended = [row for row in there if row.state == "ended" and row.key not in self._named]
         if self._fetch == "all":
-            return [row for row in rows if row.state == "ended" and row.key not in self._named] + late
-        everything = self._ledger.in_order()
-        if any(row.state in _UNDER_WAY for row in everything):
-            return late
+            return ended + always
+        if self._fetch == "none" or ledger.under_way:
+            return always
         count = int(self._fetch.partition(":")[2] or 1)
-        here = sum(bool(row.fork) for row in everything if row.state in ("fetched", "kept"))
-        ranked = [row for row in claim.ranked(everything) if row.outcome is not None and row.outcome.archive]
-        return [row for row in ranked[: max(0, count - here)] if row.key not in self._named] + late
+        here = sum(bool(row.fork) for row in ledger.rows.values() if row.state in ("fetched", "kept"))
+        return claim.ranked(ended)[: max(0, count - here)] + always
+
+    def is_wanted(self, row: AttemptRow) -> bool:
+        """Return whether the archive of an attempt that has just ended is to come here now."""
+        if row.key not in self._ledger.there:
+            return False
+        if row.state == "late" or row.key in self._named or self._fetch == "all":
+            return row.state != "expired" or row.key in self._named
+        return self._fetch != "none" and any(row.key == other.key for other in self.wanted())
+
+    def give_up(self, key: Key) -> None:
+        """An archive cannot be had."""
+        self._named -= {key}
+        self.drop(key)
 
     def start(self) -> None:
         """Ask for archives, as many at one time from a worker as it runs errands."""

@@ -33,6 +33,8 @@ class Hearer(Protocol):
 
 _DISCARDED = frozenset({"refused", "failed", "cancelled"})
 """States whose files are not kept at the worker: they are those of a command that was not to run, or not to its end."""
+_UNWANTED = _DISCARDED | {"kept"}
+"""States in which an errand of any run is not to be there any more: its worker has not heard so."""
 
 
 def hear(dispatch: Hearer, seat: Seat, event: LinkEvent) -> None:
@@ -54,9 +56,10 @@ def hear(dispatch: Hearer, seat: Seat, event: LinkEvent) -> None:
 
 def _row(dispatch: Hearer, seat: Seat, stream: int) -> AttemptRow:
     key = seat.key_of(stream)
-    if key is None:
+    row = dispatch.ledger.rows.get(key) if key is not None else None
+    if row is None:
         raise LinkError("answered on a stream that there is not")
-    return dispatch.ledger.rows[key]
+    return row
 
 
 # --- the link ---
@@ -82,8 +85,9 @@ def _hello(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
             ledger.away.pop(row.key, None)
             seat.running.add(row.key)
             ledger.tell(seat, wire.FETCH, wire.Fetch(*row.key, -1), seat.open_stream(row.key))
-        elif row.state == "kept" or row.state in _DISCARDED:
-            ledger.keep(row, seat)
+    for key in held:
+        if ledger.state_of(key) in _UNWANTED:
+            ledger.tell(seat, wire.KEPT, wire.Kept(*key), seat.open_stream(key))
 
 
 def _ended(dispatch: Hearer, seat: Seat, end: LinkEnd) -> None:
@@ -112,7 +116,7 @@ def _failed(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
         return
     row = _row(dispatch, seat, frame.stream)
     if seat.is_fetching(frame.stream):
-        dispatch.fetching.drop(row.key)
+        dispatch.fetching.give_up(row.key)
     seat.close_stream(frame.stream)
     seat.running.discard(row.key)
     if row.state in ("sent", "ended", "late"):
@@ -189,7 +193,7 @@ def _outcome(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
             ledger.keep(late, seat)
         return
     row = ledger.put(row._replace(outcome=outcome), outcome.state, outcome.reason)
-    is_wanted = any(row.key == wanted.key for wanted in dispatch.fetching.wanted())
+    is_wanted = dispatch.fetching.is_wanted(row)
     if outcome.state in _DISCARDED or (outcome.state == "ended" and not outcome.archive):
         ledger.keep(row, seat)
     if not is_wanted:
@@ -203,9 +207,16 @@ def _part(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
 
 
 def _dial(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
-    dial = wire.message_of(frame, wire.Dial)
-    answer = wire.Dialled(dial.number, "this origin opens no connections for its workers")
-    dispatch.ledger.tell(seat, wire.DIALLED, answer, frame.stream)
+    dial, row = wire.message_of(frame, wire.Dial), _row(dispatch, seat, frame.stream)
+    errand = dispatch.ledger.errands[row.errand]
+    if not errand.message.through_origin or row.state != "accepted" or seat.link is None:
+        raise LinkError("asks for a connection of an errand that has none here")
+    dispatch.parts.far_gate.dial(seat.link, frame.stream, dial, errand.label)
+
+
+def _connection(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    if seat.link is not None:
+        dispatch.parts.far_gate.take(seat.link, frame)
 
 
 _HANDLERS: dict[int, Callable[[Hearer, Seat, Frame], None]] = {
@@ -222,4 +233,7 @@ _HANDLERS: dict[int, Callable[[Hearer, Seat, Frame], None]] = {
     wire.OUTCOME: _outcome,
     wire.ARCHIVE: _part,
     wire.DIAL: _dial,
+    wire.DATA: _connection,
+    wire.SHUT: _connection,
+    wire.ROOM: _connection,
 }

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from mudroom.fleet.origin.book import AttemptRow, ErrandBook, ErrandRow
 from mudroom.fleet.origin.link import OriginLink
@@ -14,6 +14,9 @@ from mudroom.fleet.origin.report import FleetReport, Settled, WorkerNote
 from mudroom.fleet.origin.seat import Key, Seat
 from mudroom.fleet.wire import message as wire
 from mudroom.fleet.wire.frame import Frame
+
+_UNDER_WAY = frozenset({"new", "sent", "accepted"})
+_THERE = frozenset({"ended", "late", "expired"})
 
 
 class Ledger:
@@ -24,6 +27,12 @@ class Ledger:
         self.errands: dict[str, ErrandRow] = {row.errand: row for row in book.errands(run)}
         self.rows: dict[Key, AttemptRow] = {row.key: row for row in book.attempts(run)}
         self.waiting = deque(row.key for row in self.rows.values() if row.state == "new")
+        self.there: set[Key] = set()
+        """Attempts whose archive a worker has and this vault has not."""
+        self.under_way: set[Key] = set()
+        """Attempts whose outcome is awaited."""
+        for row in self.rows.values():
+            self._sort(row)
         self.away: dict[Key, float] = {}
         """Attempts whose worker is not linked: until when it is awaited."""
         self.began: dict[Key, float] = {}
@@ -59,10 +68,22 @@ class Ledger:
         row = row._replace(state=state or row.state, reason=row.reason if reason is None else reason)
         self._book.put(row)
         self.rows[row.key] = row
+        self._sort(row)
         return row
 
-    def in_order(self) -> list[AttemptRow]:
-        return sorted(self.rows.values(), key=lambda row: (self.errands[row.errand].number, row.attempt))
+    def _sort(self, row: AttemptRow) -> None:
+        is_there = row.outcome is not None and row.outcome.archive > 0 and row.state in _THERE
+        for keys, belongs in ((self.there, is_there), (self.under_way, row.state in _UNDER_WAY)):
+            (keys.add if belongs else keys.discard)(row.key)
+
+    def state_of(self, key: Key) -> str | None:
+        """Return the state of an attempt of any run of this project; None if there is none."""
+        return self.rows[key].state if key in self.rows else self._book.state_of(key)
+
+    def in_order(self, keys: Iterable[Key] | None = None) -> list[AttemptRow]:
+        """Return the rows of these attempts, by default of all, in the order of the errands."""
+        rows = self.rows.values() if keys is None else [self.rows[key] for key in keys]
+        return sorted(rows, key=lambda row: (self.errands[row.errand].number, row.attempt))
 
     def of_worker(self, name: str) -> list[AttemptRow]:
         return [row for row in self.rows.values() if row.worker == name]

@@ -238,6 +238,8 @@ class OriginLink:
             self._heard = self._clock()
             if frame.kind == wire.HELLO and self._has_hello:
                 raise LinkError("said hello twice")
+            if frame.kind == wire.BYE and not self._has_hello:
+                raise MudroomError(wire.message_of(frame, wire.Bye).reason[:500] or "the worker cannot serve")
             if frame.kind != wire.HELLO and not self._has_hello:
                 raise LinkError(f"began with a message of kind {frame.kind}: it is no mudroom worker")
             self._has_hello = True

@@ -37,6 +37,28 @@ class WorkerQuestions(Protocol):
     def forget(self, link: OriginLink) -> None: ...
 
 
+class WorkerConnections(Protocol):
+    """Connections for commands on workers (``fleet/origin/far_dial.py``)."""
+
+    def dial(self, link: OriginLink, stream: int, dial: wire.Dial, fork: str) -> None: ...
+    def take(self, link: OriginLink, frame: Frame) -> None: ...
+    def forget(self, link: OriginLink) -> None: ...
+
+
+class NoConnections:
+    """No command on a worker is connected from here."""
+
+    def dial(self, link: OriginLink, stream: int, dial: wire.Dial, _fork: str) -> None:
+        answer = wire.Dialled(dial.number, "this origin opens no connections for its workers", True)
+        link.send(wire.frame_of(wire.DIALLED, answer, stream))
+
+    def take(self, _link: OriginLink, _frame: Frame) -> None:
+        """It is late: there is no connection."""
+
+    def forget(self, _link: OriginLink) -> None:
+        """There is none to close."""
+
+
 class DispatchParts(NamedTuple):
     """What a run needs of the outside."""
 
@@ -50,3 +72,4 @@ class DispatchParts(NamedTuple):
     wanted: frozenset[Key] = frozenset()
     """Attempts that are fetched whatever the run says."""
     clock: Callable[[], float] = time.monotonic
+    far_gate: WorkerConnections = NoConnections()

@@ -95,6 +95,8 @@ class QueuedQuestions:
         self._put: list[tuple[_Waiting, Ticket]] = []
         self._hosts: dict[tuple[str, int], FlowAnswer] = {}
         """Answers that hold for this run."""
+        self._allowed: set[tuple[OriginLink, int, str, int]] = set()
+        """Links, streams of errands, hosts and ports that were allowed."""
 
     def ask(self, node: str, errand: ErrandRow, link: OriginLink, stream: int, question: Ask) -> None:
         """Take a question of a worker. Raise LinkError if it is none, or one too many."""
@@ -130,7 +132,14 @@ class QueuedQuestions:
             answer = self._known(row) or self._begin(row)
             if answer is not None:
                 answers.append((row, answer))
+        for row, answer in answers:
+            if isinstance(answer, FlowAnswer) and answer.allowed and isinstance(row.question, HostQuestion):
+                self._allowed.add((row.link, row.stream, row.question.host, row.question.port))
         return [(row.link, _frame(row, answer)) for row, answer in answers]
+
+    def has_allowed(self, link: OriginLink, stream: int, host: str, port: int) -> bool:
+        """Return whether the user has allowed a host and port to the errand of a stream."""
+        return (link, stream, host, port) in self._allowed
 
     def _known(self, row: _Waiting) -> FlowAnswer | None:
         question = row.question
@@ -170,6 +179,7 @@ class QueuedQuestions:
     def forget(self, link: OriginLink) -> None:
         """A link is over: its questions are withdrawn."""
         self._next = deque(row for row in self._next if row.link is not link)
+        self._allowed = {allowed for allowed in self._allowed if allowed[0] is not link}
         for row, ticket in self._put:
             if row.link is link:
                 _withdraw(ticket, "the worker does not wait for the answer any more")

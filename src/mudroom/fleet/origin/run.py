@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mudroom import __version__
+from mudroom.core.network.flow import flow_to_json
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.fleet.base.scan import scan
@@ -22,6 +23,7 @@ from mudroom.fleet.origin.arrival import ArchivePier
 from mudroom.fleet.origin.book import AttemptRow, ErrandBook, ErrandRow, RunRow
 from mudroom.fleet.origin.cargo import Cargo
 from mudroom.fleet.origin.dispatch import Dispatch
+from mudroom.fleet.origin.far_dial import FarGate
 from mudroom.fleet.origin.inbox import LinkInbox
 from mudroom.fleet.origin.link import OriginLink, Transport
 from mudroom.fleet.origin.output import Outputs
@@ -33,6 +35,7 @@ from mudroom.fleet.origin.seat import Fitness, Key, Seat
 from mudroom.fleet.wire.message import PROTOCOL, Errand, OriginHello
 from mudroom.fleet.wire.settings import encode
 from mudroom.sandbox.host.host import umask
+from mudroom.session.confinement.gateway import upstream_of
 from mudroom.session.session import Session
 from mudroom.typing import NamedTuple
 from mudroom.vault.record import FORMAT
@@ -68,6 +71,8 @@ class FleetOrder(NamedTuple):
     any_arch: bool = False
     git: bool = False
     """Whether ``.git`` is sent."""
+    through_origin: bool = False
+    """Whether connections of the commands leave from this machine."""
 
 
 class Doors(NamedTuple):
@@ -97,18 +102,23 @@ class FleetRun:
         row: RunRow,
         workers: Sequence[FleetWorker],
         doors: Doors,
-        order: FleetOrder,
         wanted: frozenset[Key] = frozenset(),
     ) -> None:
         self.row, self.book = row, book
-        self._session, self._doors, self._order = session, doors, order
+        self._session, self._doors = session, doors
         self._outputs = Outputs(lambda printed: book.held(printed.row), doors.line)
         patience = session.actor.settings.approval_timeout if doors.asks else 0.0
         self._questions = QueuedQuestions(session.vault.approvals, patience, self._announce)
+        self._far_gate = FarGate(
+            session.machine.host_answers[0],
+            self._questions.has_allowed,
+            lambda fork, flow: session.forks.journal("flow", fork, flow_to_json(flow)),
+            upstream=upstream_of(session.machine.confinement.variables),
+        )
         levels = {errand.message.level for errand in book.errands(row.run)}
         fitness = Fitness(
             frozenset(level for level in levels if level is not None),
-            "" if order.any_arch else platform.machine(),
+            "" if row.any_arch else platform.machine(),
             FORMAT,
             __version__,
         )
@@ -125,6 +135,7 @@ class FleetRun:
                 fitness,
                 doors.lease,
                 wanted,
+                far_gate=self._far_gate,
             ),
         )
 
@@ -133,6 +144,7 @@ class FleetRun:
 
     def __exit__(self, *_error: object) -> None:
         self._questions.close()
+        self._far_gate.close()
         self._outputs.close()
         self.book.close()
 
@@ -167,8 +179,8 @@ class FleetRun:
             session.actor.settings,
             home=session.machine.confinement.home,
             umask=umask(),
-            cache=self.book.place + b"/digests",
-            git=self._order.git,
+            cache=session.vault.path + b"/base-digests",
+            git=self.row.git,
         )
         for note in scanned.notes:
             self._doors.note(note)
@@ -193,9 +205,19 @@ def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], d
         raise UsageError(f"{len(order.errands):,} errands", f"a run has 1 to {MOST:,} of them")
     book = _owned(session)
     try:
+        book.forget(time.time_ns() - int(session.actor.settings.keep_age * 10**9))
         run = book.next_run()
         command = order.command or order.errands[0].argv
-        row = RunRow(run, time.time_ns(), command, tuple(worker.name for worker in workers), order.fetch, order.retry)
+        row = RunRow(
+            run,
+            time.time_ns(),
+            command,
+            tuple(worker.name for worker in workers),
+            order.fetch,
+            order.retry,
+            git=order.git,
+            any_arch=order.any_arch,
+        )
         template = _template(session, order, doors.variables)
         errands = []
         for number, errand in enumerate(order.errands, 1):
@@ -211,7 +233,7 @@ def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], d
             )
             errands.append(ErrandRow(identity, run, number, label, message))
         book.begin(row, errands)
-        return FleetRun(session, book, row, workers, doors, order)
+        return FleetRun(session, book, row, workers, doors)
     except BaseException:
         book.close()
         raise
@@ -232,8 +254,7 @@ def resume(
         if row is None:
             raise UsageError(f"there is no run {name} in this project", "mudroom fleet runs lists them")
         chosen = [workers[node] for node in row.workers if node in workers]
-        order = FleetOrder((), fetch=row.fetch, retry=row.retry, any_arch=True)
-        return FleetRun(session, book, row, chosen, doors, order, wanted)
+        return FleetRun(session, book, row, chosen, doors, wanted)
     except BaseException:
         book.close()
         raise
@@ -272,4 +293,5 @@ def _template(session: Session, order: FleetOrder, environ: Mapping[bytes, bytes
         timeout=order.timeout or actor.settings.timeout or 0.0,
         judge=order.judge,
         agent=actor.agent or "",
+        through_origin=order.through_origin,
     )

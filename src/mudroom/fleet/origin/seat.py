@@ -12,6 +12,8 @@ _DELAYS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0)
 """Seconds until a worker that was lost is tried again."""
 _MOST_FRUITLESS = 8
 """Links in a row that brought no base, no outcome and no part of an archive, after which a worker is given up."""
+_MOST_LINKS = 200
+"""Links of one run to one worker."""
 _MOST_PLACES = 1024
 
 
@@ -63,7 +65,7 @@ class Seat:
         self.running: set[Key] = set()
         self.cancelled: set[Key] = set()
         self.retry_at = 0.0
-        self._fruitless = 0
+        self._fruitless = self._links = 0
         self._streams: dict[int, tuple[Key, bool]] = {}
         """By number: the attempt, and whether it is the stream of its archive."""
         self._next = 1
@@ -92,6 +94,7 @@ class Seat:
         return self._moved[0] + now[0], self._moved[1] + now[1]
 
     def begin(self, link: OriginLink) -> None:
+        self._links += 1
         self.link, self.is_greeted, self.has_base, self.offered = link, False, False, b""
         self._streams.clear()
         self._next = 1
@@ -114,7 +117,8 @@ class Seat:
         self.is_greeted = self.has_base = False
         self.running.clear()
         self.reason = reason
-        self.may_serve = self.may_serve and not given_up and self._fruitless < _MOST_FRUITLESS
+        is_hopeless = self._fruitless >= _MOST_FRUITLESS or self._links >= _MOST_LINKS
+        self.may_serve = self.may_serve and not given_up and not is_hopeless
         self.retry_at = now + _DELAYS[min(self._fruitless, len(_DELAYS) - 1)]
         self._fruitless += 1
         return link

@@ -277,7 +277,7 @@ class Dialled(NamedTuple):
     """Whether the reason is that the origin does not allow it."""
 
 
-class Room(NamedTuple):
+class MoreRoom(NamedTuple):
     """So many more bytes of a connection may be sent."""
 
     size: int
@@ -304,7 +304,7 @@ TYPES: dict[int, type] = {
     CANCEL: CancelErrand,
     DIAL: Dial,
     DIALLED: Dialled,
-    ROOM: Room,
+    ROOM: MoreRoom,
 }
 
 

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable
 
 from mudroom.fleet.wire.frame import Frame, LinkError
-from mudroom.fleet.wire.message import DATA, ROOM, SHUT, Room, frame_of, message_of
+from mudroom.fleet.wire.message import DATA, ROOM, SHUT, MoreRoom, frame_of, message_of
 
 WINDOW = 1 << 18
 """Bytes of one direction of a connection on the way."""
@@ -54,9 +54,9 @@ class _Tunnel:
 class Tunnels:
     """``_lock`` guards all attributes."""
 
-    def __init__(self, send: Callable[[Frame], None]) -> None:
-        """``send``: may wait for the link."""
-        self._send = send
+    def __init__(self, send: Callable[[Frame], None], ended: Callable[[], None] = lambda: None) -> None:
+        """``send``: may wait for the link. ``ended``: called for each connection that has ended; it never waits."""
+        self._send, self._ended = send, ended
         self._lock = threading.Lock()
         self._open: dict[int, _Tunnel] = {}
         self._bell = os.pipe()
@@ -94,7 +94,7 @@ class Tunnels:
                 if len(tunnel.waiting) + tunnel.delivered > WINDOW or tunnel.is_last:
                     raise LinkError("sent more bytes of a connection than it may")
             elif frame.kind == ROOM:
-                tunnel.may_send += max(message_of(frame, Room).size, 0)
+                tunnel.may_send += max(message_of(frame, MoreRoom).size, 0)
                 if tunnel.may_send > WINDOW:
                     raise LinkError("made more room for a connection than there is")
             elif frame.kind == SHUT and not frame.body:
@@ -105,12 +105,13 @@ class Tunnels:
 
     def close(self) -> None:
         """Close all connections. Not called by the thread that moves bytes."""
-        self._ring()
         with self._lock:
             is_first, self._is_closed = not self._is_closed, True
             for number in list(self._open):
                 self._end(number)
             thread, self._thread = self._thread, None
+            if is_first:
+                self._wake()
         if thread is not None:
             thread.join()
         for descriptor in self._bell if is_first else ():
@@ -119,14 +120,19 @@ class Tunnels:
     def _ring(self) -> None:
         with self._lock:
             if not self._is_closed:
-                try:
-                    os.write(self._bell[1], b"\0")
-                except BlockingIOError:
-                    pass  # it rings already
+                self._wake()
+
+    def _wake(self) -> None:
+        """Hold the lock: the bell is there until this is closed."""
+        try:
+            os.write(self._bell[1], b"\0")
+        except BlockingIOError:
+            pass  # it rings already
 
     def _end(self, number: int) -> None:
         """Hold the lock."""
         self._open.pop(number).socket.close()
+        self._ended()
 
     # --- the thread ---
 
@@ -175,7 +181,7 @@ class Tunnels:
             del tunnel.waiting[:sent]
             tunnel.delivered += sent
         if tunnel.delivered and (not tunnel.waiting or tunnel.delivered >= WINDOW // 2):
-            frames = [frame_of(ROOM, Room(tunnel.delivered), number)]
+            frames = [frame_of(ROOM, MoreRoom(tunnel.delivered), number)]
             tunnel.delivered = 0
         if tunnel.is_last and not (tunnel.waiting or tunnel.has_told):
             tunnel.has_told = True

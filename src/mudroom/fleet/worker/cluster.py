@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from mudroom.errors import MudroomError
 from mudroom.fleet.base.objects import ObjectStore
 from mudroom.fleet.engine import ray
-from mudroom.fleet.worker.link import FrameStream, origin_hello
+from mudroom.fleet.worker.frame_stream import FrameStream, origin_hello
 from mudroom.fleet.worker.stdio import checked, private_directory, refuse
 from mudroom.policy.config import places
 

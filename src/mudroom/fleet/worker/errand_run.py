@@ -12,23 +12,23 @@ import hashlib
 import json
 import os
 import sys
-import time
 import traceback
 
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.result import Result
 from mudroom.core.tree.change import Changeset, summarise
-from mudroom.errors import FULL, MudroomError, Refused
+from mudroom.errors import FULL, CommandNotStarted, MudroomError, Refused
+from mudroom.fleet.base.objects import StoreFull
 from mudroom.fleet.wire.message import Errand, ErrandOutcome
 from mudroom.fleet.worker.folder import ErrandFolder
-from mudroom.fleet.worker.spool import Spool
+from mudroom.fleet.worker.spool import OutputSpool
 from mudroom.fleet.worker.workplace import Workplace
 from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
 from mudroom.session import Session, Stdio
 from mudroom.session.actor import Actor
-from mudroom.session.upkeep import send_away
-from mudroom.typing import TYPE_CHECKING, Any
-from mudroom.vault.forks.review import fingerprint
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+from mudroom.vault.forks.result_digest import result_digest
+from mudroom.vault.transfer.bundle import write_fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 ROOM = 32 << 20
 """Bytes that have to be free on the disk before a command starts."""
+FULL_DISK = "ENOSPC: "
+"""Beginning of the reason of an errand that has failed for want of room."""
 MOST_REPORT = 1 << 20
 """Bytes of a judge's output."""
 MOST_ROWS = 4 << 20
@@ -83,11 +85,14 @@ def perform(run: ErrandRun, workplace: Workplace, approver: CommandApprover | No
         outcome = _without_result(run, run.ended_by or "cancelled", "it had not been started")
     except Refused as error:
         outcome = _without_result(run, "refused", str(error))
+    except CommandNotStarted as error:
+        outcome = _without_result(run, "failed", str(error))._replace(exit_code=error.exit_code)
     except OSError as error:
         outcome = _without_result(run, "failed", _reason(error))
     except MudroomError as error:
         full = error.__cause__ if isinstance(error.__cause__, OSError) else None
-        outcome = _without_result(run, "failed", _reason(full) if full and full.errno in FULL else str(error))
+        is_full = isinstance(error, StoreFull) or (full is not None and full.errno in FULL)
+        outcome = _without_result(run, "failed", f"{FULL_DISK}{error}" if is_full else str(error))
     except Exception as error:  # noqa: BLE001 - a defect of mudroom: the origin is told, and so is the log of the link
         traceback.print_exc(file=sys.stderr)
         outcome = _without_result(run, "failed", f"mudroom failed: {type(error).__name__}: {error}")
@@ -108,7 +113,7 @@ def keep(folder: ErrandFolder, outcome: ErrandOutcome) -> ErrandOutcome:
 
 def _reason(error: OSError) -> str:
     if error.errno in FULL:
-        return f"ENOSPC: the worker's disk is full ({os.strerror(error.errno or 0).lower()})"
+        return f"{FULL_DISK}the worker's disk is full ({os.strerror(error.errno or 0).lower()})"
     return f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else str(error)
 
 
@@ -120,7 +125,7 @@ def _performed(run: ErrandRun, workplace: Workplace, approver: CommandApprover |
         actor = _actor(session.actor, errand)
         run.patience = actor.settings.approval_timeout
         before = session.vault.journal.head().number
-        spool = Spool(run.folder.path, actor.settings.output_limit)
+        spool = OutputSpool(run.folder.path, actor.settings.output_limit)
 
         def hear(name: str, data: bytes) -> None:
             spool.write(name, data)
@@ -140,9 +145,13 @@ def _performed(run: ErrandRun, workplace: Workplace, approver: CommandApprover |
         finally:
             spool.close()
         judged, report = _judged(session, run, actor, result)
-        size, digest = _archived(session, run.fork, run.folder, result.changeset)
+        archive = _archived(session, run.fork, run.folder, result.changeset)
         _keep_rows(session, run, before)
-    return _outcome(run, result)._replace(archive=size, digest=digest, judged=judged, report=report)
+    return _with_archive(_outcome(run, result), archive)._replace(judged=judged, report=report)
+
+
+def _with_archive(outcome: ErrandOutcome, archive: _Archive) -> ErrandOutcome:
+    return outcome._replace(archive=archive.size, digest=archive.digest, fingerprint=archive.fingerprint)
 
 
 def _require_room(path: bytes) -> None:
@@ -183,17 +192,25 @@ def _judge(actor: Actor) -> Actor:
     return judge._replace(settings=judge.settings._replace(environment=environment))
 
 
-def _archived(session: Session, fork: str, folder: ErrandFolder, changeset: Changeset) -> tuple[int, bytes]:
-    """Return the size and the digest of the archive of a fork, which is made now; 0: it has no changes."""
+class _Archive(NamedTuple):
+    size: int = 0
+    digest: bytes = b""
+    fingerprint: str = ""
+    """Of the result (``result_digest``): equal for two errands that changed the same to the same."""
+
+
+def _archived(session: Session, fork: str, folder: ErrandFolder, changeset: Changeset) -> _Archive:
+    """Return the archive of a fork, which is on disk from now on; an empty one if the fork has no changes."""
     if not changeset.changes:
-        return 0, b""
-    if not os.path.exists(folder.archive):
-        send_away(session, fork, folder.archive, time.time_ns())
-    digest = hashlib.blake2b(digest_size=32)
-    with open(folder.archive, "rb") as stream:
-        while piece := stream.read(1 << 20):
-            digest.update(piece)
-        return stream.tell(), digest.digest()
+        return _Archive()
+    beside = folder.archive + b".new"
+    with session.exporting(fork) as resting:
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as stream:
+            exported = write_fork(session.vault, resting, stream, session.forks.clock(), base=b"", packed=True)
+            os.fsync(stream.fileno())
+        result = result_digest(session.vault, resting)
+    os.rename(beside, folder.archive)
+    return _Archive(exported.size, exported.digest, result)
 
 
 def _keep_rows(session: Session, run: ErrandRun, before: int) -> None:
@@ -223,7 +240,7 @@ def _outcome(run: ErrandRun, result: Result) -> ErrandOutcome:
         added=total.added,
         modified=total.modified,
         deleted=total.deleted,
-        fingerprint=fingerprint(result.changeset) if result.changeset.changes else "",
+        fingerprint="",
         archive=0,
         digest=b"",
         judged=-1,
@@ -261,11 +278,9 @@ def recover(folder: ErrandFolder, workplace: Workplace) -> ErrandOutcome:
                 with session.forks.at_rest(name) as resting:
                     record = resting.record
                 changeset = record.changeset if record is not None else Changeset()
-                size, digest = _archived(session, name, folder, changeset)
                 total = summarise(changeset.changes)
-                outcome = outcome._replace(
-                    added=total.added, modified=total.modified, deleted=total.deleted, archive=size, digest=digest
-                )
+                outcome = outcome._replace(added=total.added, modified=total.modified, deleted=total.deleted)
+                outcome = _with_archive(outcome, _archived(session, name, folder, changeset))
     except (MudroomError, OSError) as error:
         outcome = outcome._replace(notes=(f"its fork could not be read: {error}"[:2000],))
     return keep(folder, outcome)

@@ -12,10 +12,9 @@ Rules of this file:
 from __future__ import annotations
 
 import os
-import select
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -23,42 +22,35 @@ import msgspec
 
 from mudroom import __version__
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
-from mudroom.core.network.flow import FlowAnswer, FlowQuestion
+from mudroom.core.network.flow import FlowQuestion
 from mudroom.errors import MudroomError, UsageError
 from mudroom.fleet.wire import message
-from mudroom.fleet.wire.frame import Frame, FrameReader, LinkError
+from mudroom.fleet.wire.frame import Frame, LinkError
 from mudroom.fleet.wire.message import frame_of, message_of
 from mudroom.fleet.worker.crew import Crew
 from mudroom.fleet.worker.errand_check import check
-from mudroom.fleet.worker.errand_run import JUDGE, ErrandRun, discard, perform, recover
+from mudroom.fleet.worker.errand_run import JUDGE, ErrandRun, perform
 from mudroom.fleet.worker.far_dial import FarDialler, FarDials
-from mudroom.fleet.worker.folder import ErrandFolder, ErrandFolders
+from mudroom.fleet.worker.folder import ErrandFolders
+from mudroom.fleet.worker.frame_stream import FrameStream
+from mudroom.fleet.worker.held import HeldErrands
 from mudroom.fleet.worker.lease import Lease
-from mudroom.fleet.worker.outbox import Outbox
-from mudroom.fleet.worker.question import UNANSWERED, PendingHost, Questions, ask_about_command, begin_host
+from mudroom.fleet.worker.outbox import LinkOutbox
+from mudroom.fleet.worker.question import (
+    OriginApprover,
+    OriginQuestions,
+    PendingHost,
+    ask_about_command,
+    begin_host,
+)
 from mudroom.fleet.worker.spool import OutputSource
-from mudroom.fleet.worker.transfer import ArchiveSource
-from mudroom.fleet.worker.workplace import Place, Supply, Workplace
+from mudroom.fleet.worker.workplace import Supply, WorkerPlace, Workplace, remove_leftovers
 from mudroom.vault.record import FORMAT
 
-LIMITS = {
-    message.HELLO: 1 << 16, message.PING: 64, message.PONG: 64, message.BYE: 1 << 16, message.FAILED: 1 << 16,
-    message.OFFER: 1 << 20, message.OBJECTS: 9 << 20, message.ERRAND: 4 << 20, message.ANSWER: 1 << 16,
-    message.FETCH: 1 << 10, message.KEPT: 1 << 10, message.CANCEL: 1 << 10, message.DIALLED: 1 << 12,
-    message.DATA: 1 << 15, message.SHUT: 1, message.ROOM: 16,
-}  # fmt: skip
-"""Bytes of a body that a worker takes, by kind."""
 MOST_OPEN = 1_000
 """Errands of a link that have not ended."""
-MOST_FETCHES = 64
-"""Archives that are being sent."""
-MOST_TOLD = 1_000
-"""Errands of earlier processes that are waited for."""
-CHORES = 2
-"""Forks that are discarded at once."""
 LAST_WORDS = 2.0
 """Seconds in which a last frame is written."""
-_PIECE = 1 << 18
 
 
 class WorkerFacts(NamedTuple):
@@ -74,29 +66,29 @@ class WorkerFacts(NamedTuple):
 
 
 class WorkerLink:
-    """The state of one link. ``_lock`` guards ``_runs``, ``_by_fork``, ``_fetches`` and ``_tellers``. All else is
-    written by the thread that reads, before the others start."""
+    """The state of one link. ``_lock`` guards ``_runs`` and ``_by_fork``. All else is written by the thread that reads,
+    before the others start."""
 
     def __init__(self, write: int, facts: WorkerFacts, folders: ErrandFolders, lease: Lease) -> None:
         self._facts, self._folders, self._lease = facts, folders, lease
-        self._outbox = Outbox(write)
-        self._questions = Questions(self._send_question)
+        self._outbox = LinkOutbox(write)
+        self._questions = OriginQuestions(self._send_question)
         self._dials = FarDials(self._outbox.put)
-        self._crew, self._chores = Crew(facts.at_once), Crew(CHORES)
+        self._crew = Crew(facts.at_once)
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, int], tuple[ErrandRun, Callable[[], None]]] = {}
         self._by_fork: dict[str, ErrandRun] = {}
-        self._fetches: list[ArchiveSource] = []
-        self._tellers: list[threading.Thread] = []
-        """They wait for errands of earlier worker processes."""
         self._workplace: Workplace
         self._supply: Supply
+        self._held: HeldErrands
 
-    def open(self, supply: Supply, place: Place) -> None:
+    def open(self, supply: Supply, place: WorkerPlace) -> None:
         """``place``: where the commands of this origin run."""
         self._supply = supply
-        self._workplace = Workplace(place, supply, HostApprover(self._begin_host), self._dialler)
+        self._workplace = Workplace(place, supply, OriginApprover(self._begin_host), self._dialler)
+        self._held = HeldErrands(self._folders, self._outbox, self._workplace)
         self._outbox.start()
+        self._held.give(partial(remove_leftovers, place.state))
 
     # --- the life of a link ---
 
@@ -134,7 +126,7 @@ class WorkerLink:
         self._questions.close()
         self._dials.close()
         self._crew.join()
-        self._chores.join()
+        self._held.join()
         self._outbox.flush(LAST_WORDS)
         self._outbox.close()
         self._lease.close()
@@ -247,7 +239,7 @@ class WorkerLink:
             self._end(*found, "cancelled", wanted.signal)
             return
         try:
-            folder = self._found(wanted.errand, wanted.attempt)
+            folder = self._held.found(wanted.errand, wanted.attempt)
         except UsageError as error:
             self._fail(frame.stream, error)
             return
@@ -257,26 +249,23 @@ class WorkerLink:
     def _fetch(self, frame: Frame) -> None:
         wanted = message_of(frame, message.Fetch)
         try:
-            folder = self._found(wanted.errand, wanted.attempt)
-            if wanted.offset < 0:
-                self._tell(folder, (wanted.errand, wanted.attempt), frame.stream)
-                return
-            self._send_archive(folder, frame.stream, wanted.offset)
+            if wanted.offset >= 0:
+                self._held.send_archive(wanted, frame.stream)
+            elif self._is_open(wanted.errand, wanted.attempt):
+                raise UsageError("the errand runs on this link", "its outcome comes on the stream of its ERRAND")
+            else:
+                self._held.tell(wanted, frame.stream)
         except (UsageError, OSError) as error:
             self._fail(frame.stream, error)
 
     def _kept(self, frame: Frame) -> None:
         wanted = message_of(frame, message.Kept)
         try:
-            folder = self._found(wanted.errand, wanted.attempt)
-        except UsageError:
-            return  # it was kept before
-        with self._lock:
-            is_open = (wanted.errand, wanted.attempt) in self._runs
-        if is_open or folder.outcome is None:
-            self._fail(frame.stream, UsageError("the errand has not ended"))
-            return
-        self._chores.give(partial(self._forget, folder))
+            if self._is_open(wanted.errand, wanted.attempt):
+                raise UsageError("the errand has not ended")
+            self._held.forget(wanted)
+        except UsageError as error:
+            self._fail(frame.stream, error)
 
     def _dialled(self, frame: Frame) -> None:
         self._dials.dialled(frame)
@@ -286,11 +275,9 @@ class WorkerLink:
 
     # --- helpers of those ---
 
-    def _found(self, errand: str, attempt: int) -> ErrandFolder:
-        folder = self._folders.find(errand, attempt)
-        if folder is None:
-            raise UsageError(f"this worker has no attempt {attempt} of the errand {errand}")
-        return folder
+    def _is_open(self, errand: str, attempt: int) -> bool:
+        with self._lock:
+            return (errand, attempt) in self._runs
 
     def _fail(self, stream: int, error: Exception) -> None:
         hint = error.hint if isinstance(error, MudroomError) else ""
@@ -302,55 +289,7 @@ class WorkerLink:
         with self._lock:
             del self._runs[run.errand.errand, run.errand.attempt]
             del self._by_fork[run.fork]
-        self._finish(source, run.folder, outcome, run.stream)
-
-    def _finish(self, source: OutputSource, folder: ErrandFolder, outcome: message.ErrandOutcome, stream: int) -> None:
-        rows = [frame_of(message.EVENT, message.EventRow(row), stream) for row in folder.events]
-        source.finish([*rows, frame_of(message.OUTCOME, outcome, stream)])
-        self._outbox.wake(source)
-
-    def _tell(self, folder: ErrandFolder, name: tuple[str, int], stream: int) -> None:
-        """Tell the output and the outcome of an errand on this stream, now or when it has ended."""
-        with self._lock:
-            is_here = name in self._runs
-        if is_here:
-            raise UsageError("the errand runs on this link", "its outcome comes on the stream of its ERRAND")
-        source = OutputSource(folder.path, stream)
-        outcome = folder.outcome
-        if outcome is not None:
-            self._finish(source, folder, outcome, stream)
-            return
-        with self._lock:
-            self._tellers = [teller for teller in self._tellers if teller.is_alive()]
-            if len(self._tellers) >= MOST_TOLD:
-                raise UsageError(f"{MOST_TOLD} errands are waited for", "ask later")
-            args = (folder, source, stream)
-            teller = threading.Thread(target=self._tell_later, args=args, name="tell", daemon=True)
-            self._tellers.append(teller)
-        teller.start()
-
-    def _tell_later(self, folder: ErrandFolder, source: OutputSource, stream: int) -> None:
-        while (outcome := folder.outcome) is None:
-            if folder.claim():
-                outcome = folder.outcome or recover(folder, self._workplace)
-                folder.release()
-                break
-            folder.wait()
-        self._finish(source, folder, outcome, stream)
-
-    def _send_archive(self, folder: ErrandFolder, stream: int, offset: int) -> None:
-        source = ArchiveSource(folder.archive, stream, offset)
-        with self._lock:
-            self._fetches = [fetch for fetch in self._fetches if not fetch.is_closed]
-            if len(self._fetches) >= MOST_FETCHES:
-                source.close()
-                raise UsageError(f"{MOST_FETCHES} archives are being sent", "fetch it later")
-            self._fetches.append(source)
-        self._outbox.wake(source)
-
-    def _forget(self, folder: ErrandFolder) -> None:
-        discard(folder, self._workplace)
-        self._folders.forget(folder)
+        self._held.finish(source, run.folder, outcome, run.stream)
 
     # --- questions ---
 
@@ -391,74 +330,6 @@ _TAKE: dict[int, Callable[[WorkerLink, Frame], None]] = {
 }
 
 
-class HostApprover:
-    """Asks the origin about hosts (``RemoteApprover``)."""
-
-    def __init__(self, begin: Callable[[FlowQuestion], PendingHost]) -> None:
-        self.begin = begin
-
-    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
-        """Ask, and wait. The gate of a running command uses ``begin``."""
-        pending = self.begin(question)
-        try:
-            while (answer := pending.look()) is None:
-                ready, _writable, _failed = select.select([pending.fileno(), over], [], [], 1.0)
-                if over in ready:
-                    return FlowAnswer(False, why=UNANSWERED, lasting=False)
-            return answer
-        finally:
-            pending.close()
-
-
-class FrameStream:
-    """Frames of a descriptor. Owner: the thread that reads the link."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._reader = FrameReader(LIMITS, 0)
-        self._frames: Iterator[Frame] = iter(())
-
-    def next(self) -> Frame | None:
-        """Return the next frame; None: the stream has ended. Raise LinkError at a frame that is not allowed, after
-        those before it."""
-        while (frame := next(self._frames, None)) is None:
-            try:
-                data = os.read(self._descriptor, _PIECE)
-            except OSError:
-                return None
-            if not data:
-                return None
-            self._frames = self._reader.feed(data)
-        return frame
-
-    def has_unread(self) -> bool:
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN)
-        return any(events & select.POLLIN for _descriptor, events in poll.poll(0))
-
-
 def free_disk(path: bytes) -> int:
     free = os.statvfs(path)
     return free.f_bavail * free.f_frsize
-
-
-class OtherProtocol(LinkError):
-    """The origin speaks another protocol."""
-
-
-def origin_hello(frame: Frame | None) -> message.OriginHello:
-    """Return the origin's hello. Raise LinkError, which names both versions if they differ."""
-    if frame is None:
-        raise LinkError("has gone without a word")
-    if frame.kind != message.HELLO:
-        raise LinkError(f"began with a frame of kind {frame.kind} instead of a hello")
-    try:
-        start = msgspec.msgpack.decode(frame.body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise LinkError(f"sent a hello that cannot be read: {error}") from error
-    if not isinstance(start, list) or len(start) < 2 or type(start[0]) is not int:
-        raise LinkError("sent a hello without a version")
-    if start[0] != message.PROTOCOL:
-        theirs = f"protocol {start[0]} of mudroom {str(start[1])[:40]}"
-        raise OtherProtocol(f"speaks {theirs}; this worker speaks protocol {message.PROTOCOL} of mudroom {__version__}")
-    return message_of(frame, message.OriginHello)

@@ -7,6 +7,7 @@ are denials. A denial without an answer about a host is not remembered: the next
 from __future__ import annotations
 
 import os
+import select
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.fleet.wire.message import Answer, Ask
 
 MOST_OPEN = 1_000
-"""Questions that wait at the same time; further ones are denied."""
+"""OriginQuestions that wait at the same time; further ones are denied."""
 UNANSWERED = "the origin did not answer"
 
 
@@ -57,7 +58,7 @@ class Asked:
             self._read = self._write = -1
 
 
-class Questions:
+class OriginQuestions:
     """Questions of one link. ``_lock`` guards all attributes."""
 
     def __init__(self, send: Callable[[int, Ask], None]) -> None:
@@ -106,7 +107,7 @@ class Questions:
 
 
 def ask_about_command(
-    questions: Questions, stream: int, question: CommandQuestion, timeout: float, over: int
+    questions: OriginQuestions, stream: int, question: CommandQuestion, timeout: float, over: int
 ) -> CommandAnswer:
     """Ask the origin, and wait. ``over``: a descriptor that is readable when the command is not wanted any more."""
     from mudroom.sandbox.client.connection import wait_readable
@@ -148,5 +149,24 @@ class PendingHost:
         self._asked.close()
 
 
-def begin_host(questions: Questions, stream: int, question: FlowQuestion, timeout: float) -> PendingHost:
+def begin_host(questions: OriginQuestions, stream: int, question: FlowQuestion, timeout: float) -> PendingHost:
     return PendingHost(questions.ask(stream, "host", msgspec.msgpack.encode(question)), time.monotonic() + timeout)
+
+
+class OriginApprover:
+    """Asks the origin about hosts (``RemoteApprover``)."""
+
+    def __init__(self, begin: Callable[[FlowQuestion], PendingHost]) -> None:
+        self.begin = begin
+
+    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
+        """Ask, and wait. The gate of a running command uses ``begin``."""
+        pending = self.begin(question)
+        try:
+            while (answer := pending.look()) is None:
+                ready, _writable, _failed = select.select([pending.fileno(), over], [], [], 1.0)
+                if over in ready:
+                    return FlowAnswer(False, why=UNANSWERED, lasting=False)
+            return answer
+        finally:
+            pending.close()

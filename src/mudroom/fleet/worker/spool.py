@@ -19,7 +19,7 @@ STREAMS = ("stdout", "stderr")
 _FILES = {"stdout": b"/out", "stderr": b"/err"}
 
 
-class Spool:
+class OutputSpool:
     """Owner of what it writes: the thread that runs the command. Other threads read by ``read``."""
 
     def __init__(self, folder: bytes, limit: int) -> None:

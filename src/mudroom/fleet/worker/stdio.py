@@ -24,12 +24,13 @@ from mudroom.fleet.wire import message
 from mudroom.fleet.wire.frame import LinkError, encode
 from mudroom.fleet.wire.message import frame_of
 from mudroom.fleet.worker.folder import ErrandFolders
+from mudroom.fleet.worker.frame_stream import FrameStream, OtherProtocol, origin_hello
 from mudroom.fleet.worker.lease import Lease
 from mudroom.fleet.worker.level import tried_levels
-from mudroom.fleet.worker.link import FrameStream, OtherProtocol, WorkerFacts, WorkerLink, origin_hello
+from mudroom.fleet.worker.link import WorkerFacts, WorkerLink
 from mudroom.fleet.worker.supply import BaseSupply
 from mudroom.fleet.worker.tighten import own_policy
-from mudroom.fleet.worker.workplace import Place
+from mudroom.fleet.worker.workplace import WorkerPlace
 from mudroom.policy.config import places
 
 SHORTEST_NAME, LONGEST_NAME = 16, 64
@@ -66,7 +67,7 @@ def serve(read: int, write: int, environ: Mapping[bytes, bytes], at_once: int) -
         except (MudroomError, OSError) as error:
             refuse(write, error)
             raise
-        link.open(supply, Place(vaults, environ, own))
+        link.open(supply, WorkerPlace(vaults, environ, own))
         link.serve(frames)
 
 

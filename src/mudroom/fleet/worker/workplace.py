@@ -6,17 +6,21 @@ other settings therefore have another session, on the same vault.
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError
 from mudroom.fleet.wire import settings as wire_settings
 from mudroom.fleet.wire.frame import Frame
 from mudroom.fleet.wire.message import Base, Errand
 from mudroom.fleet.worker.tighten import tightened
 from mudroom.policy.parse import GivenSetting
 from mudroom.session import Session
+from mudroom.session.upkeep import remove_vault, vaults_of
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -27,8 +31,11 @@ MOST_IDLE = 4
 """Sessions that wait for their next errand."""
 
 
-class Grounds(Protocol):
-    """Bases as trees on this machine's disk."""
+class Supply(Protocol):
+    """Bases that an origin sends, as trees on this machine's disk (``supply.py``)."""
+
+    def offered(self, base: Base) -> Frame: ...
+    def came(self, body: bytes) -> Frame | None: ...
 
     def base(self, base: bytes) -> Base:
         """Return a base that is complete. Raise MudroomError if there is none."""
@@ -40,14 +47,7 @@ class Grounds(Protocol):
     def unused(self, base: bytes) -> None: ...
 
 
-class Supply(Grounds, Protocol):
-    """Bases that an origin sends (``supply.py``)."""
-
-    def offered(self, base: Base) -> Frame: ...
-    def came(self, body: bytes) -> Frame | None: ...
-
-
-class Place(NamedTuple):
+class WorkerPlace(NamedTuple):
     """Where and as whom a worker runs."""
 
     state: bytes
@@ -77,7 +77,7 @@ class _Open:
 class Workplace:
     """``_lock`` guards the open sessions."""
 
-    def __init__(self, place: Place, grounds: Grounds, approver: Approver, far: Callable[[str], Dialler]) -> None:
+    def __init__(self, place: WorkerPlace, grounds: Supply, approver: Approver, far: Callable[[str], Dialler]) -> None:
         """``far``: returns what makes the connections of a command that leave from the origin, by its fork."""
         self._place, self._grounds, self._approver, self._far = place, grounds, approver, far
         self._lock = threading.Lock()
@@ -141,3 +141,18 @@ class Workplace:
         except BaseException:
             self._grounds.unused(key.base)
             raise
+
+
+def remove_leftovers(state: bytes) -> None:
+    """Remove the vaults whose ground was evicted and that have no fork. One that cannot be read or removed stays."""
+    for vault in vaults_of(state):
+        with closing(vault):
+            try:
+                if vault.source and not os.path.isdir(vault.source) and not vault.forks():
+                    vault.lock.acquire("mudroom worker", lambda _holder: None)
+                    try:
+                        remove_vault(vault)
+                    finally:
+                        vault.lock.release()
+            except (MudroomError, OSError) as error:
+                print(f"mudroom worker: {os.fsdecode(vault.path)}: {error}", file=sys.stderr)  # noqa: T201

@@ -1,4 +1,4 @@
-"""A project, and workers that end with the test."""
+"""Fixtures: a project, and workers that end with the test."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Worker = Callable[..., ScriptedOrigin]
 
 @pytest.fixture(scope="session")
 def worker_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One home for all workers, which know their levels then. Each test is another origin."""
-    home = tmp_path_factory.mktemp("worker") / "home"
-    home.mkdir()
+    """One home for all workers of all files, which know their levels then. Each test is another origin."""
+    home = tmp_path_factory.getbasetemp() / "worker-home"
+    home.mkdir(exist_ok=True)
     return home
 
 

@@ -1,0 +1,216 @@
+"""Connections that commands on workers ask the origin for: the origin's half.
+
+A worker is not believed: the origin judges host and port by its own rules, looks the name up, vets the addresses as its
+gate does (``core/network/host_rules.py:vet``), connects, and journals the flow. ``wire/tunnel.py`` moves the bytes.
+
+Rules of this file:
+1. A host that the rules want asked about is allowed only if the user has answered this errand's question about it.
+2. Requests are not seen here. A rule with methods or paths, and one that changes requests or inspects them, opens
+   nothing.
+3. No credential is put in. A machine that reaches the internet through a proxy makes no connections for workers.
+4. Lookups and connections are made by threads, so they hold up no errand. The bytes that a link owes a worker are at
+   most ``MOST`` windows.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from mudroom.core.network.flow import Flow
+from mudroom.core.network.fork_host import is_fork_host
+from mudroom.core.network.host import parse_host
+from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, vet
+from mudroom.errors import MudroomError
+from mudroom.fleet.origin.link import OriginLink
+from mudroom.fleet.wire.frame import Frame, LinkError
+from mudroom.fleet.wire.message import DIALLED, Dial, Dialled, frame_of
+from mudroom.fleet.wire.tunnel import Tunnels
+from mudroom.net.gate.resolve import LocalAddresses
+from mudroom.typing import NamedTuple
+
+MOST = 64
+"""Connections of a link, those that are being made included."""
+PATIENCE = 15.0
+"""Seconds for a connection."""
+_FAMILIES = {4: socket.AF_INET, 16: socket.AF_INET6}
+
+
+class DialRefused(MudroomError):
+    """The origin's rules do not allow a connection."""
+
+
+class _Call(NamedTuple):
+    """A request of a worker."""
+
+    stream: int
+    number: int
+    host: str
+    port: int
+    fork: str
+    """The fork at the origin, as it is shown and journalled."""
+
+
+class FarGate:
+    """Of one run. ``_lock`` guards the connections of the links."""
+
+    def __init__(
+        self,
+        rules: Callable[[], Sequence[HostRule]],
+        is_answered: Callable[[OriginLink, int, str, int], bool],
+        journal: Callable[[str, Flow], None],
+        *,
+        upstream: str = "",
+        look_up: Callable[[str], list[bytes]] | None = None,
+    ) -> None:
+        """``rules``: of the origin, as they are now. ``is_answered``: whether the user has allowed a host and port to
+        the errand of a stream. ``journal``: keeps a flow of a fork. ``upstream``: the proxy of this machine, if it has
+        one."""
+        self._rules, self._is_answered, self._journal = rules, is_answered, journal
+        self._upstream, self._look_up = upstream, look_up or _look_up
+        self._lock = threading.Lock()
+        self._tunnels: dict[OriginLink, Tunnels] = {}
+        self._making: dict[OriginLink, int] = {}
+
+    def dial(self, link: OriginLink, stream: int, dial: Dial, fork: str) -> None:
+        """Make a connection, and answer when there is one or none. Never wait."""
+        call = _Call(stream, dial.number, dial.host, dial.port, fork)
+        try:
+            decision = self._decided(link, call)
+        except DialRefused as error:
+            self._note(call, "deny", error.message)
+            self._tell(link, call, error)
+            return
+        threading.Thread(target=self._connect, args=(link, call, decision), name="far dial", daemon=True).start()
+
+    def take(self, link: OriginLink, frame: Frame) -> None:
+        """Take a frame of a connection. Raise LinkError if it breaks the protocol."""
+        with self._lock:
+            tunnels = self._tunnels.get(link)
+        if tunnels is not None:
+            tunnels.take(frame)
+
+    def forget(self, link: OriginLink) -> None:
+        """A link is over: its connections are closed."""
+        with self._lock:
+            tunnels = self._tunnels.pop(link, None)
+            self._making.pop(link, None)
+        if tunnels is not None:
+            tunnels.close()
+
+    def close(self) -> None:
+        with self._lock:
+            links = list(self._tunnels)
+        for link in links:
+            self.forget(link)
+
+    # --- one connection ---
+
+    def _decided(self, link: OriginLink, call: _Call) -> HostDecision:
+        """Return the decision that allows a connection, and count it. Raise DialRefused, or LinkError for a host that
+        is none."""
+        try:
+            host = parse_host(call.host.encode("ascii")).text
+        except (ValueError, UnicodeEncodeError):
+            host = ""
+        if not host or host != call.host or not 0 < call.port < 65536:
+            raise LinkError("asks for a connection to a host that is none")
+        if self._upstream:
+            raise DialRefused("the origin reaches the internet through a proxy")
+        if is_fork_host(host):
+            raise DialRefused("forks on other machines are not reached from a worker")
+        decision = decide(Request(host, call.port), list(map(_blind, self._rules())))
+        if decision.action == "ask" and self._is_answered(link, call.stream, host, call.port):
+            decision = HostDecision("allow", decision.rule, "answered for this errand")
+        if decision.action != "allow":
+            raise DialRefused(decision.reason)
+        with self._lock:
+            if self._making.get(link, 0) >= MOST:
+                raise DialRefused(f"{MOST} connections are open for this worker")
+            self._making[link] = self._making.get(link, 0) + 1
+            self._tunnels.setdefault(link, Tunnels(link.send, lambda: self._ended(link)))
+        return decision
+
+    def _ended(self, link: OriginLink) -> None:
+        with self._lock:
+            if link in self._making:
+                self._making[link] -= 1
+
+    def _connect(self, link: OriginLink, call: _Call, decision: HostDecision) -> None:
+        try:
+            connection, address = self._made(call, decision)
+        except (DialRefused, OSError) as error:
+            self._ended(link)
+            if isinstance(error, DialRefused):
+                self._note(call, "deny", error.message)
+                self._tell(link, call, error)
+            else:
+                reason = os.strerror(error.errno).lower() if error.errno else str(error)
+                self._note(call, "allow", decision.reason, error=reason)
+                self._tell(link, call, MudroomError(reason))
+            return
+        self._note(call, "allow", decision.reason, address)
+        with self._lock:
+            tunnels = self._tunnels.get(link)
+        if tunnels is None:  # the link is over
+            connection.close()
+            return
+        link.send(frame_of(DIALLED, Dialled(call.number, ""), call.stream))
+        if not tunnels.add(call.number, connection):
+            tunnels.refuse(call.number)
+            self._ended(link)
+
+    def _made(self, call: _Call, decision: HostDecision) -> tuple[socket.socket, str]:
+        addresses = self._look_up(call.host)
+        reason = vet(decision, addresses, LocalAddresses(addresses), rules=self._rules(), port=call.port)
+        if reason is not None:
+            raise DialRefused(reason)
+        failure = OSError("it has no address")
+        for packed in addresses:
+            connection = socket.socket(_FAMILIES[len(packed)], socket.SOCK_STREAM)
+            connection.settimeout(PATIENCE)
+            address = socket.inet_ntop(_FAMILIES[len(packed)], packed)
+            try:
+                connection.connect((address, call.port))
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except OSError as error:
+                connection.close()
+                failure = error
+            else:
+                return connection, address
+        raise failure
+
+    def _tell(self, link: OriginLink, call: _Call, error: MudroomError) -> None:
+        is_refused = isinstance(error, DialRefused)
+        link.send(frame_of(DIALLED, Dialled(call.number, error.message[:500], is_refused), call.stream))
+
+    def _note(self, call: _Call, verdict: str, reason: str, address: str = "", error: str = "") -> None:
+        flow = Flow(
+            time.time_ns(),
+            "raw",
+            call.host,
+            call.port,
+            "allow" if verdict == "allow" else "deny",
+            "",
+            f"{reason}; asked for by a worker",
+            address,
+            error=error,
+        )
+        self._journal(call.fork, flow)
+
+
+def _blind(rule: HostRule) -> HostRule:
+    """Return a rule as it holds where no request is seen: one that inspects or changes requests allows none. Without a
+    method ``decide`` lets no rule with methods or paths allow anything."""
+    if not (rule.inspect or rule.set_headers or rule.remove_headers or rule.foreign) or rule.action == "deny":
+        return rule
+    return rule._replace(action="deny") if rule.action == "ask" else rule._replace(methods=("NONE",))
+
+
+def _look_up(host: str) -> list[bytes]:
+    rows = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    packed = (socket.inet_pton(family, address[0]) for family, *_rest, address in rows if isinstance(address[0], str))
+    return list(dict.fromkeys(packed))

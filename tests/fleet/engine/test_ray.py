@@ -1,0 +1,120 @@
+"""Ray as an engine: refused where it is not safe; a cluster of two nodes, of which one is killed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cluster_nodes import ORIGIN, until
+
+from box import if_namespaces
+from mudroom.errors import UsageError
+from mudroom.fleet.engine.child import WorkerChild
+from mudroom.fleet.engine.ray import require_private, require_safe
+from mudroom.fleet.wire import message as wire
+from mudroom.fleet.wire.frame import encode
+from mudroom.fleet.wire.message import frame_of
+
+TOKEN = {b"RAY_AUTH_MODE": b"token"}
+
+
+@pytest.mark.parametrize("mode", [None, b"", b"disabled", b"k8s", b"TOKEN"])
+def test_a_cluster_that_asks_for_no_token_is_refused(mode: bytes | None) -> None:
+    require_safe(TOKEN)
+    with pytest.raises(UsageError, match="RAY_AUTH_MODE=token"):
+        require_safe({} if mode is None else {b"RAY_AUTH_MODE": mode})
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "192.168.1.2", "node.example.org", "localhost", "", "::2", "0.0.0.0"])
+def test_bytes_between_machines_are_encrypted_or_refused(address: str) -> None:
+    require_private({"127.0.0.1", "127.1.2.3", "::1"}, {})
+    require_private({"127.0.0.1", address}, {b"RAY_USE_TLS": b"1"})
+    for tls in ({}, {b"RAY_USE_TLS": b"0"}, {b"RAY_USE_TLS": b"true"}):
+        with pytest.raises(UsageError, match="RAY_USE_TLS=1"):
+            require_private({"127.0.0.1", address}, tls)
+
+
+def test_the_verb_refuses_before_it_looks_for_ray(tmp_path: Path) -> None:
+    """The origin is told by a frame, the user by standard error."""
+    hello = encode(frame_of(wire.HELLO, wire.OriginHello(wire.PROTOCOL, "0", ORIGIN, "lab", 60.0)))
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "MUDROOM_STATE": str(tmp_path / "state")}
+    command = [sys.executable, "-m", "mudroom", "worker", "--stdio", "--engine", "ray"]
+    done = subprocess.run(command, input=hello, env=environ, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 125
+    assert b"RAY_AUTH_MODE=token" in done.stdout and done.stderr.count(b"\n") <= 2
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_worker_does_not_see_the_clusters_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
+    monkeypatch.setenv("HOME", "/h")
+    told = b""
+    with WorkerChild(["/usr/bin/env"]) as child:
+        while data := child.read(10):
+            told += data
+    assert b"HOME=/h\n" in told and b"RAY_" not in told
+
+
+PARENT = """
+import sys
+from mudroom.fleet.engine.child import WorkerChild
+child = WorkerChild(["/bin/sleep", "1000"])
+print(child._child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_worker_ends_with_the_process_that_started_it() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+    until(lambda: _is_gone(worker))
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_a_worker_is_ended_at_once() -> None:
+    with WorkerChild(["/bin/sleep", "1000"]) as child:
+        assert child.read(0) is None
+        child.close()
+        assert child.read(10) == b""
+        with pytest.raises(BrokenPipeError):
+            child.write(b"x" * (1 << 20))
+
+
+@pytest.mark.deep
+@pytest.mark.limit(300)
+@if_namespaces
+def test_a_node_of_a_ray_cluster_is_killed_while_errands_run(tmp_path: Path) -> None:
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed")
+    namespaces = ["--net"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--net"]
+    story = Path(__file__).parent / "ray_story.py"
+    command = ["unshare", *namespaces, sys.executable, str(story), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    lines = "".join(told["lines"])
+    assert "2 nodes" in told["nodes"]
+    assert "RAY_AUTH_MODE=token" in told["without token"]
+    assert "not usable" in told["wrong token"]
+    assert told["killed"], lines
+    assert lines.count("the node n2 is gone") >= 2, lines
+    assert lines.count("| done") == 4, lines  # two that ran on the other node, and the two that waited
+    assert told["forks"].count("r1-") == 4, told["forks"]
+    assert told["project"][".env"] == "TOKEN=planted\n"
+    assert told["project"]["seen"].splitlines() == ["0", str(tmp_path / "project")]
+    assert told["left"] == []

@@ -1,0 +1,186 @@
+"""Connections that commands on workers ask the origin for."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from conftest import Place
+from mudroom.core.network.flow import Flow
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.settings import Settings
+from mudroom.fleet.engine.process import start
+from mudroom.fleet.origin.far_dial import FarGate
+from mudroom.fleet.origin.link import OriginLink
+from mudroom.fleet.origin.roster import FleetWorker
+from mudroom.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
+from mudroom.fleet.wire import message as wire
+from mudroom.fleet.wire.frame import Frame, LinkError
+from mudroom.fleet.wire.tunnel import CLOSED
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """A server on this machine's loopback that answers each connection with a greeting; its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _address = listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.sendall(b"hello from home\n")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield listener.getsockname()[1]
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join()
+
+
+def test_a_command_on_a_worker_reaches_a_host_through_the_origin(place: Place, server: int, tmp_path: Path) -> None:
+    rules = (HostRule("allow", "127.0.0.1", (server,), private=True, source="test"),)
+    place.write("a.txt", "one\n")
+    session = place.session(Settings(hosts=rules), rules=lambda: rules)
+    worker = FleetWorker("far", (os.fsencode(sys.executable), b"-m", b"mudroom", b"worker", b"--stdio"))
+    (tmp_path / "far-home").mkdir()
+    there = {**os.environb, b"HOME": os.fsencode(tmp_path / "far-home"), b"MUDROOM_KEEPER": b"0"}
+    there.pop(b"XDG_STATE_HOME", None)
+    printed = list[str]()
+    doors = Doors(
+        lambda chosen: start(chosen.argv, chosen.name, there), {}, line=lambda _printed, text: printed.append(text)
+    )
+    script = f"import socket; print(socket.create_connection(('127.0.0.1', {server})).recv(100).decode())"
+    errand = FleetErrand((b"/usr/bin/python3", b"-c", script.encode()))
+    with begin(session, FleetOrder((errand,), through_origin=True), [worker], doors) as run:
+        (settled,) = run.settled()
+    assert settled.row.outcome is not None and settled.row.outcome.exit_code == 0
+    assert "hello from home" in printed
+    (event,) = [event for event in session.vault.journal.events() if event.kind == "flow"]
+    assert f'"port":{server}' in event.data.replace(" ", "") and "asked for by a worker" in event.data
+
+
+# --- the gate by itself ---
+
+
+class FakeLink:
+    """A link whose frames come here."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self._came = threading.Condition()
+
+    def send(self, frame: Frame) -> None:
+        with self._came:
+            self.frames.append(frame)
+            self._came.notify_all()
+
+    def wait_for(self, kind: int) -> Frame:
+        def found() -> Frame | None:
+            return next((frame for frame in self.frames if frame.kind == kind), None)
+
+        with self._came:
+            assert self._came.wait_for(lambda: found() is not None, 60)
+        frame = found()
+        assert frame is not None
+        return frame
+
+    def answer(self) -> wire.Dialled:
+        return wire.message_of(self.wait_for(wire.DIALLED), wire.Dialled)
+
+
+Gate = Callable[..., tuple[FarGate, OriginLink, list[Flow]]]
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gates = list[FarGate]()
+
+    def make(*rules: HostRule, answered: bool = False, **more: Any) -> tuple[FarGate, OriginLink, list[Flow]]:
+        flows = list[Flow]()
+        made = FarGate(lambda: rules, lambda *_call: answered, lambda _fork, flow: flows.append(flow), **more)
+        gates.append(made)
+        return made, cast("OriginLink", FakeLink()), flows
+
+    yield make
+    for made in gates:
+        made.close()
+
+
+def fake(link: OriginLink) -> FakeLink:
+    return cast("FakeLink", link)
+
+
+PUBLIC = [socket.inet_aton("93.184.216.34")]
+REFUSED: dict[str, tuple[list[HostRule], dict[str, Any], str]] = {
+    "no rule": ([], {}, "no rule"),
+    "a denied host": ([HostRule("deny", "a.example"), HostRule("allow", "a.example")], {}, ""),
+    "one that is asked about, and was not": ([HostRule("ask", "a.example")], {}, ""),
+    "only some requests": ([HostRule("allow", "a.example", methods=("GET",))], {}, ""),
+    "only some paths": ([HostRule("allow", "a.example", paths=("/x",))], {}, ""),
+    "inspected": ([HostRule("allow", "a.example", inspect=True)], {}, ""),
+    "inspected, with an answer": ([HostRule("ask", "a.example", inspect=True)], {"answered": True}, ""),
+    "with a header": ([HostRule("allow", "a.example", set_headers=(("a", "b"),))], {}, ""),
+    "bound by another rule": (
+        [HostRule("allow", "a.example"), HostRule("allow", "a.example", inspect=True, only=True)], {}, "only some",
+    ),
+    "a private address": ([HostRule("allow", "a.example")], {"look_up": lambda _host: [b"\x7f\0\0\1"]}, "127.0.0.1"),
+    "a denied address": (
+        [HostRule("allow", "a.example"), HostRule("deny", "93.184.216.34")],
+        {"look_up": lambda _host: PUBLIC},
+        "denied",
+    ),
+    "a proxy": ([HostRule("allow", "a.example")], {"upstream": "http://proxy:3128"}, "through a proxy"),
+}  # fmt: skip
+
+
+def test_what_the_origin_s_rules_do_not_open_is_refused_and_journalled(gate: Gate) -> None:
+    for name, (rules, more, reason) in REFUSED.items():
+        made, link, flows = gate(*rules, **more)
+        made.dial(link, 3, wire.Dial(1, "a.example", 80, b""), "f")
+        answer = fake(link).answer()
+        assert answer.is_refused and reason in answer.reason, name
+        assert [flow.verdict for flow in flows] == ["deny"], name
+
+
+def test_a_fork_of_another_machine_is_not_reached(gate: Gate) -> None:
+    made, link, _flows = gate(HostRule("allow", "b.mudroom.internal", private=True))
+    made.dial(link, 3, wire.Dial(1, "b.mudroom.internal", 80, b""), "f")
+    assert fake(link).answer().is_refused
+
+
+@pytest.mark.parametrize(("host", "port"), [("A.example", 80), ("a b", 80), ("é", 80), ("", 80), ("a.example", 0)])
+def test_a_host_that_is_none_breaks_the_protocol(gate: Gate, host: str, port: int) -> None:
+    made, link, _flows = gate()
+    with pytest.raises(LinkError):
+        made.dial(link, 3, wire.Dial(1, host, port, b""), "f")
+
+
+def test_an_answered_question_opens_its_host_and_bytes_go_both_ways(gate: Gate, server: int) -> None:
+    rule = HostRule("ask", "a.example", (server,), private=True)
+    made, link, flows = gate(rule, answered=True, look_up=lambda _host: [b"\x7f\0\0\1"])
+    made.dial(link, 3, wire.Dial(1, "a.example", server, b""), "f")
+    assert fake(link).answer() == wire.Dialled(1, "")
+    assert fake(link).wait_for(wire.DATA) == Frame(wire.DATA, 1, b"hello from home\n")
+    assert fake(link).wait_for(wire.SHUT).body in (b"", CLOSED)
+    assert [(flow.verdict, flow.address) for flow in flows] == [("allow", "127.0.0.1")]
+
+
+def test_a_server_that_is_not_there_is_told(gate: Gate) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    made, link, flows = gate(HostRule("allow", "127.0.0.1", (port,), private=True))
+    made.dial(link, 3, wire.Dial(1, "127.0.0.1", port, b""), "f")
+    answer = fake(link).answer()
+    assert not answer.is_refused and answer.reason == "connection refused"
+    assert [flow.error for flow in flows] == ["connection refused"]
