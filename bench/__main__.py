@@ -47,6 +47,7 @@ from bench.machine import facts
 from bench.measure import Finding, reason, unmeasured
 from bench.memory import answer, launcher_memory, read_as_root
 from bench.merging import merging
+from bench.neighbour import neighbours
 from bench.page import page
 from bench.place import FULL, QUICK, Scale
 from bench.reach import reach
@@ -81,6 +82,7 @@ BENCHES: dict[str, tuple[Bench, ...]] = {
     "buffer": (buffers,),
     "memory": (launcher_memory,),
     "gate": (gate,),
+    "neighbour": (neighbours,),
     "inspect": (inspecting,),
     "journal": (journals,),
     "page": (page,),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import os
@@ -43,7 +44,7 @@ def arrivals(base: bytes, scale: Scale) -> Iterator[Finding]:
 
             def singly() -> list[Lap]:
                 names = [f"s{next(numbers)}" for _ in range(count // 10)]
-                taken = seconds_of(lambda: [_bring(session, archives, [name]) for name in names])
+                taken = sum(seconds_of(functools.partial(_bring, session, archives, [name])) for name in names)
                 _discard(session, names)
                 return [(_SINGLY, taken / len(names))]
 
@@ -86,12 +87,13 @@ def _discard(session: Session, names: list[str]) -> None:
 
 
 def _unpack(session: Session, archives: list[bytes], count: int) -> float:
-    vault, made = session.vault, []
+    vault = session.vault
+    made: list[bytes] = []
     started = time.perf_counter()
     with unpacking(vault.path):
         for number in range(count):
             stream = io.BytesIO(archives[number % _KINDS])
-            made += unpack_fork(vault, stream, time.time_ns(), LIMIT, {}.get, lambda _label: None).made
+            made += unpack_fork(vault, stream, time.time_ns(), LIMIT, lambda _base: None, lambda _label: None).made
     taken = time.perf_counter() - started
     take_back(vault, made)
     return taken
@@ -107,6 +109,7 @@ def _untar(place: Place, archives: list[bytes], count: int) -> float:
     for number in range(count):
         target = place.root + b"/tar%d" % number
         os.mkdir(target)
-        taken += seconds_of(lambda at=target, which=number: command(["tar", "-xzf", paths[which % _KINDS], "-C", at]))  # type: ignore[misc]
+        words: list[str | bytes] = ["tar", "-xzf", paths[number % _KINDS], "-C", target]
+        taken += seconds_of(functools.partial(command, words))
     command(["rm", "-rf", *(place.root + b"/tar%d" % number for number in range(count))])
     return taken

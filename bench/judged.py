@@ -23,9 +23,10 @@ from mudroom.stage.layers.layer import remove_tree
 _ATTEMPTS = 8
 _SIZE, _PER_DIRECTORY = 2_000, 100
 """Bytes of a file; files of a directory."""
+_PLAIN, _PLAIN_RUNS = "try without a judge", "eight runs"
 _EDIT = b"sed -i s/line/row/ d0000/f00000[0-4].txt && echo {i} > answer"
 _JUDGE = b"grep -q row d0000/f000004.txt && grep -q '[0-9]' answer"
-_COPY, _TREE, _RUNS = "cp -a, bare commands", "git worktree, bare commands", "runs of a session, without a record"
+_COPY, _TREE, _RUNS = "cp -a, bare commands", "git worktree, bare commands", "eight runs, judged in the same fork"
 
 
 def judged(base: bytes, scale: Scale) -> Iterator[Finding]:
@@ -38,13 +39,17 @@ def judged(base: bytes, scale: Scale) -> Iterator[Finding]:
             ways: list[Contestant] = [
                 lambda: [("try", seconds_of(lambda: _try(session)))],
                 lambda: [(_RUNS, seconds_of(lambda: _runs(session)))],
+                lambda: [(_PLAIN, seconds_of(lambda: _try(session, judge=())))],
+                lambda: [(_PLAIN_RUNS, seconds_of(lambda: _runs(session, is_judged=False)))],
                 Rival(lambda: _copies(place), _COPY),
                 Rival(lambda: _worktrees(place), _TREE),
             ]
             found = interleave(ways, scale.attempts)
-    budgets = {_COPY: at_most_times(0.2), _RUNS: at_most_times(1.3)}
+    budgets = {_COPY: at_most_times(0.2), _RUNS: at_most_times(1.3), _PLAIN_RUNS: at_most_times(1.3)}
     rivals = against(found, [_COPY, _TREE, _RUNS], budgets)
     yield Finding("attempts", f"try -n {_ATTEMPTS} with a judge over {files:,} files", found["try"], None, rivals)
+    plain = against(found, [_PLAIN_RUNS], budgets)
+    yield Finding("attempts", f"try -n {_ATTEMPTS} without a judge over {files:,} files", found[_PLAIN], None, plain)
 
 
 def _fill(project: bytes, files: int) -> None:
@@ -62,19 +67,21 @@ def _shell(script: bytes, number: int) -> list[bytes]:
     return [b"sh", b"-c", script.replace(b"{i}", b"%d" % number)]
 
 
-def _try(session: Session) -> None:
-    request = AttemptRequest(((b"sh", b"-c", _EDIT),) * _ATTEMPTS, judge=(b"sh", b"-c", _JUDGE))
+def _try(session: Session, judge: tuple[bytes, ...] = (b"sh", b"-c", _JUDGE)) -> None:
+    request = AttemptRequest(((b"sh", b"-c", _EDIT),) * _ATTEMPTS, judge=judge)
     with start(session, request) as running:
         passed = [attempt.state for attempt in running].count("passed")
     _require(passed)
     discard(session, running.record, everything=True)
 
 
-def _runs(session: Session) -> None:
+def _runs(session: Session, *, is_judged: bool = True) -> None:
     def attempt(number: int) -> bool:
         name = f"own-{number}"
-        session.run(_shell(_EDIT, number), fork=name)
-        result = session.run(_shell(_JUDGE, number), fork=name)
+        result = session.run(_shell(_EDIT, number), fork=name)
+        if is_judged:
+            result = session.run(_shell(_JUDGE, number), fork=name)
+        session.forks.record(name)  # the look before any review: nobody can change the files any more
         session.forks.discard(name)
         return not result.exit_code
 

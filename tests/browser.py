@@ -346,6 +346,7 @@ VIEWS = {
     "review": ("p/{project}/f/try-1/review", "Review"),
     "conflicts": ("p/{project}/f/try-1/conflicts", "Conflicts"),
     "watch": ("p/{project}/f/try-1/watch", "Watch"),
+    "try": ("p/{project}/try/t1", "Candidates"),
     "new": ("new", "New session"),
 }
 """Each with its address and its title; that of a project is its path."""

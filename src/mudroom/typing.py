@@ -76,11 +76,11 @@ else:
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae
         )),
-        43: lambda _cls,
+        44: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag,
-            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at: _new(_cls, (
+            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag,
-            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at
+            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au
         )),
     }  # fmt: skip
     _PROHIBITED = frozenset(

@@ -82,28 +82,29 @@ def test_forgetting_the_stream_ends_what_runs(place: Place) -> None:
         until(lambda: not processes_with(LONG))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "take a command"),
-        ({"command": "true", "commands": ["true"]}, "take a command"),
-        ({"command": "true", "n": 0}, "no attempts"),
-        ({"command": "true", "n": "8"}, "n is '8'"),
-        ({"command": "true", "n": 10**9}, "more than the 1,000"),
-        ({"command": "true", "jobs": 0}, "jobs is 0"),
-        ({"command": "true", "until": -1}, "until is -1"),
-        ({"command": "true", "budget": -1}, "budget is -1"),
-        ({"command": "true", "score": "json"}, "printed by a judge"),
-        ({"command": "true", "judge": ""}, "empty"),
-        ({"command": "true", "parent": "nobody"}, "no fork named"),
-        ({"commands": "true"}, "not a list of commands"),
-        ({"command": "true", "cwd": "/"}, "not in the project"),
-        ({"command": "true", "env": {"A=B": "c"}}, "no|not a name"),
-    ],
-)
-def test_a_wrong_argument_is_the_callers_error(place: Place, arguments: dict[str, Any], message: str) -> None:
-    with open_room(place) as room, pytest.raises(UsageError, match=message):
-        room.attempts(**arguments)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({}, "take a command"),
+    ({"command": "true", "commands": ["true"]}, "take a command"),
+    ({"command": "true", "n": 0}, "no attempts"),
+    ({"command": "true", "n": "8"}, "n is '8'"),
+    ({"command": "true", "n": 10**9}, "more than the 1,000"),
+    ({"command": "true", "jobs": 0}, "jobs is 0"),
+    ({"command": "true", "until": -1}, "until is -1"),
+    ({"command": "true", "budget": -1}, "budget is -1"),
+    ({"command": "true", "score": "json"}, "printed by a judge"),
+    ({"command": "true", "judge": ""}, "empty"),
+    ({"command": "true", "parent": "nobody"}, "no fork named"),
+    ({"commands": "true"}, "not a list of commands"),
+    ({"command": "true", "cwd": "/"}, "not in the project"),
+    ({"command": "true", "env": {"A=B": "c"}}, "no|not a name"),
+]
+
+
+def test_a_wrong_argument_is_the_callers_error(place: Place) -> None:
+    with open_room(place) as room:
+        for arguments, message in WRONG:
+            with pytest.raises(UsageError, match=message):
+                room.attempts(**arguments)
 
 
 def test_the_result_is_not_there_before_the_end(place: Place) -> None:

@@ -536,6 +536,7 @@ SYSTEM = [
     "/usr/src",
     "/usr/local/p",
     "/nix/store",
+    "/.mudroom/p",
     "/boot/x",
     "/var/run/p",
 ]

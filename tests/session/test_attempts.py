@@ -77,15 +77,12 @@ def test_what_a_judge_writes_is_not_in_the_attempt(session: Session) -> None:
     ("score", "judge", "best"),
     [
         ("exit", "exit $(cat n)", 0),
-        ("json", "echo noise; echo '{\"score\": '$(cat n)'}'", 3),
-        ("json", "cat n", 3),
-        ("json", "echo $((-$(cat n)))", 1),
+        ("json", "echo noise; echo '{\"score\": '$(cat n)'}'", 2),
         ("-lines", "true", 1),
     ],
 )
 def test_the_order_of_the_scores(session: Session, score: str, judge: str, best: int) -> None:
-    script = "echo {i} > n; seq {i} > lines"
-    record = ran(session, several(script, 3, judge=shell(judge), score=score))
+    record = ran(session, several("echo {i} > n; seq {i} > lines", 2, judge=shell(judge), score=score))
     assert record.best == best
 
 
@@ -160,7 +157,7 @@ def test_a_judge_that_one_attempt_has_removed_fails_that_attempt(place: Place, s
 
 
 def test_only_the_end_of_a_long_output_is_kept(session: Session) -> None:
-    judge = shell("head -c 20000000 /dev/zero | tr '\\0' x; echo; echo 7")
+    judge = shell("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo 7")
     record = ran(session, several("true", 1, judge=judge, score="json"))
     assert record.attempts[0].score == 7
     assert len(record.attempts[0].report) == records.REPORT
@@ -215,33 +212,28 @@ def test_from_a_fork_all_begin_alike_and_only_their_own_changes_count(place: Pla
     assert (again.base_fork, states(again)) == ("f@try-t1", ["passed", "passed"])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"commands": ()}, "no attempts"),
-        ({"commands": ((b"true",),) * 1001}, "1,001 attempts"),
-        ({"commands": ((),)}, "no command"),
-        ({"score": "json"}, "printed by a judge"),
-        ({"score": "best"}, "no score"),
-        ({"combine": True}, "chosen by a judge"),
-        ({"budget": 0.0}, "no time"),
-        ({"until": -1}, "negative"),
-        ({"parent": "nobody"}, "no fork named nobody"),
-        ({"at": "x"}, "checkpoint"),
-    ],
-)
-def test_a_senseless_request_leaves_nothing(session: Session, options: dict[str, object], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        start(session, AttemptRequest(((b"true",),))._replace(**options))  # type: ignore[arg-type]
-    assert records.tries(session.vault.path).records == ()
-    assert forks(session) == set()
+SENSELESS: list[tuple[dict[str, object], str]] = [
+    ({"commands": ()}, "no attempts"),
+    ({"commands": ((b"true",),) * 1001}, "1,001 attempts"),
+    ({"commands": ((),)}, "no command"),
+    ({"score": "json"}, "printed by a judge"),
+    ({"score": "best"}, "no score"),
+    ({"combine": True}, "chosen by a judge"),
+    ({"budget": 0.0}, "no time"),
+    ({"until": -1}, "negative"),
+    ({"parent": "nobody"}, "no fork named nobody"),
+    ({"at": "x"}, "checkpoint"),
+    ({"parent": "f", "at": "nothing"}, "nothing"),
+]
 
 
-def test_a_missing_checkpoint_leaves_nothing(session: Session) -> None:
+def test_a_senseless_request_leaves_nothing(session: Session) -> None:
     session.forks.new("f")
-    with pytest.raises(UsageError):
-        start(session, several("true", 2, parent="f", at="nothing"))
+    for options, message in SENSELESS:
+        with pytest.raises(UsageError, match=message):
+            start(session, AttemptRequest(((b"true",),))._replace(**options))  # type: ignore[arg-type]
     assert records.tries(session.vault.path).records == ()
+    assert forks(session) == {"f"}
 
 
 def test_closing_ends_what_runs_and_keeps_what_has_ended(session: Session) -> None:

@@ -85,6 +85,7 @@ def test_hostile_notes_and_scores(project: Place) -> None:
     assert any("\\x1b[2J\\nx" in line and "1e+300" in line for line in lines)
 
 
+@pytest.mark.deep
 def test_long_lists_are_cut(project: Place) -> None:
     record = tried(project, [f"for i in $(seq 60); do echo {number} > f$i; done" for number in (1, 2)])
     lines = comparison(reviewed(project))
@@ -95,6 +96,7 @@ def test_long_lists_are_cut(project: Place) -> None:
     assert "1, 3, 4, 5, 6, 7, 8, 9 and 11 more" in table(reviewed(project))[1]
 
 
+@pytest.mark.deep
 def test_no_change_at_all(project: Place) -> None:
     tried(project, ["true", "true"])
     assert comparison(reviewed(project))[-1] == "no candidate has changes"

@@ -10,7 +10,7 @@ import pytest
 from conftest import Place, tick
 from mudroom.errors import MudroomError, UsageError
 from mudroom.review import candidate as module
-from mudroom.review.candidate import ComparisonCache, TryReview, all_tries, is_try, review_try, try_of
+from mudroom.review.candidate import ComparisonCache, TryReview, all_tries, is_try, review_try
 from mudroom.review.candidate_text import standings
 from mudroom.vault.attempts.record import save
 from trying import tried
@@ -64,6 +64,7 @@ def test_results_are_folded_ranked_and_compared(project: Place) -> None:
     assert (found.compared, found.paths_left, found.candidates_left, found.running) == ((0, 1, 2), 0, 0, False)
 
 
+@pytest.mark.deep
 def test_names_that_are_not_text(project: Place) -> None:
     tried(project, ["printf x > \"$(printf '\\377\\033[2J')\"", "printf y > \"$(printf '\\377\\033[2J')\""])
     assert extents(reviewed(project))[b"\xff\x1b[2J"][0] == "different"
@@ -131,14 +132,7 @@ def test_a_damaged_record_is_one_line_and_listed(project: Place) -> None:
         assert not is_try(session, "t2") and not is_try(session, "../t1")
 
 
-def test_the_try_of_a_fork(project: Place) -> None:
-    tried(project, ["echo 1 > new"])
-    with project.session() as session:
-        found = try_of(session, "t1-1")
-        assert found is not None and found.name == "t1"
-        assert try_of(session, "t1-9") is None
-
-
+@pytest.mark.deep
 def test_a_candidate_without_a_fork(project: Place) -> None:
     record = tried(project, ["echo 1 > new"])
     refused = record.attempts[0]._replace(number=2, fork="", state="refused", fingerprint="", note="no")
@@ -162,6 +156,7 @@ def test_the_bounds(project: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.compared, found.candidates_left) == ((0, 1), 1)
 
 
+@pytest.mark.deep
 def test_no_descriptor_is_left(project: Place) -> None:
     tried(project, ["echo 1 > new", "echo 2 > new"])
     with project.session() as session:
@@ -171,6 +166,7 @@ def test_no_descriptor_is_left(project: Place) -> None:
         assert sorted(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.deep
 def test_nothing_is_written(project: Place) -> None:
     tried(project, ["echo 1 > new", "echo 2 > new"])
     reviewed(project)

@@ -14,7 +14,7 @@ import pytest
 
 from conftest import Place
 from mudroom.core.agent.card import parse_card
-from mudroom.core.network.fork_consent import ReachedPort, ShownPort, parse_forks
+from mudroom.core.network.fork_consent import ForkIdentity, ReachedPort, ShownPort, parse_forks
 from mudroom.core.network.fork_host import parse_link
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
@@ -24,6 +24,7 @@ from mudroom.session.agents.run_agent import run_agent
 from mudroom.session.confinement import namespace_program, socket_pool
 from mudroom.session.confinement.dialler import DialledFork, ForkRefused
 from mudroom.session.confinement.fork_connection import Standing
+from mudroom.session.confinement.fork_dial import ForkDialler, dial_from_afar
 from mudroom.vault.forks.fork_grants import edit_grants, identity_of
 
 pytestmark = pytest.mark.both_users
@@ -404,3 +405,43 @@ def test_a_dialler_of_all_hosts_makes_every_connection(place: Place) -> None:
     assert "the origin does not allow /x" in answers[1][1]
     assert far.asked == [("a.example", 80), ("refused.example", 80), ("coder.mudroom.internal", 8000)]
     assert ("a.example", "allow", "through the origin") in told, told
+
+
+def test_a_command_of_another_machine_reaches_a_fork_here_as_the_policy_says(place: Place) -> None:
+    settings = policy(["coder:8000"], [8000])
+    caller = ForkIdentity("planner", "errand e1")
+    with place.session(settings) as session, served(session, 8000, 8001):
+        pool, vault = session.machine.gateway.inner_sockets, session.vault
+        pending = dial_from_afar(vault, pool, caller, "coder.mudroom.internal", 8000, settings)
+        with socket.socket(fileno=pending.result().descriptor) as connection:
+            connection.setblocking(True)
+            connection.settimeout(20)
+            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert connection.recv(99).startswith(b"HTTP/1.1 200")
+        for who, host, port, reason in (
+            (caller, "coder.mudroom.internal", 8001, "planner may not reach coder:8001"),
+            (caller, "nobody.mudroom.internal", 8000, "there is no fork named nobody"),
+            (caller._replace(label=""), "coder.mudroom.internal", 8000, "not known here"),
+        ):
+            with pytest.raises(ForkRefused, match=reason):
+                dial_from_afar(vault, pool, who, host, port, settings)
+
+
+def test_a_fork_that_is_not_here_is_dialled_through_a_link(place: Place) -> None:
+    far = FarEnd()
+
+    def remote(caller: str, label: str, port: int) -> Standing | None:
+        return far.begin(f"{caller} {label}", port, "") if label == "elsewhere" else None
+
+    with place.session(policy(["coder:8000"], [8000])) as session:
+        fork = session.forks.new("planner")
+        pool = session.machine.gateway.inner_sockets
+        dialler = ForkDialler(session.vault, fork, pool, session.actor.settings.fork_rules, (), remote)
+        made = dialler.begin("elsewhere.mudroom.internal", 8000, "").result()
+        with socket.socket(fileno=made.descriptor) as connection:
+            assert connection.recv(12) == b"HTTP/1.1 200"
+        assert far.asked == [("planner elsewhere", 8000)]
+        with pytest.raises(ForkRefused, match="there is no fork named nobody"):
+            dialler.begin("nobody.mudroom.internal", 8000, "")
+        dialler.close()
+    far.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
 from mudroom.session import Session
 from mudroom.session.agents.run_agent import run_agent
+from mudroom.session.confinement.entrance import Entrance
 from mudroom.vault.forks.fork_summary import ForkSummaries
 
 pytestmark = pytest.mark.both_users
@@ -181,3 +183,22 @@ def test_a_server_that_accepts_nothing_holds_up_its_own_clients_alone(place: Pla
         assert time.monotonic() - began < 20
     children = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split()
     assert not [pid for pid in children if b"late_socket" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_an_entrance_forgets_visitors_that_have_gone(tmp_path: Path) -> None:
+    """A long command is asked for its namespaces by many others."""
+    entrance = Entrance(os.fsencode(tmp_path / "entrance"))
+    entrance.open()
+    try:
+        with open("/dev/null") as null:
+            for _visit in range(5):
+                visitor = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                visitor.connect(os.fspath(tmp_path / "entrance"))
+                entrance.admit([null.fileno(), null.fileno()])
+                descriptors = socket.recv_fds(visitor, 64, 2)[1]
+                visitor.close()
+                for descriptor in descriptors:
+                    os.close(descriptor)
+        assert len(entrance._visitors) == 1
+    finally:
+        entrance.close()

@@ -16,7 +16,7 @@ from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.stage.originals.original import SMALL, Original, Originals, append_rows
 from mudroom.stage.views.overlay import OverlayView
-from mudroom.vault.record import FORMAT, ForkRecord, load, save
+from mudroom.vault.record import FORK_FORMAT, ForkRecord, load, save
 
 pytestmark = pytest.mark.both_users
 
@@ -102,7 +102,7 @@ def test_an_index_that_leads_elsewhere(tmp_path: Path, target: Path) -> None:
 
 
 def test_a_record_is_not_written_through_a_link(tmp_path: Path, target: Path) -> None:
-    record = ForkRecord(FORMAT, "f", "overlay", (), 0, 0, Changeset())
+    record = ForkRecord(FORK_FORMAT, "f", "overlay", (), 0, 0, Changeset())
     path = tmp_path / "record"
     (tmp_path / "record.new").symlink_to(target / "theirs")
     path.symlink_to(target / "theirs")

@@ -98,6 +98,7 @@ def test_names_are_escaped(project: Place) -> None:
     assert paths == {id_of(name + b"."): SHOWN[name] + "." for name in NAMES[:7]}
 
 
+@pytest.mark.deep
 def test_many_paths_come_in_pages(project: Place) -> None:
     tried(project, [f"for i in $(seq 30); do echo {number} > f$i; done" for number in (1, 2)])
     found = Tries(project)
@@ -111,6 +112,7 @@ def test_many_paths_come_in_pages(project: Place) -> None:
     assert [each["standing"] for each in found.get("/t1")["candidates"]] == ["changed", "ready"]
 
 
+@pytest.mark.deep
 def test_the_comparison_is_kept(project: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     tried(project, ["echo 1 > new", "echo 2 > new"])
     found = Tries(project)
@@ -144,12 +146,14 @@ def test_no_try_and_a_damaged_one(project: Place) -> None:
     assert (status, code) == (409, "failed") and "damaged" in error
 
 
+@pytest.mark.deep
 def test_a_project_without_tries(project: Place) -> None:
     with project.session():
         pass
     assert Tries(project).get() == []
 
 
+@pytest.mark.deep
 def test_pages_are_told_of_a_new_record(project: Place) -> None:
     tried(project, ["echo 1 > new"])
     looking = Tries(project).looking

@@ -10,6 +10,7 @@ import pytest
 
 from browser import VIEWS, OpenPage, Site, go, mudroom, staged
 from conftest import Place
+from trying import tried
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -27,7 +28,7 @@ CONFLICT = "sed -i s/one/ONE/ notes.txt; echo 'name = \"x\"' > pyproject.toml; r
 
 @pytest.fixture
 def lived_in(place: Place) -> Place:
-    """A project with a fork that has some of everything, a checkpoint, a conflict, and an apply that was made."""
+    """A project with a fork that has some of everything, a checkpoint, a conflict, an apply, and a try."""
     place.write("notes.txt", "one\ntwo\nthree\n")
     place.write("gone.txt", "x\n")
     place.write("src/app.py", "def f():\n    return 1\n")
@@ -36,6 +37,7 @@ def lived_in(place: Place) -> Place:
     staged(place, CONFLICT)
     mudroom(place, "checkpoint", "green", "--fork", "try-1")
     staged(place, "echo more >> src/app.py")
+    tried(place, ["echo 1 >> src/app.py", "echo 2 >> src/app.py; rm notes.txt", "echo 1 >> src/app.py"], passed=[1])
     place.write("notes.txt", "uno\ntwo\nthree\n")
     return place
 

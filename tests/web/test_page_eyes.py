@@ -19,6 +19,7 @@ from browser import HOME, VIEWS, OpenPage, Site, comes, go, mudroom, serving, st
 from clients import free_port
 from conftest import Place
 from test_decide_page import COMMAND, HOST, attend, card, queue
+from trying import tried
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -75,6 +76,7 @@ def lived_in(place: Place) -> Place:
     )
     mudroom(place, "checkpoint", "green", "--fork", "try-1")
     staged(place, "curl -sm2 http://no.example/ || true; sed -i s/f3/F3/ src/app.py")
+    tried(place, [f"echo 1 >> src/app.py; echo x > {LONG}.txt", "echo 2 >> src/app.py; rm notes.txt"])
     place.write("notes.txt", "uno\ntwo\nthree\n")
     return place
 

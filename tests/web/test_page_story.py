@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import OpenPage, Site, mudroom, staged
+from browser import OpenPage, Site, comes, mudroom, staged
 from conftest import Place
+from trying import tried
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -274,3 +275,35 @@ def test_two_tabs_on_one_conflict(place: Place, site: Site, open_page: OpenPage)
     second.get_by_text("somebody else has decided about f meanwhile").wait_for()
     mudroom(place, "apply", "try-1", "--yes")
     assert (place.project / "f").read_text() == "theirs\n"
+
+
+def test_a_candidate_of_a_try_is_compared_and_applied(place: Place, site: Site, page: Page) -> None:
+    place.write("a.py", "one\ntwo\n")
+    place.write("b.py", "b\n")
+    same = "sed -i s/two/2/ a.py; echo x > new"
+    tried(place, ["sed -i s/two/TWO/ a.py; echo x > new; rm b.py", same, same])
+    page.goto(site.url + f"#/p/{site.project}")
+    page.get_by_role("link", name="Compare the candidates of t1").click()
+    table = page.get_by_role("table", name="Candidates, the best first")
+    table.wait_for()
+    rows = [row.inner_text().split() for row in table.locator("tbody tr").all()]
+    assert [row[:2] for row in rows] == [["2,", "3"], ["1", "passed"]]
+    assert page.get_by_role("button", name="Different 1").get_attribute("aria-pressed") == "true"
+    page.get_by_role("heading", level=2, name="a.py").wait_for()
+    assert page.get_by_role("list", name="Results at this path").inner_text().split("\n") == [
+        "attempt 2: modified +1 \u22121",
+        "attempt 1: modified +1 \u22121",
+    ]
+    page.locator("td.code", has_text="TWO").wait_for()
+    assert page.locator("td.code.removed, tr.removed td.code").inner_text() == "2"
+    page.get_by_label("Left").select_option("The original")
+    comes(page, lambda: page.locator("tr.removed td.code").inner_text(), "two")
+    page.get_by_role("button", name="Sides that differ").click()
+    comes(page, lambda: page.locator("tr.removed td.code").inner_text(), "2")
+    page.get_by_role("button", name="Side by side", exact=True).click()
+    page.locator("table.beside").wait_for()
+    page.get_by_role("button", name="Unified").click()
+    page.get_by_role("link", name="Review attempt 2", exact=True).last.click()
+    page.get_by_role("heading", name="Review of t1-2", exact=True).wait_for(state="attached")
+    apply(page, "Apply all 2")
+    assert (place.project / "a.py").read_text() == "one\n2\n"

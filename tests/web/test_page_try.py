@@ -1,5 +1,5 @@
-"""A try in a real browser: its candidates, where they differ, two of them side by side, and the way to the review of
-one."""
+"""A try in a real browser: its candidates, where they differ, and two of them side by side. The way to an apply is in
+``test_page_story.py``."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import OpenPage, Site, comes, mudroom
+from browser import OpenPage, Site, mudroom
 from conftest import Place
 from mudroom.vault.attempts.record import save
 from test_page_accessible import AXE, violations
 from test_page_commits import WIDE
-from test_page_story import apply
 from trying import tried
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.deep, pytest.mark.slow]
 SAME = "sed -i s/two/2/ a.py; echo x > new"
 OTHER = "sed -i s/two/TWO/ a.py; echo x > new; rm b.py"
 HOSTILE = "printf x > \"$(printf '\\377<img src=x onerror=alert(1)>\\033[2J')\""
@@ -37,43 +36,6 @@ def show(page: Page, site: Site) -> None:
     page.get_by_role("table", name="Candidates, the best first").wait_for()
 
 
-def codes(page: Page) -> list[str]:
-    """The lines that are shown, with their signs."""
-    return [
-        row.inner_text().replace("\t", " ").split(None, 1)[-1] for row in page.locator("table.lines tbody tr").all()
-    ]
-
-
-def test_from_the_project_to_an_apply(project: Place, site: Site, page: Page) -> None:
-    tried(project, [OTHER, SAME, SAME])
-    page.goto(site.url + f"#/p/{site.project}")
-    page.get_by_role("link", name="Compare the candidates of t1").click()
-    table = page.get_by_role("table", name="Candidates, the best first")
-    table.wait_for()
-    rows = [row.inner_text().split() for row in table.locator("tbody tr").all()]
-    assert [row[:2] for row in rows] == [["2,", "3"], ["1", "passed"]]
-    assert page.get_by_role("button", name="Different 1").get_attribute("aria-pressed") == "true"
-    page.get_by_role("heading", level=2, name="a.py").wait_for()
-    assert page.get_by_role("list", name="Results at this path").inner_text().split("\n") == [
-        "attempt 2: modified +1 \u22121",
-        "attempt 1: modified +1 \u22121",
-    ]
-    page.locator("td.code", has_text="TWO").wait_for()
-    assert page.locator("td.code.removed, tr.removed td.code").inner_text() == "2"
-    page.get_by_label("Left").select_option("The original")
-    comes(page, lambda: page.locator("tr.removed td.code").inner_text(), "two")
-    page.get_by_role("button", name="Sides that differ").click()
-    comes(page, lambda: page.locator("tr.removed td.code").inner_text(), "2")
-    page.get_by_role("button", name="Side by side", exact=True).click()
-    page.locator("table.beside").wait_for()
-    page.get_by_role("button", name="Unified").click()
-    page.get_by_role("link", name="Review attempt 2", exact=True).last.click()
-    page.get_by_role("heading", name="Review of t1-2", exact=True).wait_for(state="attached")
-    apply(page, "Apply all 2")
-    assert (project.project / "a.py").read_text() == "one\n2\n"
-
-
-@pytest.mark.deep
 def test_kinds_of_paths(project: Place, site: Site, page: Page) -> None:
     tried(project, [OTHER, SAME])
     show(page, site)
@@ -89,7 +51,6 @@ def test_kinds_of_paths(project: Place, site: Site, page: Page) -> None:
     page.get_by_text("Both sides are the same here.").wait_for()
 
 
-@pytest.mark.deep
 def test_the_keyboard(project: Place, site: Site, page: Page) -> None:
     tried(project, [f"for i in 1 2 3; do echo {number} > f$i; done" for number in (1, 2)])
     show(page, site)
@@ -108,7 +69,6 @@ def test_the_keyboard(project: Place, site: Site, page: Page) -> None:
     assert output.get_attribute("aria-expanded") == "true"
 
 
-@pytest.mark.deep
 def test_what_becomes_of_the_candidates_meanwhile(project: Place, site: Site, page: Page) -> None:
     """The page is told: one is discarded, one is changed since it was judged."""
     tried(project, [OTHER, SAME])
@@ -122,7 +82,6 @@ def test_what_becomes_of_the_candidates_meanwhile(project: Place, site: Site, pa
     assert page.get_by_role("link", name="Review attempt 1").count() == 0
 
 
-@pytest.mark.deep
 def test_hostile_names_on_a_narrow_window(project: Place, site: Site, open_page: OpenPage) -> None:
     record = tried(project, [f"{HOSTILE}; mkdir -p {'d' * 200}; echo {'y' * 400} > {'d' * 200}/f", SAME])
     first = record.attempts[0]._replace(note="<b>\x1b[2J" + "n" * 300, report=b"\x1b[31mred\x1b[0m <i>\n")
@@ -140,7 +99,6 @@ def test_hostile_names_on_a_narrow_window(project: Place, site: Site, open_page:
         assert violations(page) == []
 
 
-@pytest.mark.deep
 def test_many_paths(project: Place, site: Site, page: Page) -> None:
     tried(project, [f"for i in $(seq 2100); do echo {number} > f$i; done" for number in (1, 2)])
     show(page, site)
@@ -152,7 +110,6 @@ def test_many_paths(project: Place, site: Site, page: Page) -> None:
     page.get_by_role("heading", level=2, name="f999").wait_for()
 
 
-@pytest.mark.deep
 def test_empty_and_damaged(project: Place, site: Site, page: Page) -> None:
     record = tried(project, ["true"], passed=[9])
     show(page, site)

@@ -144,15 +144,6 @@ def is_try(session: Session, name: str) -> bool:
     return True
 
 
-def try_of(session: Session, fork: str) -> TryRecord | None:
-    """Return the newest try of which a fork is a candidate, or None."""
-    return next((record for record in reversed(all_tries(session).records) if _has_fork(record, fork)), None)
-
-
-def _has_fork(record: TryRecord, fork: str) -> bool:
-    return any(attempt.fork == fork for attempt in record.attempts)
-
-
 class ComparisonCache:
     """The last comparisons, for a server. Forks with the same fingerprint hold the same files. ``_lock`` guards the
     entries."""

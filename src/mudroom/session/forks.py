@@ -184,7 +184,7 @@ class Forks:
         if shared is not None and not shared.backgrounds and not self.users.is_shared_out(fork.name):
             shared.wait()  # it ends, since it has no command
         state = fork.state_or_none
-        if _discarded(self, fork, lambda: not _is_used(fork, agent), users=1) and state is not None and state.named:
+        if discarded(self, fork, lambda: not _is_used(fork, agent), users=1) and state is not None and state.named:
             self.journal("discard", fork.name, {})  # its creation is in the journal
 
     def discard_unchanged(self, name: str) -> None:
@@ -195,7 +195,7 @@ class Forks:
             record = fork.record
             return fork.interrupted is None and (record is None or not record.changeset.changes)
 
-        _discarded(self, fork, is_unchanged, is_small=True)
+        discarded(self, fork, is_unchanged, is_small=True)
 
     # --- making and changing forks ---
 
@@ -504,7 +504,7 @@ def _set_apart(forks: Forks, fork: Fork) -> None:
             gather(fork, opened, view, command, CommandStart(record.started))
 
 
-def _discarded(forks: Forks, fork: Fork, may: Callable[[], bool], *, users: int = 0, is_small: bool = False) -> bool:
+def discarded(forks: Forks, fork: Fork, may: Callable[[], bool], *, users: int = 0, is_small: bool = False) -> bool:
     """Discard a fork that nobody holds, if at most this number of commands of this session has taken it and ``may``,
     called while its lock is held, returns True. Return whether it was discarded here. ``is_small``: it has no files,
     for whose removal somebody would have to wait."""

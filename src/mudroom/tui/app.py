@@ -20,8 +20,8 @@ from mudroom.errors import MudroomError
 from mudroom.review.candidate import all_tries
 from mudroom.review.rows import fewer_collections
 from mudroom.tui.base_app import BaseApp, ReviewHooks
+from mudroom.tui.candidate_action import CandidateReview
 from mudroom.tui.candidate_model import CandidateModel
-from mudroom.tui.candidate_screen import CandidateScreen
 from mudroom.tui.dialog import Choose
 from mudroom.tui.pane import Pieces
 from mudroom.tui.review import ReviewScreen
@@ -120,7 +120,7 @@ class ReviewApp(BaseApp):
             await model.ask(lambda: None)  # its calls have ended: a session is not used by two threads at a time
             self._review(fork)
 
-        self.push_screen(CandidateScreen(model, begin_review))
+        self.push_screen(CandidateReview(model, begin_review))
 
     def to_candidates(self) -> bool:
         if self.candidates is None or not isinstance(self.screen, ReviewScreen):
@@ -134,7 +134,7 @@ class ReviewApp(BaseApp):
         await self.pop_screen()
         if model is not None:
             await asyncio.get_running_loop().run_in_executor(None, model.close)
-        if isinstance(self.screen, CandidateScreen):
+        if isinstance(self.screen, CandidateReview):
             self.screen.reload()
 
     def action_leave(self) -> None:

@@ -1,21 +1,22 @@
-"""Actions of the keys of the candidates. They read alone: a candidate is applied in its own review."""
+"""The keys of the candidates of a try, and their actions. Nothing is applied here: Enter leads to the review of a
+candidate, and ``b`` back."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import ClassVar
 
-from mudroom.core.tree.agreement import EXTENTS, Extent
+from textual.binding import BindingType
+
+from mudroom.core.tree.agreement import EXTENTS
 from mudroom.review.candidate_text import standing
 from mudroom.tui.candidate_model import next_side
+from mudroom.tui.candidate_screen import EXTENT_NAMES, CandidateScreen
 from mudroom.tui.dialog import Choose, TextDialog, help_for, plain
 from mudroom.tui.diffview import WIDE
-from mudroom.tui.key import CANDIDATES
+from mudroom.tui.key import CANDIDATES, bindings
 from mudroom.tui.pane import Pieces
-
-if TYPE_CHECKING:
-    from mudroom.tui.candidate_screen import CandidateScreen
-
 
 # --- moving ---
 
@@ -125,13 +126,6 @@ def leave(screen: CandidateScreen) -> None:
     screen.app.leave("" if screen.app.applied else kept)
 
 
-EXTENT_NAMES: Mapping[Extent, str] = {
-    "different": "where the candidates differ",
-    "some": "that only some change",
-    "unknown": "that were not compared",
-    "same": "that all change alike",
-}
-
 AT_ONCE: Mapping[str, Callable[..., None]] = {
     "move": move,
     "page": page,
@@ -156,3 +150,16 @@ ASKING: Mapping[str, Callable[[CandidateScreen], Awaitable[None]]] = {
     "output": output,
 }
 """Actions that ask. A key of theirs that comes while one of them runs is dropped."""
+
+
+class CandidateReview(CandidateScreen, inherit_bindings=False):
+    """The screen with its keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings(CANDIDATES)
+
+    async def action_do(self, name: str, *arguments: int) -> None:
+        """Do an action of the tables."""
+        if name in ASKING:
+            self.queue.run_unless_busy(partial(ASKING[name], self))
+        else:
+            AT_ONCE[name](self, *arguments)

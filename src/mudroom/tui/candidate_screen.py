@@ -1,15 +1,14 @@
-"""The candidates of a try: the list of candidates, the paths where they differ, and two of them at a path. Nothing is
-applied here: Enter leads to the review of a candidate, and ``b`` back."""
+"""The screen of a try: the list of candidates, the paths where they differ, and two of them at a path. It reads the try
+and draws it; the keys are in ``tui/candidate_action.py``."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.widgets import Static
@@ -19,12 +18,11 @@ from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.review.candidate import ComparedPath, TryReview
 from mudroom.review.candidate_text import differences, table
-from mudroom.tui.candidate_action import ASKING, AT_ONCE, EXTENT_NAMES
 from mudroom.tui.candidate_model import CandidateModel, Pair, pair_of
 from mudroom.tui.diffrow import FileRows
 from mudroom.tui.diffview import WIDE, DiffView
 from mudroom.tui.filelist import fit_text
-from mudroom.tui.key import CANDIDATES, bindings, brief
+from mudroom.tui.key import CANDIDATES, brief
 from mudroom.tui.line import styled_path
 from mudroom.tui.pane import Pane, Pieces
 from mudroom.tui.worker import WorkerQueue, begin
@@ -36,6 +34,14 @@ CHECK_INTERVAL = 1.0
 """Seconds between two checks whether a candidate has changed."""
 MOST_ROWS = 8
 """Candidates that are shown at one time."""
+
+
+EXTENT_NAMES: Mapping[Extent, str] = {
+    "different": "where the candidates differ",
+    "some": "that only some change",
+    "unknown": "that were not compared",
+    "same": "that all change alike",
+}
 
 
 class CandidateList(Pane):
@@ -91,7 +97,6 @@ class PathList(Pane):
 
 class CandidateScreen(Screen[None], inherit_bindings=False):
     app: BaseApp
-    BINDINGS: ClassVar[list[BindingType]] = bindings(CANDIDATES)
     DEFAULT_CSS = """
     CandidateScreen #top { height: 1; background: $surface; }
     CandidateScreen #heading { height: 1; color: $text-muted; padding: 0 0 0 4; }
@@ -115,7 +120,7 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
         """The sides that the user has chosen; None: those that show a difference."""
         self._stamp: object = None
         self._moved = False
-        self._queue = WorkerQueue(self, self.app.tell_error)
+        self.queue = WorkerQueue(self, self.app.tell_error)
 
     def compose(self) -> ComposeResult:
         yield Static(id="top", markup=False)
@@ -236,18 +241,11 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
         banner.update(text)
         banner.set_class(bool(text), "shown")
 
-    # --- what its keys do ---
-
-    async def action_do(self, name: str, *arguments: int) -> None:
-        """Do an action of the tables."""
-        if name in ASKING:
-            self._queue.run_unless_busy(partial(ASKING[name], self))
-        else:
-            AT_ONCE[name](self, *arguments)
+    # --- what its keys do (tui/candidate_action.py) ---
 
     def begin_review(self, fork: str) -> None:
         """Show the review of a fork."""
-        self._queue.run_unless_busy(partial(self._begin_review, fork))
+        self.queue.run_unless_busy(partial(self._begin_review, fork))
 
     def want(self, pair: Pair | None) -> None:
         """Show these sides; None: those that show a difference, for each path."""

@@ -334,3 +334,23 @@ def test_without_colours(place: Place, staged: None, open_tmux: Open) -> None:
     for code in colours:
         for found in re.findall(r"[34]8;2;(\d+);(\d+);(\d+)", code):
             assert len(set(found)) == 1, "shades of grey at most"
+
+
+@pytest.mark.deep
+def test_a_try_is_compared_reviewed_and_left(open_tmux: Open, place: Place) -> None:
+    place.write("a.py", "one\ntwo\n")
+    script = "printf 'one\\n%s\\n' \"$1\" > a.py"
+    tmux = open_tmux(100, 24)
+    tmux.mudroom("try", "-n", "2", "--judge", "grep -q 2 a.py", "--", "sh", "-c", script, "sh", "{i}")
+    tmux.until("mudroom try discard t1")
+    tmux.mudroom("review", "t1")
+    tmux.until("where the candidates differ")
+    seen = tmux.until("hunk 1 of 1")
+    assert "left: attempt 2   right: attempt 1" in seen and "2 +1" in seen
+    tmux.keys("Enter")
+    tmux.until("t1-2  [Sandboxed: safe to edit]  1 of 1 chosen")
+    tmux.keys("b")
+    tmux.until("where the candidates differ")
+    tmux.keys("q")
+    tmux.until("nothing was applied")
+    assert (place.project / "a.py").read_text() == "one\ntwo\n"

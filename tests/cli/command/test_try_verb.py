@@ -89,6 +89,7 @@ def test_json(cli: Cli) -> None:
     assert cli.json("try", "discard", "t1") == {"schema": "mudroom.discarded/1", "forks": ["t1-1"], "kept": ["t1-2"]}
 
 
+@pytest.mark.deep
 def test_one_attempt_with_the_report_of_its_judge(cli: Cli) -> None:
     cli("try", "-n", "1", "--judge", "echo why \x1b; exit 4", "--", "sh", "-c", "echo a > a")
     shown = cli("try", "show", "t1", "1").stdout
@@ -96,12 +97,14 @@ def test_one_attempt_with_the_report_of_its_judge(cli: Cli) -> None:
     assert "why" in shown and "\x1b" not in shown
 
 
+@pytest.mark.deep
 def test_ties_and_equal_results_are_said(cli: Cli) -> None:
     done = cli("try", "-n", "4", "--", "sh", "-c", "echo $(({i} % 2)) > a")
     assert "same result: 3" in done.stdout and "same result: 4" in done.stdout
     assert "a tie: 2 with another result" in done.stdout
 
 
+@pytest.mark.deep
 def test_a_union_is_offered(cli: Cli) -> None:
     judge = "test -e made1 && test -e made2"
     done = cli("try", "-n", "2", "--combine", "--judge", judge, "--", "sh", "-c", "echo > made{i}")
@@ -112,51 +115,51 @@ def test_a_union_is_offered(cli: Cli) -> None:
     assert (cli.place.project / "made2").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "text"),
-    [
-        ((), 125, "no command was given"),
-        (("-n", "8"), 125, "no command was given"),
-        (("-n", "8", "--"), 125, "no command was given"),
-        (("-n", "8", "make", "test"), 125, "there is no action 'make'"),
-        (("x", "--", "true"), 125, "x stands before the command"),
-        (("-n", "0", "--", "true"), 125, "no attempts"),
-        (("-n", "-1", "--", "true"), 125, "-n"),
-        (("-n", "1001", "--", "true"), 125, "1,001 attempts"),
-        (("-n", "999999999999", "--", "true"), 125, "attempts are more"),
-        (("-n", "two", "--", "true"), 125, "invalid int"),
-        (("--jobs", "0", "--", "true"), 125, "--jobs 0"),
-        (("--until", "0", "--", "true"), 125, "--until 0"),
-        (("--budget", "soon", "--", "true"), 125, "not a time"),
-        (("--judge", "", "--", "true"), 125, "the judge is empty"),
-        (("--judge", "echo 'x", "--", "true"), 125, "close the quote"),
-        (("--score", "best", "--", "true"), 125, "invalid choice"),
-        (("--score", "json", "--", "true"), 125, "printed by a judge"),
-        (("--combine", "--", "true"), 125, "chosen by a judge"),
-        (("--from", "nobody", "--", "true"), 125, "no fork named nobody"),
-        (("show",), 125, "try show takes"),
-        (("show", "t9"), 125, "there is no try named t9"),
-        (("show", "../x"), 125, "there is no try named"),
-        (("discard", "t9"), 125, "there is no try named t9"),
-        (("discard", "t1", "t2"), 125, "try discard takes"),
-        (("--", "false"), 1, "no attempt has passed"),
-        (("--", "no-such-program"), 1, "no-such-program"),
-        (("--judge", "no-such-judge", "--", "true"), 1, "the judge cannot be run"),
-        (("--judge", "no-such-judge 2>&1", "--", "true"), 1, "a command in it does not exist"),
-        (("--budget", "1s", "-n", "2", "--", "sleep", LONG), 124, "the budget was used up"),
-    ],
-)
-def test_what_strangers_write(
-    cli: Cli, words: tuple[str, ...], code: int, text: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+WRITTEN: list[tuple[tuple[str, ...], int, str]] = [
+    ((), 125, "no command was given"),
+    (("-n", "8"), 125, "no command was given"),
+    (("-n", "8", "--"), 125, "no command was given"),
+    (("-n", "8", "make", "test"), 125, "there is no action 'make'"),
+    (("x", "--", "true"), 125, "x stands before the command"),
+    (("-n", "0", "--", "true"), 125, "no attempts"),
+    (("-n", "-1", "--", "true"), 125, "-n"),
+    (("-n", "1001", "--", "true"), 125, "1,001 attempts"),
+    (("-n", "999999999999", "--", "true"), 125, "attempts are more"),
+    (("-n", "two", "--", "true"), 125, "invalid int"),
+    (("--jobs", "0", "--", "true"), 125, "--jobs 0"),
+    (("--until", "0", "--", "true"), 125, "--until 0"),
+    (("--budget", "soon", "--", "true"), 125, "not a time"),
+    (("--judge", "", "--", "true"), 125, "the judge is empty"),
+    (("--judge", "echo 'x", "--", "true"), 125, "close the quote"),
+    (("--score", "best", "--", "true"), 125, "invalid choice"),
+    (("--score", "json", "--", "true"), 125, "printed by a judge"),
+    (("--combine", "--", "true"), 125, "chosen by a judge"),
+    (("--agent", "a", "--ask", "terminal", "--", "true"), 125, "cannot share the terminal"),
+    (("--from", "nobody", "--", "true"), 125, "no fork named nobody"),
+    (("show",), 125, "try show takes"),
+    (("show", "t9"), 125, "there is no try named t9"),
+    (("show", "../x"), 125, "there is no try named"),
+    (("discard", "t9"), 125, "there is no try named t9"),
+    (("discard", "t1", "t2"), 125, "try discard takes"),
+    (("--", "false"), 1, "no attempt has passed"),
+    (("--", "no-such-program"), 1, "no-such-program"),
+    (("--judge", "no-such-judge", "--", "true"), 1, "the judge cannot be run"),
+    (("--judge", "no-such-judge 2>&1", "--", "true"), 1, "a command in it does not exist"),
+    (("--budget", "1s", "-n", "2", "--", "sleep", LONG), 124, "the budget was used up"),
+]
+
+
+def test_what_strangers_write(cli: Cli, capfd: pytest.CaptureFixture[str]) -> None:
     """In this process, which is quicker."""
     environ = {os.fsencode(name): os.fsencode(value) for name, value in cli.environment.items()}
-    assert run(["try", "--project", str(cli.place.project), *words], environ) == code
-    out, errors = capfd.readouterr()
-    assert text in errors + out
-    assert code == 124 or not list(cli.place.state.glob("vaults/*/forks/*"))
+    for words, code, text in WRITTEN:
+        ended = run(["try", "--project", str(cli.place.project), *words], environ)
+        out, errors = capfd.readouterr()
+        assert (ended, text in errors + out) == (code, True), (words, errors, out)
+        assert not list(cli.place.state.glob("vaults/*/forks/*")), words
 
 
+@pytest.mark.deep
 def test_a_missing_checkpoint_and_one_that_is_there(cli: Cli) -> None:
     cli("exec", "--fork", "f", "--", "sh", "-c", "echo parent > parent")
     assert "no checkpoint" in cli("try", "--from", "f@x", "--", "true").stderr
@@ -166,6 +169,7 @@ def test_a_missing_checkpoint_and_one_that_is_there(cli: Cli) -> None:
     assert "from f@x" in done.stdout and "1 file, 1 line" in done.stdout
 
 
+@pytest.mark.deep
 def test_outside_of_any_project(cli: Cli) -> None:
     """The home is none."""
     done = cli("try", "--", "true", cwd=cli.place.home)
@@ -181,6 +185,7 @@ def test_an_agents_command_that_the_policy_refuses(cli: Cli) -> None:
     assert cli.json("ls")["forks"] == []
 
 
+@pytest.mark.deep
 def test_the_verification_of_the_policy_still_decides_the_apply(cli: Cli) -> None:
     cli.place.write(".mudroom/policy.yaml", "verify: {command: test -e never, when: always}\n")
     assert cli("try", "-n", "1", "--judge", "true", "--", "sh", "-c", "echo a > a").returncode == 0
@@ -202,6 +207,7 @@ def test_ctrl_c_ends_all_and_keeps_what_has_ended(cli: Cli) -> None:
     assert cli.json("diff", "t1-1")["changes"]
 
 
+@pytest.mark.deep
 def test_a_second_ctrl_c_kills_what_does_not_end(cli: Cli) -> None:
     child = begun(cli, "-n", "1", "--", "sh", "-c", f"trap '' TERM; while :; do sleep {LONG}; done")
     until(lambda: sleeping() >= 1)
@@ -210,6 +216,25 @@ def test_a_second_ctrl_c_kills_what_does_not_end(cli: Cli) -> None:
     child.communicate(timeout=60)
     assert child.returncode in (130, 143)
     assert sleeping() == 0
+
+
+@pytest.mark.deep
+def test_the_third_ctrl_c_does_not_wait_for_another_process(cli: Cli) -> None:
+    other = subprocess.Popen(
+        [*MUDROOM, "run", "--keep", "--", "sleep", LONG], cwd=cli.place.project, env=cli.environment,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until(lambda: sleeping() == 1)
+    child = begun(cli, "-n", "1", "--", "sh", "-c", "echo > a")
+    until(lambda: list(cli.place.state.glob("vaults/*/forks/t1-1")))
+    while child.poll() is None:
+        child.send_signal(signal.SIGINT)  # several may be taken for one
+        os.sched_yield()
+    child.communicate(timeout=60)
+    assert child.returncode == 130
+    other.terminate()
+    other.communicate(timeout=60)
+    assert [row["state"] for row in tried(cli)["attempts"]] in (["interrupted"], ["not started"])
 
 
 def test_after_a_kill_the_record_says_so_and_the_forks_are_kept(cli: Cli) -> None:
@@ -230,6 +255,7 @@ def test_after_a_kill_the_record_says_so_and_the_forks_are_kept(cli: Cli) -> Non
     assert cli.json("ls")["forks"] == []
 
 
+@pytest.mark.deep
 def test_a_damaged_record_is_listed_and_can_be_removed(cli: Cli) -> None:
     cli("try", "-n", "1", "--", "sh", "-c", "echo a > a")
     (record,) = cli.place.state.glob("vaults/*/attempts/t1/record")

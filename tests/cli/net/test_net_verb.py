@@ -591,6 +591,70 @@ def test_why_a_fork_reaches_another(cli: Cli) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_the_consent_of_two_forks(cli: Cli) -> None:
+    for name in ("planner", "coder", "Old_1"):
+        assert cli("fork", "new", name).returncode == 0
+    host = "coder.mudroom.internal:8000"
+    why = cli("net", "why", host, "--fork", "planner")
+    assert (why.returncode, why.stdout) == (
+        1,
+        f"{host}: deny: planner may not reach coder:8000 (mudroom net reach coder:8000 --fork planner); "
+        "coder does not show port 8000 (mudroom net show 8000 --fork coder)\n",
+    )
+    reached = cli("net", "reach", "coder:8000", "--fork", "planner")
+    assert reached.stdout == "planner may reach coder.mudroom.internal:8000\n"
+    assert "not yet: coder does not show port 8000 (mudroom net show 8000 --fork coder)" in reached.stderr
+    shown = cli.json("net", "show", "8000", "8001/http", "--fork", "coder")
+    assert shown == {"schema": "mudroom.net-fork/1", "fork": "coder", "grants": ["show 8000", "show 8001/http"]}
+    why = cli("net", "why", host, "--fork", "planner")
+    assert (why.returncode, why.stdout) == (0, f"{host}: allow: net reach coder:8000 and net show 8000 allow it\n")
+    assert cli.json("net", "ls")["forks"] == [
+        {"fork": "planner", "reach": "coder:8000"},
+        {"fork": "coder", "show": "8000"},
+        {"fork": "coder", "show": "8001/http"},
+    ]
+    why = cli("net", "why", "old-1.mudroom.internal:9", "--fork", "planner")
+    assert "(mudroom net show 9 --fork Old_1)" in why.stdout, "by the name that commands take"
+    assert cli("net", "rm", "8000", "8001", "--fork", "coder").returncode == 0
+    assert cli("net", "rm", "coder:8000", "--fork", "planner").stdout == (
+        "reach coder:8000 is taken back from the fork planner\n"
+    )
+    assert cli.json("net", "ls")["forks"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "problem", "hint"),
+    [
+        ("show 8000", "for which fork?", "--fork NAME"),
+        ("show coder:8000 --fork coder", "net show takes ports: coder:8000", "mudroom net show 8000 --fork coder"),
+        ("reach nobody:8000 --fork coder", "there is no fork named nobody", "mudroom ls"),
+        ("reach co*:8000 --fork coder", "net reach is for one fork: co*:8000", "forks: {reach:"),
+        ("reach coder@x:8000 --fork planner", "the fork coder is not the workspace of x", ""),
+        ("show 8000 --fork twin", "TWIN and twin have the same name twin", "rename one"),
+        ("rm 8000 --fork coder", "8000 was not granted to the fork coder", "mudroom net ls"),
+        ("allow coder.mudroom.internal:8000", "no host rule opens coder.mudroom.internal", "net reach coder:8000"),
+        ("allow *.mudroom.internal", "no host rule opens", "net reach FORK:8000"),
+    ],
+)
+def test_bad_input_about_forks(cli: Cli, words: str, problem: str, hint: str) -> None:
+    with cli.place.session() as session:
+        for name in ("planner", "coder", "twin", "TWIN"):
+            session.forks.new(name)
+    done = cli("net", *words.split())
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (125, "", 1), done
+    assert problem in done.stderr and hint in done.stderr, done.stderr
+
+
+def test_the_log_of_a_fork_has_the_connections_that_lead_to_it(cli: Cli) -> None:
+    flow = FLOW._replace(host="old-1.mudroom.internal", port=8000, address="fork old-1")
+    journal(cli, ("planner", flow), ("planner", FLOW), ("Old_1", FLOW))
+    lines = cli("net", "log", "--fork", "Old_1").stdout.splitlines()
+    assert [line.split()[1] for line in lines] == ["Old_1", "Old_1"]
+    assert "from fork planner  " in lines[0] and "from fork" not in lines[1]
+    told = rows(cli("net", "log", "--fork", "Old_1", "--json"))
+    assert [(row["fork"], row.get("from")) for row in told] == [("planner", "planner"), ("Old_1", None)]
+
+
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST.:8443", "localhost:8443"])
 def test_a_credential_for_localhost_is_refused_with_the_one_that_is_used(cli: Cli, host: str) -> None:
     done = cli("net", "credential", "TOK", host, "--from", "env:HOME")

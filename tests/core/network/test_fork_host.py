@@ -11,6 +11,7 @@ from mudroom.core.network.fork_host import (
     fork_host,
     fork_of,
     is_fork_host,
+    label_of,
     names_of,
     parse_link,
 )
@@ -99,3 +100,13 @@ def test_only_a_deny_counts_at_the_gate() -> None:
     for rule in ("*", "**.mudroom.internal:8080", HOST):
         assert decide_fork(Request(HOST, 8080), [parse_rule(rule, "deny")]).action == "deny"
     assert decide_fork(Request(HOST, 8080), [parse_rule(HOST, "ask")]).rule is None, "nobody is asked"
+
+
+def test_a_label_is_a_part_of_a_host() -> None:
+    short = ("coder", "a", "9", "0x1", "a-b", "xn--a", "-a", "a-", "", "a b", "\u00e9", "\u2460", "a\n")
+    for name in (*short, "a" * 63, "b" * 64):
+        try:
+            is_host = parse_host(f"{name}.mudroom.internal".encode()).text == f"{name}.mudroom.internal"
+        except ValueError:
+            is_host = False
+        assert bool(label_of(name)) is is_host, name

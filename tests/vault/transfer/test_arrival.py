@@ -26,6 +26,7 @@ from mudroom.vault.arriving import unpacking
 from mudroom.vault.lock import Lock
 from mudroom.vault.retention.check import check
 from mudroom.vault.retention.prune import collect_garbage
+from mudroom.vault.store.store import throw_away_base
 from mudroom.vault.transfer import arrival as arrival_module
 from mudroom.vault.transfer.arrival import Arrival, Arrived, bounded_claims, note_of
 from mudroom.vault.transfer.known_base import MOST, known_base, remember_base
@@ -247,6 +248,21 @@ def test_a_snapshot_that_goes_while_a_fork_arrives(place: Place, monkeypatch: py
     assert "has just been removed" in one(session, data, "g").problem
     assert session.vault.forks() == []
     assert os.listdir(session.vault.path + b"/layers") == []
+
+
+def test_a_snapshot_that_a_fork_needs_after_all_is_kept(place: Place) -> None:
+    """A fork has arrived on it since it was found to be needed by none."""
+    fill(place)
+    session = place.session()
+    session.forks.new("f", snapshot=True)
+    base = session.vault.fork("f").state.base
+    throw_away_base(session.vault, base)
+    assert os.listdir(session.vault.path + b"/bases") == [base.encode()]
+    assert session.run([b"cat", b"still"], fork="f").stdout.startswith(b"still 0\n")
+    throw_away_base(session.vault, "none")
+    session.vault.throw_away(session.vault.fork("f").path)
+    throw_away_base(session.vault, base)
+    assert os.listdir(session.vault.path + b"/bases") == []
 
 
 def test_the_table_of_bases_is_bounded_and_checked(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import argparse
     import signal
 
+    from mudroom.cli.terminal.approver import Ask
     from mudroom.session.attempts.attempts import Attempts
     from mudroom.session.attempts.request import AttemptRequest
 else:
@@ -50,6 +51,8 @@ Exit codes: 0 an attempt has passed, 1 none has, 124 none has within the budget,
 SHELL_CHARACTERS = frozenset("|&;<>()$`*?[]#~!{}\n=")
 _HEEDED = ("SIGINT", "SIGTERM", "SIGHUP")
 _DEFAULT = 4
+_MOST_WAITED = 2
+"""Signals after which the end of the attempts is waited for."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +95,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def _run(args: argparse.Namespace, context: Context) -> int:
     request = _request(args)
-    with open_for_command(args, context, context.client, args.agent, args.ask) as session:
+    with open_for_command(args, context, context.client, args.agent, _asked(args)) as session:
         warn_if_bare(session, context)
         here = os.path.realpath(working_directory())
         request = request._replace(cwd=here if is_below(here, session.project) else session.project)
@@ -114,6 +117,14 @@ def _run(args: argparse.Namespace, context: Context) -> int:
     if signals.received:
         return 128 + signals.received[0]
     return 0 if record.best else 124 if record.end == "budget" else 1
+
+
+def _asked(args: argparse.Namespace) -> Ask | None:
+    """Return how approvals of an agent's commands are asked for: not on the terminal, which attempts cannot share."""
+    if args.ask == "terminal":
+        raise UsageError("--ask terminal: attempts run side by side and cannot share the terminal", "--ask queue")
+    is_agent = args.agent is not None or args.card is not None
+    return args.ask or ("later" if is_agent else None)
 
 
 def _tell(attempt: AttemptRecord, count: int, of: int, context: Context) -> None:
@@ -174,8 +185,9 @@ def judge_words(line: str | None) -> tuple[bytes, ...]:
 
 
 class _Signals:
-    """Signals to mudroom during a try: the first ends the attempts (SIGTERM, later SIGKILL), the second kills them.
-    Before there is one, a signal ends mudroom. ``received`` is written by handlers, in the main thread."""
+    """Signals to mudroom during a try: the first ends the attempts (SIGTERM, later SIGKILL), the second kills them, the
+    third ends mudroom at once, as SIGKILL does: attempts may wait for another process. Before there is a try, a signal
+    ends mudroom. ``received`` is written by handlers, in the main thread."""
 
     def __init__(self) -> None:
         self.received: list[int] = []
@@ -190,6 +202,8 @@ class _Signals:
             if number == signal.SIGINT:
                 raise KeyboardInterrupt
             raise Terminated(number)
+        if len(self.received) > _MOST_WAITED:
+            os._exit(128 + number)
         end, at_once = self._running[0].end, len(self.received) > 1
         # a thread of its own: the main one may hold a lock that this needs
         threading.Thread(target=end, args=("interrupted",), kwargs={"at_once": at_once}, daemon=True).start()
@@ -275,7 +289,8 @@ def _discard(session: Session, names: list[str], args: argparse.Namespace, conte
         report = {"schema": "mudroom.discarded/1", "forks": gone, "kept": kept}
         context.terminal.out(to_json_text(report))
     elif gone or args.all:
-        context.terminal.say("discarded: " + (", ".join(gone) or names[0]) + (f"; kept: {kept[0]}" if kept else ""))
+        forks = ", ".join(gone) if len(gone) <= MOST_ROWS else counted(len(gone), "fork")
+        context.terminal.say(f"discarded: {forks or names[0]}{f'; kept: {kept[0]}' if kept else ''}")
     else:
         context.terminal.say(f"nothing to discard{f'; kept: {kept[0]}' if kept else ''}")
     return 0

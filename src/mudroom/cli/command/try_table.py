@@ -92,14 +92,17 @@ def _equals(record: TryRecord) -> dict[int, int]:
     return found
 
 
+def _numbers(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:MOST_NUMBERS])) + (", …" if len(numbers) > MOST_NUMBERS else "")
+
+
 def _told(attempt: AttemptRecord) -> tuple[object, ...]:
     return attempt.state, attempt.judged, attempt.score, attempt.note
 
 
 def _about(attempt: AttemptRecord, same: list[int]) -> str:
-    others = ", ".join(map(str, same[:MOST_NUMBERS])) + (", …" if len(same) > MOST_NUMBERS else "")
     parts = (
-        f"same result: {others}" if same else "",
+        f"same result: {_numbers(same)}" if same else "",
         f"same result as {attempt.same_as}" if attempt.same_as else "",
         f"union of {', '.join(map(str, attempt.of))}" if attempt.of else "",
         show(attempt.note.encode("utf-8", "surrogateescape")),
@@ -111,7 +114,7 @@ def _remarks(record: TryRecord, *, is_running: bool) -> list[str]:
     lines = []
     equals = tied(record.attempts, record.score)
     if equals:
-        numbers = ", ".join(str(attempt.number) for attempt in equals)
+        numbers = _numbers([attempt.number for attempt in equals])
         lines.append(f"a tie: {numbers} with another result, as good as {record.best} by judge, score and lines")
     best = record.attempt(record.best)
     if best is not None and not best.files:

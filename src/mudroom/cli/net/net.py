@@ -16,6 +16,7 @@ from mudroom.cli.net.preset import chosen_entry, print_presets, unknown_preset
 from mudroom.cli.project_session import open_session, project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.network.fork_consent import look_at_names
+from mudroom.core.network.fork_host import fork_of, is_fork_host
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry, preset_of
 from mudroom.core.network.host_pattern import PRESET
@@ -127,11 +128,18 @@ def _deny(args: argparse.Namespace, context: Context) -> int:
 
 def _rule(text: str, action: Any, private: bool, context: Context) -> HostRule:
     try:
-        return parse_entry(chosen_entry(text, action, context), action, private=private)
+        rule = parse_entry(chosen_entry(text, action, context), action, private=private)
     except UnknownPreset as error:
         raise unknown_preset(error, f"net {action}") from error
     except ValueError as error:
         raise UsageError(str(error), _international(text)) from error
+    if action == "allow" and is_fork_host(rule.pattern):
+        label = fork_of(rule.pattern) or "FORK"
+        raise UsageError(
+            f"no host rule opens {rule.pattern}: forks reach each other with the consent of both",
+            f"mudroom net reach {label}:{next(iter(rule.ports), 8000)} --fork NAME",
+        )
+    return rule
 
 
 def _international(text: str) -> str:

@@ -13,6 +13,7 @@ until there is a question.
 
 from __future__ import annotations
 
+import _thread
 from collections.abc import Callable
 
 from mudroom.cli.terminal.context import Context
@@ -66,10 +67,12 @@ def _is_interactive(context: Context) -> bool:
 
 
 class _TerminalForHosts:
-    """Ask here and in the queue about hosts (``host_approver.py:TerminalApprover``)."""
+    """Ask here and in the queue about hosts (``host_approver.py:TerminalApprover``). ``_turn`` is the lock of the
+    terminal: commands that run side by side ask one after the other."""
 
     def __init__(self, context: Context, session: Session, elsewhere: QueueForHosts) -> None:
         self._context, self._session, self.elsewhere = context, session, elsewhere
+        self._turn = _thread.allocate_lock()
 
     def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
         from mudroom.core.network.flow import NOBODY
@@ -80,4 +83,5 @@ class _TerminalForHosts:
         from mudroom.cli.terminal.asking import first_of
 
         agent = self._session.actor.agent or ""
-        return first_of(self._context.terminal, self._session.vault.approvals, agent, question, over, is_taken)
+        with self._turn:
+            return first_of(self._context.terminal, self._session.vault.approvals, agent, question, over, is_taken)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mudroom.core.network.host import parse_host, parse_port
+from mudroom.core.network.host import parse_port
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
 from mudroom.core.network.loopback import OWN_PORTS
 from mudroom.typing import NamedTuple
@@ -26,6 +26,9 @@ ENDPOINT_PORT = 80
 CATALOGUE = "agents"
 """Label of the list of running agents. No fork has it."""
 SOURCE = "network.agents"
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+_LONGEST = 63
+"""Characters of a label."""
 NO_NAME = "names of forks have one part before .mudroom.internal"
 DECIDED_BY_HOST = "forks reach each other with the consent of both"
 
@@ -67,12 +70,8 @@ def _folded(name: str) -> str:
 
 
 def _is_label(label: str) -> bool:
-    if not label or "." in label or "_" in label or not label.isascii():
-        return False
-    try:
-        return parse_host((label + SUFFIX).encode()).text == label + SUFFIX
-    except ValueError:
-        return False
+    """As ``parse_host`` has it for a part of a name; RFC 1035 2.3.4 and RFC 952."""
+    return 0 < len(label) <= _LONGEST and label[0] != "-" and label[-1] != "-" and _LETTERS.issuperset(label)
 
 
 def names_of(label: str, names: Iterable[str]) -> list[str]:
@@ -89,9 +88,9 @@ def fork_host(name: str) -> str:
 
 
 def fork_of(host: str) -> str:
-    """Return the label of a host; empty if the host has no part, or several, before the zone."""
+    """Return the label of a host; empty if the host is no fork's: it has no part, or several, before the zone."""
     label = host.removesuffix(SUFFIX) if host.endswith(SUFFIX) else ""
-    return label if "." not in label else ""
+    return label if _is_label(label) else ""
 
 
 def parse_link(text: str) -> AgentLink:

@@ -22,7 +22,7 @@ MOST = 4 << 20
 """Bytes of urgent frames that wait."""
 
 
-class FrameSource(Protocol):
+class PendingFrames(Protocol):
     """Frames that are made when they can be sent."""
 
     def next_frame(self) -> Frame | None:
@@ -41,7 +41,7 @@ class LinkOutbox:
         self._was_urgent = False
         self._writing = 0
         """Bytes of the urgent frame that is being written."""
-        self._ready: deque[FrameSource] = deque()
+        self._ready: deque[PendingFrames] = deque()
         self._is_over = False
         self._writer = threading.Thread(target=self._write, name="outbox", daemon=True)
 
@@ -62,7 +62,7 @@ class LinkOutbox:
                 self._unsent += len(data)
                 self._changed.notify_all()
 
-    def wake(self, source: FrameSource) -> None:
+    def wake(self, source: PendingFrames) -> None:
         """Say that a source has a frame. It is asked until it has none."""
         with self._changed:
             if not self._is_over and source not in self._ready:

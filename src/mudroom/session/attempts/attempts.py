@@ -10,8 +10,8 @@ Rules of this file:
 2. Each attempt has a cancellation of its own. Ending early ends those of the running attempts; an attempt that has not
    begun then does not begin. ``until`` ends with SIGKILL: a loser has nothing left to say. ``budget`` and an
    interruption ask with SIGTERM first.
-3. The record is written when an attempt begins and when it ends, and says so before a reader hears of it. Writing takes
-   at most a twentieth of the time; the last state is always written.
+3. The record is written when an attempt begins and when it ends, before a reader hears of it. Of more than ``FEW``
+   attempts, whose record is large, writing takes at most a twentieth of the time; the last state is always written.
 4. An unexpected exception of one thread ends the others, and is raised to the reader.
 """
 
@@ -44,6 +44,7 @@ from mudroom.vault.forks.damage import reason_of
 
 AGAIN = 0.05
 """Seconds after which SIGKILL is sent once more: a command may have begun just when the first was sent."""
+FEW = 64
 SHARE = 20
 """The record is written again after so many times the time that it took."""
 
@@ -264,7 +265,7 @@ class Attempts:
         with self._changed:
             rows = (attempt if row.number == attempt.number else row for row in self._record.attempts)
             self._record = self._record._replace(attempts=folded(rows))
-            if time.monotonic() >= self._write_again:
+            if len(self._record.attempts) <= FEW or time.monotonic() >= self._write_again:
                 self._write()
 
     def _write(self) -> None:

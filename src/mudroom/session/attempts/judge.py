@@ -16,6 +16,7 @@ from mudroom.core.text.redaction import redact
 from mudroom.errors import CommandNotStarted
 from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.session.attempts.request import VARIABLE, AttemptRequest, with_variables
+from mudroom.session.forks import discarded
 from mudroom.session.order import Stdio
 from mudroom.session.session import Session
 from mudroom.typing import NamedTuple
@@ -78,11 +79,11 @@ def judged(
     actor = with_variables(actor, [VARIABLE + b"=%d" % number])
     timeout = actor.settings.verify_timeout or request.timeout or actor.settings.timeout
     words, end, secrets = numbered(request.judge, number), OutputEnd(), session.vault.secrets()
-    name = session.forks.new(f"judge-{session.forks.new_id()}", parent=fork, named=False).name
+    below = session.forks.new(f"judge-{session.forks.new_id()}", parent=fork, named=False)
     try:
         result = session.run(
             words,
-            fork=name,
+            fork=below.name,
             cwd=request.cwd,
             stdio=Stdio(on_output=end.hear),
             timeout=timeout,
@@ -93,7 +94,7 @@ def judged(
     except CommandNotStarted as error:
         return JudgeVerdict(error.exit_code, None, error.message.encode(), error.message, b"/" not in words[0])
     finally:
-        session.forks.discard(name)
+        discarded(session.forks, below, lambda: True)
     if not result.ran:
         note = f"the judge was refused: {result.verdict.reason}"
         return JudgeVerdict(result.exit_code, None, end.report(secrets), note, is_hopeless=True)

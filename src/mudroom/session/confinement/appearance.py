@@ -19,10 +19,11 @@ from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.host.host import without
 
 _SYSTEM = tuple(
-    b"/bin /boot /dev /etc /gnu /lib /lib32 /lib64 /libx32 /nix /opt /proc /sbin /sys /usr /var/cache/fontconfig "
-    b"/var/lib/ca-certificates /var/lib/texmf /var/run".split()
+    b"/.mudroom /bin /boot /dev /etc /gnu /lib /lib32 /lib64 /libx32 /nix /opt /proc /sbin /sys /usr "
+    b"/var/cache/fontconfig /var/lib/ca-certificates /var/lib/texmf /var/run".split()
 )
-"""Of the host, or of the kernel, wherever a sandbox shows them: ``sandbox/host/host.py``, and the link /var/run."""
+"""Of the host, or of the kernel, wherever a sandbox shows them: ``sandbox/host/host.py``, the link /var/run, and the
+launcher's files in a container."""
 _SHARED = ((b"/opt", b"/opt"), (b"/usr/src", b"/usr"), (b"/usr/local/src", b"/usr"))
 """Directories of the system in which machines have projects (FHS 3.0, 3.13, 4.12 and 4.9), and the bind that shows
 each. Inside, a bind is replaced by binds of the entries around the project."""

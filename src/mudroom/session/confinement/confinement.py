@@ -22,7 +22,7 @@ from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.host.host import Host, own_settings, settings_of, survey, umask, user_name, without
 from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
-from mudroom.session.confinement.grant import PLAIN, Grant, graphics, in_the_way
+from mudroom.session.confinement.grant import PLAIN, Grant, free_links, graphics, in_the_way
 from mudroom.stage.layers.layer import private_directories
 from mudroom.stage.views.preflight import MountTable, filesystem, keeps_marks, submounts
 from mudroom.typing import TYPE_CHECKING, NamedTuple
@@ -101,12 +101,6 @@ def _made_for(mode: Mode, spec: SandboxSpec, machine: str, grant: Grant) -> Plan
             "name an image: container.image in the policy, or --image",
         )
     return compile_remote(spec)
-
-
-def _free(links: Iterable[tuple[bytes, bytes]], binds: Iterable[Bind]) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the links that no bind is in the way of: the user shows commands the file itself."""
-    taken = [bind.path for bind in binds]
-    return tuple(link for link in links if not any(is_below(link[1], path) for path in taken))
 
 
 class Confinement:
@@ -270,7 +264,7 @@ class Confinement:
             caches=caches,
             masks=self._masks(host, settings),
             files=(*files, *resolver.files),
-            home_links=() if confined else _free(grant.links, binds),
+            home_links=() if confined else free_links(grant.links, binds),
             devices=(*host.devices, *(graphics() if grant.gpu else ())),
             landlock_abi=host.landlock_abi,
             as_root=host.as_root,

@@ -6,7 +6,8 @@ counts at once, and one that was taken back counts no more.
 
 Rules of this file: the socket is made in the network namespace of the other fork's command and connected from here.
 A server that does not accept delays its own clients alone. A fork on another machine is reached by a dial through the
-link to it (``core/network/fork_route.py``); the decision is the same.
+link to it, and a command on another machine reaches a fork here by ``dial_from_afar``
+(``core/network/fork_route.py``); the decision is the same, and made here.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import select
 import socket
 from collections.abc import Callable, Sequence
 
-from mudroom.core.network.fork_consent import Consent, ConsentSide, ForkRule, consent
+from mudroom.core.network.fork_consent import Consent, ConsentSide, ForkIdentity, ForkRule, consent
 from mudroom.core.network.fork_host import CATALOGUE, ENDPOINT_PORT, SUFFIX, AgentLink, fork_of, label_of
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session.confinement.dialler import DialledFork, ForkRefused, PendingConnection
 from mudroom.session.confinement.fork_connection import Standing, connect_inside
 from mudroom.session.confinement.socket_pool import SocketPool
+from mudroom.stage.file_cache import FileCache
+from mudroom.stage.reader import ANEW, FileReader
 from mudroom.vault.forks.fork_grants import edit_grants, fork_labelled, side_of
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -36,13 +39,19 @@ def nowhere(_caller: str, _label: str, _port: int) -> PendingConnection | None:
 
 
 def decide_dial(
-    vault: Vault, fork: Fork, label: str, port: int, rules: Sequence[ForkRule], links: Sequence[AgentLink]
+    vault: Vault,
+    fork: Fork,
+    label: str,
+    port: int,
+    rules: Sequence[ForkRule],
+    links: Sequence[AgentLink],
+    reading: FileReader = ANEW,
 ) -> tuple[Fork, ConsentSide, Consent]:
     """Return the fork of a label, its side, and the consent of both to a connection from ``fork``. Raise UsageError if
     no fork, or several, have that label."""
-    far = fork_labelled(vault, label)
-    far_side = side_of(far)
-    return far, far_side, consent(rules, links, side_of(fork), far_side, port)
+    far = fork_labelled(vault, label, reading)
+    far_side = side_of(far, reading)
+    return far, far_side, consent(rules, links, side_of(fork, reading), far_side, port)
 
 
 def look_at_dial(vault: Vault, fork: Fork, settings: Settings, label: str, port: int) -> tuple[bool, str]:
@@ -54,6 +63,33 @@ def look_at_dial(vault: Vault, fork: Fork, settings: Settings, label: str, port:
     except UsageError as error:
         return False, error.message
     return given.is_given, given.reason
+
+
+def dial_from_afar(
+    vault: Vault, pool: SocketPool, caller: ForkIdentity, host: str, port: int, settings: Settings
+) -> PendingConnection:
+    """Return a connection to a fork of this machine for a command that runs on another. ``caller``: of that command's
+    fork, as this machine knows it (``caller_of``), and not as the other machine says. Only the policy speaks for it: it
+    is no fork here that could have a grant. Raise ForkRefused or MudroomError, as ``ForkDialler.begin``."""
+    if not caller.label:
+        raise ForkRefused("the calling fork is not known here")
+    try:
+        far = fork_labelled(vault, fork_of(host))
+    except UsageError as error:
+        raise ForkRefused(error.message) from None
+    side, near = side_of(far), ConsentSide(caller, name=caller.label)
+    given = consent(settings.fork_rules, settings.agent_links, near, side, port)
+    return _connect(pool, far, side, given)
+
+
+def _connect(pool: SocketPool, far: Fork, side: ConsentSide, given: Consent) -> PendingConnection:
+    """Connect if both forks consent. Raise ForkRefused or MudroomError."""
+    if not given.is_given:
+        raise ForkRefused(given.reason)
+    if not given.has_server:
+        raise MudroomError(f"no agent in the fork {far.name} has registered an endpoint")
+    place = f"{side.fork.label}:{given.port}"
+    return connect_inside(pool, far, side.fork, given.port, place, DialledFork(-1, given.rule, given.http))
 
 
 class ForkDialler:
@@ -73,6 +109,7 @@ class ForkDialler:
         """``rules``, ``links``: of the policy."""
         self._vault, self._fork, self._pool = vault, fork, pool
         self._rules, self._links, self._remote = rules, links, remote
+        self._reading = FileCache()
         self._replies: list[socket.socket] = []
         """Lists of agents that the gate may not have read yet: the other ends of their connections."""
 
@@ -83,19 +120,18 @@ class ForkDialler:
         if label == CATALOGUE:
             return self._catalogue(port, path)
         try:
-            far, far_side, given = decide_dial(self._vault, self._fork, label, port, self._rules, self._links)
+            far, far_side, given = decide_dial(
+                self._vault, self._fork, label, port, self._rules, self._links, self._reading
+            )
         except UsageError as error:
             connection = self._remote(label_of(self._fork.name), label, port)
             if connection is None:
                 raise ForkRefused(error.message) from None
             return connection
-        if not given.is_given:
-            raise ForkRefused(given.reason)
-        if not given.has_server:
-            raise MudroomError(f"no agent in the fork {far.name} has registered an endpoint")
+        connection = _connect(self._pool, far, far_side, given)
         if not given.is_met:
             self._note(far_side)
-        return self._connect(far, far_side, given)
+        return connection
 
     def _note(self, far: ConsentSide) -> None:
         """Note the fork that a name of the policy stands for, from this fork's view."""
@@ -109,11 +145,6 @@ class ForkDialler:
                 else grants._replace(met=(*grants.met, *met))
             ),
         )
-
-    def _connect(self, far: Fork, side: ConsentSide, given: Consent) -> PendingConnection:
-        made = DialledFork(-1, given.rule, given.http)
-        place = f"{side.fork.label}:{given.port}"
-        return connect_inside(self._pool, far, side.fork, given.port, place, made)
 
     def _catalogue(self, port: int, path: str) -> PendingConnection:
         from mudroom.session.confinement.agent_list import answer

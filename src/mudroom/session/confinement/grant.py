@@ -76,6 +76,12 @@ def graphics() -> tuple[bytes, ...]:
     return gpu_devices()
 
 
+def free_links(links: Iterable[tuple[bytes, bytes]], binds: Iterable[Bind]) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the links that no bind is in the way of: the user shows commands the file itself."""
+    taken = [bind.path for bind in binds]
+    return tuple(link for link in links if not any(is_below(link[1], path) for path in taken))
+
+
 def in_the_way(live: Iterable[Bind], projects: Iterable[bytes], state: bytes) -> str:
     """Return why a store cannot be opened: its path contains the project or mudroom's state, or lies in them. Return an
     empty string if no store does. ``projects``: the paths of the project. ``state``: the directory of all vaults."""

@@ -28,6 +28,8 @@ PATIENCE = 1.0
 them."""
 PAUSE = 5.0
 """Seconds until a host process that did not answer is asked again."""
+AHEAD = b"4"
+"""The family that is asked for first."""
 MOST = 64
 """Namespaces that have a process at the same time."""
 
@@ -47,6 +49,10 @@ class _Maker:
             for descriptor in namespaces:
                 os.close(descriptor)
         self._channel.settimeout(PATIENCE)
+        self._is_ahead = False
+        """Whether a socket of the family AHEAD was asked for that nobody has taken yet: it is made while the previous
+        one is in use."""
+        self._spare: socket.socket | None = None
         try:
             reply = self._channel.recv(16)
         except OSError:
@@ -63,7 +69,24 @@ class _Maker:
         return bool(poller.poll(0))
 
     def make(self, family: bytes) -> socket.socket:
-        self._channel.send(family)
+        if family != AHEAD:
+            self._spare = self._spare or (self._receive() if self._is_ahead else None)
+            self._channel.send(family)
+            return self._receive()
+        made, self._spare = self._spare, None
+        if made is None:
+            if not self._is_ahead:
+                self._channel.send(AHEAD)
+            made = self._receive()
+        try:
+            self._channel.send(AHEAD)
+            self._is_ahead = True
+        except OSError:
+            pass  # the command ends just now; the next call says so
+        return made
+
+    def _receive(self) -> socket.socket:
+        self._is_ahead = False
         reply, descriptors, _flags, _address = socket.recv_fds(self._channel, 16, 1)
         if not descriptors:
             number = int(reply) if reply.isdigit() else errno.ECONNRESET
@@ -71,6 +94,8 @@ class _Maker:
         return socket.socket(fileno=descriptors[0])
 
     def close(self) -> None:
+        if self._spare is not None:
+            self._spare.close()
         self._channel.close()
         os.close(self._gone)
         os.kill(self._pid, signal.SIGKILL)  # not waited for yet, so the number is still its own

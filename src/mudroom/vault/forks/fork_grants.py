@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,6 +17,7 @@ from mudroom.core.network.fork_consent import MOST_GRANTS, ConsentSide, ForkGran
 from mudroom.core.network.fork_host import label_of, names_of
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import safe_open
+from mudroom.stage.reader import ANEW, FileReader
 from mudroom.vault.forks.endpoint import endpoint_of
 from mudroom.vault.lock import Lock
 from mudroom.vault.store.fork import Fork
@@ -53,28 +55,48 @@ def edit_grants(vault: Vault, fork: Fork, edit: Callable[[ForkGrants], ForkGrant
         raise MudroomError(f"the grants of the fork {fork.name} cannot be written: {error.strerror}") from error
 
 
-def identity_of(fork: Fork) -> ForkIdentity:
-    """Return the fork as consent knows it. Raise ForkGone, or MudroomError if it is damaged.
+class _ForkFiles(NamedTuple):
+    """The parts of a fork's side that change with an entry of its directory."""
 
-    The time of its creation comes with an imported fork, and an inode's number is used again: both together are this
-    fork's alone."""
+    identity: str
+    grants: ForkGrants
+    endpoint: int | None
+
+
+def _files_of(path: bytes) -> _ForkFiles:
+    fork = Fork(os.fsdecode(os.path.basename(path)), path, os.path.dirname(os.path.dirname(path)))
     try:
-        inode = os.stat(fork.path).st_ino
+        inode = os.stat(path).st_ino
     except FileNotFoundError:
         raise MudroomError(f"there is no fork named {fork.name}") from None
-    return ForkIdentity(label_of(fork.name), f"{fork.state.created}.{inode}", fork.agent)
-
-
-def side_of(fork: Fork) -> ConsentSide:
-    """Return the fork's side of a consent. Raise as ``identity_of``."""
     endpoint = endpoint_of(fork)
-    return ConsentSide(identity_of(fork), grants_of(fork), None if endpoint is None else endpoint.port, fork.name)
+    # the time of its creation comes with an imported fork, and an inode's number is used again: both are its own
+    identity = f"{fork.state.created}.{inode}"
+    return _ForkFiles(identity, grants_of(fork), None if endpoint is None else endpoint.port)
 
 
-def fork_labelled(vault: Vault, label: str) -> Fork:
-    """Return the fork whose name has this label. Raise UsageError if there is none, or several."""
-    with os.scandir(vault.path + b"/forks") as scan:
-        names = names_of(label, [os.fsdecode(item.name) for item in scan])
+def identity_of(fork: Fork) -> ForkIdentity:
+    """Return the fork as consent knows it. Raise ForkGone, or MudroomError if it is damaged."""
+    return side_of(fork).fork
+
+
+def side_of(fork: Fork, reading: FileReader = ANEW) -> ConsentSide:
+    """Return the fork's side of a consent. ``reading``: may have the directories' content from before, if their stamps
+    are unchanged. Raise as ``identity_of``."""
+    files = reading.of(fork.path, _files_of)
+    identity = ForkIdentity(label_of(fork.name), files.identity, fork.agent)  # the agent is written in place
+    return ConsentSide(identity, files.grants, files.endpoint, fork.name)
+
+
+def _names_in(forks: bytes) -> tuple[str, ...]:
+    with os.scandir(forks) as scan:
+        return tuple(os.fsdecode(item.name) for item in scan)
+
+
+def fork_labelled(vault: Vault, label: str, reading: FileReader = ANEW) -> Fork:
+    """Return the fork whose name has this label. ``reading``: as for ``side_of``. Raise UsageError if there is none, or
+    several."""
+    names = names_of(label, reading.of(vault.path + b"/forks", _names_in))
     if len(names) > 1:
         listed = " and ".join(sorted(names))
         raise UsageError(f"the forks {listed} have the same name {label} for each other, so none has it", "rename one")

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 
-from mudroom.core.network.fork_host import SUFFIX
+from mudroom.core.network.fork_host import SUFFIX, label_of
 from mudroom.core.tree.change import Changeset, Summary
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE
@@ -57,7 +57,7 @@ class ForkSummary(NamedTuple):
     brief: RecordSummary | None = None
     """None if no command has ended in it yet."""
     endpoint: str = ""
-    """URL of the agent that runs in it, for forks that the policy links to it; empty: none is registered."""
+    """URL of the agent that runs in it, for forks that may reach it; empty: none is registered."""
     level: int | None = None
     """Level at which that agent runs."""
 
@@ -106,6 +106,7 @@ class ForkSummaries:
         state, brief = fork.state, self._summarise_record(fork)
         at_work = _state(fork, brief)
         endpoint = endpoint_of(fork) if at_work == "running" else None
+        label = label_of(fork.name) if endpoint is not None else ""
         return ForkSummary(
             fork.name,
             at_work,
@@ -118,7 +119,7 @@ class ForkSummaries:
             fork.credentials,
             state.base != LIVE,
             brief,
-            f"http://{fork.name}{SUFFIX}{endpoint.path}" if endpoint is not None else "",
+            f"http://{label}{SUFFIX}{endpoint.path}" if endpoint is not None and label else "",
             endpoint.level if endpoint is not None else None,
         )
 

@@ -84,7 +84,7 @@ class ForkShape(Struct):
     fingerprint: str = ""
     """Fingerprint of its changes; a discard can be bound to it. Empty: unknown, if the fork is damaged."""
     endpoint: str = ""
-    """URL of the agent that runs in it, for forks that network.agents links to it; empty: none is registered."""
+    """URL of the agent that runs in it, for forks that may reach it; empty: none is registered."""
 
 
 class ApplyShape(Struct):
