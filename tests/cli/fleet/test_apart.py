@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Place, listing
-from test_fleet_verbs import SOURCE, Fleet, fleet
+from test_fleet_verbs import SOURCE, Fleet, fleet, tools_at
 
 __all__ = ["fleet"]
 
@@ -51,10 +51,9 @@ def _worker(name: str, home: Path) -> tuple[str, ...]:
             apart += ("--", "setpriv", "--reuid", number, "--regid", number, "--clear-groups")
     else:
         apart = ("unshare", "--user", "--map-current-user", "--mount", "--net")
-    inner = (
-        "env", f"HOME={home}", f"MUDROOM_STATE={home}/state", f"PYTHONPATH={SOURCE}", "MUDROOM_KEEPER=0",
-        sys.executable, "-m", "mudroom", "worker", "--stdio",
-    )  # fmt: skip
+    own = {"HOME": home, "MUDROOM_STATE": home / "state", "PATH": tools_at(home.parent), "PYTHONPATH": SOURCE}
+    variables = (*(f"{variable}={value}" for variable, value in own.items()), "MUDROOM_KEEPER=0")
+    inner = ("env", *variables, sys.executable, "-m", "mudroom", "worker", "--stdio")
     return (*apart, *inner)
 
 

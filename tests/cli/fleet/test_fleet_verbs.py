@@ -17,6 +17,17 @@ from mudroom.cli.main import run
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 
 
+def tools_at(place: Path) -> Path:
+    """Return a directory with the programs of these tests and no container engine: a worker tries whether one works,
+    and Podman keeps files of other users in its home."""
+    tools = place / "tools"
+    if not tools.is_dir():
+        tools.mkdir()
+        for name in ("sh", "cat", "grep", "ln", "mkdir", "rm", "tail", "true"):
+            (tools / name).symlink_to(f"/usr/bin/{name}")
+    return tools
+
+
 class Fleet:
     """The command line of one user, with a project."""
 
@@ -47,7 +58,7 @@ class Fleet:
         """Return the command of a worker on this machine, with a home of its own."""
         home = self.place.root / f"home of {name}"
         home.mkdir(exist_ok=True)
-        own = (f"HOME={home}", f"MUDROOM_STATE={home}/state", "MUDROOM_KEEPER=0")
+        own = (f"HOME={home}", f"MUDROOM_STATE={home}/state", "MUDROOM_KEEPER=0", f"PATH={tools_at(self.place.root)}")
         return ("env", *own, sys.executable, "-m", "mudroom", "worker", "--stdio")
 
     def add(self, *names: str) -> None:

@@ -290,7 +290,9 @@ class ErrandBook:
         """Return the runs, the oldest first."""
         columns = "run, started, command, workers, fetch, retry, ended, git, any_arch"
         return [
-            RunRow(*row[:2], _decoded(row[2], tuple[bytes, ...]), tuple(row[3].split()), *row[4:7], *map(bool, row[7:]))
+            RunRow(row[0], row[1], _decoded(row[2], tuple[bytes, ...]), tuple(row[3].split()), *row[4:7])._replace(
+                git=bool(row[7]), any_arch=bool(row[8])
+            )
             for row in self._rows(f"SELECT {columns} FROM run ORDER BY started")
         ]
 

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from mudroom.core.network.flow import Flow
-from mudroom.core.network.fork_host import is_fork_host
+from mudroom.core.network.fork_host import fork_of, is_fork_host
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, vet
 from mudroom.errors import MudroomError
@@ -30,12 +30,16 @@ from mudroom.fleet.wire.frame import Frame, LinkError
 from mudroom.fleet.wire.message import DIALLED, Dial, Dialled, frame_of
 from mudroom.fleet.wire.tunnel import Tunnels
 from mudroom.net.gate.resolve import LocalAddresses
+from mudroom.sandbox.client.connection import wait_readable
+from mudroom.session.confinement.dialler import ForkRefused, PendingConnection
 from mudroom.typing import NamedTuple
 
 MOST = 64
 """Connections of a link, those that are being made included."""
 PATIENCE = 15.0
 """Seconds for a connection."""
+DialFork = Callable[[str, str, str, int], PendingConnection]
+"""Returns a connection to a fork of this machine, from the fork and the errand of the caller, and a host and port."""
 _FAMILIES = {4: socket.AF_INET, 16: socket.AF_INET6}
 
 
@@ -52,6 +56,7 @@ class _Call(NamedTuple):
     port: int
     fork: str
     """The fork at the origin, as it is shown and journalled."""
+    errand: str
 
 
 class FarGate:
@@ -65,19 +70,21 @@ class FarGate:
         *,
         upstream: str = "",
         look_up: Callable[[str], list[bytes]] | None = None,
+        dial_fork: DialFork | None = None,
     ) -> None:
         """``rules``: of the origin, as they are now. ``is_answered``: whether the user has allowed a host and port to
         the errand of a stream. ``journal``: keeps a flow of a fork. ``upstream``: the proxy of this machine, if it has
         one."""
         self._rules, self._is_answered, self._journal = rules, is_answered, journal
-        self._upstream, self._look_up = upstream, look_up or _look_up
+        self._upstream, self._look_up, self._dial_fork = upstream, look_up or _look_up, dial_fork
         self._lock = threading.Lock()
         self._tunnels: dict[OriginLink, Tunnels] = {}
         self._making: dict[OriginLink, int] = {}
 
-    def dial(self, link: OriginLink, stream: int, dial: Dial, fork: str) -> None:
-        """Make a connection, and answer when there is one or none. Never wait."""
-        call = _Call(stream, dial.number, dial.host, dial.port, fork)
+    def dial(self, link: OriginLink, stream: int, dial: Dial, fork: str, errand: str) -> None:
+        """Make a connection for an errand, and answer when there is one or none. ``fork``: the name of its fork here.
+        Never wait."""
+        call = _Call(stream, dial.number, dial.host, dial.port, fork, errand)
         try:
             decision = self._decided(link, call)
         except DialRefused as error:
@@ -118,11 +125,12 @@ class FarGate:
             host = ""
         if not host or host != call.host or not 0 < call.port < 65536:
             raise LinkError("asks for a connection to a host that is none")
-        if self._upstream:
+        if is_fork_host(host):  # both forks have to consent, which is found out where it is connected
+            decision = HostDecision("allow" if self._dial_fork is not None else "deny", None, "network.forks")
+        elif self._upstream:
             raise DialRefused("the origin reaches the internet through a proxy")
-        if is_fork_host(host):
-            raise DialRefused("forks on other machines are not reached from a worker")
-        decision = decide(Request(host, call.port), list(map(_blind, self._rules())))
+        else:
+            decision = decide(Request(host, call.port), list(map(_blind, self._rules())))
         if decision.action == "ask" and self._is_answered(link, call.stream, host, call.port):
             decision = HostDecision("allow", decision.rule, "answered for this errand")
         if decision.action != "allow":
@@ -142,15 +150,16 @@ class FarGate:
     def _connect(self, link: OriginLink, call: _Call, decision: HostDecision) -> None:
         try:
             connection, address = self._made(call, decision)
-        except (DialRefused, OSError) as error:
+        except (DialRefused, ForkRefused) as error:
             self._ended(link)
-            if isinstance(error, DialRefused):
-                self._note(call, "deny", error.message)
-                self._tell(link, call, error)
-            else:
-                reason = os.strerror(error.errno).lower() if error.errno else str(error)
-                self._note(call, "allow", decision.reason, error=reason)
-                self._tell(link, call, MudroomError(reason))
+            self._note(call, "deny", error.message)
+            self._tell(link, call, error)
+            return
+        except (MudroomError, OSError) as error:
+            self._ended(link)
+            reason = os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else str(error)
+            self._note(call, "allow", decision.reason, error=reason)
+            self._tell(link, call, MudroomError(reason))
             return
         self._note(call, "allow", decision.reason, address)
         with self._lock:
@@ -164,6 +173,8 @@ class FarGate:
             self._ended(link)
 
     def _made(self, call: _Call, decision: HostDecision) -> tuple[socket.socket, str]:
+        if is_fork_host(call.host):
+            return self._made_to_fork(call), f"fork {fork_of(call.host)}"
         addresses = self._look_up(call.host)
         reason = vet(decision, addresses, LocalAddresses(addresses), rules=self._rules(), port=call.port)
         if reason is not None:
@@ -183,8 +194,23 @@ class FarGate:
                 return connection, address
         raise failure
 
+    def _made_to_fork(self, call: _Call) -> socket.socket:
+        assert self._dial_fork is not None
+        pending = self._dial_fork(call.fork, call.errand, call.host, call.port)
+        try:
+            if pending.fileno() >= 0 and not wait_readable([pending.fileno()], time.monotonic() + PATIENCE):
+                raise MudroomError("there was no answer in time")
+            made = pending.result()
+        finally:
+            pending.close()
+        connection = socket.socket(fileno=made.descriptor)
+        if made.http:  # only a gate beside the command could hold it to that
+            connection.close()
+            raise DialRefused("the other fork shows this port for plain HTTP/1 only")
+        return connection
+
     def _tell(self, link: OriginLink, call: _Call, error: MudroomError) -> None:
-        is_refused = isinstance(error, DialRefused)
+        is_refused = isinstance(error, (DialRefused, ForkRefused))
         link.send(frame_of(DIALLED, Dialled(call.number, error.message[:500], is_refused), call.stream))
 
     def _note(self, call: _Call, verdict: str, reason: str, address: str = "", error: str = "") -> None:

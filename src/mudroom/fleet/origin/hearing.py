@@ -212,7 +212,7 @@ def _dial(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     errand = dispatch.ledger.errands[row.errand]
     if not errand.message.through_origin or row.state != "accepted" or seat.link is None:
         raise LinkError("asks for a connection of an errand that has none here")
-    dispatch.parts.far_gate.dial(seat.link, frame.stream, dial, errand.label)
+    dispatch.parts.far_gate.dial(seat.link, frame.stream, dial, errand.label, errand.errand)
 
 
 def _connection(dispatch: Hearer, seat: Seat, frame: Frame) -> None:

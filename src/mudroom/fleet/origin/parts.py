@@ -40,7 +40,7 @@ class WorkerQuestions(Protocol):
 class WorkerConnections(Protocol):
     """Connections for commands on workers (``fleet/origin/far_dial.py``)."""
 
-    def dial(self, link: OriginLink, stream: int, dial: wire.Dial, fork: str) -> None: ...
+    def dial(self, link: OriginLink, stream: int, dial: wire.Dial, fork: str, errand: str) -> None: ...
     def take(self, link: OriginLink, frame: Frame) -> None: ...
     def forget(self, link: OriginLink) -> None: ...
 
@@ -48,7 +48,7 @@ class WorkerConnections(Protocol):
 class NoConnections:
     """No command on a worker is connected from here."""
 
-    def dial(self, link: OriginLink, stream: int, dial: wire.Dial, _fork: str) -> None:
+    def dial(self, link: OriginLink, stream: int, dial: wire.Dial, _fork: str, _errand: str) -> None:
         answer = wire.Dialled(dial.number, "this origin opens no connections for its workers", True)
         link.send(wire.frame_of(wire.DIALLED, answer, stream))
 

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mudroom import __version__
 from mudroom.core.network.flow import flow_to_json
+from mudroom.core.network.fork_consent import ForkIdentity
+from mudroom.core.network.fork_host import label_of
 from mudroom.core.text.redaction import redact_argv
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
@@ -36,6 +38,7 @@ from mudroom.fleet.origin.seat import Fitness, Key, Seat
 from mudroom.fleet.wire.message import PROTOCOL, Errand, OriginHello
 from mudroom.fleet.wire.settings import encode
 from mudroom.sandbox.host.host import umask
+from mudroom.session.confinement.fork_dial import dial_from_afar
 from mudroom.session.confinement.gateway import upstream_of
 from mudroom.session.session import Session
 from mudroom.typing import NamedTuple
@@ -115,6 +118,14 @@ class FleetRun:
             self._questions.has_allowed,
             lambda fork, flow: session.forks.journal("flow", fork, flow_to_json(flow)),
             upstream=upstream_of(session.machine.confinement.variables),
+            dial_fork=lambda fork, errand, host, port: dial_from_afar(
+                session.vault,
+                session.machine.gateway.inner_sockets,
+                ForkIdentity(label_of(fork), f"errand {errand}", session.actor.agent or ""),
+                host,
+                port,
+                session.actor.settings,
+            ),
         )
         levels = {errand.message.level for errand in book.errands(row.run)}
         fitness = Fitness(
