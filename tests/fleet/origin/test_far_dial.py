@@ -24,6 +24,7 @@ from mudroom.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
 from mudroom.fleet.wire import message as wire
 from mudroom.fleet.wire.frame import Frame, LinkError
 from mudroom.fleet.wire.tunnel import CLOSED
+from mudroom.session.confinement.dialler import DialledFork, ForkRefused
 
 
 @pytest.fixture
@@ -147,29 +148,72 @@ REFUSED: dict[str, tuple[list[HostRule], dict[str, Any], str]] = {
 def test_what_the_origin_s_rules_do_not_open_is_refused_and_journalled(gate: Gate) -> None:
     for name, (rules, more, reason) in REFUSED.items():
         made, link, flows = gate(*rules, **more)
-        made.dial(link, 3, wire.Dial(1, "a.example", 80, b""), "f")
+        made.dial(link, 3, wire.Dial(1, "a.example", 80, b""), "f", "e")
         answer = fake(link).answer()
         assert answer.is_refused and reason in answer.reason, name
         assert [flow.verdict for flow in flows] == ["deny"], name
 
 
-def test_a_fork_of_another_machine_is_not_reached(gate: Gate) -> None:
-    made, link, _flows = gate(HostRule("allow", "b.mudroom.internal", private=True))
-    made.dial(link, 3, wire.Dial(1, "b.mudroom.internal", 80, b""), "f")
-    assert fake(link).answer().is_refused
+class PendingFork:
+    """A connection to a fork that stands at once."""
+
+    def __init__(self, http: bool = False) -> None:
+        self.near, self._far = socket.socketpair()
+        self._http = http
+
+    def fileno(self) -> int:
+        return -1
+
+    def result(self) -> DialledFork:
+        return DialledFork(self._far.detach(), "network.forks", self._http)
+
+    def close(self) -> None:
+        """Nothing is being made."""
+
+
+FORK = "b.mudroom.internal"
+
+
+def test_a_fork_here_is_reached_if_both_consent(gate: Gate) -> None:
+    pending, calls = PendingFork(), list[tuple[str, str, str, int]]()
+
+    def dial_fork(*call: Any) -> PendingFork:
+        calls.append(call)
+        return pending
+
+    made, link, flows = gate(dial_fork=dial_fork)
+    made.dial(link, 3, wire.Dial(1, FORK, 8000, b"", "a-worker-s-word"), "f", "e")
+    assert fake(link).answer() == wire.Dialled(1, "")
+    pending.near.sendall(b"hi")
+    assert fake(link).wait_for(wire.DATA).body == b"hi"
+    assert calls == [("f", "e", FORK, 8000)]  # its own name for the caller, not the worker's
+    assert [(flow.verdict, flow.address) for flow in flows] == [("allow", "fork b")]
+    pending.near.close()
+
+
+def test_a_fork_that_does_not_consent_is_refused(gate: Gate) -> None:
+    def dial_fork(*_call: Any) -> PendingFork:
+        raise ForkRefused("the fork b shows no port")
+
+    with_http = PendingFork(http=True)
+    for more in ({}, {"dial_fork": dial_fork}, {"dial_fork": lambda *_call: with_http}):
+        made, link, flows = gate(HostRule("allow", FORK, private=True), **more)
+        made.dial(link, 3, wire.Dial(1, FORK, 80, b""), "f", "e")
+        assert fake(link).answer().is_refused and [flow.verdict for flow in flows] == ["deny"]
+    with_http.near.close()
 
 
 @pytest.mark.parametrize(("host", "port"), [("A.example", 80), ("a b", 80), ("é", 80), ("", 80), ("a.example", 0)])
 def test_a_host_that_is_none_breaks_the_protocol(gate: Gate, host: str, port: int) -> None:
     made, link, _flows = gate()
     with pytest.raises(LinkError):
-        made.dial(link, 3, wire.Dial(1, host, port, b""), "f")
+        made.dial(link, 3, wire.Dial(1, host, port, b""), "f", "e")
 
 
 def test_an_answered_question_opens_its_host_and_bytes_go_both_ways(gate: Gate, server: int) -> None:
     rule = HostRule("ask", "a.example", (server,), private=True)
     made, link, flows = gate(rule, answered=True, look_up=lambda _host: [b"\x7f\0\0\1"])
-    made.dial(link, 3, wire.Dial(1, "a.example", server, b""), "f")
+    made.dial(link, 3, wire.Dial(1, "a.example", server, b""), "f", "e")
     assert fake(link).answer() == wire.Dialled(1, "")
     assert fake(link).wait_for(wire.DATA) == Frame(wire.DATA, 1, b"hello from home\n")
     assert fake(link).wait_for(wire.SHUT).body in (b"", CLOSED)
@@ -180,7 +224,7 @@ def test_a_server_that_is_not_there_is_told(gate: Gate) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     made, link, flows = gate(HostRule("allow", "127.0.0.1", (port,), private=True))
-    made.dial(link, 3, wire.Dial(1, "127.0.0.1", port, b""), "f")
+    made.dial(link, 3, wire.Dial(1, "127.0.0.1", port, b""), "f", "e")
     answer = fake(link).answer()
     assert not answer.is_refused and answer.reason == "connection refused"
     assert [flow.error for flow in flows] == ["connection refused"]

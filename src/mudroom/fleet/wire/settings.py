@@ -14,6 +14,7 @@ import msgspec
 from mudroom.core.agent.sandbox_level import LevelPolicy
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.confinement.limit import Limits
+from mudroom.core.network.fork_consent import ForkRule
 from mudroom.core.network.fork_host import AgentLink
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
@@ -21,7 +22,18 @@ from mudroom.fleet.wire.frame import LinkError
 
 _CLASSES: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (AgentLink, ClassRule, CommandPolicy, CommandRule, HostRule, LevelPolicy, Limits, Role, Settings)
+    for kind in (
+        AgentLink,
+        ClassRule,
+        CommandPolicy,
+        CommandRule,
+        ForkRule,
+        HostRule,
+        LevelPolicy,
+        Limits,
+        Role,
+        Settings,
+    )
 }
 _DEEPEST = 16
 """Values within values."""
