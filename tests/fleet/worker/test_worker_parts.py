@@ -20,6 +20,7 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.fleet.wire import message
 from mudroom.fleet.wire.frame import Frame
+from mudroom.fleet.worker import level
 from mudroom.fleet.worker.folder import AlreadyAccepted, ErrandFolders
 from mudroom.fleet.worker.lease import Lease
 from mudroom.fleet.worker.outbox import LinkOutbox
@@ -128,7 +129,30 @@ def test_the_vault_of_a_ground_that_was_evicted_goes_once_it_has_no_fork(start: 
     assert not vault.exists()
 
 
+# --- levels ---
+
+
+def test_levels_are_tried_once_for_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(level, "_ENGINES", ())
+    place, variables = os.fsencode(tmp_path), {b"PATH": os.environb[b"PATH"], b"HOME": os.fsencode(tmp_path)}
+    assert level.tried_levels(place, variables) == (1,)  # level 0 cannot show an origin's path
+    assert os.listdir(tmp_path) == ["levels"]
+    monkeypatch.setattr(level, "_runs_at", lambda *_arguments: pytest.fail("it is known"))
+    assert level.tried_levels(place, variables) == (1,)
+    (tmp_path / "levels").write_text("another machine\n0 1 2")
+    monkeypatch.setattr(level, "_runs_at", lambda number, *_arguments: number == 1)
+    assert level.tried_levels(place, variables) == (1,)
+
+
 # --- the disk ---
+
+
+def test_a_file_that_is_all_hole_fails_and_is_not_read(start: Worker, project: Path) -> None:
+    worker = start()
+    worker.hello()
+    outcome = worker.outcome(worker.sh(worker.ship(project), "truncate -s 5T big; exit 3"))
+    assert (outcome.state, outcome.exit_code, outcome.archive) == ("failed", 3, 0)
+    assert "at most" in outcome.reason
 
 
 def test_a_full_disk_before_the_start_is_an_outcome(

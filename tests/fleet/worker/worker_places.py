@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from scripted_origin import ScriptedOrigin, WorkerProcess, WorkerThread
 
+from mudroom.fleet.worker.level import machine_key
+
 Worker = Callable[..., ScriptedOrigin]
 
 
@@ -16,7 +18,12 @@ Worker = Callable[..., ScriptedOrigin]
 def worker_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One home for all workers of all files, which know their levels then. Each test is another origin."""
     home = tmp_path_factory.getbasetemp() / "worker-home"
-    home.mkdir(exist_ok=True)
+    state = home / ".local/state/mudroom/worker"
+    state.mkdir(parents=True, exist_ok=True)
+    for made in (state, *state.parents[:2]):
+        made.chmod(0o700)
+    # known already: a trial of level 2 makes files of other users in this home
+    (state / "levels").write_text(f"{machine_key()}\n1")
     return home
 
 

@@ -39,6 +39,8 @@ ROOM = 32 << 20
 """Bytes that have to be free on the disk before a command starts."""
 FULL_DISK = "ENOSPC: "
 """Beginning of the reason of an errand that has failed for want of room."""
+MOST_CHANGED = 4 << 30
+"""Bytes of all changed files of an errand."""
 MOST_REPORT = 1 << 20
 """Bytes of a judge's output."""
 MOST_ROWS = 4 << 20
@@ -145,8 +147,11 @@ def _performed(run: ErrandRun, workplace: Workplace, approver: CommandApprover |
         finally:
             spool.close()
         judged, report = _judged(session, run, actor, result)
-        archive = _archived(session, run.fork, run.folder, result.changeset)
         _keep_rows(session, run, before)
+        try:
+            archive = _archived(session, run.fork, run.folder, result.changeset)
+        except TooLarge as error:
+            return _outcome(run, result)._replace(state="failed", judged=judged, report=report, reason=str(error))
     return _with_archive(_outcome(run, result), archive)._replace(judged=judged, report=report)
 
 
@@ -192,6 +197,14 @@ def _judge(actor: Actor) -> Actor:
     return judge._replace(settings=judge.settings._replace(environment=environment))
 
 
+class TooLarge(MudroomError):
+    def __init__(self, size: int) -> None:
+        super().__init__(
+            f"the files that it changed have {size:,} bytes; at most {MOST_CHANGED:,} are brought home",
+            "write less, or delete what is not needed at the end of the command",
+        )
+
+
 class _Archive(NamedTuple):
     size: int = 0
     digest: bytes = b""
@@ -203,6 +216,9 @@ def _archived(session: Session, fork: str, folder: ErrandFolder, changeset: Chan
     """Return the archive of a fork, which is on disk from now on; an empty one if the fork has no changes."""
     if not changeset.changes:
         return _Archive()
+    size = sum(change.staged.size for change in changeset.changes if change.staged is not None)
+    if size > MOST_CHANGED:  # a hole costs a command nothing, and an archive as much as data
+        raise TooLarge(size)
     beside = folder.archive + b".new"
     with session.exporting(fork) as resting:
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as stream:

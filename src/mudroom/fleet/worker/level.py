@@ -24,9 +24,7 @@ _HOME, _ELSEWHERE = b"/home/mudroom-trial", b"/home/mudroom-trial/project"
 
 def tried_levels(place: bytes, environ: Mapping[bytes, bytes]) -> tuple[int, ...]:
     """Return the levels at which ``true`` has run. ``place``: a directory for the trial and its answer."""
-    key = (
-        f"{_boot()} {os.uname().release} {__version__} {os.geteuid()} {shutil.which('podman')} {shutil.which('docker')}"
-    )
+    key = machine_key()
     answer = place + b"/levels"
     try:
         with open(answer, encoding="utf-8") as stream:
@@ -41,6 +39,12 @@ def tried_levels(place: bytes, environ: Mapping[bytes, bytes]) -> tuple[int, ...
         stream.write(f"{key}\n{' '.join(map(str, levels_here))}")
     os.rename(beside, answer)
     return levels_here
+
+
+def machine_key() -> str:
+    """Return a line that changes with what levels depend on."""
+    engines = " ".join(str(shutil.which(engine)) for engine in _ENGINES)
+    return f"{_boot()} {os.uname().release} {__version__} {os.geteuid()} {engines}"
 
 
 def _runs_at(level: int, place: bytes, environ: Mapping[bytes, bytes]) -> bool:
