@@ -101,7 +101,11 @@ def test_what_is_wrong_is_one_line(fleet: Fleet) -> None:
         line = err.strip()
         assert problem in line and hint in line and "\n" not in line, (words, err)
     fleet.add("a")
+    code, _out, err = fleet("fleet", "add", "a", "--", "ssh", "other")
+    assert code == 125 and "a worker named a already: env " in err and "--replace" in err
+    assert fleet("fleet", "add", "a", "--replace", "--", *fleet.worker("a"))[0] == 0
     for words, problem in (
+        (("fleet", "run", "--"), "no command was given"),
         (("fleet", "run", "--on", "b", "--", "true"), "there is no worker named b (known are: a)"),
         (("fleet", "run", "-n", "0", "--", "true"), "-n 0: not a number of errands"),
         (("fleet", "run", "-n", "2", "--each", "f1.txt", "--", "true"), "-n and --each exclude each other"),
@@ -172,7 +176,7 @@ def test_errands_run_there_and_are_reviewed_here(fleet: Fleet) -> None:
     code, out, err = fleet("fleet", "run", "-n", "3", "--judge", "grep -q more f{i}.txt", "--", "sh", "-c", script)
     assert code == 0, err
     assert sorted(line.partition("| ")[2] for line in out.splitlines()) == ["out 1", "out 2", "out 3"]
-    assert err.count("judge passed") == 3 and "3 errands on a, b" in err and "MiB at most in one" in err
+    assert err.count("judge passed") == 3 and "3 errands on a, b" in err and "of memory at most in one" in err
     assert full_listing(fleet.place.project) == before
     for number in range(1, 4):  # as the same command here
         local = script.replace("{i}", str(number))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from mudroom.cli.fleet import fleet_run, fleet_table
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import UsageError
 from mudroom.fleet.origin import roster
 from mudroom.fleet.origin.book import ErrandBook
@@ -43,6 +44,7 @@ MOST_JOBS = 1_000
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
     parser.add_argument("words", nargs="*", metavar="NAME", help="of workers, runs (r1) or errands (r1-3)")
+    parser.add_argument("--replace", action="store_true", help="add: in place of the one of this name")
     parser.add_argument("--jobs", type=int, metavar="N", help="add: errands at one time; default: one a processor")
     fleet_run.add_run_options(parser)
 
@@ -52,6 +54,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if takes_command != (args.command is not None):
         problem = "takes no command" if args.command is not None else "needs a command, after --"
         raise UsageError(f"fleet {args.action} {problem}", "mudroom fleet --help")
+    if takes_command and not args.command:
+        raise UsageError("no command was given", f"mudroom fleet {args.action} … -- COMMAND")
     if not least <= len(args.words) <= most:
         takes = "no name" if not most else "one name" if most == 1 else "one or more names"
         raise UsageError(f"fleet {args.action} takes {takes}, {len(args.words)} given", "mudroom fleet --help")
@@ -62,6 +66,12 @@ def _add(args: argparse.Namespace, context: Context) -> int:
     if args.jobs is not None and not 0 < args.jobs <= MOST_JOBS:
         raise UsageError(f"--jobs {args.jobs} is not a number of errands", f"1 to {MOST_JOBS:,}")
     worker = FleetWorker(args.words[0], tuple(map(os.fsencode, args.command)), args.jobs or 0)
+    known = roster.load(user_config(context.environ)).get(worker.name)
+    if known is not None and not args.replace:
+        raise UsageError(
+            f"there is a worker named {worker.name} already: {show_words(known.argv)}",
+            f"mudroom fleet add {worker.name} --replace -- …, or mudroom fleet rm {worker.name}",
+        )
     was_there = roster.add(user_config(context.environ), worker)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.fleet-worker/1", **fleet_table.worker_to_json(worker)}))

@@ -17,6 +17,7 @@ from mudroom.cli.fleet import fleet_table
 from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import Settings
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import is_below
 from mudroom.errors import MudroomError, UsageError
 from mudroom.fleet.engine import process
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace, context: Context) -> int:
         with origin.begin(session, order, workers, doors(context, quiet=args.quiet)) as fleet:
             if not context.as_json:
                 names = ", ".join(worker.name for worker in workers)
-                context.terminal.say(f"run {fleet.row.run}: {len(errands):,} errands on {names}")
+                context.terminal.say(f"run {fleet.row.run}: {counted(len(errands), 'errand')} on {names}")
             return follow(fleet, context)
 
 
@@ -269,7 +270,7 @@ def follow(fleet: FleetRun, context: Context) -> int:
 
 
 def _print_next(fleet: FleetRun, rows: Sequence[tuple[ErrandRow, AttemptRow]], context: Context) -> None:
-    forks = [row.fork for _errand, row in rows if row.fork]
+    forks = [row.fork for _errand, row in fleet_table.best_first(rows) if row.fork]
     if forks:
         context.terminal.say(f"look: mudroom diff {forks[0]}; land: mudroom apply {forks[0]}")
     there = [
@@ -278,7 +279,8 @@ def _print_next(fleet: FleetRun, rows: Sequence[tuple[ErrandRow, AttemptRow]], c
         if row.state in ("ended", "late", "expired") and row.outcome is not None and row.outcome.archive
     ]
     if there:
-        context.terminal.say(f"{len(there):,} forks are kept there: mudroom fleet fetch {there[0]}")
+        verb = "is" if len(there) == 1 else "are"
+        context.terminal.say(f"{counted(len(there), 'fork')} {verb} kept there: mudroom fleet fetch {there[0]}")
     if any(row.state == "lost" for _errand, row in rows):
         context.terminal.say(f"lost ones may come back with their worker: mudroom fleet resume {fleet.row.run}")
 

@@ -8,15 +8,17 @@ from collections.abc import Sequence
 
 from mudroom.cli.vault.gc import amount
 from mudroom.core.result import text
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.fleet.origin.book import AttemptRow, ErrandRow, RunRow
-from mudroom.fleet.origin.claim import line
+from mudroom.fleet.origin.claim import line, rank
 from mudroom.fleet.origin.contact import Contact
 from mudroom.fleet.origin.roster import FleetWorker
 from mudroom.fleet.origin.seat import Seat
 from mudroom.typing import Any
 
+_DISCARDED = frozenset({"cancelled", "failed", "refused"})
 _BRIEF = 3
 """Errands of a run that are listed in an overview."""
 
@@ -131,7 +133,7 @@ def settled_line(errand: ErrandRow, row: AttemptRow) -> str:
         if outcome.judged >= 0:
             parts.append("judge passed" if outcome.judged == 0 else f"judge {outcome.judged}")
         changes = row.changed if row.fork else outcome.added + outcome.modified + outcome.deleted
-        parts.append(f"{changes:,} change{'' if changes == 1 else 's'}")
+        parts.append(counted(changes, "change") + (", discarded" if changes and row.state in _DISCARDED else ""))
         parts.append(f"{outcome.seconds:.1f} s")
     if row.fork and row.fork != errand.label:
         parts.append(f"as {row.fork}")
@@ -146,7 +148,7 @@ def run_lines(run: RunRow, errands: Sequence[ErrandRow], rows: Sequence[AttemptR
     for row in rows:
         states[state_text(row)] = states.get(state_text(row), 0) + 1
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started / 1e9))
-    count = f"{len(errands):,} errand{'' if len(errands) == 1 else 's'}"
+    count = counted(len(errands), "errand")
     open_text = "" if run.ended else "  not finished: mudroom fleet resume " + run.run
     summary = ", ".join(f"{number:,} {state}" for state, number in states.items())
     lines = [f"{run.run}  {when}  {count}: {summary}  {show_words(run.command)}{open_text}"]
@@ -155,12 +157,19 @@ def run_lines(run: RunRow, errands: Sequence[ErrandRow], rows: Sequence[AttemptR
     return lines + ["  " + settled_line(by_id[row.errand], row) for row in rows]
 
 
+def best_first(rows: Sequence[tuple[ErrandRow, AttemptRow]]) -> list[tuple[ErrandRow, AttemptRow]]:
+    """Return the attempts in order; if they were judged, the best first."""
+    if not any(errand.message.judge for errand, _row in rows):
+        return list(rows)
+    return sorted(rows, key=lambda pair: rank(pair[1]))
+
+
 def summary_lines(rows: Sequence[tuple[ErrandRow, AttemptRow]], seats: Sequence[Seat]) -> list[str]:
     """Return the table at the end of a run, with what it cost. All figures are the workers' own but the changes of
     forks and the bytes moved."""
     heads = ("errand", "worker", "state", "judge", "changes", "time", "cpu", "memory", "fork")
     table = [heads]
-    for errand, row in rows:
+    for errand, row in best_first(rows):
         outcome = row.outcome
         if outcome is None:
             table.append((errand.label, row.worker or "-", row.state, "", "", "", "", "", row.fork))
@@ -190,11 +199,12 @@ def summary_lines(rows: Sequence[tuple[ErrandRow, AttemptRow]], seats: Sequence[
     for seat in seats:
         sent, received = seat.moved
         count = sum(row.worker == seat.name for _errand, row in rows)
-        lines.append(f"{seat.name}: {count:,} errands, {amount(sent)} sent, {amount(received)} received")
-    lines.append(
-        f"all: {sum(outcome.cpu for outcome in outcomes):.1f} s of processors,"
-        f" {max((outcome.memory for outcome in outcomes), default=0) / 1024:,.0f} MiB at most in one"
-    )
+        if count:
+            lines.append(f"{seat.name}: {counted(count, 'errand')}, {amount(sent)} sent, {amount(received)} received")
+    if outcomes:
+        most = max(outcome.memory for outcome in outcomes) * 1024
+        cpu = sum(outcome.cpu for outcome in outcomes)
+        lines.append(f"all: {cpu:.1f} s of processors, {amount(most)} of memory at most in one")
     return lines
 
 

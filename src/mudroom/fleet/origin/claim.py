@@ -72,12 +72,14 @@ def line(text: str) -> str:
 def ranked(rows: list[AttemptRow]) -> list[AttemptRow]:
     """Return the rows that ended, the best first: passed by the judge, exit code, fewest changes, order of the run."""
     ended = [(number, row) for number, row in enumerate(rows) if row.state == "ended" and row.outcome is not None]
-    return [row for _number, row in sorted(ended, key=lambda pair: (*_rank(pair[1]), pair[0]))]
+    return [row for _number, row in sorted(ended, key=lambda pair: (*rank(pair[1]), pair[0]))]
 
 
-def _rank(row: AttemptRow) -> tuple[bool, bool, int]:
+def rank(row: AttemptRow) -> tuple[bool, bool, int]:
+    """Return a key by which the better of two attempts with an outcome is less."""
     outcome = row.outcome
-    assert outcome is not None
+    if outcome is None or row.state not in ("ended", "fetched", "kept", "late"):
+        return True, True, _MOST
     return outcome.judged not in (-1, 0), outcome.exit_code != 0, outcome.added + outcome.modified + outcome.deleted
 
 

@@ -176,10 +176,11 @@ class Dispatch:
 
     def _give_up(self) -> None:
         ledger = self.ledger
-        reasons = "; ".join(f"{seat.name}: {seat.reason}" for seat in self.seats.values() if seat.reason)
+        seats = list(self.seats.values())
+        reason = f"{seats[0].name}: {seats[0].reason}" if len(seats) == 1 else "no worker could run it"
         while ledger.waiting:
             row = ledger.rows[ledger.waiting.popleft()]
-            ledger.settle(ledger.put(row, "failed", reasons or "no worker can run it"))
+            ledger.settle(ledger.put(row, "failed", reason))
 
     def _place(self) -> None:
         """Give errands that wait to the workers with the most places free."""

@@ -269,8 +269,8 @@ class OriginLink:
 
 _HINTS = (
     (
-        ("mudroom: command not found", "mudroom: not found", "mudroom: No such file"),
-        "install mudroom there: pipx install mudroom",
+        ("command not found", ": not found", "mudroom: No such file"),
+        "install mudroom there (pipx install mudroom), or give its path: ssh HOST .local/bin/mudroom worker --stdio",
     ),
     (("Host key verification failed",), "connect once by hand, to see and accept its key: ssh HOST"),
     (("Permission denied (",), "a key that needs no password has to be accepted there: ssh-copy-id HOST"),
