@@ -27,6 +27,7 @@ from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
 from mudroom.session import Session, Stdio
 from mudroom.session.actor import Actor
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+from mudroom.vault.apply.git_landing import require_unemptied_commits
 from mudroom.vault.forks.result_digest import result_digest
 from mudroom.vault.transfer.bundle import write_fork
 
@@ -220,7 +221,11 @@ def _archived(session: Session, fork: str, folder: ErrandFolder, changeset: Chan
     if size > MOST_CHANGED:  # a hole costs a command nothing, and an archive as much as data
         raise TooLarge(size)
     beside = folder.archive + b".new"
-    with session.exporting(fork) as resting:
+    # Not ``at_rest``: that proves that no process can change the files after a review, and they are reviewed at the
+    # origin, as they are in the archive. The proof is a process, one at a time in a vault.
+    resting = session.vault.fork(fork)
+    with session.forks.locked(resting, "mudroom worker"):
+        require_unemptied_commits(session.vault, resting)
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as stream:
             exported = write_fork(session.vault, resting, stream, session.forks.clock(), base=b"", packed=True)
             os.fsync(stream.fileno())

@@ -13,7 +13,10 @@ Rules of this file:
 1. A folder appears by one rename, with its errand on disk and its lock held. An attempt is therefore accepted once,
    by one process, and a crash leaves it accepted or not.
 2. A folder is removed after its name is in ``kept``; a name in ``kept`` is never accepted again.
-3. Names come from the origin and are checked before they are part of a path.
+3. A name is on disk before its command starts: one fsync(2) of the directory that it appears in. Contents are not
+   synced, as a killed process loses none: after a loss of power an errand may be unreadable or its outcome missing, and
+   is not run again all the same. An archive is synced before its outcome tells of it.
+4. Names come from the origin and are checked before they are part of a path.
 """
 
 from __future__ import annotations
@@ -79,7 +82,6 @@ class ErrandFolder:
         """Write the outcome down, and let the lock go."""
         _write(self.path + b"/outcome.new", msgspec.msgpack.encode(outcome))
         os.rename(self.path + b"/outcome.new", self.path + b"/outcome")
-        sync_directory(self.path)
         self.release()
 
     def release(self) -> None:
@@ -154,7 +156,6 @@ class ErrandFolders:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             _write(beside + b"/errand", msgspec.msgpack.encode(errand))
-            sync_directory(beside)
             try:
                 os.rename(beside, self._path + b"/" + name)
             except OSError:  # a directory that is not empty has that name
@@ -222,8 +223,6 @@ def name_of(errand: str, attempt: int) -> bytes:
 def _write(path: bytes, data: bytes) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def sync_directory(path: bytes) -> None:
