@@ -171,6 +171,19 @@ def test_what_stayed_there_is_fetched_by_name(follow: Follow, archive: bytes) ->
     assert [state for _label, _attempt, state, _fork in third.states()] == ["failed", "kept", "ended"]
 
 
+def test_what_an_earlier_run_left_there_is_discarded(follow: Follow, archive: bytes) -> None:
+    first = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive)))
+    held = (wire.HeldErrand(*first.rows()[0].key, "ended"), wire.HeldErrand("f" * 16, 1, "ended"))
+
+    def refuses(worker: ScriptedWorker, kept: wire.Kept, stream: int) -> None:
+        worker.send(wire.FAILED, wire.Failed("it is gone already"), stream)
+
+    fleet = ScriptedFleet(a=lambda: ScriptedWorker(hello=_hello(held=held), kept=refuses))
+    assert [state for _label, _attempt, state, _fork in follow(fleet).states()] == ["kept"]
+    told = {wire.message_of(frame, wire.Kept).errand for frame in fleet.heard("a", wire.KEPT)}
+    assert first.rows()[0].errand in told and "f" * 16 not in told
+
+
 def test_no_secret_stays_in_the_book(place: Place, session: Session, follow: Follow) -> None:
     token = b"ghp_" + b"a1B2" * 9
     errand = FleetErrand((b"sh", b"-c", b"curl -H 'Authorization: Bearer " + token + b"' x"), "", ((b"TOKEN", token),))

@@ -115,6 +115,9 @@ def _failed(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     if frame.stream == 0:  # it cannot have the base: others may
         dispatch.gone(seat, reason, "", given_up=True)
         return
+    key = seat.key_of(frame.stream)
+    if key is not None and key not in ledger.rows:
+        return  # of another run, which it was to discard
     row = _row(dispatch, seat, frame.stream)
     if seat.is_fetching(frame.stream):
         dispatch.fetching.give_up(row.key)
