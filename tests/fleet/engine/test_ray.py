@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,9 @@ import pytest
 from cluster_nodes import ORIGIN, until
 
 from box import if_namespaces
-from mudroom.errors import UsageError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.fleet.engine.child import WorkerChild
-from mudroom.fleet.engine.ray import require_private, require_safe
+from mudroom.fleet.engine.ray import reachable_address, require_private, require_safe
 from mudroom.fleet.wire import message as wire
 from mudroom.fleet.wire.frame import encode
 from mudroom.fleet.wire.message import frame_of
@@ -38,6 +39,23 @@ def test_bytes_between_machines_are_encrypted_or_refused(address: str) -> None:
     for tls in ({}, {b"RAY_USE_TLS": b"0"}, {b"RAY_USE_TLS": b"true"}):
         with pytest.raises(UsageError, match="RAY_USE_TLS=1"):
             require_private({"127.0.0.1", address}, tls)
+
+
+@pytest.mark.parametrize("address", ["ray://127.0.0.1:10001", "local", "", "127.0.0.1", "127.0.0.1:x", "h:99999", ":1"])
+def test_an_address_that_is_none_of_a_head_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="RAY_ADDRESS=auto"):
+        reachable_address({b"RAY_ADDRESS": address.encode()})
+
+
+def test_a_head_that_does_not_answer_is_named() -> None:
+    assert reachable_address({}) == reachable_address({b"RAY_ADDRESS": b"auto"}) == "auto"
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        assert reachable_address({b"RAY_ADDRESS": address.encode()}) == address
+    with pytest.raises(MudroomError, match=f"no Ray cluster answers at {address}"):
+        reachable_address({b"RAY_ADDRESS": address.encode()})
 
 
 def test_the_verb_refuses_before_it_looks_for_ray(tmp_path: Path) -> None:
