@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,15 @@ def _is_gone(pid: int) -> bool:
         return True
 
 
+def test_a_worker_outlives_the_thread_that_asked_for_it() -> None:
+    made: list[WorkerChild] = []
+    thread = threading.Thread(target=lambda: made.append(WorkerChild(["/bin/sleep", "1000"])))
+    thread.start()
+    thread.join()
+    with made[0] as child:
+        assert child.read(0.2) is None
+
+
 def test_a_worker_is_ended_at_once() -> None:
     with WorkerChild(["/bin/sleep", "1000"]) as child:
         assert child.read(0) is None
@@ -126,6 +136,7 @@ def test_a_node_of_a_ray_cluster_is_killed_while_errands_run(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr[-2000:]
     told = json.loads(done.stdout.splitlines()[-1])
     lines = "".join(told["lines"])
+    assert told["ended"] == [], told["nodes"]
     assert "2 nodes" in told["nodes"]
     assert "RAY_AUTH_MODE=token" in told["without token"]
     assert "not usable" in told["wrong token"]
