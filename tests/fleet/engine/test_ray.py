@@ -6,17 +6,19 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from cluster_nodes import ORIGIN, until
 
 from box import if_namespaces
-from mudroom.errors import UsageError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.fleet.engine.child import WorkerChild
-from mudroom.fleet.engine.ray import require_private, require_safe
+from mudroom.fleet.engine.ray import reachable_address, require_private, require_safe
 from mudroom.fleet.wire import message as wire
 from mudroom.fleet.wire.frame import encode
 from mudroom.fleet.wire.message import frame_of
@@ -38,6 +40,23 @@ def test_bytes_between_machines_are_encrypted_or_refused(address: str) -> None:
     for tls in ({}, {b"RAY_USE_TLS": b"0"}, {b"RAY_USE_TLS": b"true"}):
         with pytest.raises(UsageError, match="RAY_USE_TLS=1"):
             require_private({"127.0.0.1", address}, tls)
+
+
+@pytest.mark.parametrize("address", ["ray://127.0.0.1:10001", "local", "", "127.0.0.1", "127.0.0.1:x", "h:99999", ":1"])
+def test_an_address_that_is_none_of_a_head_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="RAY_ADDRESS=auto"):
+        reachable_address({b"RAY_ADDRESS": address.encode()})
+
+
+def test_a_head_that_does_not_answer_is_named() -> None:
+    assert reachable_address({}) == reachable_address({b"RAY_ADDRESS": b"auto"}) == "auto"
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        assert reachable_address({b"RAY_ADDRESS": address.encode()}) == address
+    with pytest.raises(MudroomError, match=f"no Ray cluster answers at {address}"):
+        reachable_address({b"RAY_ADDRESS": address.encode()})
 
 
 def test_the_verb_refuses_before_it_looks_for_ray(tmp_path: Path) -> None:
@@ -86,6 +105,15 @@ def _is_gone(pid: int) -> bool:
         return True
 
 
+def test_a_worker_outlives_the_thread_that_asked_for_it() -> None:
+    made: list[WorkerChild] = []
+    thread = threading.Thread(target=lambda: made.append(WorkerChild(["/bin/sleep", "1000"])))
+    thread.start()
+    thread.join()
+    with made[0] as child:
+        assert child.read(0.2) is None
+
+
 def test_a_worker_is_ended_at_once() -> None:
     with WorkerChild(["/bin/sleep", "1000"]) as child:
         assert child.read(0) is None
@@ -108,6 +136,7 @@ def test_a_node_of_a_ray_cluster_is_killed_while_errands_run(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr[-2000:]
     told = json.loads(done.stdout.splitlines()[-1])
     lines = "".join(told["lines"])
+    assert told["ended"] == [], told["nodes"]
     assert "2 nodes" in told["nodes"]
     assert "RAY_AUTH_MODE=token" in told["without token"]
     assert "not usable" in told["wrong token"]

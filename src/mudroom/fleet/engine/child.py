@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import queue
 import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -40,25 +42,15 @@ class WorkerChild:
 
     def __init__(self, argv: Sequence[str]) -> None:
         """The worker has this process's variables but for the cluster's own. Raise OSError if the program cannot be
-        started. Call in a thread that lives as long as this process."""
-        parent = os.getpid()
-        libc = ctypes.CDLL(None)
-
-        def end_with_parent() -> None:
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:  # it ended before the call
-                os._exit(1)
-
-        self._child = subprocess.Popen(
-            [*_WITHOUT, *argv],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-            preexec_fn=end_with_parent,  # noqa: PLW1509 - two calls, which take no lock
-        )
-        assert self._child.stdin is not None and self._child.stdout is not None
-        self._input, self._output = self._child.stdin, self._child.stdout
+        started."""
+        started: queue.SimpleQueue[subprocess.Popen[bytes] | OSError] = queue.SimpleQueue()
+        threading.Thread(target=_hold, args=([*_WITHOUT, *argv], started), name="worker", daemon=True).start()
+        child = started.get()
+        if isinstance(child, OSError):
+            raise child
+        self._child = child
+        assert child.stdin is not None and child.stdout is not None
+        self._input, self._output = child.stdin, child.stdout
 
     def __enter__(self) -> WorkerChild:
         return self
@@ -93,3 +85,30 @@ class WorkerChild:
             except subprocess.TimeoutExpired:
                 continue
             return
+
+
+def _hold(argv: Sequence[str], started: queue.SimpleQueue[subprocess.Popen[bytes] | OSError]) -> None:
+    """Start a program and wait for its end. The "parent" of PR_SET_PDEATHSIG is the thread that started it (prctl(2)):
+    a thread of Ray's pool may end at any time, and the worker with it."""
+    parent = os.getpid()
+    libc = ctypes.CDLL(None)
+
+    def end_with_parent() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it ended before the call
+            os._exit(1)
+
+    try:
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+            preexec_fn=end_with_parent,  # noqa: PLW1509 - two calls, which take no lock
+        )
+    except OSError as error:
+        started.put(error)
+        return
+    started.put(child)
+    child.wait()

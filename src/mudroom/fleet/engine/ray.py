@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -31,6 +32,8 @@ from mudroom.typing import Any
 SILENCE = 30.0
 """Seconds without an answer of an actor after which its node is gone. It answers every ``_TURN``."""
 _TURN = 5.0
+CONNECTION = 10.0
+"""Seconds in which the head has to take a connection."""
 _LOOK = 5.0
 """Seconds between two looks for new nodes."""
 _AUTH = "https://docs.ray.io/en/latest/ray-security/token-auth.html"
@@ -53,6 +56,24 @@ def require_private(addresses: set[str], environ: Mapping[bytes, bytes]) -> None
             f"the Ray cluster sends sources and results without encryption, to {far[0]}",
             "start it, and this, with RAY_USE_TLS=1 and its certificates (RAY_TLS_SERVER_CERT, …)",
         )
+
+
+def reachable_address(environ: Mapping[bytes, bytes]) -> str:
+    """Return the address of the cluster. Raise UsageError if it is none of a cluster that runs, MudroomError if nothing
+    answers there: Ray itself would try for minutes."""
+    address = os.fsdecode(environ.get(b"RAY_ADDRESS", b"auto"))
+    if address == "auto":
+        return address
+    host, _colon, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal() or int(port) > 0xFFFF:
+        raise UsageError(
+            f"RAY_ADDRESS={address} is not HOST:PORT of a head", "RAY_ADDRESS=auto finds the one of this machine"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECTION).close()
+    except OSError as error:
+        raise MudroomError(f"no Ray cluster answers at {address}: {error}", "ray status on its head") from error
+    return address
 
 
 def _is_loopback(address: str) -> bool:
@@ -147,9 +168,10 @@ def coordinate(
         ray: Any = import_module("ray")
     except ImportError as error:
         raise UsageError("Ray is not installed here", "pip install 'mudroom[ray]' on every node") from error
+    address = reachable_address(environ)
     try:
         ray.init(
-            address=os.fsdecode(environ.get(b"RAY_ADDRESS", b"auto")),
+            address=address,
             namespace="mudroom",
             log_to_driver=False,
             logging_level="ERROR",
