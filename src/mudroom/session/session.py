@@ -344,10 +344,12 @@ class Session:
             require_unemptied_commits(self.vault, resting)
             yield resting
 
-    def export(self, fork: str, stream: IO[bytes], *, base: bytes = b"", packed: bool = True) -> ExportedFork:
+    def export(
+        self, fork: str, stream: IO[bytes], *, base: bytes = b"", packed: bool = True, limit: int | None = None
+    ) -> ExportedFork:
         """Write a fork as an archive to a stream, which need not seek; it is flushed and stays open. ``packed``: with
         gzip. ``base``: the id (32 bytes) of the base that the fork stands on. It is named instead of a snapshot being
-        written along, and only a vault that knows it takes the archive.
+        written along, and only a vault that knows it takes the archive. ``limit``: bytes that it may unpack to.
 
         Return its size and digest. Raise UsageError if the fork does not exist or a commit in it holds a masked file,
         Occupied if commands run in it, OSError as the stream does; the stream then holds a part, which no vault
@@ -355,7 +357,9 @@ class Session:
         from mudroom.vault.transfer.bundle import write_fork
 
         with self.exporting(fork) as resting:
-            exported = write_fork(self.vault, resting, stream, self.forks.clock(), base=base, packed=packed)
+            exported = write_fork(
+                self.vault, resting, stream, self.forks.clock(), base=base, packed=packed, limit=limit
+            )
         self.forks.journal("export", fork, {"bytes": exported.size})
         return exported
 

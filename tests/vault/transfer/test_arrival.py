@@ -154,6 +154,16 @@ def test_a_stream_that_does_not_wait_is_refused(place: Place) -> None:
             session.export("f", theirs)
 
 
+def test_a_fork_that_is_too_large_is_not_read(place: Place) -> None:
+    """A sparse file of a terabyte takes no space and would take hours."""
+    session = place.session()
+    session.run([b"sh", b"-c", b"truncate -s 1T sparse; echo x > small"], fork="f")
+    with pytest.raises(MudroomError, match=r"the fork is too large to be exported: .*sparse"):
+        session.export("f", io.BytesIO(), limit=10**9)
+    session.run([b"truncate", b"-s", b"1M", b"sparse"], fork="f")
+    assert one(session, exported(session, limit=10**9)).state == "new"
+
+
 def test_a_reader_that_leaves_ends_an_export(place: Place) -> None:
     session = place.session()
     session.run([b"sh", b"-c", b"head -c 1000000 /dev/urandom > big"], fork="f")

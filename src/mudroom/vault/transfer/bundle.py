@@ -118,10 +118,18 @@ def export_fork(
 
 
 def write_fork(
-    vault: Vault, fork: Fork, stream: IO[bytes], time: int, *, base: bytes = b"", packed: bool = True
+    vault: Vault,
+    fork: Fork,
+    stream: IO[bytes],
+    time: int,
+    *,
+    base: bytes = b"",
+    packed: bool = True,
+    limit: int | None = None,
 ) -> ExportedFork:
     """Write a fork to a stream, which need not seek and stays open. ``packed``: with gzip. ``base``: the id of the base
-    that it stands on, which is named instead of being written.
+    that it stands on, which is named instead of being written. ``limit``: bytes that the archive may unpack to; holes
+    of sparse files count, since they are read and written.
 
     Hold the fork's lock; no command may be running in it. If an error is raised, the stream holds a part of an archive,
     which no import accepts.
@@ -137,15 +145,15 @@ def write_fork(
         with gzip.GzipFile(
             filename="", mode="wb", compresslevel=6, fileobj=cast("IO[bytes]", output), mtime=0
         ) as within:
-            remarks = _write(vault, fork, cast("IO[bytes]", within), label)
+            remarks = _write(vault, fork, cast("IO[bytes]", within), label, limit)
     else:
-        remarks = _write(vault, fork, cast("IO[bytes]", output), label)
+        remarks = _write(vault, fork, cast("IO[bytes]", output), label, limit)
     output.flush()
     return ExportedFork(output.tell(), remarks, output.digest())
 
 
-def _write(vault: Vault, fork: Fork, stream: IO[bytes], label: Label) -> tuple[str, ...]:
-    packer = Packer(stream, _staying(vault, fork))
+def _write(vault: Vault, fork: Fork, stream: IO[bytes], label: Label, limit: int | None) -> tuple[str, ...]:
+    packer = Packer(stream, _staying(vault, fork), limit)
     _pack(packer, vault, fork, label)
     packer.close()
     return tuple(packer.remarks)

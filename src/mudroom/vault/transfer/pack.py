@@ -35,10 +35,11 @@ _PLAIN = frozenset(range(0x21, 0x7F)) - frozenset(b"%=")
 
 class Packer:
     """Writes to ``stream``, which its owner closes. ``remarks``: files that were left out, with the reason.
-    ``staying``: paths at which the project's own files stay, whatever the fork has there."""
+    ``staying``: paths at which the project's own files stay, whatever the fork has there. ``limit``: bytes of all
+    contents together, where holes count, too; None: as many as there are."""
 
-    def __init__(self, stream: IO[bytes], staying: Collection[bytes] = ()) -> None:
-        self._staying = staying
+    def __init__(self, stream: IO[bytes], staying: Collection[bytes] = (), limit: int | None = None) -> None:
+        self._staying, self._left = staying, limit
         self._tar = tarfile.open(  # noqa: SIM115 - closed by close()
             fileobj=stream, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8", errors="surrogateescape"
         )
@@ -50,6 +51,10 @@ class Packer:
         self._count += 1
         if self._count > ENTRY_LIMIT:
             raise MudroomError(f"the fork has more than {ENTRY_LIMIT:,} entries, so it cannot be exported", _KEEP)
+        if self._left is not None:
+            self._left -= info.size
+            if self._left < 0:
+                raise MudroomError(f"the fork is too large to be exported: {show(os.fsencode(info.name))}", _KEEP)
         texts = (info.name, info.linkname, *info.pax_headers, *info.pax_headers.values())
         if sum(len(os.fsencode(text)) + 32 for text in texts) > HEADER_LIMIT:
             raise MudroomError(f"the attributes of {show(os.fsencode(info.name))} are too large for an archive", _KEEP)
