@@ -80,6 +80,9 @@ class ScriptedNode:
         """Take nothing that is written from now on."""
         self._gate.clear()
 
+    def go_on(self) -> None:
+        self._gate.set()
+
     def die(self) -> None:
         self._said.put(RelayError("the node was switched off"))
 

@@ -215,6 +215,22 @@ def test_an_errand_that_was_not_sent_goes_to_another_node(tmp_path: Path, base: 
         assert len(third.errands) == 2 and one.is_closed
 
 
+def test_an_errand_waits_for_a_node_that_is_still_coming(
+    tmp_path: Path, base: Scanned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mudroom.fleet.engine.coordinator.GREETING", 0.2)
+    one, late = ScriptedNode("one", 1), ScriptedNode("late", 1)
+    late.stall()
+    with coordinated(tmp_path, one, late) as origin:
+        identity = started(origin, base)
+        one.die()
+        stream = origin.run(identity, "e0")
+        origin.send(wire.PING, wire.Ping(1))
+        assert origin.next().kind == wire.PONG  # it neither failed nor began
+        late.go_on()
+        assert origin.wait_for(wire.ACCEPTED).stream == stream
+
+
 def test_a_node_that_takes_nothing_is_lost_and_nobody_waits_for_it(
     tmp_path: Path, base: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:

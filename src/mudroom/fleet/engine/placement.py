@@ -59,7 +59,8 @@ class Placement:
             errand, frame = self._waiting.popleft()
             able = [node for node in self.nodes if _is_able(node, errand)]
             free = [node for node in able if node.free > 0]
-            if not able:
+            is_coming = any(node.hello is None and not node.is_gone for node in self.nodes)
+            if not able and not is_coming:
                 level = "" if errand.level is None else f" at level {errand.level}"
                 self._fail(frame.stream, f"no node of the cluster can run it{level}")
             elif not free:
