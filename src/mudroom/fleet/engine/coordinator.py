@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from mudroom import __version__
@@ -41,6 +42,8 @@ GREETING = 30.0
 """Seconds in which nodes say hello before the coordinator does; later ones join."""
 PASSED_ON = frozenset({wire.ACCEPTED, wire.OUT, wire.EVENT, wire.OUTCOME, wire.FAILED, wire.ARCHIVE})
 _WANTED = 60_000
+_MARGIN = 0.05
+"""Seconds, so that a timer of the grace ends after it."""
 _CONNECTION = frozenset({wire.DATA, wire.SHUT, wire.ROOM})
 
 
@@ -54,11 +57,14 @@ class Coordinator:
     ``_sending`` and ``_wanted`` belong to the thread that reads the origin. No lock is held while a node is waited
     for."""
 
-    def __init__(self, write: int, engine: str, store: ObjectStore) -> None:
+    def __init__(self, write: int, engine: str, store: ObjectStore, grace: float = 0.0) -> None:
+        """``grace``: seconds after the start, and after the loss of a node, in which others may join. Errands that no
+        node can run wait for so long."""
+        self._grace, self._awaited_until = grace, time.monotonic() + grace
         self._write, self._engine, self._store = write, engine, store
         self._lock = threading.RLock()
         self._writing = threading.Lock()
-        self._placement = Placement(self._tell)
+        self._placement = Placement(self._tell, lambda: time.monotonic() < self._awaited_until)
         self._nodes = self._placement.nodes
         self._greeted = threading.Condition(self._lock)
         self._questions = NumberMap(MOST_QUESTIONS)
@@ -70,6 +76,8 @@ class Coordinator:
         self._origin: wire.OriginHello | None = None
         self._threads: list[threading.Thread] = []
         self._is_deaf = self._is_leaving = False
+        self._loss = ""
+        """The node that was lost last, and why."""
         self._sending: wire.Base | None = None
         self._wanted: set[bytes] = set()
 
@@ -90,6 +98,7 @@ class Coordinator:
             with self._lock:
                 self._hello = True
                 self._tell(frame_of(wire.HELLO, greeting))
+            self._settle_later()
             self._take_all(frames)
         finally:
             self._leave()
@@ -368,16 +377,34 @@ class Coordinator:
         with self._lock:
             if node.is_gone:
                 return
+            self._awaited_until = time.monotonic() + self._grace
             self._placement.lose(node, reason)
+            self._loss = f"{node.name}: {reason}"
             self._questions.drop(node)
             for number in self._connections.drop(node):
                 self._half_shut.discard(number)
                 self._tell(Frame(wire.SHUT, number, b"\x01"))
             self._greeted.notify_all()
-            if self._hello and not self._is_leaving and all(each.is_gone for each in self._nodes):
-                self._tell(frame_of(wire.BYE, wire.Bye(f"no node of the cluster is left; {node.name}: {reason}")))
+        self._settle_later()
         node.outgoing.end()
         node.relay.close()
+
+    def _settle_later(self) -> None:
+        if not self._grace:
+            return self._settle()
+        timer = threading.Timer(self._grace + _MARGIN, self._settle)
+        timer.daemon = True
+        timer.start()
+        return None
+
+    def _settle(self) -> None:
+        """If no other node has joined in time: end the errands that none can run, and the link if none is left."""
+        with self._lock:
+            if time.monotonic() < self._awaited_until or not self._hello or self._is_leaving:
+                return
+            self._placement.place()
+            if all(each.is_gone for each in self._nodes):
+                self._tell(frame_of(wire.BYE, wire.Bye(f"no node of the cluster is left; {self._loss}")))
 
     # --- telling ---
 

@@ -29,9 +29,10 @@ class PlacedStream(NamedTuple):
 class Placement:
     """The caller holds the lock of the coordinator during each call."""
 
-    def __init__(self, tell: Callable[[Frame], None]) -> None:
-        """``tell``: writes a frame to the origin."""
-        self._tell = tell
+    def __init__(self, tell: Callable[[Frame], None], is_awaited: Callable[[], bool] = lambda: False) -> None:
+        """``tell``: writes a frame to the origin. ``is_awaited``: whether nodes may still join, so that an errand which
+        no node can run now waits."""
+        self._tell, self._is_awaited = tell, is_awaited
         self.nodes: list[ClusterNode] = []
         self.bases: dict[bytes, wire.Base] = {}
         """Bases whose objects the coordinator has."""
@@ -59,7 +60,7 @@ class Placement:
             errand, frame = self._waiting.popleft()
             able = [node for node in self.nodes if _is_able(node, errand)]
             free = [node for node in able if node.free > 0]
-            is_coming = any(node.hello is None and not node.is_gone for node in self.nodes)
+            is_coming = self._is_awaited() or any(node.hello is None and not node.is_gone for node in self.nodes)
             if not able and not is_coming:
                 level = "" if errand.level is None else f" at level {errand.level}"
                 self._fail(frame.stream, f"no node of the cluster can run it{level}")

@@ -34,8 +34,13 @@ SILENCE = 30.0
 _TURN = 5.0
 CONNECTION = 10.0
 """Seconds in which the head has to take a connection."""
-_LOOK = 5.0
+_LOOK = 2.0
 """Seconds between two looks for new nodes."""
+GRACE = 15.0
+"""Seconds in which a node that has just been started, or whose worker has ended, is waited for. The head tells of a
+node and of its CPUs one after the other, and of a lost one only after some missed beats."""
+MOST_TRIES = 3
+"""Workers that are started on a node during a link: one that ends at once will do so again."""
 _AUTH = "https://docs.ray.io/en/latest/ray-security/token-auth.html"
 
 
@@ -122,6 +127,8 @@ class RayRelay(NodeRelay):
             .remote(places)
         )
         self._is_there = False
+        self.is_over = False
+        """Whether its worker has ended, or is not reached any more."""
 
     def read(self) -> bytes:
         while True:
@@ -137,6 +144,7 @@ class RayRelay(NodeRelay):
         self._call(self._actor.end, None)
 
     def close(self) -> None:
+        self.is_over = True
         try:
             self._call(self._actor.close, SILENCE)
         except RelayError:
@@ -182,7 +190,7 @@ def coordinate(
     over = threading.Event()
     try:
         require_private({node["NodeManagerAddress"] for node in ray.nodes()}, environ)
-        coordinator = Coordinator(write, "ray", store)
+        coordinator = Coordinator(write, "ray", store, GRACE)
         find = _Finder(ray, jobs)
         relays = find()
         if not relays:
@@ -196,12 +204,13 @@ def coordinate(
 
 
 class _Finder:
-    """Makes relays of nodes that were not seen before. ``_lock`` guards their ids and names."""
+    """Makes relays of nodes that have none that works. ``_lock`` guards its attributes."""
 
     def __init__(self, ray: Any, jobs: int | None) -> None:
         self._ray, self._jobs = ray, jobs
         self._lock = threading.Lock()
-        self._seen: set[str] = set()
+        self._made: dict[str, list[RayRelay]] = {}
+        """By Ray's id of the node."""
         self._names: set[str] = set()
 
     def __call__(self, is_allowed: Callable[[str], bool] = lambda _address: True) -> list[RayRelay]:
@@ -209,11 +218,13 @@ class _Finder:
         with self._lock:
             for node in self._ray.nodes():
                 places = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
-                if node["NodeID"] in self._seen or places < 1 or not is_allowed(node["NodeManagerAddress"]):
+                made = self._made.setdefault(node["NodeID"], [])
+                is_served = bool(made) and not made[-1].is_over
+                if is_served or len(made) == MOST_TRIES or places < 1 or not is_allowed(node["NodeManagerAddress"]):
                     continue
-                self._seen.add(node["NodeID"])
-                name = self._name(node)
+                name = made[-1].name if made else self._name(node)
                 relays.append(RayRelay(self._ray, name, node["NodeID"], min(self._jobs or places, places)))
+                made.append(relays[-1])
         return relays
 
     def _name(self, node: Mapping[str, Any]) -> str:
