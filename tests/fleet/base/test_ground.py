@@ -257,6 +257,20 @@ def test_two_processes_and_two_threads_make_one_ground(tmp_path: Path, project: 
     first.close()
 
 
+def test_a_ground_that_another_has_made_meanwhile_is_used_beside_it(
+    tmp_path: Path, project: Path, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that was about to make it does not wait until the other's commands have ended."""
+    base = scanned(project).base
+    tree = worker.fetch(scanned(project)).tree  # in use from now on
+    other, hold = Grounds(os.fsencode(tmp_path / "w/grounds"), worker.store), Grounds._hold
+    answers = [False]  # as it was when the other worker looked
+    monkeypatch.setattr(Grounds, "_hold", lambda *words: answers.pop() if answers else hold(*words))
+    assert other.ground(base) == os.fsencode(tree)
+    assert answers == []
+    other.close()
+
+
 # --- use and eviction ---
 
 

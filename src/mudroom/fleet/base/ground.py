@@ -240,6 +240,9 @@ class Grounds:
         place = self._place(name)
         lock = self._open_lock(name)
         try:
+            fcntl.flock(lock, fcntl.LOCK_SH)  # waits for another process that makes it, not for those that use it
+            if self._is_sound(place, base):
+                return
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not self._is_sound(place, base):
                 if os.path.lexists(place):
