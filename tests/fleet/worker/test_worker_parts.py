@@ -24,6 +24,7 @@ from mudroom.fleet.worker import level
 from mudroom.fleet.worker.folder import AlreadyAccepted, ErrandFolders
 from mudroom.fleet.worker.lease import Lease
 from mudroom.fleet.worker.outbox import LinkOutbox
+from mudroom.fleet.worker.supply import BaseSupply
 from mudroom.fleet.worker.tighten import own_policy, tightened
 
 __all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
@@ -246,3 +247,27 @@ def test_a_worker_s_own_policy_only_tightens(tmp_path: Path) -> None:
     tight = Settings(level=2, network="none", timeout=5.0, limits=Limits(memory=1 << 20))
     kept = tightened(tight, own)
     assert (kept.level, kept.network, kept.timeout, kept.limits.memory) == (2, "none", 5.0, 1 << 20)
+
+
+def test_two_workers_keep_the_same_bases(tmp_path: Path) -> None:
+    """Workers of one user on one machine share the bases of an origin."""
+    supplies = [BaseSupply(os.fsencode(tmp_path)) for _number in range(2)]
+    together, failures = threading.Barrier(2), list[OSError]()
+
+    def keep(supply: BaseSupply) -> None:
+        for number in range(100):
+            together.wait(10)
+            try:
+                supply._keep(b"%032d" % number, message.Base(bytes(32), b"/p", b"/h", (), (), 0o22))
+            except OSError as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=keep, args=(supply,)) for supply in supplies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(list((tmp_path / "bases").iterdir())) == 100
+    for supply in supplies:
+        supply.close()

@@ -52,7 +52,7 @@ class DigestCache:
         """Replace the cache in the vault, if it has changed. A full disk is no error: the files are read again."""
         if not self._is_new and _count(self._rows) == _count(self._known):
             return
-        beside = b"%s.%d.new" % (self._path, os.getpid())
+        beside = b"%s.%s.new" % (self._path, os.urandom(4).hex().encode())
         try:
             write_beside(beside, msgspec.msgpack.encode((_FORMAT, self._rows)), self._path)
         except OSError:

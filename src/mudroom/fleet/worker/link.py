@@ -202,8 +202,10 @@ class WorkerLink:
     def _objects(self, frame: Frame) -> None:
         try:
             answer = self._supply.came(frame.body)
-        except OSError as error:
-            answer = frame_of(message.FAILED, message.Failed(f"the objects cannot be kept: {error.strerror}"))
+        except LinkError:
+            raise
+        except (MudroomError, OSError) as error:
+            answer = frame_of(message.FAILED, message.Failed(f"the objects cannot be kept: {error}"))
         if answer is not None:
             self._outbox.put(answer)
 

@@ -79,8 +79,8 @@ class BaseSupply:
     def _keep(self, name: bytes, base: Base) -> None:
         path = self._bases + b"/" + name.hex().encode()
         if not os.path.exists(path):
-            beside = path + b".new"
-            with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as stream:
+            beside = b"%s.%s.new" % (path, os.urandom(4).hex().encode())  # other workers keep the same base meanwhile
+            with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as stream:
                 stream.write(msgspec.msgpack.encode(base))
                 stream.flush()
                 os.fsync(stream.fileno())
