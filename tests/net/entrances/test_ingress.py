@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -12,7 +15,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from mudroom.net.entrances import peer_user
+from mudroom.net.entrances import ingress, peer_user
 from mudroom.net.entrances.ingress import Ingress
 from mudroom.net.entrances.peer_user import ConnectionEnd, named_stranger
 
@@ -99,6 +102,43 @@ def test_this_user_is_served() -> None:
         assert port.asked_by(os.geteuid()) == "served"
     assert port.refused == []
     assert port.served == [b"hello"]
+
+
+def test_a_connection_that_is_reset_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another connection may have its addresses by the time that the kernel is asked: that one is this user's."""
+    client, sent, reset = socket.socket(), threading.Event(), threading.Event()
+
+    def late(_ours: object, _theirs: object) -> str:
+        assert sent.wait(20)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        reset.set()
+        return ""
+
+    monkeypatch.setattr(ingress, "stranger", late)
+    with opened() as port:
+        client.connect(("127.0.0.1", port.port))
+        client.sendall(b"hello")
+        sent.set()
+        assert reset.wait(20)
+    assert port.refused == ["a process that has gone"]
+    assert port.served == []
+
+
+def test_the_end_of_a_connection_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Reset:
+        def can_write_eof(self) -> bool:
+            return True
+
+        def write_eof(self) -> None:  # shutdown(2) of a socket that was reset
+            raise OSError(errno.ENOTCONN, "not connected")
+
+    async def pump() -> None:
+        reader = asyncio.StreamReader()
+        reader.feed_eof()
+        await ingress._pump(reader, Reset())  # type: ignore[arg-type]
+
+    asyncio.run(pump())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")

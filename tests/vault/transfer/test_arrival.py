@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -377,6 +378,48 @@ def test_one_that_is_refused_leaves_the_others(place: Place) -> None:
     assert listing(place.project) == before
     events = [event for event in session.vault.journal.events() if event.kind == "arrive"]
     assert sum("problem" in event.data for event in events) == 6
+
+
+def with_entry(data: bytes, name: str, **fields: Any) -> bytes:
+    """Return an archive with one more entry in its first layer."""
+    out = io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(data)) as source,
+        tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as target,
+    ):
+        members = list(source)
+        layer = next(info.name for info in members if info.name.endswith("/tree"))
+        for info in members:
+            if info.name == "mudroom-end":
+                more = tarfile.TarInfo(f"{layer}/{name}")
+                for key, value in fields.items():
+                    setattr(more, key, value)
+                target.addfile(more)
+            content = source.extractfile(info)
+            target.addfile(info, content if info.isreg() else None)
+    return out.getvalue()
+
+
+def test_an_entry_that_cannot_be_stored_refuses_its_archive_alone(place: Place) -> None:
+    fill(place)
+    session = place.session()
+    (data,) = archives(session, 1)
+    link = {"type": tarfile.SYMTYPE, "linkname": "x" * 5000}
+    hostile = [
+        with_entry(data, "link", **link),
+        with_entry(data, "n" * 256),
+        with_entry(data, "n" * 256, type=tarfile.DIRTYPE),
+        with_entry(data, "large", pax_headers={"SCHILY.xattr.user.x": "v" * 70_000}),
+        with_entry(data, "many", pax_headers={f"SCHILY.xattr.user.{each}": "v" * 60_000 for each in range(9)}),
+        with_entry(data, "unnamed", pax_headers={"SCHILY.xattr.user.": "v"}),
+    ]
+    layers = set(os.listdir(session.vault.path + b"/layers"))
+    for each in hostile:
+        refused, taken = session.arrive([Arrival(io.BytesIO(each), "n"), Arrival(io.BytesIO(data), "m")])
+        assert (refused.state, taken.state) == ("refused", "new")
+        assert len(refused.problem) < 500
+        session.forks.discard(taken.name)
+    assert set(os.listdir(session.vault.path + b"/layers")) == layers
 
 
 def test_claims_are_kept_as_claims(place: Place) -> None:

@@ -114,7 +114,7 @@ class Ingress:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            if self._refused is not None and (whose := stranger(*_addresses(writer))):
+            if self._refused is not None and (whose := _stranger(writer)):
                 writer.transport.abort()
                 self._refused(whose)
                 return
@@ -143,13 +143,24 @@ class Ingress:
         return None
 
 
+def _stranger(writer: asyncio.StreamWriter) -> str:
+    """Return whose the connection is, for a message; empty if it is this user's. It must be connected still: another
+    user may have reset it after some bytes, and a connection of this user may have the same port by now."""
+    whose = stranger(*_addresses(writer))
+    try:
+        writer.get_extra_info("socket").getpeername()
+    except OSError:
+        return whose or "a process that has gone"
+    return whose
+
+
 def _addresses(writer: asyncio.StreamWriter) -> tuple[Address, Address]:
     """Return our address of a connection, and the other."""
     return writer.get_extra_info("sockname"), writer.get_extra_info("peername")
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionError):  # the other direction ends as well
+    with suppress(OSError):  # the other direction ends as well. ENOTCONN, of shutdown(2), is no ConnectionError
         while chunk := await reader.read(_CHUNK):
             writer.write(chunk)
             await writer.drain()

@@ -341,7 +341,11 @@ class Attempts:
             "best": best.fork if best is not None else "",
             "end": record.end,
         }
-        forks.journal("try", best.fork if best is not None else "", data)
+        try:
+            forks.journal("try", best.fork if best is not None else "", data)
+        except MudroomError as error:
+            shown = f"mudroom try show {record.name}"
+            raise MudroomError(f"the try {record.name} has ended; {error.message}", shown) from error
 
 
 def _end(cancellation: Cancellation, *, at_once: bool) -> None:

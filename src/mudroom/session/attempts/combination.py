@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from mudroom.core.attempt import JUDGED, AttemptRecord, Score, TryRecord, key, ranked
-from mudroom.errors import MudroomError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
 from mudroom.session.attempts.attempt import Origin, described, new_fork
 from mudroom.session.attempts.judge import judged
@@ -90,7 +90,7 @@ class _Search:
                 wider = self._joined(union or first, other)
                 if wider is not None:
                     if union is not None:
-                        self._session.forks.discard(union.fork)
+                        _discard(self._session, union.fork)
                     union, self._best = wider, quality(wider, self._record.score)
         except Cancelled:
             if union is None:
@@ -102,7 +102,10 @@ class _Search:
         gone."""
         session, began = self._session, time.monotonic()
         self._cancellation.require_unset()
-        fork = new_fork(session, Origin(below.fork), f"{self._record.name}-union")
+        try:
+            fork = new_fork(session, Origin(below.fork), f"{self._record.name}-union")
+        except (MudroomError, OSError):
+            return None  # as below
         is_kept = False
         try:
             self._merged += 1
@@ -133,4 +136,12 @@ class _Search:
             return None  # a fork was discarded meanwhile, or the disk is full: the attempts stay as they are
         finally:
             if not is_kept:
-                session.forks.discard(fork)
+                _discard(session, fork)
+
+
+def _discard(session: Session, fork: str) -> None:
+    """Discard a union that is not offered, unless somebody has done so, or uses it."""
+    try:
+        session.forks.discard(fork)
+    except UsageError:
+        pass

@@ -4,7 +4,8 @@ Rules of this file:
 1. What the judge writes goes with its fork: the attempt stays as it was judged.
 2. The judge has the rights of a verification (``Actor.as_policy_says``): the attempt may have written the code that it
    runs, so access that the user has granted to the attempt's command is not granted to it.
-3. Only the end of its output is kept, without secrets (decision 57), whatever it prints.
+3. Only the end of its output is kept, without secrets (decision 57), whatever it prints. More than that is heard
+   (``MARGIN``), so that the cut is never within a secret that is known by its beginning.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ from mudroom.typing import NamedTuple
 from mudroom.vault.attempts.record import REPORT
 
 TIMED_OUT = 124
+STEM = "judge-"
+"""The beginning of the names of the forks in which judges run."""
+MARGIN = 1 << 14
+"""Bytes before the end that is kept: longer than a secret, such as a private key."""
+_HEARD = REPORT + MARGIN
 
 
 class JudgeVerdict(NamedTuple):
@@ -52,8 +58,10 @@ class OutputEnd:
 
     def report(self, secrets: Collection[str]) -> bytes:
         """Return the end of both streams, without these values and others that look like secrets."""
-        text = self._both[-REPORT:].decode("utf-8", "surrogateescape")
-        return redact(text, secrets).encode("utf-8", "surrogateescape")
+        text = self._both[-_HEARD:].decode("utf-8", "surrogateescape")
+        redacted = redact(text, secrets).encode("utf-8", "surrogateescape")
+        begin = MARGIN if len(self._both) >= _HEARD else 0  # the rest of a secret may be there
+        return redacted[begin:][-REPORT:]
 
     @property
     def stdout(self) -> bytes:
@@ -61,9 +69,17 @@ class OutputEnd:
 
 
 def _append(kept: bytearray, data: bytes) -> None:
-    kept += data[-REPORT:]
-    if len(kept) > 2 * REPORT:
-        del kept[:-REPORT]
+    kept += data[-_HEARD:]
+    if len(kept) > 2 * _HEARD:
+        del kept[:-_HEARD]
+
+
+def _is_missing(program: bytes) -> bool:
+    """Whether the program is on no path of this machine. A program of the project's own, such as that of a virtual
+    environment, may be one that the attempt has removed or broken: that says nothing about other attempts."""
+    from shutil import which
+
+    return b"/" not in program and which(program) is None
 
 
 def judged(
@@ -79,7 +95,7 @@ def judged(
     actor = with_variables(actor, [VARIABLE + b"=%d" % number])
     timeout = actor.settings.verify_timeout or request.timeout or actor.settings.timeout
     words, end, secrets = numbered(request.judge, number), OutputEnd(), session.vault.secrets()
-    below = session.forks.new(f"judge-{session.forks.new_id()}", parent=fork, named=False)
+    below = session.forks.new(f"{STEM}{session.forks.new_id()}", parent=fork, named=False)
     try:
         result = session.run(
             words,
@@ -92,7 +108,7 @@ def judged(
             cancellation=cancellation,
         )
     except CommandNotStarted as error:
-        return JudgeVerdict(error.exit_code, None, error.message.encode(), error.message, b"/" not in words[0])
+        return JudgeVerdict(error.exit_code, None, error.message.encode(), error.message, _is_missing(words[0]))
     finally:
         discarded(session.forks, below, lambda: True)
     if not result.ran:

@@ -7,6 +7,7 @@ file, or a link to a file outside of the same tree; or change an existing file. 
 
 from __future__ import annotations
 
+import errno
 import os
 import tarfile
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import relpath, show
+from mudroom.errors import FULL
 from mudroom.stage import xattr
 from mudroom.stage.beneath import open_beneath, open_root
 from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, make_whiteout
@@ -24,6 +26,12 @@ _ZEROS = bytes(BLOCK)
 _ESCAPE = regex(rb"%([0-9A-F]{2})")
 _TIME_LIMIT = 1 << 33
 """Seconds since 1970. Every present file system can store it."""
+_OF_ENTRY = (
+    *(errno.ENAMETOOLONG, errno.EMLINK, errno.E2BIG, errno.EFBIG, errno.EILSEQ, errno.EINVAL, errno.ERANGE),
+    errno.EOPNOTSUPP,
+)
+"""Errors of an entry that this file system cannot store: they refuse its archive. An error of the disk, such as ENOSPC,
+ends all archives that arrive together."""
 
 
 class TreeWriter:
@@ -75,7 +83,7 @@ class TreeWriter:
         """Add an entry. ``path``: its path below the tree, as in the archive."""
         _check(path)
         above, name = self._enter(path)
-        with _only_new(path):
+        with _storing(path):
             if info.isdir():
                 self._directory(above, name, path, info)
             elif info.islnk():
@@ -105,7 +113,7 @@ class TreeWriter:
         if marks:
             descriptor = open_beneath(above, name, os.O_RDONLY | os.O_DIRECTORY)
             try:
-                _set_xattrs(descriptor, marks)
+                _set_xattrs(descriptor, marks, path)
             finally:
                 os.close(descriptor)
 
@@ -134,7 +142,7 @@ class TreeWriter:
                 else:
                     _write(descriptor, block)
             os.ftruncate(descriptor, info.size)
-            _set_xattrs(descriptor, dict(self._xattrs(info, WHITEOUT, (b"", b"y"))))
+            _set_xattrs(descriptor, dict(self._xattrs(info, WHITEOUT, (b"", b"y"))), path)
             os.fchmod(descriptor, mode)
             os.utime(descriptor, ns=(mtime, mtime))
         finally:
@@ -167,11 +175,20 @@ def _check(path: bytes) -> None:
 
 
 @contextmanager
-def _only_new(path: bytes) -> Iterator[None]:
+def _storing(path: bytes) -> Iterator[None]:
+    """Raise RefusedArchive if the entry is there already, or cannot be stored here."""
     try:
         yield
     except FileExistsError:
         raise RefusedArchive(f"it has {show(path)} twice") from None
+    except OSError as error:
+        if error.errno in _OF_ENTRY:
+            raise _unstorable(path, error) from error
+        raise
+
+
+def _unstorable(path: bytes, error: OSError) -> RefusedArchive:
+    return RefusedArchive(f"{show(path)} cannot be stored here: {error.strerror}")
 
 
 def _target(info: tarfile.TarInfo) -> bytes:
@@ -199,9 +216,15 @@ def _mtime(info: tarfile.TarInfo) -> int:
     return int(whole) * 10**9 + (int(part[:9].ljust(9, "0")) if part.isascii() and part.isdecimal() else 0)
 
 
-def _set_xattrs(descriptor: int, values: dict[str, bytes]) -> None:
-    for name, value in values.items():
-        xattr.put(descriptor, name, value)
+def _set_xattrs(descriptor: int, values: dict[str, bytes], path: bytes) -> None:
+    """``path``: the entry's, for a message."""
+    try:
+        for name, value in values.items():
+            xattr.put(descriptor, name, value)
+    except OSError as error:
+        if error.errno in FULL:  # also if a file has more attributes than its file system has a place for: xattr(7)
+            raise _unstorable(path, error) from error
+        raise
 
 
 def _write(descriptor: int, data: bytes) -> None:
