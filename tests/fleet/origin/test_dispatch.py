@@ -12,6 +12,7 @@ from scripted_worker import HELLO, ScriptedFleet, ScriptedWorker
 
 from conftest import Place, full_listing
 from mudroom.errors import MudroomError, UsageError
+from mudroom.fleet.origin import dispatch
 from mudroom.fleet.origin.book import ErrandBook
 from mudroom.fleet.wire import message as wire
 from mudroom.session import Session
@@ -325,3 +326,16 @@ def _digest_of_a(content: str) -> bytes:
     from mudroom.fleet.base.manifest import digest_of_content
 
     return digest_of_content(content.encode())
+
+
+def test_a_worker_that_answers_and_sends_no_archive_holds_up_nothing(
+    follow: Follow, archive: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "STALL", 0.05)
+    silent = ScriptedFleet(a=lambda: ScriptedWorker(archive, fetch=lambda *_nothing: None))
+    here = follow(silent)
+    assert here.states() == [("r1-1", 1, "ended", "")]
+    assert "has sent nothing of an archive" in here.reasons()
+    assert len(silent.started["a"]) > 1  # it is tried again, and given up in the end
+    here = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive)), again="r1")
+    assert here.states() == [("r1-1", 1, "kept", "r1-1")]
