@@ -111,6 +111,13 @@ PLANTED = (
     ".yarnrc.yml",
     "pip.conf",
     "gradle.properties",
+    ".aws/credentials",
+    "dotfiles/.docker/config.json",
+    ".kube/config",
+    ".config/gh/hosts.yml",
+    ".envrc",
+    "infra/terraform.tfstate",
+    "auth.json",
     ".git/config",
     ".git/hooks/pre-commit",
     ".git/logs/HEAD",
@@ -147,12 +154,19 @@ def test_files_that_only_look_like_secrets_are_sent(project: Path) -> None:
             "venv/lib/site-packages/certifi/cacert.pem": b"certificates",
             ".npmrc": b"registry=https://example.org\n//example.org/:_authToken=${NPM_TOKEN}\n",
             "gradle.properties": b"org.gradle.jvmargs=-Xmx2g\n",
+            ".envrc": b"layout python\n",
+            "src/config.json": b'{"bos_token_id": 1}',
+            "src/credentials": b"",
             "id_rsa.pub": b"public",
         },
     )
     found = scanned(project)
     assert found.base.masked == ()
-    assert all(row.size for name, row in rows(found).items() if row.kind == "f" and name != "src/empty")
+    assert all(
+        row.size
+        for name, row in rows(found).items()
+        if row.kind == "f" and name not in ("src/empty", "src/credentials")
+    )
 
 
 def test_the_policy_shows_and_masks(project: Path) -> None:

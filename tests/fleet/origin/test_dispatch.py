@@ -11,7 +11,11 @@ from origin_place import Follow, archive, follow, session
 from scripted_worker import HELLO, ScriptedFleet, ScriptedWorker
 
 from conftest import Place, full_listing
+from mudroom.cli.fleet import fleet_run, fleet_table
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
+from mudroom.fleet.origin import dispatch
 from mudroom.fleet.origin.book import ErrandBook
 from mudroom.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
 from mudroom.fleet.wire import message as wire
@@ -353,3 +357,55 @@ def _digest_of_a(content: str) -> bytes:
     from mudroom.fleet.base.manifest import digest_of_content
 
     return digest_of_content(content.encode())
+
+
+def test_a_worker_that_answers_and_sends_no_archive_holds_up_nothing(
+    follow: Follow, archive: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "STALL", 0.05)
+    silent = ScriptedFleet(a=lambda: ScriptedWorker(archive, fetch=lambda *_nothing: None))
+    here = follow(silent)
+    assert here.states() == [("r1-1", 1, "ended", "")]
+    assert "has sent nothing of an archive" in here.reasons()
+    assert len(silent.started["a"]) > 1  # it is tried again, and given up in the end
+    here = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive)), again="r1")
+    assert here.states() == [("r1-1", 1, "kept", "r1-1")]
+
+
+def test_an_errand_that_was_killed_with_its_worker_is_no_success(
+    session: Session, follow: Follow, archive: bytes
+) -> None:
+    def killed(worker: ScriptedWorker, errand: wire.Errand, stream: int) -> None:
+        worker.send(wire.ACCEPTED, wire.Accepted(errand.errand, errand.attempt), stream)
+        worker.send(wire.OUTCOME, worker.outcome(errand, state="lost", reason="the worker ended"), stream)
+
+    for packed in (b"", archive):
+        here = follow(ScriptedFleet(a=lambda packed=packed: ScriptedWorker(packed, errand=killed)))
+        (row,) = here.rows()
+        assert row.state == "kept" and bool(row.fork) == bool(packed)
+        assert fleet_table.state_text(row) == "lost"
+        assert fleet_run.exit_code(here.run.rows(), "all") == 125
+        assert fleet_table.errand_to_json(here.run.rows()[0][0], row)["exit_code"] is None
+
+
+def test_no_credential_that_the_policy_puts_into_requests_is_sent(place: Place, follow: Follow) -> None:
+    headers = (
+        ("Authorization", "Bearer planted-1"),
+        ("x-api-key", "planted-2"),
+        ("Cookie", "a=planted-3"),
+        ("x-team", "sk-ant-planted-0123456789abcdef"),
+        ("OpenAI-Organization", "org-123"),
+    )
+    rule = HostRule("allow", "api.example", inspect=True, set_headers=headers)
+    fleet = ScriptedFleet(a=ScriptedWorker)
+    run = begin(
+        place.session(Settings(hosts=(rule,))),
+        FleetOrder((FleetErrand((b"true",)),)),
+        fleet.workers,
+        Doors(fleet.start, {}, lease=0.2),
+    )
+    with run:
+        assert [settled.row.state for settled in run.settled()] == ["kept"]
+    sent = bytes(fleet.started["a"][0].recorded)
+    assert b"planted" not in sent
+    assert b"org-123" in sent

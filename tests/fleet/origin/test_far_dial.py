@@ -96,6 +96,17 @@ class FakeLink:
         assert frame is not None
         return frame
 
+    def wait_for_number(self, number: int) -> None:
+        def has_come() -> bool:
+            return any(
+                wire.message_of(frame, wire.Dialled).number == number
+                for frame in self.frames
+                if frame.kind == wire.DIALLED
+            )
+
+        with self._came:
+            assert self._came.wait_for(has_come, 60)
+
     def answer(self) -> wire.Dialled:
         return wire.message_of(self.wait_for(wire.DIALLED), wire.Dialled)
 
@@ -228,3 +239,18 @@ def test_a_server_that_is_not_there_is_told(gate: Gate) -> None:
     answer = fake(link).answer()
     assert not answer.is_refused and answer.reason == "connection refused"
     assert [flow.error for flow in flows] == ["connection refused"]
+
+
+def test_many_refusals_cost_neither_descriptors_nor_a_row_each(gate: Gate) -> None:
+    made, link, flows = gate(HostRule("allow", "a.example"), look_up=lambda _host: [b"\x7f\0\0\1"])
+    made.dial(link, 3, wire.Dial(1, "a.example", 80, b""), "f")
+    assert fake(link).answer().is_refused
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(2, 302):
+        made.dial(link, 3, wire.Dial(number, "a.example", 80, b""), "f")
+        made.dial(link, 3, wire.Dial(number + 1000, "other.example", 80, b""), "f")
+        fake(link).wait_for_number(number)
+    assert len(os.listdir("/proc/self/fd")) <= before + 2
+    assert [flow.host for flow in flows] == ["a.example", "other.example"]
+    made.close()
+    assert [(flow.host, flow.repeats) for flow in flows[2:]] == [("a.example", 299), ("other.example", 298)]

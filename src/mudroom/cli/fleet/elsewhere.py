@@ -81,9 +81,10 @@ def _result(session: Session, errand: ErrandRow, row: AttemptRow, stdout: bytes,
         return Result("", errand.message.argv, level, REFUSED, None, False, 0.0, Changeset(), verdict, ran=False)
     if row.state == "failed" and outcome is not None and outcome.exit_code in (126, 127):
         raise CommandNotStarted(f"on {row.worker}: {row.reason}", outcome.exit_code)
-    if row.state not in ("kept", "fetched") or outcome is None:
+    if row.state not in ("kept", "fetched") or outcome is None or outcome.state != "ended":
         again = f"mudroom fleet resume {errand.run}" if row.state in ("lost", "ended", "late") else ""
-        raise MudroomError(f"{row.worker or 'no worker'}: {row.state}: {row.reason or 'no reason was given'}", again)
+        state = outcome.state if outcome is not None and row.state in ("kept", "fetched") else row.state
+        raise MudroomError(f"{row.worker or 'no worker'}: {state}: {row.reason or 'no reason was given'}", again)
     changeset = Changeset()
     if row.fork:
         record = session.vault.fork(row.fork).record

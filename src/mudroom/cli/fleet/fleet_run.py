@@ -292,6 +292,8 @@ def exit_code(rows: Sequence[tuple[ErrandRow, AttemptRow]], fetch: str) -> int:
     if fetch == "all" and any(row.state == "ended" for row in last.values()):
         return 125  # its fork was to come here and has not
     outcomes = [row.outcome for row in last.values() if row.outcome is not None]
+    if any(outcome.state != "ended" for outcome in outcomes):
+        return 125  # its worker ended while it ran, or gave it up: what it left came late
     failed = any(outcome.exit_code or outcome.signal or outcome.judged > 0 for outcome in outcomes)
     return 1 if failed else 0
 

@@ -86,7 +86,7 @@ def errand_to_json(errand: ErrandRow, row: AttemptRow) -> dict[str, Any]:
     if outcome is None:
         return fields
     return fields | {
-        "exit_code": outcome.exit_code,
+        "exit_code": None if _was_cut_off(row) else outcome.exit_code,
         "signal": outcome.signal or None,
         "timed_out": outcome.timed_out,
         "judged": None if outcome.judged < 0 else outcome.judged,
@@ -113,11 +113,20 @@ def run_to_json(run: RunRow, errands: Sequence[ErrandRow], rows: Sequence[Attemp
     }
 
 
+def _was_cut_off(row: AttemptRow) -> bool:
+    """Return whether the command did not come to an end, although what it left is here, or was kept: its exit code
+    says nothing."""
+    outcome = row.outcome
+    return outcome is not None and outcome.state != "ended" and row.state in ("fetched", "kept", "late")
+
+
 def state_text(row: AttemptRow) -> str:
     """Return the state of an attempt in a few words. The exit code is the worker's claim."""
     outcome = row.outcome
     if outcome is None or row.state not in ("ended", "fetched", "kept", "late"):
         return row.state
+    if _was_cut_off(row):
+        return outcome.state
     if outcome.timed_out:
         return "out of time"
     if outcome.signal:

@@ -55,9 +55,12 @@ _TRIES = 3
 _BLOCK = 1 << 20
 _SETTINGS = frozenset(
     b".npmrc .yarnrc.yml .pypirc .condarc .netrc _netrc .git-credentials pip.conf nuget.config settings.xml "
-    b"gradle.properties".split()
+    b"gradle.properties credentials credentials.toml auth.json auth.toml .envrc terraform.tfstate "
+    b"terraform.tfstate.backup".split()
 )
 """Files of tools that hold credentials in some projects: masked where their content looks like one."""
+_STORES = (b".aws/credentials", b".docker/config.json", b".kube/config", b".config/gh/hosts.yml")
+"""Files of a home that hold nothing else, in a project that is one, or has its files."""
 _SETTINGS_LIMIT = 1 << 20
 _GIT = frozenset(
     b"HEAD ORIG_HEAD MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD index packed-refs refs objects shallow "
@@ -311,7 +314,7 @@ def is_secret_path(path: bytes, mask: tuple[bytes, ...], shown: tuple[bytes, ...
         lower = name.lower()
         is_plain = lower in NAMES or (lower.startswith(PREFIXES) and is_masked(name, (), ()))
         return is_plain or matches(path, mask)
-    return is_masked(path, mask, shown)
+    return is_masked(path, mask, shown) or (b"/" + path).endswith(tuple(b"/" + store for store in _STORES))
 
 
 def _notes(masked: tuple[bytes, ...], unreadable: tuple[bytes, ...]) -> Iterator[str]:

@@ -69,6 +69,7 @@ def _claims(row: AttemptRow) -> dict[str, Any]:
     if outcome is None:
         return {}
     return {
+        "state": outcome.state,
         "exit_code": outcome.exit_code,
         "signal": outcome.signal,
         "timed_out": outcome.timed_out,

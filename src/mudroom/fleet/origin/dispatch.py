@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from mudroom.errors import MudroomError
 from mudroom.fleet.origin.book import ErrandBook, RunRow
-from mudroom.fleet.origin.fetching import Fetching
+from mudroom.fleet.origin.fetching import STALL, Fetching
 from mudroom.fleet.origin.hearing import hear
 from mudroom.fleet.origin.inbox import LinkInbox
 from mudroom.fleet.origin.ledger import Ledger
@@ -44,7 +44,7 @@ class Dispatch:
         self._book, self._run, self.parts = book, run, parts
         self.seats = {seat.name: seat for seat in seats}
         self.ledger = Ledger(book, run.run, run.retry, parts.report)
-        self.fetching = Fetching(self.ledger, self.seats, parts.pier, run.fetch, parts.wanted)
+        self.fetching = Fetching(self.ledger, self.seats, parts.pier, run.fetch, parts.wanted, parts.clock)
         self.cargo: BaseCargo | None = None
         self._inbox: LinkInbox = LinkInbox()
         self._is_resumed = not run.ended and any(row.state != "new" for row in self.ledger.rows.values())
@@ -154,6 +154,9 @@ class Dispatch:
                 if timeout and began is not None and now > began + timeout + OVERDUE:
                     self.bar(seat, "does not end an errand whose time is over")
                     break
+        patience = GRACE if self._is_cancelled else STALL
+        for seat in self.fetching.stalled(patience):
+            self.gone(seat, f"has sent nothing of an archive for {patience:g} s", "", given_up=False)
 
     def _cancel_what_is_asked(self, now: float) -> None:
         ledger, asked = self.ledger, self._book.to_cancel()

@@ -10,17 +10,19 @@ Rules of this file:
 3. No credential is put in. A machine that reaches the internet through a proxy makes no connections for workers.
 4. Lookups and connections are made by threads, so they hold up no errand. The bytes that a link owes a worker are at
    most ``MOST`` windows.
+5. A worker is refused as often as it asks, so refusals that are alike are journalled once, and their number at the end
+   of the run (``core/network/flow_log.py``).
 """
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from mudroom.core.network.flow import Flow
+from mudroom.core.network.flow_log import FlowLog, flows_since
 from mudroom.core.network.fork_host import fork_of, is_fork_host
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, vet
@@ -60,7 +62,7 @@ class _Call(NamedTuple):
 
 
 class FarGate:
-    """Of one run. ``_lock`` guards the connections of the links."""
+    """Of one run. ``_lock`` guards the connections of the links and the refusals."""
 
     def __init__(
         self,
@@ -80,6 +82,8 @@ class FarGate:
         self._lock = threading.Lock()
         self._tunnels: dict[OriginLink, Tunnels] = {}
         self._making: dict[OriginLink, int] = {}
+        self._refusals: dict[str, tuple[FlowLog, list[Flow]]] = {}
+        """Of each fork: all, and those that the journal has, as they were then."""
 
     def dial(self, link: OriginLink, stream: int, dial: Dial, fork: str, errand: str) -> None:
         """Make a connection for an errand, and answer when there is one or none. ``fork``: the name of its fork here.
@@ -111,8 +115,12 @@ class FarGate:
     def close(self) -> None:
         with self._lock:
             links = list(self._tunnels)
+            refusals, self._refusals = self._refusals, {}
         for link in links:
             self.forget(link)
+        for fork, (log, told) in refusals.items():
+            for flow in flows_since(told, log.flows()):
+                self._journal(fork, flow)
 
     # --- one connection ---
 
@@ -139,7 +147,8 @@ class FarGate:
             if self._making.get(link, 0) >= MOST:
                 raise DialRefused(f"{MOST} connections are open for this worker")
             self._making[link] = self._making.get(link, 0) + 1
-            self._tunnels.setdefault(link, Tunnels(link.send, lambda: self._ended(link)))
+            if link not in self._tunnels:  # setdefault() would make one, with its pipe, for each connection
+                self._tunnels[link] = Tunnels(link.send, lambda: self._ended(link))
         return decision
 
     def _ended(self, link: OriginLink) -> None:
@@ -157,7 +166,8 @@ class FarGate:
             return
         except (MudroomError, OSError) as error:
             self._ended(link)
-            reason = os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else str(error)
+            # of a lookup, errno is of getaddrinfo(3)
+            reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
             self._note(call, "allow", decision.reason, error=reason)
             self._tell(link, call, MudroomError(reason))
             return
@@ -225,7 +235,17 @@ class FarGate:
             address,
             error=error,
         )
-        self._journal(call.fork, flow)
+        if verdict == "allow" or self._is_new(call.fork, flow):
+            self._journal(call.fork, flow)
+
+    def _is_new(self, fork: str, flow: Flow) -> bool:
+        """Keep a refusal. Return whether it is the first one of its kind."""
+        with self._lock:
+            log, told = self._refusals.setdefault(fork, (FlowLog(), []))
+            log.add(flow)
+            new = log.flows()[len(told) :]
+            told += new
+        return bool(new)
 
 
 def _blind(rule: HostRule) -> HostRule:

@@ -7,6 +7,8 @@ the vault knows it by its errand and digest.
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 
 from mudroom.fleet.origin import claim
 from mudroom.fleet.origin.archive import IncomingArchive
@@ -19,6 +21,8 @@ from mudroom.typing import NamedTuple, Protocol
 
 BATCH = 32
 """Archives that arrive together, at most."""
+STALL = 120.0
+"""Seconds without a byte of the archives that were asked for, after which a worker's link is ended."""
 
 
 class LandedArchive(NamedTuple):
@@ -39,14 +43,22 @@ class Fetching:
     """Owner: the thread of the verb."""
 
     def __init__(
-        self, ledger: Ledger, seats: dict[str, Seat], pier: Pier, fetch: str, named: frozenset[Key] = frozenset()
+        self,
+        ledger: Ledger,
+        seats: dict[str, Seat],
+        pier: Pier,
+        fetch: str,
+        named: frozenset[Key] = frozenset(),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``fetch``: ``all``, ``best``, ``best:N`` or ``none``. What arrives late is always fetched, and so are the
         attempts in ``named``."""
         self._ledger, self._seats, self._pier, self._fetch = ledger, seats, pier, fetch
-        self._named = named
+        self._named, self._clock = named, clock
         self._archives: dict[Key, IncomingArchive] = {}
         self._landing: list[Key] = []
+        self._came: dict[str, float] = {}
+        """When a byte of an archive came last, or none was awaited, by worker."""
 
     def resume(self) -> None:
         """Go on where another process was killed."""
@@ -98,6 +110,8 @@ class Fetching:
                 archive.close()
                 self._landing.append(row.key)
                 continue
+            if not seat.fetching:
+                self._came[seat.name] = self._clock()
             self._archives[row.key] = archive
             stream = seat.open_stream(row.key, fetches=True)
             self._ledger.tell(seat, wire.FETCH, wire.Fetch(*row.key, archive.size), stream)
@@ -113,6 +127,8 @@ class Fetching:
         except LinkError as error:
             self._ledger.settle(self._ledger.put(row, "failed", f"{seat.name} {error.reason}"))
             raise
+        if part.data:
+            self._came[seat.name] = self._clock()
         if part.is_last or archive.is_whole:
             seat.close_stream(stream)
             del self._archives[row.key]
@@ -137,6 +153,11 @@ class Fetching:
             return  # the part of an earlier link may be damaged: it is asked for again from its beginning
         self._ledger.settle(self._ledger.put(row, "failed", f"{seat.name} sent another archive than it announced"))
         raise LinkError("sent another archive than it announced")
+
+    def stalled(self, patience: float) -> list[Seat]:
+        """Return the workers that have sent nothing of an archive for so long, although they answer."""
+        now, linked = self._clock(), [seat for seat in self._seats.values() if seat.link is not None]
+        return [seat for seat in linked if seat.fetching and now > self._came[seat.name] + patience]
 
     def drop(self, key: Key) -> None:
         """An archive does not come any more over this link."""

@@ -57,7 +57,7 @@ def hear(dispatch: Hearer, seat: Seat, event: LinkEvent) -> None:
 def _row(dispatch: Hearer, seat: Seat, stream: int) -> AttemptRow:
     key = seat.key_of(stream)
     row = dispatch.ledger.rows.get(key) if key is not None else None
-    if row is None:
+    if row is None or row.worker != seat.name:  # the latter: it was told that nothing is wanted of another's errand
         raise LinkError("answered on a stream that there is not")
     return row
 

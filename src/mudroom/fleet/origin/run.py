@@ -18,6 +18,7 @@ from mudroom import __version__
 from mudroom.core.network.flow import flow_to_json
 from mudroom.core.network.fork_consent import ForkIdentity
 from mudroom.core.network.fork_host import label_of
+from mudroom.core.settings import Settings
 from mudroom.core.text.redaction import redact_argv
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
@@ -305,9 +306,25 @@ def _template(session: Session, order: FleetOrder, environ: Mapping[bytes, bytes
         cwd=cwd[len(session.project) :].lstrip(b"/"),
         variables=tuple(values),
         level=session.granted().level,
-        settings=encode(actor.settings),
+        settings=encode(_without_credentials(actor.settings)),
         timeout=order.timeout or actor.settings.timeout or 0.0,
         judge=order.judge,
         agent=actor.agent or "",
         through_origin=order.through_origin,
     )
+
+
+def _without_credentials(settings: Settings) -> Settings:
+    """Return the settings without headers that put a credential into requests: it would be the worker's."""
+    if not any(rule.set_headers for rule in settings.hosts):
+        return settings
+    from mudroom.core.network.foreign_credential import find_foreign
+
+    def is_credential(name: str, value: str) -> bool:
+        return bool(find_foreign(b"/", [(name.encode(), value.encode())], (), lambda _cookie: False).where)
+
+    hosts = tuple(
+        rule._replace(set_headers=tuple(pair for pair in rule.set_headers if not is_credential(*pair)))
+        for rule in settings.hosts
+    )
+    return settings._replace(hosts=hosts)
