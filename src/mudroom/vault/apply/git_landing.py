@@ -132,7 +132,7 @@ class GitLanding:
         for transfer in self._transfers:
             _moves, result = transfer.plan(RefPlanOptions(os.fsencode(self._fork), not_whole))
             for outcome in result.refs:
-                is_beside = outcome.result in ("beside", "there") and outcome.target
+                is_beside = outcome.result in ("beside", "there", "kept") and outcome.target
                 if is_beside and outcome.ref in (b"HEAD", transfer.head_ref):
                     branch = show(outcome.target.removeprefix(HEADS))
                     way = f"git merge {branch}, then mudroom apply {self._fork}"

@@ -169,7 +169,13 @@ class Transfer:
         head, value = self._staged.head(), self._staged.value(HEAD)
         if not head:
             raise refusal("HEAD does not name an object")
-        return HeadSides(base, head, self._live.head_target(), self._history.peel(value) if value else b"")
+        live = self._live.head_target()
+        commit = self._history.peel(value) if value else b""
+        return HeadSides(base, head, live, commit, self._base.kept_commit(), self._live_value(live))
+
+    def _live_value(self, head: bytes) -> bytes:
+        """Return the commit of a branch of the project, or of a detached HEAD."""
+        return self._live.ref(head) if head.startswith(b"refs/") else head
 
     def _new_stashes(self) -> list[tuple[bytes, bytes]]:
         """Return the stashes that the fork made and still has, and that the project does not have."""
@@ -312,11 +318,11 @@ class Transfer:
     def _checkout(self, moves: list[RefMove]) -> tuple[bytes, bytes] | None:
         """Return the checked-out commit before and after the moves, None if it stays."""
         values = {move.name: move for move in moves}
-        before = after = self._head.live
+        after = self._head.live
         if HEAD in values:
             after = values[HEAD].after
-        old = self._live.ref(before) if before.startswith(b"refs/") else before
-        new = values[after].after if after in values else self._live.ref(after) if after.startswith(b"refs/") else after
+        old = self._head.live_commit
+        new = values[after].after if after in values else self._live_value(after)
         return (old, new) if old != new else None
 
 
