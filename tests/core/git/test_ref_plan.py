@@ -199,17 +199,20 @@ def test_head_goes_to_a_new_branch() -> None:
         (b"a2", b"a1", b"a1", True, b""),
         (b"b1", b"a1", b"a1", True, b""),
         (b"a3", b"a1", b"a2", True, b""),
-        (b"a3", b"", b"a2", True, b""),
+        (b"a3", None, b"a2", True, b""),
+        (b"a2", None, b"a2", True, b""),
         (b"b1", b"", b"", True, b""),
+        (b"b1", None, b"", True, b""),
         (b"b1", b"a1", b"a2", False, FEATURE),
         (b"b1", b"", b"a2", False, FEATURE),
-        (b"b1", b"a1", b"", False, FEATURE),
+        (b"b1", None, b"a2", False, FEATURE),
         (b"a1", b"a1", b"a2", False, b""),
+        (b"a2", b"a1", b"a2", False, b""),
         (b"a2", b"a1", b"a3", False, b""),
     ],
 )
 def test_head_stays_where_the_user_has_committed(
-    fork: bytes, base: bytes, live: bytes, goes: bool, lacking: bytes
+    fork: bytes, base: bytes | None, live: bytes, goes: bool, lacking: bytes
 ) -> None:
     """The user's commit would leave HEAD, and its files would be modifications."""
     refs = {FEATURE: RefSides(b"", fork, b"")}

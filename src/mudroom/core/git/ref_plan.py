@@ -55,8 +55,8 @@ class HeadSides(NamedTuple):
     live: bytes
     fork_commit: bytes
     """The commit that the fork's HEAD leads to; b"" before the first commit."""
-    base_commit: bytes = b""
-    """The commit of HEAD when the fork began; b"" before the first commit, or if it is not known."""
+    base_commit: bytes | None = None
+    """The commit of HEAD when the fork began; b"" before the first commit. None: not known any more."""
     live_commit: bytes = b""
 
 
@@ -218,13 +218,15 @@ class _Planner:
             self._tell(HEAD, "kept", reason=f"stays where it is: {_short(head.fork)} of the project is another commit")
 
     def _has_gone_on(self, head: HeadSides) -> bool:
-        """Return whether the user has left the commit of HEAD for one that the fork's HEAD does not have."""
+        """Return whether the user has left the commit of HEAD for one that the fork's HEAD does not have, or has merged
+        the fork's."""
         if head.live != head.base:
             return True
         before, after = head.live_commit, head.fork_commit
-        if before == head.base_commit:
+        if not before or before == head.base_commit:
             return False
-        return not (before and after and self._lookup.is_ancestor(before, after))
+        is_behind = bool(after) and self._lookup.is_ancestor(before, after)
+        return not is_behind or (before == after and head.base_commit is not None)
 
     def _lacking(self, head: HeadSides) -> bytes:
         """Return the branch of the fork's HEAD if it has arrived and the user has not merged it; else b""."""

@@ -126,17 +126,18 @@ class SideRefs:
         text = (self._files.read(self._git + b"/HEAD", _REF_LIMIT) or b"").strip()
         return text[4:].strip() if text.startswith(b"ref:") else text
 
-    def kept_commit(self) -> bytes:
-        """Return the commit of HEAD, b"" if there is none or it is not kept: that of its branch, or the last of the log
-        of HEAD. A branch that the fork has left follows the project; the log was kept when the fork left it."""
+    def kept_commit(self) -> bytes | None:
+        """Return the commit of HEAD, b"" if there is none, None if it is not kept: that of its branch, or the last of
+        the log of HEAD. A branch that the fork has left follows the project; the log was kept when the fork left it."""
         try:
             head = self.head()
             if not head.startswith(b"refs/") or self._files.is_kept(self._path(head)):
                 return self.value(HEAD)
             log = self._git + b"/logs/" + HEAD
-            return self._log(log)[-1][0] if self._files.is_kept(log) and self._log(log) else b""
+            rows = self._log(log) if self._files.is_kept(log) else []
+            return rows[-1][0] if rows else None
         except UnknownOriginal:
-            return b""
+            return None
 
     def stashes(self) -> list[tuple[bytes, bytes]]:
         """Return the stashes, oldest first, with their messages: the log of refs/stash."""
