@@ -189,8 +189,37 @@ def test_head_goes_to_a_new_branch() -> None:
     assert kept.moves == (RefMove(FEATURE, b"", b"a2"),)
     assert results(kept)[-1] == (HEAD, "kept", b"")
     moved = plan(NEW, head._replace(live=b"refs/heads/mine"))
-    assert results(moved)[-1] == (HEAD, "kept", b"") and "meanwhile" in moved.outcomes[-1].reason
+    assert results(moved)[-1] == (HEAD, "kept", FEATURE) and "meanwhile" in moved.outcomes[-1].reason
     assert results(plan(NEW, head._replace(live=FEATURE)))[-1][0] != HEAD, "the user is there already"
+
+
+@pytest.mark.parametrize(
+    ("fork", "base", "live", "goes", "lacking"),
+    [
+        (b"a2", b"a1", b"a1", True, b""),
+        (b"b1", b"a1", b"a1", True, b""),
+        (b"a3", b"a1", b"a2", True, b""),
+        (b"a3", None, b"a2", True, b""),
+        (b"a2", None, b"a2", True, b""),
+        (b"b1", b"", b"", True, b""),
+        (b"b1", None, b"", True, b""),
+        (b"b1", b"a1", b"a2", False, FEATURE),
+        (b"b1", b"", b"a2", False, FEATURE),
+        (b"b1", None, b"a2", False, FEATURE),
+        (b"a1", b"a1", b"a2", False, b""),
+        (b"a2", b"a1", b"a2", False, b""),
+        (b"a2", b"a1", b"a3", False, b""),
+    ],
+)
+def test_head_stays_where_the_user_has_committed(
+    fork: bytes, base: bytes | None, live: bytes, goes: bool, lacking: bytes
+) -> None:
+    """The user's commit would leave HEAD, and its files would be modifications."""
+    refs = {FEATURE: RefSides(b"", fork, b"")}
+    found = plan(refs, HeadSides(MAIN, FEATURE, MAIN, fork, base, live))
+    assert results(found)[-1] == ((HEAD, "moved", FEATURE) if goes else (HEAD, "kept", lacking))
+    assert RefMove(FEATURE, b"", fork) in found.moves
+    assert (RefMove(HEAD, MAIN, FEATURE) in found.moves) == goes
 
 
 def test_head_goes_to_a_branch_only_if_that_has_the_commit_of_the_fork() -> None:

@@ -474,6 +474,37 @@ def test_the_user_meanwhile(desk: Desk, what: str) -> None:
     desk.require_sound()
 
 
+@pytest.mark.parametrize("what", MEANWHILE)
+def test_the_user_meanwhile_and_a_branch_of_the_fork(desk: Desk, what: str) -> None:
+    """HEAD goes to the branch with all files, or neither does: a merge by the user takes the commits then."""
+    desk.begin()
+    desk.fork(f"git switch -qc topic; {COMMIT}")
+    desk.sh(MEANWHILE[what])
+    refs, head = desk.sh("git show-ref --heads"), desk.sh("git symbolic-ref HEAD; git rev-parse HEAD")
+    landed = desk.apply()
+    assert outcomes(landed)["refs/heads/topic"][0] == "moved"
+    assert desk.sh("git status --porcelain") == ""
+    if what == "collects":
+        assert outcomes(landed)["HEAD"] == ("moved", "refs/heads/topic", "")
+    else:
+        assert desk.sh("git symbolic-ref HEAD; git rev-parse HEAD") == head
+        assert [conflict.path for conflict in landed.conflicts] == [b".git/HEAD"]
+        assert landed.conflicts[0].reason == (
+            "has moved in the project meanwhile; its commits are in topic, and no file was applied: "
+            "git merge topic, then mudroom apply f"
+        )
+    desk.require_sound()
+    desk.undo()
+    assert desk.sh("git show-ref --heads") == refs
+    if what in ("commits", "switches"):
+        desk.apply()
+        desk.sh("git merge -q --no-edit topic")
+        merged = desk.sh("git rev-parse HEAD")
+        assert desk.apply().conflicts == ()
+        assert desk.sh("git rev-parse HEAD; git status --porcelain") == merged
+    desk.require_sound()
+
+
 @pytest.mark.parametrize(
     "how", ["git init -q -b main made; cd made; " + SETTINGS, f"{CLONE} --no-hardlinks . made; cd made; " + SETTINGS]
 )

@@ -343,6 +343,62 @@ def test_a_fork_that_took_its_commit_back_keeps_it_back(user: User, between: str
     )
 
 
+def test_a_file_that_a_fork_put_back_and_the_user_committed(user: User) -> None:
+    """The fork has the file as it was, in its layer. HEAD of the project does not leave the user's commit for it."""
+    user.sh("echo b > b; git add b; git commit -qm b")
+    user.fork("git switch -qc x; echo fork >> a; git restore a; git rm -q b; git commit -qm finished")
+    user.sh("echo user >> a; git commit -qam mine")
+    said = user.apply("--git", code=3)
+    assert "HEAD" in said and "git merge x, then mudroom apply f" in said
+    assert user.sh("git status --porcelain; git log --format=%s") == "mine\nb\none\n"
+    user.sh("git merge -q --no-edit x")
+    user.apply("--git")
+    assert user.sh("git status --porcelain; git branch --show-current; git ls-files") == "main\na\nserver.key\n"
+    assert (user.project / "a").read_text() == "one\nuser\n"
+
+
+@pytest.mark.parametrize("branch", ["main", "x"])
+@pytest.mark.parametrize("more", ["", "; echo n > n; git add n; git commit -qm n"])
+def test_a_fork_takes_back_what_the_user_has_merged(user: User, branch: str, more: str) -> None:
+    """The file is as when the fork began, which is no change of the fork: it would stay as the user has merged it."""
+    user.fork(f"git switch -q {branch} || git switch -qc {branch}; echo two >> a; git commit -qam two")
+    user.apply("--commits")
+    user.sh("git merge -q mudroom/f")
+    user.fork("git revert --no-edit HEAD" + more)
+    said = user.apply("--git", code=3)
+    beside = "mudroom/f" if branch == "main" else branch
+    assert "a would not be as in the commit" in said and f"git merge {beside}, then mudroom apply f" in said
+    assert user.sh("git status --porcelain; git log --format=%s; git branch --show-current") == "two\none\nmain\n"
+    user.sh(f"git merge -q {beside}")
+    user.mudroom("apply", "f", "--yes", "--git")
+    assert user.sh("git status --porcelain; git branch --show-current; cat a") == "main\none\n"
+    assert (user.project / "n").exists() == bool(more)
+
+
+def test_a_fork_goes_on_after_the_user_has_merged(user: User) -> None:
+    user.fork("echo two >> a; git commit -qam two")
+    user.apply("--commits")
+    user.sh("git merge -q mudroom/f")
+    user.fork("git switch -qc x; echo three > b; ln -s a link; git add -A; git commit -qm three; rm link")
+    user.apply("--git")
+    assert user.sh("git status --porcelain; git branch --show-current; cat a b") == " D link\nx\none\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize("logs", [True, False])
+def test_a_fork_that_only_switches_to_an_older_branch(user: User, logs: bool) -> None:
+    """Its commit does not lead to that of HEAD: the log of HEAD tells that the user has not committed meanwhile.
+    Without logs HEAD stays."""
+    user.sh(f"git config core.logAllRefUpdates {str(logs).lower()}; git branch old; echo two >> a; git commit -qam two")
+    if not logs:
+        user.sh("rm -r .git/logs")
+    user.fork("git switch -q old")
+    said = user.apply("--git")
+    assert ("HEAD is on old now" in said) == logs
+    assert user.sh("git status --porcelain; git branch --show-current") == ("old\n" if logs else " M a\nmain\n")
+    user.undo()
+    assert user.sh("git status --porcelain; git branch --show-current") == "main\n"
+
+
 def test_a_fork_packs_refs_whose_directory_it_has_removed(user: User) -> None:
     user.sh("git branch folder/one; git branch folder/two")
     user.fork("echo fork >> a; git commit -qam two; git branch -f folder/one; git pack-refs --all --prune")

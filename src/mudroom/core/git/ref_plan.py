@@ -11,7 +11,9 @@
     a stash          anything                              added to the stashes
     remote-tracking, replacement, bisect …                 left
 
-The checked-out branch moves only if the fork's whole work tree has landed.
+The checked-out branch moves only if the fork's whole work tree has landed. HEAD goes to another branch under the same
+condition, and only if the user has not gone on to a commit that this branch lacks: its files would become
+modifications.
 """
 
 from __future__ import annotations
@@ -53,6 +55,9 @@ class HeadSides(NamedTuple):
     live: bytes
     fork_commit: bytes
     """The commit that the fork's HEAD leads to; b"" before the first commit."""
+    base_commit: bytes | None = None
+    """The commit of HEAD when the fork began; b"" before the first commit. None: not known any more."""
+    live_commit: bytes = b""
 
 
 class RefMove(NamedTuple):
@@ -90,7 +95,8 @@ class RefOutcome(NamedTuple):
     """Full name in the fork."""
     result: RefResult
     target: bytes = b""
-    """Full name in the project, for ``moved`` and ``beside``."""
+    """Full name in the project, for ``moved`` and ``beside``. Of a HEAD that is ``kept``: the branch with the commits
+    that the project's HEAD lacks."""
     reason: str = ""
     """Continues a sentence that begins with the ref."""
 
@@ -197,8 +203,8 @@ class _Planner:
             return
         if head.fork == head.base or head.fork == head.live:
             return
-        if head.live != head.base:
-            self._tell(HEAD, "kept", reason="has moved in the project meanwhile")
+        if self._has_gone_on(head):
+            self._tell(HEAD, "kept", self._lacking(head), _MOVED)
         elif self._options.not_whole:
             self._tell(HEAD, "kept", reason=f"stays where it is: {self._options.not_whole}")
         elif self._lookup.checked_out.get(head.fork) is False:
@@ -210,6 +216,25 @@ class _Planner:
             self._tell(HEAD, "moved", head.fork)
         else:
             self._tell(HEAD, "kept", reason=f"stays where it is: {_short(head.fork)} of the project is another commit")
+
+    def _has_gone_on(self, head: HeadSides) -> bool:
+        """Return whether the user has left the commit of HEAD for one that the fork's HEAD does not have, or has merged
+        the fork's."""
+        if head.live != head.base:
+            return True
+        before, after = head.live_commit, head.fork_commit
+        if not before or before == head.base_commit:
+            return False
+        is_behind = bool(after) and self._lookup.is_ancestor(before, after)
+        return not is_behind or (before == after and head.base_commit is not None)
+
+    def _lacking(self, head: HeadSides) -> bytes:
+        """Return the branch of the fork's HEAD if it has arrived and the user has not merged it; else b""."""
+        value = head.fork_commit
+        if not value or self._value_after(head.fork) != value:
+            return b""
+        is_merged = head.live_commit and self._lookup.is_ancestor(value, head.live_commit)
+        return b"" if is_merged else head.fork
 
     def _value_after(self, name: bytes) -> bytes:
         """Return the value of a ref of the project after the moves."""

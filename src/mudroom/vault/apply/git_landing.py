@@ -113,8 +113,8 @@ def _sides(project: bytes, directory: bytes, view: Source) -> RepositorySides:
 class GitLanding:
     """The transfers of an apply. Empty if no repository is to be brought."""
 
-    def __init__(self, transfers: Sequence[Transfer], fork: str) -> None:
-        self._transfers, self._fork = transfers, fork
+    def __init__(self, transfers: Sequence[Transfer], fork: str, project: bytes) -> None:
+        self._transfers, self._fork, self._project = transfers, fork, os.path.realpath(project)
 
     def __bool__(self) -> bool:
         return bool(self._transfers)
@@ -123,18 +123,32 @@ class GitLanding:
         for transfer in self._transfers:
             transfer.add_objects()
 
-    def held_back(self, not_whole: str) -> list[Conflict]:
+    def left_behind(self, lands: Collection[bytes]) -> str:
+        """Return why the files would not be those of the commits, as the end of a sentence; empty if they would.
+        ``lands``: paths of the project which become as in the fork."""
+        for transfer in self._transfers:
+            folder = os.path.relpath(transfer.sides.work_tree or self._project, self._project)
+            prefix = b"" if folder == b"." else folder + b"/"
+            below = {path[len(prefix) :] for path in lands if path.startswith(prefix)}
+            path = transfer.left_behind(RefPlanOptions(os.fsencode(self._fork)), below)
+            if path:
+                return f"{show(prefix + path)} would not be as in the commit: the fork has taken its change back"
+        return ""
+
+    def held_back(self, not_whole: str, left_behind: str = "") -> list[Conflict]:
         """Return the checked-out branches of the fork that cannot arrive under their own names, as conflicts.
 
         No file is applied then: the files of the commits would be in the way of the ``git merge`` that takes them.
         ``not_whole``: why not all files can be applied; empty if they can."""
         conflicts = []
         for transfer in self._transfers:
-            _moves, result = transfer.plan(RefPlanOptions(os.fsencode(self._fork), not_whole))
+            _moves, result = transfer.plan(RefPlanOptions(os.fsencode(self._fork), not_whole or left_behind))
             for outcome in result.refs:
-                is_beside = outcome.result in ("beside", "there") and outcome.target
-                if is_beside and outcome.ref in (b"HEAD", transfer.head_ref):
-                    branch = show(outcome.target.removeprefix(HEADS))
+                target = outcome.target if outcome.result in ("beside", "there", "kept") else b""
+                if left_behind and outcome.ref == b"HEAD" and outcome.result == "kept":
+                    target = target or transfer.head_ref
+                if target and outcome.ref in (b"HEAD", transfer.head_ref):
+                    branch = show(target.removeprefix(HEADS))
                     way = f"git merge {branch}, then mudroom apply {self._fork}"
                     reason = f"{outcome.reason}; its commits are in {branch}, and no file was applied: {way}"
                     conflicts.append(Conflict(transfer.sides.label + b"/" + outcome.ref, reason.removeprefix("; ")))
@@ -187,7 +201,7 @@ def open_git_landing(
     if units is not None:
         directories = [path for path in directories if git_directory(path) in units]
     if not directories:
-        yield GitLanding((), fork.name)
+        yield GitLanding((), fork.name, vault.source)
         return
     with _fork_side(vault, fork, record) as (side, emptied), ExitStack() as stack:
         from mudroom.vault.git.transfer import open_transfer
@@ -196,7 +210,7 @@ def open_git_landing(
             stack.enter_context(open_transfer(_sides(vault.source, directory, side.view), side, emptied))
             for directory in directories
         ]
-        yield GitLanding(transfers, fork.name)
+        yield GitLanding(transfers, fork.name, vault.source)
 
 
 def require_unemptied_commits(vault: Vault, fork: Fork) -> None:

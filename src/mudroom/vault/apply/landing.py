@@ -140,6 +140,8 @@ class LandingPlan(NamedTuple):
     record: ForkRecord
     chosen: tuple[Change, ...]
     landing: Landing
+    not_whole: str = ""
+    """Why the checked-out branch cannot move although all files were chosen, as the end of a sentence."""
 
 
 def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record: ForkRecord) -> LandingPlan:
@@ -268,11 +270,15 @@ def _is_whole(plan: LandingPlan, request: LandingRequest) -> bool:
 
 def _without_files_if_held_back(plan: LandingPlan, git: GitLanding) -> LandingPlan:
     """Return a plan without files if the fork's branch cannot move with them."""
-    held_back = git.held_back(NOT_WHOLE if plan.landing.conflicts else "")
+    landing = plan.landing
+    not_whole = NOT_WHOLE if landing.conflicts else ""
+    lands = {change.path for change in plan.chosen} - landing.differing - landing.dropped
+    left_behind = "" if not_whole else git.left_behind(lands)
+    held_back = git.held_back(not_whole, left_behind)
     if not held_back:
         return plan
-    conflicts = tuple(sorted({*plan.landing.conflicts, *held_back}))
-    return plan._replace(chosen=(), landing=Landing((), conflicts))
+    conflicts = tuple(sorted({*landing.conflicts, *held_back}))
+    return plan._replace(chosen=(), landing=Landing((), conflicts), not_whole=left_behind)
 
 
 def _units(request: LandingRequest, chosen: Sequence[Change]) -> set[bytes]:
@@ -335,7 +341,7 @@ def perform(
     if git:
         rest = {change.path for change in plan.record.changeset.changes if not is_left_out(change)} - landed
         has_rest = any(git_directory(path) is None for path in rest)
-        not_whole = NOT_WHOLE if has_rest or parts else ""
+        not_whole = plan.not_whole or (NOT_WHOLE if has_rest or parts else "")
         place, applied, transferred = bring_refs(vault, fork, place, applied, git, not_whole, options.time)
         landed |= _transferred(plan, transferred)
     remaining = keep_remainder(vault, fork, plan.record, landed, landing.differing, parts)

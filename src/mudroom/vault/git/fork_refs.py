@@ -38,6 +38,9 @@ class SideFiles(Protocol):
         """Return the content of a file, None if there is none. Raise UsageError if it is no file or too large,
         UnknownOriginal if it is not known."""
 
+    def is_kept(self, path: bytes) -> bool:
+        """Return whether the file is read as it was, although the project may have changed it since."""
+
 
 class ForkFiles:
     """Files of a fork as its commands see them."""
@@ -48,6 +51,9 @@ class ForkFiles:
     def read(self, path: bytes, limit: int) -> bytes | None:
         entry = self._view.look(path)
         return None if entry is None or entry.kind == "directory" else read_small(self._view, path, limit)
+
+    def is_kept(self, path: bytes) -> bool:
+        return self._view.look(path) is not None
 
 
 class OriginalFiles:
@@ -69,6 +75,12 @@ class OriginalFiles:
         if content is None:
             raise UnknownOriginal(path)
         return content
+
+    def is_kept(self, path: bytes) -> bool:
+        change, kept = self._changes.get(path), self._ground.originals.get(path)
+        if change is not None:
+            return change.original_known
+        return self._ground.frozen or self._ground.is_private(path) or (kept is not None and kept.entry is not None)
 
     def _read_base(self, path: bytes, limit: int) -> bytes | None:
         try:
@@ -114,16 +126,33 @@ class SideRefs:
         text = (self._files.read(self._git + b"/HEAD", _REF_LIMIT) or b"").strip()
         return text[4:].strip() if text.startswith(b"ref:") else text
 
+    def kept_commit(self) -> bytes | None:
+        """Return the commit of HEAD, b"" if there is none, None if it is not kept: that of its branch, or the last of
+        the log of HEAD. A branch that the fork has left follows the project; the log was kept when the fork left it."""
+        try:
+            head = self.head()
+            if not head.startswith(b"refs/") or self._files.is_kept(self._path(head)):
+                return self.value(HEAD)
+            log = self._git + b"/logs/" + HEAD
+            rows = self._log(log) if self._files.is_kept(log) else []
+            return rows[-1][0] if rows else None
+        except UnknownOriginal:
+            return None
+
     def stashes(self) -> list[tuple[bytes, bytes]]:
         """Return the stashes, oldest first, with their messages: the log of refs/stash."""
-        data = self._files.read(self._common + b"/logs/" + STASH, _LOG_LIMIT) or b""
-        stashes = []
+        return self._log(self._common + b"/logs/" + STASH)
+
+    def _log(self, path: bytes) -> list[tuple[bytes, bytes]]:
+        """Return the new values of a log and their messages, oldest first."""
+        data = self._files.read(path, _LOG_LIMIT) or b""
+        rows = []
         for line in data.split(b"\n"):
             ids, _tab, message = line.partition(b"\t")
             words = ids.split(b" ")
             if len(words) > 2 and is_id(words[1]) and len(words[1]) == self._id_length:
-                stashes.append((words[1], message))
-        return stashes
+                rows.append((words[1], message))
+        return rows
 
     def _path(self, name: bytes) -> bytes:
         require_ref_name(name)

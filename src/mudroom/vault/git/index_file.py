@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import stat
 
-from mudroom.core.git.blob import blob_id
+from mudroom.core.git.blob import blob_id, blob_ids
 from mudroom.core.git.index import Index, IndexEntry, TreeItem, encode_index, move_entries, parse_index
 from mudroom.errors import UsageError
 from mudroom.stage.beneath import open_file, open_root
+from mudroom.stage.source import Source, read_all
 from mudroom.typing import NamedTuple
 from mudroom.vault.git.check import parse_tree
 from mudroom.vault.git.repository import Repository
@@ -172,6 +173,19 @@ def tree_difference(
                 if side is not None and side.mode != 0o40000:
                     files[path] = side
     return old, new
+
+
+def holds(files: Source, path: bytes, item: TreeItem, id_length: int) -> bool:
+    """Return whether the file in a work tree is as in a commit."""
+    entry = files.look(path)
+    if entry is None or (entry.kind == "symlink") != stat.S_ISLNK(item.mode):
+        return False
+    if entry.kind == "symlink":
+        return blob_id(entry.target, id_length) == item.id
+    if entry.kind != "file" or bool(entry.mode & 0o100) != bool(item.mode & 0o100):
+        return False
+    data = read_all(files, path, _HASH_LIMIT)
+    return data is not None and item.id in blob_ids(data, id_length)
 
 
 def _entries(live: Repository, tree: bytes | None) -> dict[bytes, TreeItem]:

@@ -12,7 +12,7 @@ The fork's repository was written by an agent: git itself never runs on it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from mudroom.core.git.emptied import Emptied
@@ -35,7 +35,7 @@ from mudroom.core.git.ref_plan import (
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.stage.source import Source
+from mudroom.stage.source import OpenSource, Source
 from mudroom.typing import NamedTuple
 from mudroom.vault.git.check import CommitText
 from mudroom.vault.git.commits import Commit, checked_objects, describe
@@ -48,7 +48,7 @@ from mudroom.vault.git.fork_refs import (
     changed_refs,
 )
 from mudroom.vault.git.history import History
-from mudroom.vault.git.index_file import index_obstacle, staged_already, tree_difference
+from mudroom.vault.git.index_file import holds, index_obstacle, staged_already, tree_difference
 from mudroom.vault.git.objects import ForkObjects
 from mudroom.vault.git.read import refusal
 from mudroom.vault.git.repository import Repository, RepositoryPlace
@@ -169,7 +169,13 @@ class Transfer:
         head, value = self._staged.head(), self._staged.value(HEAD)
         if not head:
             raise refusal("HEAD does not name an object")
-        return HeadSides(base, head, self._live.head_target(), self._history.peel(value) if value else b"")
+        live = self._live.head_target()
+        commit = self._history.peel(value) if value else b""
+        return HeadSides(base, head, live, commit, self._base.kept_commit(), self._live_value(live))
+
+    def _live_value(self, head: bytes) -> bytes:
+        """Return the commit of a branch of the project, or of a detached HEAD."""
+        return self._live.ref(head) if head.startswith(b"refs/") else head
 
     def _new_stashes(self) -> list[tuple[bytes, bytes]]:
         """Return the stashes that the fork made and still has, and that the project does not have."""
@@ -247,7 +253,7 @@ class Transfer:
 
     def add_objects(self) -> int:
         """Add the new objects to the project's repository, durably. Return their number."""
-        if self._new.missing:
+        if self._new.missing and not self._has_objects:
             writer = RepositoryWriter(self._live)
             writer.add_objects(len(self._new.missing), checked_objects(self._objects, self._new))
         self._has_objects = True
@@ -279,6 +285,24 @@ class Transfer:
         )
         commits = tuple(describe(name, text) for name, text in self._listed)
         return record, TransferResult(self.sides.label, tuple(outcomes), commits, len(self._new.missing))
+
+    def left_behind(self, options: RefPlanOptions, lands: Collection[bytes]) -> bytes:
+        """Return a file that would stay as in the checked-out commit, and not become as in the next; b"" if there is
+        none. ``lands``: paths in the work tree which become as in the fork.
+
+        The changes of a fork are those to its beginning. Since then the user may have merged commits of the fork, and
+        the fork may have taken back what these changed: in its files that is no change. Adds the objects if it has to
+        compare commits."""
+        if not self.sides.work_tree or self._head.live_commit == self._head.base_commit:
+            return b""
+        checkout = self.plan(options)[0].checkout
+        if checkout is None:
+            return b""
+        self.add_objects()
+        old, _new = tree_difference(self._live, *checkout)
+        length = self._live.format.oid_length
+        with OpenSource(self.sides.work_tree) as files:
+            return next((path for path in sorted(old.keys() - lands) if holds(files, path, old[path], length)), b"")
 
     def _lookup(self) -> RefLookup:
         live, operation = self._live, self._live.operation()
@@ -312,11 +336,11 @@ class Transfer:
     def _checkout(self, moves: list[RefMove]) -> tuple[bytes, bytes] | None:
         """Return the checked-out commit before and after the moves, None if it stays."""
         values = {move.name: move for move in moves}
-        before = after = self._head.live
+        after = self._head.live
         if HEAD in values:
             after = values[HEAD].after
-        old = self._live.ref(before) if before.startswith(b"refs/") else before
-        new = values[after].after if after in values else self._live.ref(after) if after.startswith(b"refs/") else after
+        old = self._head.live_commit
+        new = values[after].after if after in values else self._live_value(after)
         return (old, new) if old != new else None
 
 
