@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -380,7 +381,7 @@ def test_an_errand_that_was_killed_with_its_worker_is_no_success(
         worker.send(wire.OUTCOME, worker.outcome(errand, state="lost", reason="the worker ended"), stream)
 
     for packed in (b"", archive):
-        here = follow(ScriptedFleet(a=lambda packed=packed: ScriptedWorker(packed, errand=killed)))
+        here = follow(ScriptedFleet(a=partial(ScriptedWorker, packed, errand=killed)))
         (row,) = here.rows()
         assert row.state == "kept" and bool(row.fork) == bool(packed)
         assert fleet_table.state_text(row) == "lost"

@@ -243,12 +243,12 @@ def test_a_server_that_is_not_there_is_told(gate: Gate) -> None:
 
 def test_many_refusals_cost_neither_descriptors_nor_a_row_each(gate: Gate) -> None:
     made, link, flows = gate(HostRule("allow", "a.example"), look_up=lambda _host: [b"\x7f\0\0\1"])
-    made.dial(link, 3, wire.Dial(1, "a.example", 80, b""), "f")
+    made.dial(link, 3, wire.Dial(1, "a.example", 80, b""), "f", "e")
     assert fake(link).answer().is_refused
     before = len(os.listdir("/proc/self/fd"))
     for number in range(2, 302):
-        made.dial(link, 3, wire.Dial(number, "a.example", 80, b""), "f")
-        made.dial(link, 3, wire.Dial(number + 1000, "other.example", 80, b""), "f")
+        made.dial(link, 3, wire.Dial(number, "a.example", 80, b""), "f", "e")
+        made.dial(link, 3, wire.Dial(number + 1000, "other.example", 80, b""), "f", "e")
         fake(link).wait_for_number(number)
     assert len(os.listdir("/proc/self/fd")) <= before + 2
     assert [flow.host for flow in flows] == ["a.example", "other.example"]

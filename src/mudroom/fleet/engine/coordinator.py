@@ -29,6 +29,7 @@ from mudroom.fleet.base.manifest import base_id, require_base
 from mudroom.fleet.base.objects import Missing, ObjectStore
 from mudroom.fleet.base.pack import RefusedPack, packs, unpack
 from mudroom.fleet.engine.cluster_node import LIMIT, LIMITS, ClusterNode, Key, NodeRelay, RelayError
+from mudroom.fleet.engine.node_connections import CONNECTION, NodeConnections
 from mudroom.fleet.engine.number_map import NumberMap
 from mudroom.fleet.engine.placement import Placement
 from mudroom.fleet.wire import message as wire
@@ -37,14 +38,12 @@ from mudroom.fleet.wire.message import frame_of, message_of
 from mudroom.typing import Protocol
 
 MOST_QUESTIONS = 10_000
-MOST_CONNECTIONS = 1_000
 GREETING = 30.0
 """Seconds in which nodes say hello before the coordinator does; later ones join."""
 PASSED_ON = frozenset({wire.ACCEPTED, wire.OUT, wire.EVENT, wire.OUTCOME, wire.FAILED, wire.ARCHIVE})
 _WANTED = 60_000
 _MARGIN = 0.05
 """Seconds, so that a timer of the grace ends after it."""
-_CONNECTION = frozenset({wire.DATA, wire.SHUT, wire.ROOM})
 
 
 class FrameSource(Protocol):
@@ -68,9 +67,7 @@ class Coordinator:
         self._nodes = self._placement.nodes
         self._greeted = threading.Condition(self._lock)
         self._questions = NumberMap(MOST_QUESTIONS)
-        self._connections = NumberMap(MOST_CONNECTIONS)
-        self._half_shut: set[int] = set()
-        """Connections in which one end sends no more bytes."""
+        self._connections = NodeConnections(self._lock, self._placement, self._tell)
         self._hello = False
         """Whether the origin has our hello."""
         self._origin: wire.OriginHello | None = None
@@ -171,9 +168,9 @@ class Coordinator:
             with self._lock:
                 self._placement.cancel(frame)
         elif frame.kind == wire.DIALLED:
-            self._dialled(frame)
-        elif frame.kind in _CONNECTION:
-            self._to_connection(frame)
+            self._connections.dialled(frame)
+        elif frame.kind in CONNECTION:
+            self._connections.to_node(frame)
         elif frame.kind != wire.FAILED:
             raise LinkError(f"sent a frame of the unknown kind {frame.kind}")
 
@@ -231,7 +228,7 @@ class Coordinator:
         self._wanted = {*nodes, *files}
         self._tell(frame_of(wire.WANT, wire.Want(name, nodes, files)))
 
-    # --- questions and connections ---
+    # --- questions ---
 
     def _answer(self, frame: Frame) -> None:
         answer = message_of(frame, wire.Answer)
@@ -240,50 +237,6 @@ class Coordinator:
             self._questions.remove(answer.number)
             if found is not None:
                 found[0].send(frame_of(wire.ANSWER, answer._replace(number=found[1]), frame.stream))
-
-    def _dialled(self, frame: Frame) -> None:
-        dialled = message_of(frame, wire.Dialled)
-        with self._lock:
-            found = self._connections.inner(dialled.number)
-            if found is not None:
-                found[0].send(frame_of(wire.DIALLED, dialled._replace(number=found[1]), frame.stream))
-            if dialled.reason:
-                self._connections.remove(dialled.number)
-
-    def _to_connection(self, frame: Frame) -> None:
-        """Pass bytes of a connection on to its node. Those of one that is not there any more are late."""
-        with self._lock:
-            found = self._connections.inner(frame.stream)
-            if found is not None:
-                found[0].send(frame._replace(stream=found[1]))
-                self._shut(frame.stream, frame)
-
-    def _from_connection(self, node: ClusterNode, frame: Frame) -> None:
-        with self._lock:
-            outer = self._connections.outer(node, frame.stream)
-            if outer is not None:
-                self._shut(outer, frame)
-        if outer is not None:
-            self._tell(frame._replace(stream=outer))
-
-    def _shut(self, outer: int, frame: Frame) -> None:
-        """Forget a connection that is closed, or that both ends have shut. Hold the lock."""
-        if frame.kind == wire.SHUT and (frame.body or outer in self._half_shut):
-            self._connections.remove(outer)
-            self._half_shut.discard(outer)
-        elif frame.kind == wire.SHUT:
-            self._half_shut.add(outer)
-
-    def _dial(self, node: ClusterNode, frame: Frame) -> None:
-        dial = message_of(frame, wire.Dial)
-        with self._lock:
-            self._placement.own_stream(node, frame.stream)
-            number = self._connections.add(node, dial.number)
-            if number is None:
-                refused = wire.Dialled(dial.number, "the cluster has too many connections")
-                node.send(frame_of(wire.DIALLED, refused, frame.stream))
-                return
-        self._tell(frame_of(wire.DIAL, dial._replace(number=number), frame.stream))
 
     # --- a node's end ---
 
@@ -324,9 +277,9 @@ class Coordinator:
         elif frame.kind == wire.ASK:
             self._ask(node, frame)
         elif frame.kind == wire.DIAL:
-            self._dial(node, frame)
-        elif frame.kind in _CONNECTION:
-            self._from_connection(node, frame)
+            self._connections.dial(node, frame)
+        elif frame.kind in CONNECTION:
+            self._connections.from_node(node, frame)
         elif frame.kind != wire.PONG:
             self._pass_on(node, frame)
 
@@ -381,9 +334,7 @@ class Coordinator:
             self._placement.lose(node, reason)
             self._loss = f"{node.name}: {reason}"
             self._questions.drop(node)
-            for number in self._connections.drop(node):
-                self._half_shut.discard(number)
-                self._tell(Frame(wire.SHUT, number, b"\x01"))
+            self._connections.drop(node)
             self._greeted.notify_all()
         self._settle_later()
         node.outgoing.end()
