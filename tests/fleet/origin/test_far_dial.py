@@ -214,6 +214,17 @@ def test_a_fork_that_does_not_consent_is_refused(gate: Gate) -> None:
     with_http.near.close()
 
 
+def test_a_denied_fork_is_not_even_looked_for(gate: Gate) -> None:
+    def dial_fork(*_call: Any) -> PendingFork:
+        raise AssertionError
+
+    made, link, flows = gate(HostRule("deny", FORK), dial_fork=dial_fork)
+    for host in (FORK, "mudroom.internal", "a.b.mudroom.internal"):
+        made.dial(link, 3, wire.Dial(1, host, 80, b""), "f", "e")
+    assert [flow.verdict for flow in flows] == ["deny"] * 3
+    assert all(wire.message_of(frame, wire.Dialled).is_refused for frame in fake(link).frames)
+
+
 @pytest.mark.parametrize(("host", "port"), [("A.example", 80), ("a b", 80), ("é", 80), ("", 80), ("a.example", 0)])
 def test_a_host_that_is_none_breaks_the_protocol(gate: Gate, host: str, port: int) -> None:
     made, link, _flows = gate()

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 
 from mudroom.core.network.flow import Flow
 from mudroom.core.network.flow_log import FlowLog, flows_since
-from mudroom.core.network.fork_host import fork_of, is_fork_host
+from mudroom.core.network.fork_host import decide_fork, fork_of, is_fork_host
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, vet
 from mudroom.errors import MudroomError
@@ -134,7 +134,9 @@ class FarGate:
         if not host or host != call.host or not 0 < call.port < 65536:
             raise LinkError("asks for a connection to a host that is none")
         if is_fork_host(host):  # both forks have to consent, which is found out where it is connected
-            decision = HostDecision("allow" if self._dial_fork is not None else "deny", None, "network.forks")
+            decision = decide_fork(Request(host, call.port), self._rules())
+            if self._dial_fork is None:
+                decision = HostDecision("deny", None, "network.forks")
         elif self._upstream:
             raise DialRefused("the origin reaches the internet through a proxy")
         else:
