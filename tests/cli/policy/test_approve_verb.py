@@ -146,6 +146,14 @@ def test_always_for_a_host_writes_its_rule(cli: Approving) -> None:
     assert "registry.example:443" in (cli.place.project / ".mudroom/local/permissions.yaml").read_text()
 
 
+def test_always_for_a_worker_s_question_writes_no_rule(cli: Approving) -> None:
+    for words in (("--always",), ("--always", "--deny")):
+        done = cli("approve", cli.put(HOST._replace(fork=f"r1-{len(words)} on big")), *words)
+        assert done.returncode == 0 and "for all errands of this run: " in done.stderr
+        assert HOST.host not in cli("policy", "show").stdout
+    assert not [path for path in cli.place.root.rglob("*.yaml") if HOST.host in path.read_text()]
+
+
 def test_always_and_never_for_a_command_write_its_rule(cli: Approving) -> None:
     rules = cli.place.project / ".mudroom/local/rules.yaml"
     for words, section, other in ((("--always",), "allow", "deny"), (("--always", "--deny"), "deny", "allow")):

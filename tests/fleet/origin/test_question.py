@@ -138,6 +138,10 @@ def test_what_is_no_question_is_an_offence(asked: Asked) -> None:
         ("command", b"\x91" * 5000),
         ("host", msgspec.msgpack.encode((1, "x", -1, "https", ""))),
         ("host", msgspec.msgpack.encode((1, "x", 65536, "https", ""))),
+        *(
+            ("host", msgspec.msgpack.encode((1, host, 443, "https", "")))
+            for host in ("", "*", "*.example", "a.example (press a)", "A.example", "a\x1b[2J\r.example", "10.0.0.0/8")
+        ),
         ("file", msgspec.msgpack.encode(COMMAND)),
     ):
         with pytest.raises(LinkError):
@@ -146,7 +150,6 @@ def test_what_is_no_question_is_an_offence(asked: Asked) -> None:
 
 
 def test_texts_of_a_question_are_escaped(asked: Asked) -> None:
-    asked.host(1, "a\x1b[2J\r.example")
     asked.command(2, verdict=VERDICT._replace(reason="\x1b]0;x\x07", rule="\x1b[2J"))
     asked.answers()
     shown = "".join(str(row.asked.question) for row in asked.queue.rows()) + str(asked.told)

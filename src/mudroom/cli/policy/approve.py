@@ -160,13 +160,15 @@ def _require_rule(row: QueueRow) -> None:
 
 
 def _decide(row: QueueRow, answer: CommandAnswer, queue: Queue, session: Session, context: Context) -> int:
+    is_far = row.asked.host is not None and row.asked.host.is_far
     if answer.keep and not context.as_json:
         rule = f"allow {answer.preset}" if answer.preset else rule_of(row.asked.question, answer.allow)
-        context.terminal.say(f"rule: {rule}")
+        context.terminal.say(f"{'for all errands of this run' if is_far else 'rule'}: {rule}")
     decision, is_first = queue.decide(
         row.name, allow=answer.allow, by=answer.by, reason=answer.reason, keep=answer.keep, preset=answer.preset
     )
-    rule_written = _write_rule(row, answer, session, context) if is_first and answer.keep else False
+    writes = is_first and answer.keep and not is_far
+    rule_written = writes and _write_rule(row, answer, session, context)
     if context.as_json:
         now = queue.row(row.name)
         report = {"schema": "mudroom.approval/1", "ours": is_first, "rule_written": rule_written}
@@ -176,7 +178,7 @@ def _decide(row: QueueRow, answer: CommandAnswer, queue: Queue, session: Session
     else:
         kept = "" if row.waiter else f"; nobody waits: it holds once, if that is asked again in {VALIDITY / 60:g} min"
         context.terminal.say(f"{row.name} is {decision.state}{kept}")
-    return 0 if is_first and rule_written == answer.keep else 1
+    return 0 if is_first and rule_written == writes else 1
 
 
 def _write_rule(row: QueueRow, answer: CommandAnswer, session: Session, context: Context) -> bool:
@@ -194,7 +196,9 @@ def _write_rule(row: QueueRow, answer: CommandAnswer, session: Session, context:
 
 def keep_host(session: Session, host: HostQuestion, allow: bool, preset: str = "") -> None:
     """Write the rule of an answer about a host, for this machine. ``preset``: the word of a preset, in place of the
-    host. Raise MudroomError."""
+    host. None is written for a worker's question. Raise MudroomError."""
+    if host.is_far:
+        return
     import time
 
     from mudroom.core.network.host_entry import parse_entry

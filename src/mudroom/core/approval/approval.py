@@ -90,6 +90,12 @@ class HostQuestion(NamedTuple):
     def fingerprint(self) -> str:
         return f"{self.host}:{self.port}"
 
+    @property
+    def is_far(self) -> bool:
+        """Whether a worker asks (``fleet/origin/question.py``): "always" holds for its run then, and writes no rule,
+        since the question is a claim. No name of a fork here has a space."""
+        return " " in self.fork
+
 
 LONGEST_RULE = 300
 """Characters: a longer rule is not written by one key press, since it is not read to its end."""

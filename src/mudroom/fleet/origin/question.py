@@ -23,6 +23,7 @@ from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQ
 from mudroom.core.approval_queue import QueueDecision, answer_of
 from mudroom.core.command.verdict import ACTIONS, CLASSES, Verdict
 from mudroom.core.network.flow import FlowAnswer
+from mudroom.core.network.host import parse_host
 from mudroom.errors import MudroomError
 from mudroom.fleet.origin import claim
 from mudroom.fleet.origin.book import ErrandRow
@@ -207,7 +208,9 @@ def _question(asked: Ask, fork: str, agent: str, mark: str) -> CommandQuestion |
             host = msgspec.msgpack.decode(asked.question, type=_HostAsked)
             if not 0 <= host.port < 65536:
                 raise LinkError("asks about a port that there is not")
-            return HostQuestion(claim.line(host.host), host.port, claim.line(host.way)[:16], fork, agent)
+            if not _is_host(host.host):
+                raise LinkError("asks about a host that is none")
+            return HostQuestion(host.host, host.port, claim.line(host.way)[:16], fork, agent)
         if asked.kind == "command":
             command = msgspec.msgpack.decode(asked.question, type=_CommandAsked)
             return CommandQuestion(
@@ -216,6 +219,14 @@ def _question(asked: Ask, fork: str, agent: str, mark: str) -> CommandQuestion |
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeDecodeError) as error:
         raise LinkError(f"asks a question that cannot be read: {error}") from error
     raise LinkError("asks a question of a kind that there is not")
+
+
+def _is_host(text: str) -> bool:
+    """Return whether a text is a host as a gate spells it: no pattern, and no words for the user who reads it."""
+    try:
+        return parse_host(text.encode("ascii")).text == text
+    except (ValueError, UnicodeEncodeError):
+        return False
 
 
 def _verdict(verdict: _Verdict) -> Verdict:

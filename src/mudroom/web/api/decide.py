@@ -71,9 +71,10 @@ def answer(call: ApiCall) -> shape.AnsweredShape:
             raise _unknown_question(error) from None
         if not is_first or decision.state not in ("allowed", "denied"):
             raise Refusal(409, "decided", _describe_end(row._replace(decision=decision)))
-        problem = _write_rule(call, row, request.allow, preset) if request.keep else ""
+        writes = request.keep and not (row.asked.host is not None and row.asked.host.is_far)
+        problem = _write_rule(call, row, request.allow, preset) if writes else ""
         updated = question_of(vault, _row(queue, row.name))
-    return shape.AnsweredShape(updated, is_first, request.keep and not problem, problem)
+    return shape.AnsweredShape(updated, is_first, writes and not problem, problem)
 
 
 def question_of(vault: Vault, row: QueueRow) -> shape.QuestionShape:
