@@ -428,3 +428,14 @@ def test_a_branch_that_the_fork_has_packed_stands_still(user: User) -> None:
     user.mudroom("apply", "f", "--yes", "--git")
     assert (user.project / "a").read_text() == "one\nuser\n"
     assert user.sh("git log --format=%s mudroom/f").split() == ["two", "one"]
+
+
+def test_a_file_that_the_fork_added_and_removed_again_is_not_based_on_the_users(user: User) -> None:
+    """The fork has hidden the user's file since it removed its own, so that no command has seen it."""
+    user.fork("echo fork > n")
+    (user.project / "n").write_text("user\n")
+    user.fork("rm n")
+    user.fork("test ! -e n; echo again > n")
+    said = user.apply(code=3)
+    assert "n: " in said
+    assert (user.project / "n").read_text() == "user\n"

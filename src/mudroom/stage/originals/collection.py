@@ -112,7 +112,11 @@ class _Collector:
             return
         base, known = self._base_of(path, lower)
         found, staged = staged, self._as_it_lands(path, staged, base)
-        if (base is None and staged is None) or self._ground.has_landed(path, staged):
+        if base is None and staged is None:
+            if lower is not None and git_directory(path) is None:
+                self._originals.keep(path, None)  # what the fork added and removed again hides the user's: no base
+            return
+        if self._ground.has_landed(path, staged):
             return
         change = Change(path, _verb(base, staged), base, staged, original_known=known)
         if base is not None and staged is not None:
