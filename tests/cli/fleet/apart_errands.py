@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 
 FILES, PER_DIRECTORY = 20_000, 100
+IN_BASE, IN_ARCHIVES = "line 1 of 1234\n", "marking"
+"""Texts that cross, packed: a search has to find them."""
 EACH = 10
 """Errands of a kind."""
 
@@ -18,11 +20,11 @@ KINDS = {
     "delete of a directory": "rm -r d{i:03}",
     "rename": "mv d{i:03}/f{i:03}05.txt renamed{i}.txt",
     "rename of a directory": "mv d{i:03} moved{i}",
-    "new directories": "mkdir -p new{i}/a/b/c empty{i}; echo {i} > new{i}/a/b/c/file; chmod 700 empty{i}",
+    "new directories": "mkdir -p new{i}/a/b/c empty{i}; printf 'mar%sing\n' k > new{i}/a/b/c/file; chmod 700 empty{i}",
     "chmod": "chmod 755 d{i:03}/f{i:03}06.txt; chmod 600 d{i:03}/f{i:03}07.txt; chmod 700 d{i:03}",
     "symbolic link": "ln -s ../d{i:03}/f{i:03}08.txt d{i:03}/link; ln -s @/d000 absolute{i}; ln -s nowhere{i} dangling{i}; ln -sfn d{i:03} latest",
-    "binary": "@/.venv/bin/python -c 'import random; open(\"bin{i}\", \"wb\").write(random.Random({i}).randbytes(70000))'",
-    "large file": "@/.venv/bin/python -c 'import random; open(\"big{i}\", \"wb\").write(random.Random({i}).randbytes(9 << 20))'",
+    "binary": '@/.venv/bin/python -c \'import random; open("bin{i}", "wb").write(random.Random({i}).randbytes(70000))\'',
+    "large file": '@/.venv/bin/python -c \'import random; open("big{i}", "wb").write(random.Random({i}).randbytes(9 << 20))\'',
     "no change": "cat d{i:03}/f{i:03}09.txt; test -d d{i:03}",
     "failing": "echo half > half{i}; rm d{i:03}/f{i:03}10.txt; exit {i}",
     "killed": "echo half > half{i}; kill -9 $$",

@@ -7,7 +7,6 @@ Each run writes two new files: ``PID.sent`` (origin to worker) and ``PID.receive
 
 from __future__ import annotations
 
-import gzip
 import os
 import subprocess
 import sys
@@ -22,7 +21,7 @@ import msgspec
 
 from mudroom.fleet.base.pack import parse
 from mudroom.fleet.wire.frame import FrameReader
-from mudroom.fleet.wire.message import ARCHIVE, OBJECTS, OUT, TYPES, ArchivePart, Errand, Out, message_of
+from mudroom.fleet.wire.message import ARCHIVE, OBJECTS, TYPES, ArchivePart, Errand, Out, message_of
 
 BLOCK = 1 << 16
 
@@ -85,7 +84,13 @@ def _unpacked(name: str, data: bytes, deep: int = 3) -> Iterator[tuple[str, byte
     """Yield the contents of the streams of gzip and zlib in ``data``, wherever they start."""
     if not deep:
         return
-    for magic, bits in ((b"\x1f\x8b\x08", 31), (b"\x78\x01", 15), (b"\x78\x5e", 15), (b"\x78\x9c", 15), (b"\x78\xda", 15)):
+    for magic, bits in (
+        (b"\x1f\x8b\x08", 31),
+        (b"\x78\x01", 15),
+        (b"\x78\x5e", 15),
+        (b"\x78\x9c", 15),
+        (b"\x78\xda", 15),
+    ):
         at = data.find(magic)
         while at >= 0:
             try:
@@ -98,8 +103,6 @@ def _unpacked(name: str, data: bytes, deep: int = 3) -> Iterator[tuple[str, byte
                     yield from _unpacked(f"{name}, unpacked at {at}", content, deep - 1)
             at = data.find(magic, at + 1)
 
-
-__all__ = ["ARCHIVE", "gzip", "main", "texts"]
 
 if __name__ == "__main__":
     sys.exit(main())

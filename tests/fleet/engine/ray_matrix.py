@@ -1,6 +1,6 @@
 """A Ray cluster of a head and two nodes, and the tests of a real project on it: a program.
 
-    unshare --net python ray_matrix.py DIRECTORY SDIST       prints one JSON object
+    unshare --net python ray_matrix.py DIRECTORY SDIST [ROUNDS]   prints one JSON object; exits 1 if something is wrong
 
 SDIST is the source archive of more-itertools. Each class of its tests is an errand, which leaves a report. A node is
 killed when a quarter of them has ended. Then those that were lost are named and run nowhere a second time, the reports
@@ -23,6 +23,8 @@ from typing import Any
 from ray_story import MUDROOM, PATIENCE, PORT, end, left, short, start, wait_for_port
 
 PLACES = 2
+MOST = 64
+"""Test classes."""
 PYTHON = "/usr/bin/python3"
 
 
@@ -51,19 +53,99 @@ def main() -> None:
         nodes["head"] = start({**environ, "MUDROOM_STATE": str(top / "head")}, "head", "--head", *options)
         wait_for_port()
         told = story(top, project, environ, nodes)
+        told["per task"] = per_task(project, environ, int(sys.argv[3]) if len(sys.argv) > 3 else 1)
     finally:
         for node in nodes.values():
             end(node)
         shutil.rmtree(short(top), ignore_errors=True)
     told["left"] = left(str(top), environ["RAY_AUTH_TOKEN"])
     sys.stdout.write(json.dumps(told) + "\n")
+    problems = wrong(told)
+    sys.stderr.write("".join(f"{problem}\n" for problem in problems))
+    sys.exit(1 if problems else 0)
+
+
+def wrong(told: dict[str, Any]) -> list[str]:
+    """Return what is not as it should be."""
+    names, lines = told["classes"], "".join(told["lines"])
+    states = {row["name"]: row["state"] for row in told["errands"]}
+    home = [name for name, state in states.items() if state == "kept"]
+    checks = {
+        "two nodes": "2 nodes" in told["nodes"],
+        "a node was killed": "killed at" in told,
+        "the run says that some are missing": told["exit"] == 125,
+        "every errand is told": len(states) == len(names),
+        "each is here, lost, or still there": set(states.values()) <= {"kept", "lost", "ended"},
+        "some were on the killed node": len(home) < len(names),
+        "the lost ones are named": all(f"{name}  " in lines for name, state in states.items() if state == "lost"),
+        "none began twice": all(lines.count(f"begins {name}\n") <= 1 for name in names),
+        "one attempt each": all(row["attempt"] == 1 for row in told["errands"]),
+        "all that came home landed": len(told["applied"]) == len(home) == len(told["reports"]),
+        "the reports are those of passed tests": all("OK" in text for text in told["reports"].values()),
+        "no process is left": told["left"] == [],
+        "no directory is left": told["kept"] == [],
+        "all that ended are here at last": all(row["fork"] or row["state"] == "lost" for row in told["at last"]),
+    }
+    return [f"not so: {check}" for check, is_so in checks.items() if not is_so]
+
+
+EDIT = "echo more >> README.rst"
+LOCAL = """
+import sys, time
+from concurrent.futures import ThreadPoolExecutor
+from mudroom.session import Session
+with Session.open(sys.argv[1].encode()) as session:
+    with ThreadPoolExecutor(4) as pool:
+        for count in (4, *map(int, sys.argv[2:4])):
+            began = time.monotonic()
+            list(pool.map(lambda _: session.run([b"sh", b"-c", sys.argv[4].encode()]), range(count)))
+            print(time.monotonic() - began)
+"""
+
+
+def per_task(project: Path, environ: dict[str, str], rounds: int) -> dict[str, list[float]]:
+    """Return milliseconds a task, four at once: the difference of a run of 70 and one of 10, by what runs them."""
+
+    def fleet(name: str, count: int) -> float:
+        began = time.monotonic()
+        command = [
+            "fleet",
+            "run",
+            "--quiet",
+            "--on",
+            name,
+            "-n",
+            str(count),
+            "--",
+            "sh",
+            "-c",
+            "echo more >> README.rst",
+        ]
+        subprocess.run([*MUDROOM, *command], cwd=project, env=environ, capture_output=True, check=True)
+        return time.monotonic() - began
+
+    worker = ["env", f"MUDROOM_STATE={project.parent / 'pipes'}", *MUDROOM, "worker", "--stdio"]
+    words = [*MUDROOM, "fleet", "add", "pipes", "--jobs", "4", "--", *worker]
+    subprocess.run(words, cwd=project, env=environ, capture_output=True, check=True)
+    few, many = 10, 70
+    found: dict[str, list[float]] = {"local": [], "pipes": [], "ray": []}
+    for _round in range(rounds):
+        command = [sys.executable, "-c", LOCAL, str(project), str(few), str(many), EDIT]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+        local = [float(line) for line in done.stdout.split()]
+        found["local"].append((local[2] - local[1]) / (many - few) * 1000)
+        for name, worker_name in (("pipes", "pipes"), ("ray", "lab")):
+            found[name].append((fleet(worker_name, many) - fleet(worker_name, few)) / (many - few) * 1000)
+    return found
 
 
 def classes(project: Path) -> list[str]:
     """Return the names of the test classes, as unittest(1) takes them."""
     found = []
     for path in sorted((project / "tests").glob("test_*.py")):
-        found += [f"tests.{path.stem}.{name}" for name in re.findall(r"^class (\w+)\(.*TestCase", path.read_text(), re.M)]
+        found += [
+            f"tests.{path.stem}.{name}" for name in re.findall(r"^class (\w+)\(.*TestCase", path.read_text(), re.M)
+        ]
     return found
 
 
@@ -84,7 +166,7 @@ def story(
         while f"{number} node" not in (listed := mudroom("fleet", "ls").stdout) and time.monotonic() < until:
             pass
     told: dict[str, Any] = {"nodes": listed}
-    names = classes(project)
+    names = classes(project)[:MOST]
     lines = top / "classes"
     command = f"echo begins {{}}; mkdir -p reports; {PYTHON} -m unittest -v {{}} > reports/{{}}.txt 2>&1"
     lines.write_text("".join(f"{name}\n" for name in names))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 
+from origin_place import doors_of_nobody
+
 from conftest import Place
 from mudroom.core.command.policy import CommandRule
 from mudroom.core.settings import Settings
 from mudroom.fleet.origin.run import FleetErrand, FleetOrder, begin
 from mudroom.fleet.wire.settings import decode
 from mudroom.policy import command_answers
-from origin_place import doors_of_nobody
 
 
 def test_an_answer_goes_only_with_the_command_that_it_is_about(place: Place) -> None:
