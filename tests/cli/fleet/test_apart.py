@@ -43,7 +43,8 @@ def _can_be_others() -> bool:
     return os.geteuid() == 0 and all(folder.stat().st_mode & stat.S_IXOTH for folder in above)
 
 
-def _worker(name: str, home: Path) -> tuple[str, ...]:
+def worker_apart(name: str, home: Path, path: str = "") -> tuple[str, ...]:
+    """Return the command of a worker in namespaces of its own. ``path``: its PATH."""
     if os.geteuid() == 0:
         apart: tuple[str, ...] = ("unshare", "--mount", "--net")
         number = str(USERS[name])
@@ -51,7 +52,7 @@ def _worker(name: str, home: Path) -> tuple[str, ...]:
             apart += ("--", "setpriv", "--reuid", number, "--regid", number, "--clear-groups")
     else:
         apart = ("unshare", "--user", "--map-current-user", "--mount", "--net")
-    own = {"HOME": home, "MUDROOM_STATE": home / "state", "PATH": tools_at(home.parent), "PYTHONPATH": SOURCE}
+    own = {"HOME": home, "MUDROOM_STATE": home / "state", "PATH": path or tools_at(home.parent), "PYTHONPATH": SOURCE}
     variables = (*(f"{variable}={value}" for variable, value in own.items()), "MUDROOM_KEEPER=0")
     inner = ("env", *variables, sys.executable, "-m", "mudroom", "worker", "--stdio")
     return (*apart, *inner)
@@ -59,7 +60,7 @@ def _worker(name: str, home: Path) -> tuple[str, ...]:
 
 def test_workers_apart_give_what_a_command_here_gives(fleet: Fleet, homes: dict[str, Path], place: Place) -> None:
     for name, home in homes.items():
-        assert fleet("fleet", "add", name, "--jobs", "1", "--", *_worker(name, home))[0] == 0
+        assert fleet("fleet", "add", name, "--jobs", "1", "--", *worker_apart(name, home))[0] == 0
     subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", ".venv"], cwd=place.project, check=True)
     tool = place.write("tool", f"#!{place.project}/.venv/bin/python\nimport sys\nprint(sys.prefix)\n", 0o755)
     before = listing(place.project)

@@ -14,7 +14,9 @@ from scripted_worker import ScriptedFleet
 from conftest import Place
 from mudroom.fleet.origin import dispatch, seat
 from mudroom.fleet.origin.book import AttemptRow
+from mudroom.fleet.origin.link import Transport
 from mudroom.fleet.origin.report import FleetReport, WorkerGone, WorkerHere, WorkerNote
+from mudroom.fleet.origin.roster import FleetWorker
 from mudroom.fleet.origin.run import Doors, FleetErrand, FleetOrder, FleetRun, begin, resume
 from mudroom.session import Session
 from mudroom.session.upkeep import send_away
@@ -51,8 +53,17 @@ def _texts(event: FleetReport) -> list[str]:
     return [event.row.reason, *claims]
 
 
+def doors_of_nobody() -> Doors:
+    """Return doors of a run that is not followed."""
+
+    def start(worker: FleetWorker) -> Transport:
+        raise AssertionError(f"{worker.name} is started")
+
+    return Doors(start, {})
+
+
 Follow = Callable[..., RunHere]
-__all__ = ["Follow", "RunHere", "archive", "follow", "session"]
+__all__ = ["Follow", "RunHere", "archive", "doors_of_nobody", "follow", "session"]
 
 
 @pytest.fixture

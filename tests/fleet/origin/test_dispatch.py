@@ -132,6 +132,40 @@ def test_a_late_outcome_replaces_nothing(session: Session, follow: Follow, archi
     assert {fork.name for fork in session.vault.forks()} == {"r1-1", "r1-1-late"}
 
 
+def test_an_errand_of_a_lost_machine_of_an_engine_stays_lost_until_it_is_back(follow: Follow, archive: bytes) -> None:
+    """An engine outlives its machines, and tells of a lost one."""
+    given: list[wire.HeldErrand] = []
+
+    def tells(worker: ScriptedWorker, errand: wire.Errand, stream: int) -> None:
+        given.append(wire.HeldErrand(errand.errand, errand.attempt, "ended"))
+        worker.send(wire.OUTCOME, worker.outcome(errand, state="lost", archive=0, reason="the node n2 is gone"), stream)
+
+    first = follow(ScriptedFleet(a=lambda: ScriptedWorker(errand=tells)))
+    assert first.states() == [("r1-1", 1, "lost", "")]
+    assert "the node n2 is gone" in first.reasons()
+    again = follow(ScriptedFleet(a=ScriptedWorker), again="r1")
+    assert again.states() == [("r1-1", 1, "lost", "")]
+
+    def back() -> ScriptedWorker:
+        return ScriptedWorker(archive, hello=_hello(held=tuple(given)))
+
+    assert follow(ScriptedFleet(a=back), again="r1").states() == [("r1-1", 1, "kept", "r1-1-late")]
+
+
+def test_an_archive_on_a_lost_machine_of_an_engine_is_fetched_later(follow: Follow, archive: bytes) -> None:
+    def gone(worker: ScriptedWorker, _fetch: wire.Fetch, stream: int) -> None:
+        worker.send(wire.FAILED, wire.Failed("the node n2 is gone", for_now=True), stream)
+
+    fleet = ScriptedFleet(a=lambda: ScriptedWorker(archive, fetch=gone))
+    first = follow(fleet)
+    assert first.states() == [("r1-1", 1, "ended", "")]
+    assert "the node n2 is gone" in first.reasons()
+    assert len(fleet.heard("a", wire.FETCH)) == 1 and fleet.heard("a", wire.KEPT) == []
+    second = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive)), again="r1")
+    assert second.states() == [("r1-1", 1, "kept", "r1-1")]
+    assert [row.reason for row in second.rows()] == [""]
+
+
 def test_the_best_is_fetched_and_the_rest_stays_there(follow: Follow, archive: bytes) -> None:
     def judged(worker: ScriptedWorker, errand: wire.Errand, stream: int) -> None:
         worker.send(wire.ACCEPTED, wire.Accepted(errand.errand, errand.attempt), stream)

@@ -109,7 +109,7 @@ class Placement:
         node = self._keys.get(key)
         if node is None or node.is_gone:
             if is_answered:
-                self._fail(frame.stream, "the node of this errand is not in the cluster now")
+                self._fail(frame.stream, "the node of this errand is not in the cluster now", for_now=True)
             return
         if is_answered:
             self._streams[frame.stream] = PlacedStream(node, key, is_errand=False)
@@ -163,8 +163,8 @@ class Placement:
         outcome = wire.ErrandOutcome(*key, state, 0, 0, False, 0.0, 0.0, 0, 0, 0, 0, "", 0, b"", -1, b"", reason)
         self._tell(frame_of(wire.OUTCOME, outcome, stream))
 
-    def _fail(self, stream: int, reason: str, hint: str = "") -> None:
-        self._tell(frame_of(wire.FAILED, wire.Failed(reason, hint), stream))
+    def _fail(self, stream: int, reason: str, hint: str = "", *, for_now: bool = False) -> None:
+        self._tell(frame_of(wire.FAILED, wire.Failed(reason, hint, for_now=for_now), stream))
 
     def held(self, node: ClusterNode, keys: list[Key]) -> None:
         """A node has errands of an earlier link. One that another has, too, stays the other's."""
@@ -190,7 +190,7 @@ class Placement:
             if placed.is_errand:
                 self._outcome(stream, placed.key, "lost", f"the node {node.name} is gone: {reason}")
             else:
-                self._fail(stream, f"the node {node.name} is gone: {reason}")
+                self._fail(stream, f"the node {node.name} is gone: {reason}", for_now=True)
         node.running.clear()
         self.place()
 

@@ -55,6 +55,8 @@ class Fetching:
         attempts in ``named``."""
         self._ledger, self._seats, self._pier, self._fetch = ledger, seats, pier, fetch
         self._named, self._clock = named, clock
+        self._elsewhere: set[Key] = set()
+        """Attempts whose archives are on machines that cannot be reached now."""
         self._archives: dict[Key, IncomingArchive] = {}
         self._landing: list[Key] = []
         self._came: dict[str, float] = {}
@@ -73,7 +75,7 @@ class Fetching:
     def wanted(self) -> list[AttemptRow]:
         """Return the attempts whose archives are to come here and have not."""
         ledger = self._ledger
-        there = ledger.in_order(ledger.there)
+        there = ledger.in_order(ledger.there - self._elsewhere)
         always = [row for row in there if row.state == "late" or row.key in self._named]
         ended = [row for row in there if row.state == "ended" and row.key not in self._named]
         if self._fetch == "all":
@@ -96,6 +98,10 @@ class Fetching:
         """An archive cannot be had."""
         self._named -= {key}
         self.drop(key)
+
+    def leave_there(self, key: Key) -> None:
+        """An archive cannot be had in this run; it may be later."""
+        self._elsewhere.add(key)
 
     def start(self) -> None:
         """Ask for archives, as many at one time from a worker as it runs errands."""
@@ -193,7 +199,7 @@ class Fetching:
                 if seat is not None:
                     refused.append((seat, reason))
                 continue
-            ledger.keep(ledger.put(row._replace(fork=result.fork, changed=result.changed), "fetched"), seat)
+            ledger.keep(ledger.put(row._replace(fork=result.fork, changed=result.changed), "fetched", ""), seat)
             ledger.settle(ledger.rows[key])
         ledger.commit()
         for file in files:  # not before the book says so: it is found again, and makes no second fork

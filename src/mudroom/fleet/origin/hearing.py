@@ -123,7 +123,10 @@ def _failed(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
         dispatch.fetching.give_up(row.key)
     seat.close_stream(frame.stream)
     seat.running.discard(row.key)
-    if row.state in ("sent", "ended", "late"):
+    if failed.for_now and row.state in ("ended", "late"):
+        dispatch.fetching.leave_there(row.key)
+        ledger.settle(ledger.put(row, reason=reason))
+    elif row.state in ("sent", "ended", "late"):
         ledger.settle(ledger.put(row, "failed", reason))
     elif row.state == "accepted":
         ledger.lose(row, reason)
@@ -191,6 +194,10 @@ def _outcome(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     if row.state == "accepted" and outcome.state == "lost":
         ledger.lose(row, outcome.reason or f"{seat.name} ended in the middle of it")
         row = ledger.rows[row.key]
+    if row.state == "lost" and outcome.state == "lost" and not outcome.archive:
+        # There is nothing to bring; where an engine has lost a machine, that one may come back with more.
+        ledger.tell(seat, wire.KEPT, wire.Kept(*row.key), seat.open_stream(row.key))
+        return
     if row.state == "lost":
         late = ledger.put(row._replace(outcome=outcome), "late")
         if not outcome.archive:

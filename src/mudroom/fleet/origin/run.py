@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mudroom import __version__
+from mudroom.core.command.policy import CommandRule
 from mudroom.core.network.flow import flow_to_json
 from mudroom.core.network.fork_consent import ForkIdentity
 from mudroom.core.network.fork_host import label_of
@@ -48,6 +49,8 @@ from mudroom.vault.transfer.import_fork import LIMIT
 
 MOST = 10_000
 """Errands of a run."""
+_ANSWERS = "rules.yaml:"
+"""Start of the source of a rule that is an answer (``policy/command_answers.py``)."""
 LEASE = 60.0
 """Seconds without contact after which a worker ends the commands of this origin, and the origin gives them up."""
 
@@ -237,12 +240,14 @@ def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], d
         )
         template = _template(session, order, doors.variables)
         errands = []
+        settings = _SentSettings(session.actor.settings, session.project, order.cwd or session.project)
         for number, errand in enumerate(order.errands, 1):
             label = errand.label or f"{run}-{number}"
             identity = os.urandom(8).hex()
             message = template._replace(
                 errand=identity,
                 argv=errand.argv,
+                settings=settings.encoded(errand.argv),
                 variables=(*template.variables, *errand.variables),
                 judge=tuple(word.replace(b"{i}", b"%d" % number) for word in order.judge),
                 label=label,
@@ -306,7 +311,7 @@ def _template(session: Session, order: FleetOrder, environ: Mapping[bytes, bytes
         cwd=cwd[len(session.project) :].lstrip(b"/"),
         variables=tuple(values),
         level=session.granted().level,
-        settings=encode(_without_credentials(actor.settings)),
+        settings=b"",
         timeout=order.timeout or actor.settings.timeout or 0.0,
         judge=order.judge,
         agent=actor.agent or "",
@@ -328,3 +333,30 @@ def _without_credentials(settings: Settings) -> Settings:
         for rule in settings.hosts
     )
     return settings._replace(hosts=hosts)
+
+
+class _SentSettings:
+    """The settings as errands take them along: without the answers of this machine about commands, which may hold
+    passwords, except those that are about the errand's own command. Those have no word that it has not."""
+
+    def __init__(self, settings: Settings, project: bytes, cwd: bytes) -> None:
+        self._project, self._cwd = project, cwd
+        rules = settings.commands.rules
+        self._answers = frozenset(rule for rule in rules if rule.source.startswith(_ANSWERS))
+        self._settings = _without_credentials(settings)
+        self._without = encode(self._with(lambda _rule: False))
+
+    def encoded(self, argv: tuple[bytes, ...]) -> bytes:
+        if not self._answers:
+            return self._without
+        from mudroom.core.command.policy import matches
+        from mudroom.core.command.program.classification import classify_words
+
+        parts = classify_words(argv, project=self._project, cwd=self._cwd).parts
+        about = {rule for rule in self._answers if any(matches(rule, part) for part in parts)}
+        return encode(self._with(lambda rule: rule in about)) if about else self._without
+
+    def _with(self, is_kept: Callable[[CommandRule], bool]) -> Settings:
+        commands = self._settings.commands
+        rules = tuple(rule for rule in commands.rules if rule not in self._answers or is_kept(rule))
+        return self._settings._replace(commands=commands._replace(rules=rules))

@@ -97,6 +97,8 @@ class Failed(NamedTuple):
     hint: str = ""
     about: bytes = b""
     """Digest of a base or of an object, if the failure is about one."""
+    for_now: bool = False
+    """Whether it may be met later: what was asked for is on a machine that is gone."""
 
 
 class Base(NamedTuple):
