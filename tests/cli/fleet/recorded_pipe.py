@@ -21,7 +21,7 @@ import msgspec
 
 from mudroom.fleet.base.pack import parse
 from mudroom.fleet.wire.frame import FrameReader
-from mudroom.fleet.wire.message import ARCHIVE, OBJECTS, TYPES, ArchivePart, Errand, Out, message_of
+from mudroom.fleet.wire.message import OBJECTS, TYPES, ArchivePart, Errand, Out, message_of
 
 BLOCK = 1 << 16
 
@@ -65,7 +65,7 @@ def texts(directory: Path) -> Iterator[tuple[str, bytes]]:
                 for row, content in parse(frame.body):
                     yield f"{name}, object {row.digest.hex()[:8]}", bytes(content)
             elif frame.kind in TYPES:
-                message = message_of(frame, TYPES[frame.kind])
+                message: object = message_of(frame, TYPES[frame.kind])
                 yield f"{name}, read", repr(msgspec.to_builtins(message)).encode()
                 if isinstance(message, Errand):
                     yield f"{name}, settings", message.settings
@@ -74,8 +74,8 @@ def texts(directory: Path) -> Iterator[tuple[str, bytes]]:
                 if isinstance(message, ArchivePart):
                     joined[f"{path.name}, archive", frame.stream] += message.data
         assert reader.is_between_frames, f"{path.name} ends within a frame"
-        for (name, stream), content in joined.items():
-            whole = bytes(content)
+        for (name, stream), pieces in joined.items():
+            whole = bytes(pieces)
             yield f"{name} of {stream}", whole
             yield from _unpacked(f"{name} of {stream}", whole)
 

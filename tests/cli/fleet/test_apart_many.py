@@ -161,7 +161,7 @@ def _tools(top: Path) -> Path:
 
 def _found(pipes: Path, tokens: dict[str, list[str]]) -> list[str]:
     """Return where a secret is in what crossed: as it is, in hexadecimal, or in Base64 at any of its three offsets."""
-    needles = {}
+    needles: dict[bytes, str] = {}
     for kind, values in tokens.items():
         for number, value in enumerate(values):
             data = value.encode()

@@ -20,7 +20,7 @@ def test_an_answer_goes_only_with_the_command_that_it_is_about(place: Place) -> 
     command_answers.remember(project, "curl -u ann:hunter3 https://example.org", action="deny")
     command_answers.remember(project, "make *")
     answers = tuple(command_answers.load(project))
-    policy = CommandRule((("rm",),), "deny", "policy.yaml:3")
+    policy = CommandRule(((b"rm",),), "deny", "policy.yaml:3")
     base = Settings()
     settings = base._replace(commands=base.commands._replace(rules=(policy, *answers)))
     session = place.session(settings)
