@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 FILES, PER_DIRECTORY = 20_000, 100
-IN_BASE, IN_ARCHIVES = "line 1 of 1234\n", "marking"
+IN_BASE, IN_ARCHIVES = "line 1 of 19999\n", "marking"
 """Texts that cross, packed: a search has to find them."""
 EACH = 10
 """Errands of a kind."""
@@ -20,7 +20,7 @@ KINDS = {
     "delete of a directory": "rm -r d{i:03}",
     "rename": "mv d{i:03}/f{i:03}05.txt renamed{i}.txt",
     "rename of a directory": "mv d{i:03} moved{i}",
-    "new directories": "mkdir -p new{i}/a/b/c empty{i}; printf 'mar%sing\n' k > new{i}/a/b/c/file; chmod 700 empty{i}",
+    "new directories": "mkdir -p new{i}/a/b/c empty{i}; printf mar%sing k > new{i}/a/b/c/file; chmod 700 empty{i}",
     "chmod": "chmod 755 d{i:03}/f{i:03}06.txt; chmod 600 d{i:03}/f{i:03}07.txt; chmod 700 d{i:03}",
     "symbolic link": "ln -s ../d{i:03}/f{i:03}08.txt d{i:03}/link; ln -s @/d000 absolute{i}; ln -s nowhere{i} dangling{i}; ln -sfn d{i:03} latest",
     "binary": '@/.venv/bin/python -c \'import random; open("bin{i}", "wb").write(random.Random({i}).randbytes(70000))\'',

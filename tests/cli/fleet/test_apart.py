@@ -19,6 +19,8 @@ from test_fleet_verbs import SOURCE, Fleet, fleet, tools_at
 
 __all__ = ["fleet"]
 
+pytestmark = pytest.mark.both_users
+
 USERS = {"a": 65533, "b": 65532}
 
 

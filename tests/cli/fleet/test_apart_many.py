@@ -96,7 +96,7 @@ def test_two_hundred_errands_on_workers_apart_are_as_here(
     Path(os.environ.get("MUDROOM_FIGURES", os.devnull)).write_text(json.dumps(figures, indent=1))
     assert set(states) <= {"fetched", "ended", "kept"}
     assert differ == []
-    assert len(public) == 2 and "object" in public[0] and "archive" in public[1]
+    assert len(public) == 2 and ".sent," in public[0] and ".received," in public[1]
     assert found == []
     assert seen.samples > 10 and not seen.listening
     assert set(figures["by worker"]) == set(homes)

@@ -756,6 +756,7 @@ with socket.create_server(("127.0.0.1", 3000)) as server:
 ASK = "import socket, sys; c = socket.create_connection(('127.0.0.1', int(sys.argv[1])), 20); print(c.recv(9).decode())"
 
 
+@pytest.mark.both_users
 def test_a_port_that_is_opened_is_for_this_user(cli: Cli) -> None:
     """Every user of a machine reaches its loopback: another one gets nothing, and it is counted."""
     done = cli("exec", "--json", "--background", "--fork", "f", "--", sys.executable, "-I", "-c", SERVER)

@@ -91,10 +91,11 @@ def wrong(told: dict[str, Any]) -> list[str]:
 
 EDIT = "echo more >> README.rst"
 LOCAL = """
-import sys, time
+import os, sys, time
 from concurrent.futures import ThreadPoolExecutor
 from mudroom.session import Session
-with Session.open(sys.argv[1].encode()) as session:
+place = dict(state=os.environb[b"MUDROOM_STATE"], home=os.environb[b"HOME"], environ=os.environb)
+with Session.open(sys.argv[1].encode(), **place) as session:
     with ThreadPoolExecutor(4) as pool:
         for count in (4, *map(int, sys.argv[2:4])):
             began = time.monotonic()

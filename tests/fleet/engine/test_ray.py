@@ -124,6 +124,7 @@ def test_a_worker_is_ended_at_once() -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.both_users
 @pytest.mark.limit(300)
 @if_namespaces
 def test_a_node_of_a_ray_cluster_is_killed_while_errands_run(tmp_path: Path) -> None:
