@@ -95,7 +95,7 @@ def test_an_errand_may_be_cancelled_while_it_runs_and_while_it_waits(start: Work
     worker = start(jobs=1)
     worker.hello()
     base = worker.ship(project)
-    running = worker.sh(base, "echo up; echo x > x; exec sleep 1000")
+    running = worker.sh(base, "echo x > x; echo up; exec sleep 1000")
     worker.expect(message.OUT, running)
     waiting = worker.start(base, "touch", "never", name="errand-0002")
     worker.send(message.CANCEL, message.CancelErrand("errand-0002", 1, 15), waiting)
