@@ -60,9 +60,17 @@ else:
             a, b, c, d, e, f, g, h, i, j, k, m, n, o: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o
         )),
+        16: lambda _cls,
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q: _new(_cls, (
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q
+        )),
         17: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r
+        )),
+        18: lambda _cls,
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s: _new(_cls, (
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s
         )),
         19: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t: _new(_cls, (

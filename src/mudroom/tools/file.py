@@ -12,10 +12,11 @@ from mudroom.tools.excerpt import MOST, decoded, first_part, short_line
 from mudroom.tools.path import named, shown
 from mudroom.tools.replacement import Edit, edited
 from mudroom.tools.tool import Hints, Tool, ToolContext, ToolResult
-from mudroom.tools.workspace import ToolWorkspace, bounded
+from mudroom.tools.workspace import ToolWorkspace, again, bounded
 from mudroom.typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
+    from mudroom.core.tree.entry import Entry
     from mudroom.stage.buffer.files import Tree
 
 LINES = 2_000
@@ -110,10 +111,14 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
 def _write(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
     del context
     content = _encoded(arguments["content"])
-    with workspace.edits:
+
+    def look() -> tuple[bytes, Entry | None]:
         tree = workspace.tree()
         at = workspace.path(tree, arguments["path"])
-        entry = tree.look(at) if at else None
+        return at, tree.look(at) if at else None
+
+    with workspace.edits:
+        at, entry = again(look)
         if not at or (entry is not None and entry.kind == "directory"):
             raise ToolError(f"{shown(at)} is a directory", "name a file in it")
         workspace.write(at, content)
@@ -137,12 +142,15 @@ def _edit_of(arguments: Mapping[str, Any]) -> Edit:
 
 
 def _changed(workspace: ToolWorkspace, path: str, edits: Sequence[Edit]) -> ToolResult:
-    with workspace.edits:
+    def look() -> tuple[bytes, bytes]:
         tree = workspace.tree()
         at = workspace.path(tree, path)
         if _regular(workspace, tree, at) > LARGEST:
             raise ToolError(f"{shown(at)} is larger than {LARGEST:,} bytes", "edit it by bash, e.g. with sed or python")
-        before = bounded(tree, at, LARGEST)
+        return at, bounded(tree, at, LARGEST)
+
+    with workspace.edits:
+        at, before = again(look)
         if b"\0" in before[:_HEAD]:
             raise ToolError(f"{shown(at)} is binary", "change it by bash")
         done = edited(before, edits, shown(at))

@@ -141,14 +141,14 @@ class ToolWorkspace:
         name, forks = self.fork, self.session.forks
         files = forks.files(name)
         try:
-            _again(lambda: files.write(path, content))
+            again(lambda: files.write(path, content))
             flush_write(forks, name)
         except OSError as error:
             # overlayfs says so where a command's mount came up between the choice of a tree and the write
             if error.errno != errno.ESTALE:
                 raise
         try:
-            is_ours = _again(lambda: bounded(files.tree(), path, len(content)) == content)
+            is_ours = again(lambda: bounded(files.tree(), path, len(content)) == content)
         except (OSError, ToolError):
             is_ours = False
         if not is_ours:
@@ -191,8 +191,9 @@ def words(argv: tuple[bytes, ...]) -> str:
     return show(b" ".join(argv))
 
 
-def _again(action: Callable[[], Answer]) -> Answer:
-    """Return the result of ``action``, which chooses a tree; repeat it while the command whose mount that is ends."""
+def again(action: Callable[[], Answer]) -> Answer:
+    """Return the result of ``action``, which chooses a tree, and may be done twice; repeat it while the command whose
+    mount that is ends."""
     for _try in range(_ENDS):
         try:
             return action()
