@@ -114,7 +114,7 @@ def test_file_calls_do_not_wait_for_a_command_that_begins(place: Place, start: S
         editor = start("--outside")
         editor.open()
         end, errors = editor.turn(["calls_beside", "sleep 40", 40])[0]
-        assert (end["signal"], errors) == ("SIGTERM", []), "it has not ended by itself"
+        assert (end["signal"], errors) == ("SIGTERM", []), f"it has not ended by itself: {end}"
         assert editor.leave() == 0
 
 

@@ -459,14 +459,15 @@ def flush_write(forks: Forks, name: str, patience: float | None = None) -> bool:
     fork = forks.vault.fork(name)
     until = None if patience is None else time.monotonic() + patience
     while forks.tools.has_unflushed(name) and mount_note(fork) is None:
-        is_free = forks.exclusive.is_ours
-        if not is_free:
-            with fork.lock_if_free("mudroom") as is_free:
-                pass
-        if is_free:
+        if forks.exclusive.is_ours:
             with forks.at_rest(name):
                 return True
-        if until is not None and time.monotonic() >= until:
+        with fork.lock_if_free("mudroom") as is_free:
+            if is_free:
+                with forks.at_rest(name, held=fork):
+                    return True
+        # A write that came between is flushed when the command ends. Those after it are in the command's mount.
+        if until is not None and (forks.tools.is_live(name) or time.monotonic() >= until):
             return False
         time.sleep(LOOK)
     return True

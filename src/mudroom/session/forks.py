@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from mudroom.vault.record import ForkRecord
     from mudroom.vault.store.mount_note import MountNote
 
-    Around: TypeAlias = Callable[[Fork], AbstractContextManager[None]]
+    Around: TypeAlias = Callable[[Fork], AbstractContextManager[object]]
 
 PATIENCE = 2.0
 """Seconds that the exclusive holder of the vault waits for a reader of a fork, such as a page."""
@@ -137,10 +137,10 @@ class Forks:
             yield
 
     @contextmanager
-    def at_rest(self, name: str, around: Around = lambda _fork: nullcontext()) -> Iterator[Fork]:
-        """Yield a fork with its lock held, no command in it, its changes recorded. ``around``: entered at first."""
-        fork = self.vault.fork(name)
-        with self.locked(fork, "mudroom"), around(fork):
+    def at_rest(self, name: str, around: Around = nullcontext, held: Fork | None = None) -> Iterator[Fork]:
+        """Yield a fork with its lock (``held``: the caller's), no command in it, changes recorded; in ``around``."""
+        fork = held or self.vault.fork(name)
+        with self.locked(fork, "mudroom") if held is None else nullcontext(), around(fork):
             settled_mount(self, fork)
             stacking.require_idle(fork)
             if fork.interrupted is not None or name in self.tools:
