@@ -162,7 +162,7 @@ def test_a_full_disk_before_the_start_is_an_outcome(
     worker = start()
     worker.hello()
     base = worker.ship(project)
-    full = SimpleNamespace(f_bavail=10, f_frsize=4096)
+    full = SimpleNamespace(f_bavail=10, f_bfree=10, f_blocks=10, f_frsize=4096)
     with monkeypatch.context() as patch:
         patch.setattr(os, "statvfs", lambda _path: full)
         outcome = worker.outcome(worker.start(base, "true"))
