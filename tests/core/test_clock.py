@@ -19,6 +19,7 @@ from mudroom.core.clock import (
     CommandStart,
     EditWindow,
     Moment,
+    Span,
     VaultClock,
     edit_window,
     horizon,
@@ -195,3 +196,10 @@ def test_files_from_before_are_known_although_the_clock_was_set(steps: list[int]
 )
 def test_windows(start: CommandStart, now: CommandStart, expected: EditWindow) -> None:
     assert edit_window(start, now) == expected
+
+
+def test_a_stamp_at_the_end_of_a_span_whose_wall_clock_ran_ahead() -> None:
+    """ntpd slews the wall clock by up to 500 ppm: the span is longer by it than by the clock that counts."""
+    clock = VaultClock(Moment(1_105, 100, "b"), (Span(0, 1_000, 100, 1_105),))
+    assert lowest_since(clock, 1_104) <= 1_105
+    assert lowest_since(clock, 1_000) <= 1_005

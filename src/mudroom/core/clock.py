@@ -106,7 +106,11 @@ def horizon(clock: VaultClock, age: int) -> int:
 def lowest_since(clock: VaultClock, stamp: int) -> int:
     """Return the lowest time that the wall clock showed since data with this stamp was written. ``NEVER`` if it did not
     show the stamp's time in the vault's life."""
-    ages = [span.age + max(0, stamp - span.wall) for span in clock.spans if span.wall <= stamp <= span.last_wall]
+    ages = [
+        min(span.last_age, span.age + stamp - span.wall)  # a wall clock that is slewed runs ahead of the other
+        for span in clock.spans
+        if span.wall <= stamp <= span.last_wall
+    ]
     return _lowest(clock, min(ages)) if ages else NEVER
 
 
