@@ -14,21 +14,8 @@ from mudroom.typing import Protocol
 
 MOST_UNSENT = 64 << 20
 """Bytes that wait for a node."""
-LIMITS = MappingProxyType(
-    {
-        wire.HELLO: 1 << 20,
-        wire.WANT: 4 << 20,
-        wire.OUTCOME: 2 << 20,
-        wire.OUT: (1 << 20) + 64,
-        wire.ARCHIVE: (1 << 20) + 64,
-        wire.EVENT: 1 << 18,
-        wire.DATA: 1 << 15,
-        wire.SHUT: 1,
-        wire.ROOM: 16,
-    }
-)
-"""Bytes of a body from a node, by kind, as the origin bounds them: it would end the link for one node's offence."""
-LIMIT = 1 << 16
+LIMITS = MappingProxyType({**wire.FROM_WORKER, wire.DATA: 1 << 15, wire.SHUT: 1, wire.ROOM: 16})
+"""Bytes of a body from a node, by kind, none above the origin's bound: it would end the link for one node's offence."""
 
 Key = tuple[str, int]
 """Errand and attempt."""

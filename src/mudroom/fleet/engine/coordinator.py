@@ -28,7 +28,7 @@ from mudroom.errors import MudroomError
 from mudroom.fleet.base.manifest import base_id, require_base
 from mudroom.fleet.base.objects import Missing, ObjectStore
 from mudroom.fleet.base.pack import RefusedPack, packs, unpack
-from mudroom.fleet.engine.cluster_node import LIMIT, LIMITS, ClusterNode, Key, NodeRelay, RelayError
+from mudroom.fleet.engine.cluster_node import LIMITS, ClusterNode, Key, NodeRelay, RelayError
 from mudroom.fleet.engine.node_connections import CONNECTION, NodeConnections
 from mudroom.fleet.engine.number_map import NumberMap
 from mudroom.fleet.engine.placement import Placement
@@ -241,7 +241,7 @@ class Coordinator:
     # --- a node's end ---
 
     def _read_node(self, node: ClusterNode) -> None:
-        reader, reason = FrameReader(LIMITS, LIMIT), "its worker has ended"
+        reader, reason = FrameReader(LIMITS, wire.OTHERS), "its worker has ended"
         try:
             while data := node.relay.read():
                 for frame in reader.feed(data):

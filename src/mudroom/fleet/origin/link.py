@@ -26,20 +26,7 @@ from mudroom.fleet.wire import message as wire
 from mudroom.fleet.wire.frame import Frame, FrameReader, LinkError, encode
 from mudroom.typing import Protocol
 
-LIMITS = MappingProxyType(
-    {
-        wire.HELLO: 1 << 20,
-        wire.WANT: 4 << 20,
-        wire.OUTCOME: 2 << 20,
-        wire.OUT: (1 << 20) + 64,
-        wire.ARCHIVE: (1 << 20) + 64,
-        wire.DATA: 1 << 20,
-        wire.EVENT: 1 << 18,
-    }
-)
-"""Bytes of a body from a worker, by kind."""
-LIMIT = 1 << 16
-"""Bytes of a body of any other kind."""
+LIMITS = MappingProxyType({**wire.FROM_WORKER, wire.DATA: 1 << 20})
 PING = 5.0
 """Seconds between pings."""
 SILENCE = 30.0
@@ -147,7 +134,7 @@ class OriginLink:
         try:
             os.set_blocking(reader, False)
             os.set_blocking(writer, False)
-            frames = FrameReader(LIMITS, LIMIT)
+            frames = FrameReader(LIMITS, wire.OTHERS)
             while self._step(reader, writer, frames):
                 pass
             failure = MudroomError(

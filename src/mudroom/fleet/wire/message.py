@@ -285,6 +285,18 @@ class MoreRoom(NamedTuple):
     size: int
 
 
+FROM_WORKER = {
+    HELLO: 1 << 20,
+    WANT: 4 << 20,
+    OUTCOME: 2 << 20,
+    OUT: (1 << 20) + 64,
+    ARCHIVE: (1 << 20) + 64,
+    EVENT: 1 << 18,
+}
+"""Bytes of a body from a worker, by kind."""
+OTHERS = 1 << 16
+"""Bytes of a body from a worker of any other kind."""
+
 TYPES: dict[int, type] = {
     PING: Ping,
     PONG: Pong,
