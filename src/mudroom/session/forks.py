@@ -138,7 +138,7 @@ class Forks:
 
     @contextmanager
     def at_rest(self, name: str, around: Around = nullcontext, held: Fork | None = None) -> Iterator[Fork]:
-        """Yield a fork with its lock (``held``: the caller's), no command in it, changes recorded; in ``around``."""
+        """Yield a fork at rest (rule 1), inside ``around``. ``held``: the fork, if the caller has its lock."""
         fork = held or self.vault.fork(name)
         with self.locked(fork, "mudroom") if held is None else nullcontext(), around(fork):
             settled_mount(self, fork)
