@@ -413,9 +413,8 @@ def fork_git_directory(project: bytes, repository: bytes, view: Source, place: R
     shown, entry = show(repository), view.look(repository)
     try:
         directory = os.path.join(project, os.path.dirname(repository))
-        is_inside = is_below(
-            os.path.realpath(directory), os.path.realpath(project)
-        )  # not through a link of the project
+        # A link of the user's project may lead to a work tree elsewhere.
+        is_inside = is_below(os.path.realpath(directory), os.path.realpath(project))
         problem = _problem(directory, place) if is_inside else "whose work tree is not in it"
     except ValueError as error:
         problem = f"whose settings cannot be read: {error}"
