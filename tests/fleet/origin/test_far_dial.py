@@ -55,7 +55,13 @@ def test_a_command_on_a_worker_reaches_a_host_through_the_origin(place: Place, s
     session = place.session(Settings(hosts=rules), rules=lambda: rules)
     worker = FleetWorker("far", (os.fsencode(sys.executable), b"-m", b"mudroom", b"worker", b"--stdio"))
     (tmp_path / "far-home").mkdir()
-    there = {**os.environb, b"HOME": os.fsencode(tmp_path / "far-home"), b"MUDROOM_KEEPER": b"0"}
+    # Without a container engine: its trial would leave files in the home that only other users can remove.
+    there = {
+        **os.environb,
+        b"HOME": os.fsencode(tmp_path / "far-home"),
+        b"MUDROOM_KEEPER": b"0",
+        b"PATH": b"/nobody/is/here",
+    }
     there.pop(b"XDG_STATE_HOME", None)
     printed = list[str]()
     doors = Doors(
