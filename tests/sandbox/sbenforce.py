@@ -7,8 +7,9 @@ process that this one starts before it becomes the command. A permitted call goe
 (SECCOMP_USER_NOTIF_FLAG_CONTINUE): a second thread could change a path meanwhile, so this holds honest attempts, not
 races. What the supervisor does not know, metadata for example, is permitted.
 
-``settings``: ``reading`` of the language, ``permit`` ([operation, path or name] pairs that are permitted against the
-profile: a mutant), ``log`` (a file that is told each refusal).
+``settings``: ``reading`` of the language, or ``wildcards`` (one that no source names); ``permit`` ((operation, path or
+name) pairs that are permitted against the profile, a name "" stands for all: a mutant); ``log`` (a file that is told
+each refusal); ``unmarked`` (the command does not get the mark of its run).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 from mudroom.sandbox.launcher.mediator import AT_FDCWD, NOTIF_RECV, NOTIF_SEND, Caller, install, libc
 from mudroom.sandbox.linux.seccomp import _FORMAT, _Instruction
 from mudroom.sandbox.macos.seatbelt import real
-from sbpl import Profile, parse
+from sbpl import READINGS, Profile, parse
 
 CONTINUE, EPERM = 1, 1
 _LD_W_ABS, _JEQ_K, _RET_K, _ALLOW, _USER_NOTIF = 0x20, 0x15, 0x06, 0x7FFF0000, 0x7FC00000
@@ -56,7 +57,7 @@ CALLS: dict[str, tuple[int, tuple[tuple[str, Path], ...]]] = {
 }
 """Calls about paths alone, with their number (x86_64) and the operations that Seatbelt asks about."""
 OPEN, OPENAT, CREAT, CONNECT, SENDTO, BIND, KILL = 2, 257, 85, 42, 44, 49, 62
-BY_NUMBER = {number: wanted for number, wanted in CALLS.values()}
+BY_NUMBER = dict(CALLS.values())
 
 
 def program() -> bytes:
@@ -94,11 +95,12 @@ class Supervisor:
         words = [int.from_bytes(raw[i : i + 8], "little") for i in range(32, 80, 8)]
         caller = Caller(pid, identity, self._listener)
         try:
-            refused = not all(self._allows(pid, *asked) for asked in _asked(caller, pid, number, words))
+            decisions = [self._allows(pid, *asked) for asked in _asked(caller, pid, number, words)]  # all are logged
+            refused = not all(decisions)
         except OSError as error:
             refused = error.errno not in (2, 9, 14, 20, 36, 40)  # the kernel says the same of them
-        error, flags = (-EPERM, 0) if refused else (0, CONTINUE)
-        reply = identity + bytes(8) + error.to_bytes(4, "little", signed=True) + flags.to_bytes(4, "little")
+        answer, flags = (-EPERM, 0) if refused else (0, CONTINUE)
+        reply = identity + bytes(8) + answer.to_bytes(4, "little", signed=True) + flags.to_bytes(4, "little")
         libc.ioctl(self._listener, ctypes.c_ulong(NOTIF_SEND), ctypes.c_char_p(reply))
 
     def _allows(self, pid: int, operation: str, context: dict[str, Any]) -> bool:
@@ -110,7 +112,7 @@ class Supervisor:
         return self._known[key]
 
     def _decide(self, operation: str, context: dict[str, Any]) -> bool:
-        name = os.fsdecode(context["path"]) if "path" in context else str(context.get("protocol", "signal"))
+        name = os.fsdecode(context["path"]) if "path" in context else self._name(context)
         if (operation, name) in self._permit or (operation, "") in self._permit:
             return True
         context = {key: value for key, value in context.items() if key != "pid"}
@@ -120,6 +122,13 @@ class Supervisor:
             with open(self._settings["log"], "a") as stream:
                 stream.write(json.dumps([operation, name]) + "\n")
         return False
+
+    def _name(self, context: dict[str, Any]) -> str:
+        """Return the name of a peer: of a process, or of a server with a gate and without."""
+        behind = (
+            " beside a gate" if any(rule.allows and _is_of_gate(rule.filters) for rule in self._profile.rules) else ""
+        )
+        return context["protocol"] + behind if "protocol" in context else "a process"
 
     def _target(self, pid: int, target: int) -> str:
         if target == pid:
@@ -133,6 +142,10 @@ class Supervisor:
             except OSError:
                 return "others"
         return "others"
+
+
+def _is_of_gate(filters: tuple[Any, ...]) -> bool:
+    return any(one[:2] == ["remote", "tcp"] for one in filters)
 
 
 def _asked(caller: Caller, pid: int, number: int, words: list[int]) -> list[tuple[str, dict[str, Any]]]:
@@ -217,6 +230,9 @@ def _path(caller: Caller, pid: int, words: list[int], at: Path | tuple[int, int,
     return real(os.path.realpath(above or b"/").rstrip(b"/") + b"/" + name)
 
 
+READINGS["wildcards"] = lambda named, _filtered: (not named,)
+
+
 def main(settings: dict[str, Any], words: list[bytes]) -> None:
     if words[0] != b"-f" or words[2] != b"--":
         sys.exit("usage")
@@ -243,4 +259,6 @@ def main(settings: dict[str, Any], words: list[bytes]) -> None:
     socket.send_fds(ours, [b"l"], [listener])
     os.close(listener)
     ours.close()
+    if settings.get("unmarked"):
+        os.environb.pop(b"MUDROOM_RUN", None)
     os.execv(words[3], words[3:])

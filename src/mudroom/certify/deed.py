@@ -159,11 +159,13 @@ def listing(place: "Place") -> str:
 
 
 def reading(place: "Place") -> str:
-    """Return which of three acts are permitted, as 1 and 0: each is named by two rules that contradict each other."""
+    """Return which of four acts are permitted, as 1 and 0. Rules that contradict each other name the first three; the
+    last is refused."""
     acts = (
         lambda: get(f"{place.outside}/secret"),
         lambda: os.chmod(f"{place.outside}/target", 0o600),
         lambda: os.utime(f"{place.outside}/d", (1, 1)),
+        lambda: os.chmod(f"{place.outside}/secret", 0o600),
     )
     return "".join(map(_permitted, acts))
 

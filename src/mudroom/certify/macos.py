@@ -69,12 +69,13 @@ def _itself(aim: bytes) -> bytes:
 
 def _precedence(aim: bytes) -> bytes:
     """Rules that contradict each other, for the deed ``reading``: named against wildcard, filtered against unfiltered,
-    and the one against the other."""
+    and the one against the other. The last rule decides in each known order."""
     one, two, three = (literal(aim + name) for name in (b"/secret", b"/target", b"/d"))
     return b"".join((
         b"(allow file-read-data %s)\n(deny file-read* %s)\n" % (one, one),
         b"(allow file-write-mode %s)\n(deny file-write-mode)\n" % two,
         b"(allow file-write* %s)\n(deny file-write-times)\n" % three,
+        b"(deny file-write-mode %s)\n" % one,
     ))  # fmt: skip
 
 

@@ -27,7 +27,7 @@ _FILES = (
     Row("symlink_write", "files", "a link in the copy leads out; it is written through", "symlink_write", "tree"),
     Row("symlink_read", "files", "a link in the copy leads out; it is read through", "symlink_read", "secret"),
     Row("symlink_chain", "files", "a directory outside, by way of three links", "symlink_chain", "tree"),
-    Row("ancestor_replaced", "files", "a directory is replaced by a link, and gone through", "ancestor_replaced", "tree"),
+    Row("ancestor_replaced", "files", "a directory becomes a link, and is gone through", "ancestor_replaced", "tree"),
     Row("hard_link", "files", "a file outside is linked into the copy, and written there", "hard_link", "tree",
         twin="plain_write"),
     Row("hard_link_read", "files", "a secret is linked into the copy, and read there", "hard_link_read", "secret",
@@ -77,11 +77,11 @@ _LANGUAGE = (
         way="language", twin="plain_write"),
 )  # fmt: skip
 READINGS: Mapping[str, str] = {
-    "000": "the last rule",
-    "100": "a rule that names the operation",
-    "011": "a rule with a filter",
-    "110": "a rule that names the operation, then one with a filter",
-    "111": "a rule with a filter, then one that names the operation",
+    "0000": "the last rule",
+    "1000": "a rule that names the operation",
+    "0110": "a rule with a filter",
+    "1100": "a rule that names the operation, then one with a filter",
+    "1110": "a rule with a filter, then one that names the operation",
 }
 """Which of several matching rules decides, by what the deed ``reading`` may do. A profile of ``macos/seatbelt.py``
 decides alike in each of them, and so not in another order."""

@@ -87,6 +87,7 @@ class Trial(NamedTuple):
 
     prepare: Prepare
     start: Start
+    patience: float = PATIENCE
 
 
 def certify(
@@ -166,7 +167,7 @@ def _judge(ground: Ground, trial: Trial, places: Mapping[str, Canary]) -> tuple[
     ]
     words = [os.fsencode(word) for word in program(deeds)]
     try:
-        status, output, timed_out = trial.start(trial.prepare(ground, twin.port), words, ground, PATIENCE)
+        status, output, timed_out = trial.start(trial.prepare(ground, twin.port), words, ground, trial.patience)
     except MudroomError as error:
         if aim.is_done(""):
             return "fell", "it was done, and the sandbox reported a failure", 0

@@ -1,0 +1,140 @@
+"""From a record to what a session may do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from macbox import BARE, SPEC, enforcing_sandbox_exec, fake_sandbox_exec
+from mudroom.certify import table
+from mudroom.certify.identity import identity
+from mudroom.certify.opening import look, open_platform, restrict
+from mudroom.certify.record import save
+from mudroom.certify.row import Certificate, RowResult
+from mudroom.certify.table import MACOS
+from mudroom.cli.host.certify import certify_here, configure, execute
+from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.terminal import Terminal
+from mudroom.errors import Unsupported, UsageError
+from mudroom.sandbox.macos.client import DarwinClient
+from mudroom.sandbox.platform import DARWIN, LINUX, platform_here
+
+HELD = Certificate("darwin", "s", "m", 0, tuple(RowResult(row.name, "held") for row in MACOS))
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> bytes:
+    (tmp_path / "sandbox-exec").write_text("a tool")
+    return bytes(tmp_path / "sandbox-exec")
+
+
+def keep(state: Path, tool: bytes, **verdicts: str) -> None:
+    rows = tuple(row._replace(verdict=verdicts.get(row.name, "held")) for row in HELD.rows)
+    save(bytes(state), identity("darwin", bytes(state), tool), HELD._replace(rows=rows))
+
+
+def test_without_a_record_the_platform_is_closed(tmp_path: Path, tool: bytes) -> None:
+    with pytest.raises(Unsupported, match="not certified yet") as caught:
+        open_platform(DARWIN, bytes(tmp_path), tool)
+    assert "mudroom certify" in caught.value.hint
+
+
+def test_a_record_opens_it(tmp_path: Path, tool: bytes) -> None:
+    keep(tmp_path, tool)
+    assert open_platform(DARWIN, bytes(tmp_path), tool) is DARWIN
+
+
+@pytest.mark.parametrize("verdict", ["fell", "not shown"])
+@pytest.mark.parametrize("row", [row.name for row in MACOS if row.closes == "platform"])
+def test_each_row_of_the_platform_closes_it(tmp_path: Path, tool: bytes, row: str, verdict: str) -> None:
+    keep(tmp_path, tool, **{row: verdict})
+    with pytest.raises(Unsupported, match=f"{row} {verdict}"):
+        open_platform(DARWIN, bytes(tmp_path), tool)
+
+
+def test_another_tool_closes_it(tmp_path: Path, tool: bytes) -> None:
+    keep(tmp_path, tool)
+    Path(os.fsdecode(tool)).write_text("another tool")
+    with pytest.raises(Unsupported, match="another system, mudroom or Python"):
+        open_platform(DARWIN, bytes(tmp_path), tool)
+
+
+def test_a_missing_tool_closes_it(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="cannot be found out"):
+        open_platform(DARWIN, bytes(tmp_path), bytes(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("row", "refused", "permitted"),
+    [
+        ("tcp", SPEC, SPEC._replace(network="open")),
+        ("gate_port", SPEC._replace(network="gate", proxy=9), SPEC),
+        ("store_read", BARE, SPEC),
+    ],
+)
+def test_a_closed_part_is_refused_and_no_more(tmp_path: Path, tool: bytes, row: str, refused, permitted) -> None:  # type: ignore[no-untyped-def]
+    keep(tmp_path, tool, **{row: "fell"})
+    platform = open_platform(DARWIN, bytes(tmp_path), tool)
+    assert platform.compile(permitted, "arm64") == DARWIN.compile(permitted, "arm64")
+    with pytest.raises(Unsupported, match=f"{row} fell"):
+        platform.compile(refused, "arm64")
+
+
+def test_leftovers_refuse_no_command(tmp_path: Path, tool: bytes) -> None:
+    keep(tmp_path, tool, leftover="fell")
+    assert open_platform(DARWIN, bytes(tmp_path), tool).compile(SPEC, "arm64") == DARWIN.compile(SPEC, "arm64")
+    assert list(look("darwin", bytes(tmp_path), tool).closed) == ["leftovers"]
+    assert restrict(DARWIN, {}) is DARWIN
+
+
+def test_linux_is_asked_nothing() -> None:
+    def never(_platform: object) -> None:
+        raise AssertionError
+
+    assert platform_here("linux", never) is LINUX  # type: ignore[arg-type]
+
+
+# --- the verb ---
+
+
+def context(tmp_path: Path, *, as_json: bool = False) -> Context:
+    environ = {b"HOME": bytes(tmp_path), b"MUDROOM_STATE": bytes(tmp_path / "state"), b"PATH": b"/usr/bin:/bin"}
+    return Context(environ, Terminal(environ), as_json, None)
+
+
+@pytest.fixture
+def two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row for row in MACOS if row.name in ("plain_write", "tcp")]
+    monkeypatch.setitem(table.TABLES, "darwin", rows)  # type: ignore[arg-type]
+
+
+def test_certify_opens_the_platform(tmp_path: Path, two_rows: None, capsys: pytest.CaptureFixture[str]) -> None:
+    tool = enforcing_sandbox_exec(tmp_path / "tool")
+    assert certify_here("darwin", tool, DarwinClient(tool=tool), None, context(tmp_path)) == 0
+    assert "certified" in capsys.readouterr().out
+    assert open_platform(DARWIN, bytes(tmp_path / "state"), tool) is DARWIN
+    assert os.listdir(tmp_path / "state") == ["certificates"]
+
+
+def test_certify_with_a_liar_closes_it_and_the_file_names_nothing(
+    tmp_path: Path, two_rows: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool, sent = fake_sandbox_exec(tmp_path), tmp_path / "sent.json"
+    assert certify_here("darwin", tool, DarwinClient(tool=tool), str(sent), context(tmp_path, as_json=True)) == 1
+    assert capsys.readouterr().out == ""
+    told = json.loads(sent.read_text())
+    assert [row["verdict"] for row in told["rows"]] == ["fell", "fell"]
+    assert str(tmp_path) not in sent.read_text() and os.uname().nodename not in sent.read_text()
+    with pytest.raises(UsageError, match="exists already"):
+        certify_here("darwin", tool, DarwinClient(tool=tool), str(sent), context(tmp_path, as_json=True))
+
+
+def test_on_linux_there_is_nothing_to_certify(tmp_path: Path) -> None:
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    with pytest.raises(UsageError, match="needs no certificate"):
+        execute(parser.parse_args([]), context(tmp_path))
