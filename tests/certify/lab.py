@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from macbox import enforcing_sandbox_exec
 from mudroom.certify.macos import mac_trial
-from mudroom.certify.row import Certificate, Row, RowResult
+from mudroom.certify.row import Certificate, RowResult, TrialRow
 from mudroom.certify.table import MACOS
 from mudroom.certify.trial import certify
 from mudroom.sandbox.macos.client import DarwinClient
@@ -37,7 +37,7 @@ class Lab:
     def tool(self, **settings: object) -> bytes:
         return enforcing_sandbox_exec(self._place / "tool", log=str(self._log), **settings)
 
-    def results(self, tool: bytes, rows: Sequence[Row], patience: float = 20.0) -> dict[str, RowResult]:
+    def results(self, tool: bytes, rows: Sequence[TrialRow], patience: float = 20.0) -> dict[str, RowResult]:
         """Try rows, each at the number that it has in the table."""
         client = DarwinClient(tool=tool)
         trial = mac_trial(client, home=bytes(self._place / "home"), search=[])._replace(patience=patience)
@@ -52,7 +52,7 @@ class Lab:
             client.close()
         return found
 
-    def refusals(self, row: Row) -> frozenset[Refusal]:
+    def refusals(self, row: TrialRow) -> frozenset[Refusal]:
         """Return what the stand-in refused since the last call: of ``row`` alone, not what each interpreter meets."""
         lines = self._log.read_text().splitlines() if self._log.exists() else []
         self._log.unlink(missing_ok=True)

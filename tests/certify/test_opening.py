@@ -14,11 +14,15 @@ from mudroom.certify import table
 from mudroom.certify.identity import identity
 from mudroom.certify.opening import look, open_platform, restrict
 from mudroom.certify.record import save
-from mudroom.certify.row import Certificate, RowResult
+from mudroom.certify.row import Certificate, RowResult, Verdict
 from mudroom.certify.table import MACOS
+from mudroom.cli import certification
+from mudroom.cli.certification import certify_first
 from mudroom.cli.host.certify import certify_here, configure, execute
+from mudroom.cli.host.doctor import certified
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
+from mudroom.doctor.certificate import lines
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.sandbox.platform import DARWIN, LINUX, platform_here
@@ -32,7 +36,7 @@ def tool(tmp_path: Path) -> bytes:
     return bytes(tmp_path / "sandbox-exec")
 
 
-def keep(state: Path, tool: bytes, **verdicts: str) -> None:
+def keep(state: Path, tool: bytes, **verdicts: Verdict) -> None:
     rows = tuple(row._replace(verdict=verdicts.get(row.name, "held")) for row in HELD.rows)
     save(bytes(state), identity("darwin", bytes(state), tool), HELD._replace(rows=rows))
 
@@ -50,7 +54,7 @@ def test_a_record_opens_it(tmp_path: Path, tool: bytes) -> None:
 
 @pytest.mark.parametrize("verdict", ["fell", "not shown"])
 @pytest.mark.parametrize("row", [row.name for row in MACOS if row.closes == "platform"])
-def test_each_row_of_the_platform_closes_it(tmp_path: Path, tool: bytes, row: str, verdict: str) -> None:
+def test_each_row_of_the_platform_closes_it(tmp_path: Path, tool: bytes, row: str, verdict: Verdict) -> None:
     keep(tmp_path, tool, **{row: verdict})
     with pytest.raises(Unsupported, match=f"{row} {verdict}"):
         open_platform(DARWIN, bytes(tmp_path), tool)
@@ -77,7 +81,8 @@ def test_a_missing_tool_closes_it(tmp_path: Path) -> None:
     ],
 )
 def test_a_closed_part_is_refused_and_no_more(tmp_path: Path, tool: bytes, row: str, refused, permitted) -> None:  # type: ignore[no-untyped-def]
-    keep(tmp_path, tool, **{row: "fell"})
+    fallen: dict[str, Verdict] = {row: "fell"}
+    keep(tmp_path, tool, **fallen)
     platform = open_platform(DARWIN, bytes(tmp_path), tool)
     assert platform.compile(permitted, "arm64") == DARWIN.compile(permitted, "arm64")
     with pytest.raises(Unsupported, match=f"{row} fell"):
@@ -109,7 +114,7 @@ def context(tmp_path: Path, *, as_json: bool = False) -> Context:
 @pytest.fixture
 def two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row for row in MACOS if row.name in ("plain_write", "tcp")]
-    monkeypatch.setitem(table.TABLES, "darwin", rows)  # type: ignore[arg-type]
+    monkeypatch.setitem(table.TABLES, "darwin", rows)
 
 
 def test_certify_opens_the_platform(tmp_path: Path, two_rows: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,3 +143,49 @@ def test_on_linux_there_is_nothing_to_certify(tmp_path: Path) -> None:
     configure(parser)
     with pytest.raises(UsageError, match="needs no certificate"):
         execute(parser.parse_args([]), context(tmp_path))
+
+
+def test_it_runs_by_itself_once_where_somebody_sees_it(
+    tmp_path: Path, tool: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[bytes] = []
+
+    def tried(platform: str, tool: bytes, _client: object, context: Context) -> Certificate:
+        runs.append(tool)
+        keep(tmp_path / "state", tool)
+        return HELD
+
+    (tmp_path / "state").mkdir(mode=0o700)
+    monkeypatch.setattr(certification, "tried", tried)
+    for is_terminal, platform, count in (
+        (False, "darwin", 0),
+        (True, "linux", 0),
+        (True, "darwin", 1),
+        (True, "darwin", 1),
+    ):
+        monkeypatch.setattr(
+            certification.sys.stdin, "isatty", lambda is_terminal=is_terminal: is_terminal, raising=False
+        )
+        certify_first(context(tmp_path), platform, tool)
+        assert len(runs) == count
+
+
+# --- what is told of it ---
+
+
+def test_doctor_and_status_tell_what_is_certified_and_closed(tmp_path: Path, tool: bytes) -> None:
+    (missing,) = certified(bytes(tmp_path), "darwin", tool)
+    assert (missing.state, missing.found) == ("missing", "it is not certified yet") and "mudroom certify" in missing.fix
+    assert lines(look("darwin", bytes(tmp_path), tool)) == ["none: it is not certified yet"]
+    keep(tmp_path, tool, tcp="fell", kill="not shown")
+    found = {finding.protection: finding for finding in certified(bytes(tmp_path), "darwin", tool)}
+    assert found["certified: files"].state == "strict"
+    assert found["certified: network"].state == "missing" and "tcp" in found["certified: network"].found
+    assert found["certified: processes"].state == "not probed"
+    assert found["closed: network"].state == "missing" and "closed: platform" in found
+    told = lines(look("darwin", bytes(tmp_path), tool))
+    assert told == [
+        "s, closed",
+        "closed: no command runs: kill not shown",
+        "closed: commands run with network: open alone: tcp fell",
+    ]

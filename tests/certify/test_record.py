@@ -7,14 +7,15 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mudroom.certify.identity import Identity, identity
 from mudroom.certify.record import decode, encode, load, save
-from mudroom.certify.row import Certificate, Row, RowResult
+from mudroom.certify.row import Certificate, RowResult, TrialRow
 
-TABLE = (Row("a", "files", "", "plain_write", "tree"), Row("b", "files", "", "plain_read", "secret"))
+TABLE = (TrialRow("a", "files", "", "plain_write", "tree"), TrialRow("b", "files", "", "plain_read", "secret"))
 CERTIFICATE = Certificate("darwin", "macOS 15.6 24G84", "arm64", 7, (RowResult("a", "held"), RowResult("b", "held")))
 HERE = Identity("darwin", "macOS 15.6 24G84", "arm64", "tool", "modules", "python", "host", 0, "volume")
 
@@ -136,7 +137,8 @@ def test_a_bad_record_is_none_and_says_so_in_one_line(kept: Kept, spoil: Callabl
 
 @pytest.mark.parametrize("fact", Identity._fields)
 def test_with_any_other_fact_there_is_no_record(kept: Kept, fact: str) -> None:
-    other = HERE._replace(**{fact: 1 if fact == "user" else "another"})
+    values: dict[str, Any] = {fact: 1 if fact == "user" else "another"}
+    other = HERE._replace(**values)
     assert kept.load(other) == (None, "it was certified with another system, mudroom or Python")
 
 

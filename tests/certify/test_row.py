@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from mudroom.certify.deed import DEEDS
-from mudroom.certify.row import CLOSED, VERDICTS, Certificate, Row, RowResult, closed, opens, results, sentence
+from mudroom.certify.row import (
+    CLOSED,
+    VERDICTS,
+    Certificate,
+    RowResult,
+    TrialRow,
+    Verdict,
+    closed,
+    opens,
+    results,
+    sentence,
+)
 from mudroom.certify.table import MACOS, TABLES
 from mudroom.sandbox.platform import BY_RECORD
 
 TABLE = (
-    Row("a", "files", "", "plain_write", "tree"),
-    Row("b", "network", "", "connect_tcp", "connection", "network"),
-    Row("c", "processes", "", "daemon", "process", "leftovers"),
+    TrialRow("a", "files", "", "plain_write", "tree"),
+    TrialRow("b", "network", "", "connect_tcp", "connection", "network"),
+    TrialRow("c", "processes", "", "daemon", "process", "leftovers"),
 )
 ALL_HELD = Certificate("darwin", "macOS 1 A", "arm64", 0, tuple(RowResult(row.name, "held") for row in TABLE))
 
 
-def with_verdict(name: str, verdict: str) -> Certificate:
+def with_verdict(name: str, verdict: Verdict) -> Certificate:
     rows = tuple(row._replace(verdict=verdict) if row.name == name else row for row in ALL_HELD.rows)
     return ALL_HELD._replace(rows=rows)
 

@@ -10,14 +10,14 @@ import pytest
 
 from certify.lab import NO_FACTS, Lab, Refusal
 from macbox import fake_sandbox_exec
-from mudroom.certify.row import Row, opens
+from mudroom.certify.row import TrialRow, opens
 from mudroom.certify.table import MACOS, READINGS
 from tiers import QUICK
 
 ROWS = {row.name: row for row in MACOS}
 SOME = ("plain_write", "rename_copy", "gate_port", "kill", "store_read", "precedence")
 """Of each kind, for the quick tier."""
-UNENFORCED = {
+UNENFORCED: dict[str, dict[str, object]] = {
     "leftover": {"unmarked": True},
     "precedence": {"reading": "wildcards"},
 }
@@ -25,7 +25,7 @@ UNENFORCED = {
 an order that no source names."""
 
 
-def rows_of_the_tier() -> list[Row]:
+def rows_of_the_tier() -> list[TrialRow]:
     return [ROWS[name] for name in SOME] if QUICK else list(MACOS)
 
 

@@ -15,7 +15,8 @@ import socket
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Protocol
+
+    from mudroom.typing import Any, Protocol
 
     class Place(Protocol):
         @property

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from mudroom.certify.trial import Ground, Trial
+from mudroom.certify.trial import Trial, TrialGround
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Bind, Copy, HostView, SandboxSpec
 from mudroom.sandbox.client.capture import CapturedOutput, attend
@@ -24,7 +24,7 @@ def mac_trial(client: Client, *, home: bytes, search: Sequence[bytes]) -> Trial:
     python = true_path(os.fsencode(sys.base_prefix))
     binds = (*host.system, *host.home, Bind(python, python))
 
-    def prepare(ground: Ground, port: int) -> Plan:
+    def prepare(ground: TrialGround, port: int) -> Plan:
         top, work, private = (os.fsencode(path) for path in (ground.top, ground.work, ground.private))
         spec = SandboxSpec(
             project=os.fsencode(ground.project),
@@ -49,7 +49,7 @@ def mac_trial(client: Client, *, home: bytes, search: Sequence[bytes]) -> Trial:
         return plan._replace(steps=tuple((*step[:2], step[2] + more) if more and step[0] == "seatbelt" else step
                                          for step in plan.steps))  # fmt: skip
 
-    def start(plan: Plan, words: Sequence[bytes], ground: Ground, patience: float) -> tuple[int, bytes, bool]:
+    def start(plan: Plan, words: Sequence[bytes], ground: TrialGround, patience: float) -> tuple[int, bytes, bool]:
         environment = {b"PATH": _PATH, b"HOME": os.fsencode(ground.private)}
         with CapturedOutput(None, None, None, _LIMIT) as output:
             running = client.run(plan, words, environment, output.descriptors)

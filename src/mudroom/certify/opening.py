@@ -20,7 +20,7 @@ from mudroom.typing import NamedTuple
 HINT = "mudroom certify tries it, in less than a minute"
 
 
-class Opening(NamedTuple):
+class PlatformOpening(NamedTuple):
     certificate: Certificate | None
     why: str
     """Why there is no certificate."""
@@ -28,14 +28,14 @@ class Opening(NamedTuple):
     is_open: bool
 
 
-def look(platform: str, state: bytes, tool: bytes) -> Opening:
+def look(platform: str, state: bytes, tool: bytes) -> PlatformOpening:
     """Return what the record of this machine opens. ``tool``: the program that confines."""
     table = TABLES[platform]
     try:
         certificate, why = load(state, identity(platform, state, tool), table)
     except OSError as error:
         certificate, why = None, f"the facts that a certificate is for cannot be found out: {error.strerror}"
-    return Opening(certificate, why, closed(table, certificate), opens(table, certificate))
+    return PlatformOpening(certificate, why, closed(table, certificate), opens(table, certificate))
 
 
 def open_platform(platform: Platform, state: bytes, tool: bytes) -> Platform:

@@ -18,7 +18,7 @@ import stat
 from collections.abc import Sequence
 
 from mudroom.certify.identity import Identity
-from mudroom.certify.row import VERDICTS, Certificate, Row, RowResult
+from mudroom.certify.row import VERDICTS, Certificate, RowResult, TrialRow
 from mudroom.stage import private_file
 from mudroom.typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ _KEY_SIZE = 32
 _AGAIN = "mudroom certify"
 
 
-class Loaded(NamedTuple):
+class LoadedCertificate(NamedTuple):
     certificate: Certificate | None
     why: str
     """Reason, in one line, why there is no certificate."""
@@ -38,29 +38,31 @@ def directory_of(state: bytes) -> bytes:
     return state + b"/certificates"
 
 
-def load(state: bytes, identity: Identity, table: Sequence[Row]) -> Loaded:
+def load(state: bytes, identity: Identity, table: Sequence[TrialRow]) -> LoadedCertificate:
     """Return the certificate of this machine, or the reason why there is none."""
     directory = directory_of(state)
     path = directory + b"/" + identity.key.encode() + b".json"
     try:
         if not os.path.lexists(path):
             others = any(name.endswith(b".json") for name in os.listdir(directory))
-            return Loaded(None, "it was certified with another system, mudroom or Python" if others else _NEVER)
+            return LoadedCertificate(
+                None, "it was certified with another system, mudroom or Python" if others else _NEVER
+            )
         if not _is_private(directory):
-            return Loaded(None, "others may write in the directory of its certificate")
+            return LoadedCertificate(None, "others may write in the directory of its certificate")
     except FileNotFoundError:
-        return Loaded(None, _NEVER)
+        return LoadedCertificate(None, _NEVER)
     except OSError as error:
-        return Loaded(None, f"its certificate cannot be read: {error.strerror}")
+        return LoadedCertificate(None, f"its certificate cannot be read: {error.strerror}")
     data = private_file.read(path, _LIMIT)
     if data is None:
-        return Loaded(None, "its certificate is a link, or others may read or write it")
+        return LoadedCertificate(None, "its certificate is a link, or others may read or write it")
     key = _key(directory)
     if key is None:
-        return Loaded(None, "the key of its certificate is missing, or others may read it")
+        return LoadedCertificate(None, "the key of its certificate is missing, or others may read it")
     signature, _newline, body = data.partition(b"\n")
     if not hmac.compare_digest(signature, _sign(key, body)):
-        return Loaded(None, "its certificate is damaged, or of another machine")
+        return LoadedCertificate(None, "its certificate is damaged, or of another machine")
     return _read(body, identity, table)
 
 
@@ -81,17 +83,17 @@ def _sign(key: bytes, body: bytes) -> bytes:
     return hmac.new(key, body, "sha256").hexdigest().encode()
 
 
-def _read(body: bytes, identity: Identity, table: Sequence[Row]) -> Loaded:
+def _read(body: bytes, identity: Identity, table: Sequence[TrialRow]) -> LoadedCertificate:
     try:
         record = json.loads(body)
         if record["format"] != FORMAT or record["key"] != identity.key:
-            return Loaded(None, "its certificate is of another machine, system or mudroom")
+            return LoadedCertificate(None, "its certificate is of another machine, system or mudroom")
         certificate = decode(record["certificate"])
     except (ValueError, KeyError, TypeError):
-        return Loaded(None, "its certificate cannot be read")
+        return LoadedCertificate(None, "its certificate cannot be read")
     if sorted(row.name for row in certificate.rows) != sorted(row.name for row in table):
-        return Loaded(None, "its certificate has other rows than this mudroom tries")
-    return Loaded(certificate, "")
+        return LoadedCertificate(None, "its certificate has other rows than this mudroom tries")
+    return LoadedCertificate(certificate, "")
 
 
 def encode(certificate: Certificate) -> dict[str, Any]:

@@ -33,7 +33,7 @@ Where = Literal["outside", "project", "policy", "mask", "store", "copy"]
 further rules."""
 
 
-class Row(NamedTuple):
+class TrialRow(NamedTuple):
     name: str
     kind: str
     """The class, as the report groups rows."""
@@ -69,17 +69,17 @@ class Certificate(NamedTuple):
     rows: tuple[RowResult, ...] = ()
 
 
-def missing(row: Row) -> RowResult:
+def missing(row: TrialRow) -> RowResult:
     return RowResult(row.name, "not shown", "it was not tried")
 
 
-def results(table: Sequence[Row], certificate: Certificate | None) -> tuple[RowResult, ...]:
+def results(table: Sequence[TrialRow], certificate: Certificate | None) -> tuple[RowResult, ...]:
     """Return the result of each row of the table."""
     made = {result.name: result for result in certificate.rows} if certificate is not None else {}
     return tuple(made.get(row.name, missing(row)) for row in table)
 
 
-def closed(table: Sequence[Row], certificate: Certificate | None) -> dict[Closes, tuple[RowResult, ...]]:
+def closed(table: Sequence[TrialRow], certificate: Certificate | None) -> dict[Closes, tuple[RowResult, ...]]:
     """Return what is closed, with the rows that close it, in the order of ``CLOSED``."""
     rows = {row.name: row for row in table}
     failed = [result for result in results(table, certificate) if result.verdict != "held"]
@@ -87,7 +87,7 @@ def closed(table: Sequence[Row], certificate: Certificate | None) -> dict[Closes
     return {part: closing for part, closing in by.items() if closing}
 
 
-def opens(table: Sequence[Row], certificate: Certificate | None) -> bool:
+def opens(table: Sequence[TrialRow], certificate: Certificate | None) -> bool:
     """Return whether the platform is open."""
     return certificate is not None and bool(table) and "platform" not in closed(table, certificate)
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from mudroom.certify.canary import TWINS, Canary
-from mudroom.certify.row import Certificate, Row, RowResult, Verdict
+from mudroom.certify.row import Certificate, RowResult, TrialRow, Verdict
 from mudroom.certify.table import READINGS
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError
@@ -34,18 +34,18 @@ WHOLE = 60.0
 """Seconds for all rows: those that are left then are not shown."""
 REFUSALS = (errno.EPERM, errno.EACCES)
 
-Prepare = Callable[["Ground", int], Plan]
+Prepare = Callable[["TrialGround", int], Plan]
 """Makes the plan of a row's sandbox; with the port that stands for the gate's."""
-Start = Callable[[Plan, Sequence[bytes], "Ground", float], tuple[int, bytes, bool]]
+Start = Callable[[Plan, Sequence[bytes], "TrialGround", float], tuple[int, bytes, bool]]
 """Runs a command and returns its wait status, its output, and whether it ran out of time. Raises MudroomError."""
 Progress = Callable[[int, int, str], None]
 """Called before each row with its number from 1, the number of rows, and its name."""
 
 
-class Ground(NamedTuple):
+class TrialGround(NamedTuple):
     """The directories of one row, below a directory of its own."""
 
-    row: Row
+    row: TrialRow
     top: str
 
     @property
@@ -91,7 +91,7 @@ class Trial(NamedTuple):
 
 
 def certify(
-    table: Sequence[Row],
+    table: Sequence[TrialRow],
     trial: Trial,
     directory: str,
     facts: Certificate,
@@ -107,7 +107,7 @@ def certify(
         if started >= end:
             found.append(RowResult(row.name, "not shown", "the time for all rows was over"))
             continue
-        ground = Ground(row, f"{directory}/{number}")
+        ground = TrialGround(row, f"{directory}/{number}")
         try:
             verdict, why, number_of_error = try_row(ground, trial)
         finally:
@@ -116,7 +116,7 @@ def certify(
     return facts._replace(rows=tuple(found))
 
 
-def try_row(ground: Ground, trial: Trial) -> tuple[Verdict, str, int]:
+def try_row(ground: TrialGround, trial: Trial) -> tuple[Verdict, str, int]:
     """Return the verdict, its reason, and the error number of the deed."""
     row, twin = ground.row, TWINS.get(ground.row.twin, ground.row.canary)
     for directory in (ground.work, ground.private, ground.project):
@@ -159,7 +159,7 @@ def _answers(output: bytes) -> list[tuple[str, int, str]]:
         return []
 
 
-def _judge(ground: Ground, trial: Trial, places: Mapping[str, Canary]) -> tuple[Verdict, str, int]:
+def _judge(ground: TrialGround, trial: Trial, places: Mapping[str, Canary]) -> tuple[Verdict, str, int]:
     row, aim, twin = ground.row, places["aim"], places["twin"]
     deeds = [
         (row.twin or row.deed, ground.work + "/run-twin", twin.facts()),

@@ -36,13 +36,15 @@ def tried(platform: str, tool: bytes, client: DarwinClient, context: Context) ->
         client.close()
 
 
-def certify_first(context: Context, platform: str = sys.platform) -> None:
-    """Certify a platform that was never tried before a session is opened, if somebody is there to see it. Otherwise
-    opening the session says how."""
+def certify_first(context: Context, platform: str = sys.platform, tool: bytes = b"") -> None:
+    """Certify a platform that has no certificate before a session is opened, if stdin is a terminal; otherwise opening
+    the session says how. ``tool``: another one than the platform's."""
     if platform not in TABLES or not sys.stdin.isatty():
         return
     from mudroom.sandbox.macos.client import SANDBOX_EXEC, DarwinClient
 
-    if look(platform, places(context.environ).state, SANDBOX_EXEC).certificate is None:
-        context.terminal.note("this system was not certified yet: mudroom certify runs first, in less than a minute")
-        tried(platform, SANDBOX_EXEC, DarwinClient(), context)
+    tool = tool or SANDBOX_EXEC
+    opening = look(platform, places(context.environ).state, tool)
+    if opening.certificate is None:
+        context.terminal.note(f"this system is tried first, in less than a minute (mudroom certify): {opening.why}")
+        tried(platform, tool, DarwinClient(tool=tool), context)
