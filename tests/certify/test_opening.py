@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ from mudroom.doctor.certificate import lines
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.sandbox.platform import DARWIN, LINUX, platform_here
+from mudroom.session import Session
 
 HELD = Certificate("darwin", "s", "m", 0, tuple(RowResult(row.name, "held") for row in MACOS))
 
@@ -47,14 +50,19 @@ def test_without_a_record_the_platform_is_closed(tmp_path: Path, tool: bytes) ->
     assert "mudroom certify" in caught.value.hint
 
 
+def test_without_a_state_directory_the_platform_is_closed(tmp_path: Path, tool: bytes) -> None:
+    with pytest.raises(Unsupported, match="not certified yet"):
+        open_platform(DARWIN, bytes(tmp_path / "none"), tool)
+
+
 def test_a_record_opens_it(tmp_path: Path, tool: bytes) -> None:
     keep(tmp_path, tool)
     assert open_platform(DARWIN, bytes(tmp_path), tool) is DARWIN
 
 
 @pytest.mark.parametrize("verdict", ["fell", "not shown"])
-@pytest.mark.parametrize("row", [row.name for row in MACOS if row.closes == "platform"])
-def test_each_row_of_the_platform_closes_it(tmp_path: Path, tool: bytes, row: str, verdict: Verdict) -> None:
+@pytest.mark.parametrize("row", ["plain_write", "quoting"])
+def test_a_row_of_the_platform_closes_it(tmp_path: Path, tool: bytes, row: str, verdict: Verdict) -> None:
     keep(tmp_path, tool, **{row: verdict})
     with pytest.raises(Unsupported, match=f"{row} {verdict}"):
         open_platform(DARWIN, bytes(tmp_path), tool)
@@ -125,6 +133,37 @@ def test_certify_opens_the_platform(tmp_path: Path, two_rows: None, capsys: pyte
     assert os.listdir(tmp_path / "state") == ["certificates"]
 
 
+def test_a_session_on_a_certified_platform(tmp_path: Path, two_rows: None) -> None:
+    """From the certificate to an undo, with a sandbox that confines."""
+    tool, place = enforcing_sandbox_exec(tmp_path / "tool"), context(tmp_path)
+    project, state = tmp_path / "project", tmp_path / "state"
+    project.mkdir()
+    (project / "file").write_text("one\n")
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    certify_here("darwin", tool, DarwinClient(tool=tool), None, place)
+    client = DarwinClient(tool=tool)
+    with (
+        closing(client),
+        Session.open(
+            bytes(project),
+            state=bytes(state),
+            home=bytes(tmp_path),
+            environ=place.environ,
+            platform=open_platform(DARWIN, bytes(state), tool),
+            client=client,
+        ) as session,
+    ):
+        script = f"echo two >> file; cat {secret}; echo x > {tmp_path}/outside; echo x > {project}/file; echo $?"
+        result = session.run([b"sh", b"-c", script.encode()])
+        assert b"secret" not in result.stdout and not (tmp_path / "outside").exists()
+        assert (project / "file").read_text() == "one\n"
+        session.changes.apply(result.fork)
+        assert (project / "file").read_text() == "one\ntwo\n"
+        session.changes.undo()
+        assert (project / "file").read_text() == "one\n"
+
+
 def test_certify_with_a_liar_closes_it_and_the_file_names_nothing(
     tmp_path: Path, two_rows: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,9 +202,7 @@ def test_it_runs_by_itself_once_where_somebody_sees_it(
         (True, "darwin", 1),
         (True, "darwin", 1),
     ):
-        monkeypatch.setattr(
-            certification.sys.stdin, "isatty", lambda is_terminal=is_terminal: is_terminal, raising=False
-        )
+        monkeypatch.setattr(sys.stdin, "isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
         certify_first(context(tmp_path), platform, tool)
         assert len(runs) == count
 

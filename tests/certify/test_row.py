@@ -54,6 +54,15 @@ def test_a_row_that_is_missing_is_not_shown() -> None:
     assert not opens(TABLE, ALL_HELD._replace(rows=ALL_HELD.rows[1:]))
 
 
+def test_each_row_closes_what_it_declares() -> None:
+    held = ALL_HELD._replace(rows=tuple(RowResult(row.name, "held") for row in MACOS))
+    assert opens(MACOS, held)
+    for row in MACOS:
+        for verdict in VERDICTS[1:]:
+            rows = tuple(one._replace(verdict=verdict) if one.name == row.name else one for one in held.rows)
+            assert list(closed(MACOS, held._replace(rows=rows))) == [row.closes], row.name
+
+
 def test_an_empty_table_opens_nothing() -> None:
     assert not opens((), ALL_HELD)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import stat
 import subprocess
@@ -25,8 +26,8 @@ class Canary:
     def __init__(self, path: str, kind: Kind) -> None:
         self._path, self._kind = path, kind
         self.nonce = os.urandom(12).hex()
-        self.was_there = False
-        """Whether a process has been at the FIFO."""
+        self._left = b""
+        """The pid that a process wrote into the FIFO."""
         os.makedirs(path + "/d", exist_ok=True)
         for name, text in (("target", "target"), ("secret", self.nonce), (self.nonce, "")):
             with open(f"{path}/{name}", "w", encoding="ascii") as stream:
@@ -111,11 +112,22 @@ class Canary:
         """Return whether a process holds the FIFO open: fifo(7), a read without a writer is an end of file."""
         select.select([self._fifo], [], [], _SOON)
         try:
-            self.was_there = bool(os.read(self._fifo, 64)) or self.was_there
+            self._left = os.read(self._fifo, 64) or self._left
             os.read(self._fifo, 64)
         except BlockingIOError:
             return True
         return False
+
+    @property
+    def was_there(self) -> bool:
+        """Whether a process has been at the FIFO."""
+        return bool(self._left)
+
+    def end_left(self) -> None:
+        """End the process that a control, which is mudroom's own, has left. A confined one is not believed its pid."""
+        if self._left:
+            with suppress(ProcessLookupError):
+                os.kill(int(self._left), signal.SIGKILL)
 
     def _look(self) -> dict[str, tuple[object, ...]]:
         """Return names, kinds, modes, times and contents of all that is below the directory."""

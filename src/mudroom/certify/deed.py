@@ -191,17 +191,23 @@ def send_udp(place: "Any") -> None:
 
 
 def connect_unix(place: "Place") -> None:
-    """The path of a socket is short (104 bytes on macOS, unix(4)): it is reached from its own directory."""
-    os.chdir(place.outside)
     with socket.socket(socket.AF_UNIX) as unix:
         unix.settimeout(PATIENCE)
-        unix.connect("s")
+        unix.connect(_short(f"{place.outside}/s"))
 
 
 def bind_unix(place: "Place") -> None:
-    os.chdir(place.outside)
     with socket.socket(socket.AF_UNIX) as unix:
-        unix.bind("new")
+        unix.bind(_short(f"{place.outside}/new"))
+
+
+def _short(path: str) -> str:
+    """Return a path that a socket can have, at most 103 bytes on macOS: unix(4). A longer one is its name in its own
+    directory, which this process enters; whether it may is another question, so the path itself is preferred."""
+    if len(os.fsencode(path)) <= 103:
+        return path
+    os.chdir(os.path.dirname(path))
+    return os.path.basename(path)
 
 
 def listen_tcp(_place: "Place") -> str:
@@ -229,7 +235,12 @@ def daemon(place: "Place") -> None:
     signal.pause()
 
 
-DEEDS = {name: value for name, value in dict(globals()).items() if callable(value) and name not in ("put", "get")}
+_NO_DEEDS = ("put", "get", "main")
+DEEDS = {
+    name: value
+    for name, value in dict(globals()).items()
+    if callable(value) and name not in _NO_DEEDS and not name.startswith("_")
+}
 
 
 # --- running one ---

@@ -112,4 +112,4 @@ def _volume(platform: str, state: bytes) -> str:
     folds = ""
     if platform == "darwin" and sys.platform == "darwin":
         folds = str(os.pathconf(state, _PC_CASE_SENSITIVE))
-    return f"{os.stat(state).st_dev} {facts.f_flag} {facts.f_namemax} {folds}"
+    return f"{facts.f_flag} {facts.f_namemax} {folds}"  # no device number: it may change with each start

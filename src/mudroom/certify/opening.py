@@ -31,6 +31,8 @@ class PlatformOpening(NamedTuple):
 def look(platform: str, state: bytes, tool: bytes) -> PlatformOpening:
     """Return what the record of this machine opens. ``tool``: the program that confines."""
     table = TABLES[platform]
+    if not os.path.isdir(state):
+        return PlatformOpening(None, "it is not certified yet", closed(table, None), False)
     try:
         certificate, why = load(state, identity(platform, state, tool), table)
     except OSError as error:

@@ -137,7 +137,9 @@ def _does(deed: str, directory: str, canary: Canary) -> bool:
         words = program([(deed, directory, canary.facts())])
         ended = subprocess.run(words, capture_output=True, timeout=PATIENCE, check=False)
         answers = _answers(ended.stdout)
-        return bool(answers) and canary.is_done(answers[-1][2])
+        is_done = bool(answers) and canary.is_done(answers[-1][2])
+        canary.end_left()
+        return is_done
     return False
 
 
