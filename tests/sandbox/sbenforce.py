@@ -8,8 +8,8 @@ process that this one starts before it becomes the command. A permitted call goe
 races. What the supervisor does not know, metadata for example, is permitted.
 
 ``settings``: ``reading`` of the language, or ``wildcards`` (one that no source names); ``permit`` ((operation, path or
-name) pairs that are permitted against the profile, a name "" stands for all: a mutant); ``log`` (a file that is told
-each refusal); ``unmarked`` (the command does not get the mark of its run).
+name) pairs that are permitted against the profile: a mutant), with the name "" for all; ``forbid`` (the contrary);
+``log`` (a file that is told each refusal); ``unmarked`` (the command does not get the mark of its run).
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class Supervisor:
     def __init__(self, listener: int, profile: Profile, settings: dict[str, Any], command: int) -> None:
         self._listener, self._profile, self._settings, self._command = listener, profile, settings, command
         self._permit = {(operation, name) for operation, name in settings.get("permit", ())}
+        self._forbid = {(operation, name) for operation, name in settings.get("forbid", ())}
         self._known: dict[tuple[Any, ...], bool] = {}
 
     def serve(self) -> None:
@@ -113,6 +114,8 @@ class Supervisor:
 
     def _decide(self, operation: str, context: dict[str, Any]) -> bool:
         name = os.fsdecode(context["path"]) if "path" in context else self._name(context)
+        if (operation, name) in self._forbid:
+            return False
         if (operation, name) in self._permit or (operation, "") in self._permit:
             return True
         context = {key: value for key, value in context.items() if key != "pid"}

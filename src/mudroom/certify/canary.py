@@ -96,6 +96,8 @@ class Canary:
                 return self.nonce in evidence
             case "claim" | "reading":
                 return bool(evidence)
+            case "works":
+                return evidence == "7"
             case "root":
                 return not os.path.isdir(self._root) or os.stat(self._root).st_ino != self._inode
             case "connection":

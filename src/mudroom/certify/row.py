@@ -23,10 +23,10 @@ CLOSED: Mapping[Closes, str] = {
     "level 0": "level 0 is refused",
     "leftovers": "processes may outlive their command, in its sandbox",
 }
-Canary = Literal["tree", "secret", "connection", "death", "root", "claim", "process", "reading"]
+Canary = Literal["tree", "secret", "connection", "death", "root", "claim", "process", "reading", "works"]
 """How the effect of a deed is found out, from outside: a directory has changed; the content of a secret came out; a
 server was reached; a process has ended; a directory has another name; a call that must be refused was not; a process is
-still there; which reading of the profile's language decides."""
+still there; which reading of the profile's language decides; ``works``: the deed is permitted, and has to work."""
 Way = Literal["level 1", "gate", "level 0", "language"]
 Where = Literal["outside", "project", "policy", "mask", "store", "copy"]
 """The directory that a deed is aimed at. ``copy``: one in the copy; of the class language, about which the profile has

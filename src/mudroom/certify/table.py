@@ -2,7 +2,8 @@
 
 A row holds if its deed works unconfined (the control), is refused confined with EPERM or EACCES, leaves no trace
 outside, and if its twin, the same deed where it is permitted, works in the same process. So a sandbox that does not
-start anything, and one that refuses everything, hold no row.
+start anything, and one that refuses everything, hold no row. A row of the class works is the contrary: its deed is
+permitted, and its own word counts.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ _PROCESSES = (
     TrialRow("leftover", "processes", "a daemon outlives its command", "daemon", "process", "leftovers",
         where="copy", twin="plain_write"),
 )  # fmt: skip
+_WORKS = (
+    TrialRow("shell", "works", "a shell starts, and ends by exit", "shell", "works", where="copy", twin="plain_write"),
+)  # fmt: skip
 _LEVEL_0 = (
     TrialRow("store_read", "level 0", "a hidden store is read", "plain_read", "secret", "level 0", "store", "level 0"),
     TrialRow("store_write", "level 0", "a hidden store is written", "plain_write", "tree", "level 0", "store",
@@ -87,6 +91,6 @@ READINGS: Mapping[str, str] = {
 """Which of several matching rules decides, by what the deed ``reading`` may do. A profile of ``macos/seatbelt.py``
 decides alike in each of them, and so not in another order."""
 
-MACOS: Sequence[TrialRow] = (*_FILES, *_NETWORK, *_PROCESSES, *_LEVEL_0, *_LANGUAGE)
+MACOS: Sequence[TrialRow] = (*_WORKS, *_FILES, *_NETWORK, *_PROCESSES, *_LEVEL_0, *_LANGUAGE)
 TABLES: Mapping[str, Sequence[TrialRow]] = {"darwin": MACOS}
 """Rows by platform, as in ``sys.platform``. A platform that is not here opens without a certificate, or not at all."""
