@@ -233,6 +233,15 @@ def _path(caller: Caller, pid: int, words: list[int], at: Path | tuple[int, int,
     return real(os.path.realpath(above or b"/").rstrip(b"/") + b"/" + name)
 
 
+def _unmark() -> None:
+    """Overwrite the mark of the run in this process's environment, as proc_pid_environ(5) shows it: the supervisor is
+    the kernel's part, and the warden may not end it with the command's processes."""
+    getenv = libc.getenv
+    getenv.restype = ctypes.c_void_p
+    if place := getenv(b"MUDROOM_RUN"):
+        ctypes.memset(place, ord("x"), len(ctypes.string_at(place)))
+
+
 READINGS["wildcards"] = lambda named, _filtered: (not named,)
 
 
@@ -247,6 +256,7 @@ def main(settings: dict[str, Any], words: list[bytes]) -> None:
         if os.fork():
             os._exit(0)  # not a child of the command: it would be waited for
         ours.close()
+        _unmark()
         _message, descriptors, _flags, _address = socket.recv_fds(theirs, 1, 1)
         os.setsid()
         theirs.close()

@@ -222,17 +222,25 @@ def kill(place: "Any") -> None:
 
 
 def daemon(place: "Place") -> None:
-    """Leave a process behind, by a double fork with setsid(2). It holds a FIFO open as long as it lives."""
+    """Leave a process behind, by a double fork with setsid(2), and return when it is there. It holds a FIFO open as
+    long as it lives, and never comes back here."""
+    read, write = os.pipe()
     if os.fork():
+        os.close(write)
+        os.read(read, 1)  # an end of file if it could not do it
         return
-    os.setsid()
-    if os.fork():
+    try:
+        os.setsid()
+        if os.fork():
+            return
+        signal.alarm(LEFT)
+        for descriptor in range(3):
+            os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+        os.write(os.open(f"{place.outside}/fifo", os.O_WRONLY), b"%d" % os.getpid())
+        os.write(write, b"x")
+        signal.pause()
+    finally:
         os._exit(0)
-    signal.alarm(LEFT)
-    for descriptor in range(3):
-        os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
-    os.write(os.open(f"{place.outside}/fifo", os.O_WRONLY), b"%d" % os.getpid())
-    signal.pause()
 
 
 def shell(_place: "Place") -> str:
