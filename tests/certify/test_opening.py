@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Place
 from macbox import BARE, SPEC, enforcing_sandbox_exec, fake_sandbox_exec
 from mudroom.certify import table
 from mudroom.certify.identity import identity
 from mudroom.certify.opening import look, open_platform, restrict
 from mudroom.certify.record import save
-from mudroom.certify.row import Certificate, RowResult, Verdict
+from mudroom.certify.row import Certificate, RowResult, Verdict, closed, sentence
 from mudroom.certify.table import MACOS
 from mudroom.cli import certification
 from mudroom.cli.certification import certify_first
@@ -24,10 +25,11 @@ from mudroom.cli.host.certify import certify_here, configure, execute
 from mudroom.cli.host.doctor import certified
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
+from mudroom.core.settings import Settings
 from mudroom.doctor.certificate import lines
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.macos.client import DarwinClient
-from mudroom.sandbox.platform import DARWIN, LINUX, platform_here
+from mudroom.sandbox.platform import DARWIN, LINUX, UNPORTED, platform_here
 from mudroom.session import Session
 
 HELD = Certificate("darwin", "s", "m", 0, tuple(RowResult(row.name, "held") for row in MACOS))
@@ -57,7 +59,34 @@ def test_without_a_state_directory_the_platform_is_closed(tmp_path: Path, tool: 
 
 def test_a_record_opens_it(tmp_path: Path, tool: bytes) -> None:
     keep(tmp_path, tool)
-    assert open_platform(DARWIN, bytes(tmp_path), tool) is DARWIN
+    platform = open_platform(DARWIN, bytes(tmp_path), tool)
+    assert platform.closed == UNPORTED["darwin"]
+    assert platform.compile(SPEC, "arm64") == DARWIN.compile(SPEC, "arm64")
+
+
+def test_what_is_not_ported_is_closed_with_every_record(tmp_path: Path, tool: bytes) -> None:
+    keep(tmp_path, tool)
+    restricted = open_platform(DARWIN, bytes(tmp_path), tool)
+    for part, why in UNPORTED["darwin"].items():
+        assert restricted.closed[part] == why and "\n" not in why
+    if "gate" in UNPORTED["darwin"]:
+        with pytest.raises(Unsupported, match="does not run on macOS yet"):
+            restricted.compile(SPEC._replace(network="gate", proxy=9), "arm64")
+
+
+def test_a_closed_gate_is_refused_before_any_of_it_starts(place: Place, tmp_path: Path) -> None:
+    client = DarwinClient(tool=fake_sandbox_exec(tmp_path))
+    place._client = client
+    session = place.session(Settings(network="gate"), platform=restrict(DARWIN, {"gate": "not here; set network.mode"}))
+    with pytest.raises(Unsupported, match="network: gate") as caught:
+        session.run([b"true"])
+    assert caught.value.hint == "not here; set network.mode"
+    assert session.machine._gateway is None
+    assert (
+        place.session(Settings(network="none"), platform=restrict(DARWIN, {"gate": "x"})).run([b"true"]).exit_code == 0
+    )
+    place.close()
+    client.close()
 
 
 @pytest.mark.parametrize("verdict", ["fell", "not shown"])
@@ -84,7 +113,6 @@ def test_a_missing_tool_closes_it(tmp_path: Path) -> None:
     ("row", "refused", "permitted"),
     [
         ("tcp", SPEC, SPEC._replace(network="open")),
-        ("gate_port", SPEC._replace(network="gate", proxy=9), SPEC),
         ("store_read", BARE, SPEC),
     ],
 )
@@ -102,6 +130,15 @@ def test_leftovers_refuse_no_command(tmp_path: Path, tool: bytes) -> None:
     assert open_platform(DARWIN, bytes(tmp_path), tool).compile(SPEC, "arm64") == DARWIN.compile(SPEC, "arm64")
     assert list(look("darwin", bytes(tmp_path), tool).closed) == ["leftovers"]
     assert restrict(DARWIN, {}) is DARWIN
+
+
+def test_the_row_of_the_gate_closes_the_gate() -> None:
+    fallen = HELD._replace(
+        rows=tuple(row._replace(verdict="fell") if row.name == "gate_port" else row for row in HELD.rows)
+    )
+    platform = restrict(DARWIN, {part: sentence(part, rows) for part, rows in closed(MACOS, fallen).items()})
+    with pytest.raises(Unsupported, match="gate_port fell"):
+        platform.compile(SPEC._replace(network="gate", proxy=9), "arm64")
 
 
 def test_linux_is_asked_nothing() -> None:
@@ -129,7 +166,7 @@ def test_certify_opens_the_platform(tmp_path: Path, two_rows: None, capsys: pyte
     tool = enforcing_sandbox_exec(tmp_path / "tool")
     assert certify_here("darwin", tool, DarwinClient(tool=tool), None, context(tmp_path)) == 0
     assert "certified" in capsys.readouterr().out
-    assert open_platform(DARWIN, bytes(tmp_path / "state"), tool) is DARWIN
+    assert open_platform(DARWIN, bytes(tmp_path / "state"), tool).closed == UNPORTED["darwin"]
     assert os.listdir(tmp_path / "state") == ["certificates"]
 
 
@@ -152,6 +189,7 @@ def test_a_session_on_a_certified_platform(tmp_path: Path, two_rows: None) -> No
             environ=place.environ,
             platform=open_platform(DARWIN, bytes(state), tool),
             client=client,
+            settings=Settings(network="none"),
         ) as session,
     ):
         script = f"echo two >> file; cat {secret}; echo x > {tmp_path}/outside; echo x > {project}/file; echo $?"
@@ -225,4 +263,5 @@ def test_doctor_and_status_tell_what_is_certified_and_closed(tmp_path: Path, too
         "s, closed",
         "closed: no command runs: kill not shown",
         "closed: commands run with network: open alone: tcp fell",
+        *(f"closed: {why}" for why in UNPORTED["darwin"].values()),
     ]

@@ -14,7 +14,7 @@ from mudroom.certify.trial import Progress, Trial, certify
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import SandboxSpec
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.sandbox.platform import Platform
+from mudroom.sandbox.platform import UNPORTED, Platform
 from mudroom.typing import NamedTuple
 
 HINT = "mudroom certify tries it, in less than a minute"
@@ -48,19 +48,24 @@ def open_platform(platform: Platform, state: bytes, tool: bytes) -> Platform:
     if not opening.is_open:
         found = sentence("platform", opening.closed["platform"])
         raise Unsupported("mudroom", "a sandbox that holds here", found, "mudroom certify tries it again")
-    return restrict(platform, opening.closed)
+    return restrict(platform, reasons(platform.name, opening.closed))
 
 
-def restrict(platform: Platform, parts: Mapping[Closes, tuple[RowResult, ...]]) -> Platform:
+def reasons(platform: str, parts: Mapping[Closes, tuple[RowResult, ...]]) -> dict[str, str]:
+    """Return why each part is closed: by its rows, or because it is not ported."""
+    return {**{part: sentence(part, rows) for part, rows in parts.items()}, **UNPORTED.get(platform, {})}
+
+
+def restrict(platform: Platform, closed: Mapping[str, str]) -> Platform:
     """Return the platform that refuses specs of closed parts."""
 
     def compile_open(spec: SandboxSpec, machine: str) -> Plan:
         for part in _parts(spec):
-            if part in parts:
-                raise Unsupported(part, "a certificate of it", sentence(part, parts[part]), HINT)
+            if part in closed:
+                raise Unsupported(part, "a certificate of it", closed[part], HINT)
         return platform.compile(spec, machine)
 
-    return platform._replace(compile=compile_open) if parts else platform
+    return platform._replace(compile=compile_open, closed=closed) if closed else platform
 
 
 def _parts(spec: SandboxSpec) -> Sequence[Closes]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.certify.opening import HINT, PlatformOpening
-from mudroom.certify.row import CLOSED, TrialRow, results, sentence
+from mudroom.certify.opening import HINT, PlatformOpening, reasons
+from mudroom.certify.row import TrialRow, results
 from mudroom.doctor.probe import Finding, State
 
 
@@ -23,7 +23,8 @@ def findings(table: Sequence[TrialRow], opening: PlatformOpening) -> list[Findin
         first = f"; {failed[0].name}: {failed[0].found}" if failed else ""
         words = f"{len(of_kind) - len(failed)} of {len(of_kind)} rows held{first}"
         found.append(Finding(f"certified: {kind}", state, words, HINT if failed else ""))
-    return [*found, *(Finding(f"closed: {part}", "missing", CLOSED[part]) for part in opening.closed)]
+    closed = reasons(opening.certificate.platform, opening.closed)
+    return [*found, *(Finding(f"closed: {part}", "missing", why) for part, why in closed.items())]
 
 
 def lines(opening: PlatformOpening) -> list[str]:
@@ -31,5 +32,5 @@ def lines(opening: PlatformOpening) -> list[str]:
     if opening.certificate is None:
         return [f"none: {opening.why}"]
     state = "open" if opening.is_open else "closed"
-    closed = [f"closed: {sentence(part, rows)}" for part, rows in opening.closed.items()]
+    closed = [f"closed: {why}" for why in reasons(opening.certificate.platform, opening.closed).values()]
     return [f"{opening.certificate.system}, {state}", *closed]

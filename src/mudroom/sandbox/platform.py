@@ -35,6 +35,8 @@ class Platform(NamedTuple):
     """Return the canonical path of a file."""
     has_groups: bool = True
     """Whether control groups can enforce limits."""
+    closed: Mapping[str, str] = {}
+    """Parts that are refused here before anything of them is started, and why (``certify/opening.py``)."""
 
 
 def _compile_linux(spec: SandboxSpec, machine: str) -> Plan:
@@ -97,6 +99,10 @@ DARWIN = Platform(
 PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (LINUX, DARWIN)}
 
 
+UNPORTED: Mapping[str, Mapping[str, str]] = {
+    "darwin": {"gate": "the gate does not run on macOS yet: set network.mode to none or open"},
+}
+"""Parts whose half on the host is not ported, with the reason. They are refused there with every record."""
 BY_RECORD = frozenset(("darwin",))
 """Platforms that open by a record of what held on this machine (``certify``), and never without."""
 
