@@ -4,26 +4,21 @@ nothing."""
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from certify.lab import NO_FACTS, Lab, Refusal
+from certify.document import document, measured, mutants_told
+from certify.lab import NO_FACTS, UNENFORCED, WITHOUT, Lab, Refusal
 from macbox import fake_sandbox_exec
-from mudroom.certify.row import TrialRow, opens
+from mudroom.certify.row import RowResult, TrialRow, opens
 from mudroom.certify.table import MACOS, READINGS
 from tiers import QUICK
 
 ROWS = {row.name: row for row in MACOS}
-SOME = ("plain_write", "rename_copy", "gate_port", "kill", "store_read", "precedence")
+SOME = ("plain_write", "rename_copy", "gate_port", "kill", "store_read", "precedence", "pasteboard", "file_size")
 """Of each kind, for the quick tier."""
-UNENFORCED: dict[str, dict[str, object]] = {
-    "leftover": {"unmarked": True},
-    "shell": {"forbid": [("process-exec", os.path.realpath("/bin/sh"))]},
-    "precedence": {"reading": "wildcards"},
-}
-"""Mutants of rows that are no refusal of one operation: the mark by which a process is found is lost; no shell is
-started; rules decide by an order that no source names."""
 
 
 def rows_of_the_tier() -> list[TrialRow]:
@@ -41,21 +36,37 @@ def test_every_row_holds_and_each_mutant_fells_exactly_its_row(tmp_path: Path) -
         refused[row.name] = lab.refusals(row)
     shared = [(one, other) for one in refused for other in refused if one < other and refused[one] & refused[other]]
     assert shared == []
+    told = mutants_told()
     for row in rows:
-        settings = UNENFORCED.get(row.name) or {"permit": sorted(tuple(one) for one in refused[row.name])}
-        assert any(settings.values()), row.name
-        fallen = lab.results(lab.tool(**settings), [row])[row.name]
-        assert fallen.verdict == ("not shown" if row.canary == "works" else "fell"), (fallen, settings)
+        assert measured(row, refused[row.name]) == told[row.name], "see tests/certify/document.py: --measure"
+        fallen = fell(lab, row, refused[row.name], [row])[row.name]
+        assert fallen.verdict == ("not shown" if row.canary == "works" else "fell"), fallen
+
+
+def fell(lab: Lab, row: TrialRow, refused: frozenset[Refusal], rows: Sequence[TrialRow]) -> dict[str, RowResult]:
+    """Return what rows make of the mutant of a row."""
+    if row.name in WITHOUT:
+        return lab.results(lab.tool(), rows, without=WITHOUT[row.name])
+    settings = UNENFORCED.get(row.name) or {"permit": sorted(tuple(one) for one in refused)}
+    assert any(settings.values()), row.name
+    return lab.results(lab.tool(**settings), rows)
+
+
+def test_the_document_has_each_row_with_its_mutant_and_each_certificate() -> None:
+    told = mutants_told()
+    assert list(told) == [row.name for row in MACOS] and all(told.values())
+    text = (Path(__file__).parents[2] / "docs/CERTIFICATION.md").read_text()
+    assert text == document(), "see tests/certify/document.py"
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("name", ["plain_write", "precedence", "leftover", "shell"])
+@pytest.mark.parametrize("name", ["plain_write", "precedence", "leftover", "shell", "pasteboard", "file_size"])
 def test_a_mutant_changes_no_other_row(tmp_path: Path, name: str) -> None:
     lab = Lab(tmp_path)
     lab.results(lab.tool(), [ROWS[name]])
-    settings = UNENFORCED.get(name) or {"permit": sorted(tuple(one) for one in lab.refusals(ROWS[name]))}
-    results = lab.results(lab.tool(**settings), MACOS)
-    assert {row for row, result in results.items() if result.verdict != "held"} == {name}
+    results = fell(lab, ROWS[name], lab.refusals(ROWS[name]), MACOS)
+    limits = {row for row in WITHOUT if name in WITHOUT}  # a plan without limits has neither
+    assert {row for row, result in results.items() if result.verdict != "held"} == {name, *limits}
 
 
 @pytest.mark.deep
@@ -98,7 +109,9 @@ def test_a_sandbox_that_hangs_before_any_command_opens_nothing(tmp_path: Path) -
 
 def test_a_sandbox_that_confines_nothing_fells_each_row(tmp_path: Path) -> None:
     lab, tool = Lab(tmp_path), fake_sandbox_exec(tmp_path)
-    rows = [row for row in rows_of_the_tier() if row.name not in ("leftover", "shell")]  # the warden's; permitted
+    rows = [
+        row for row in rows_of_the_tier() if row.name not in (*WITHOUT, "leftover", "shell")
+    ]  # the warden's; permitted
     results = lab.results(tool, rows)
     assert {name: result.verdict for name, result in results.items()} == {row.name: "fell" for row in rows}
 

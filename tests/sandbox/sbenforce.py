@@ -31,6 +31,9 @@ CONTINUE, EPERM = 1, 1
 _LD_W_ABS, _JEQ_K, _RET_K, _ALLOW, _USER_NOTIF = 0x20, 0x15, 0x06, 0x7FFF0000, 0x7FC00000
 _O_ACCMODE, _O_CREAT, _O_TRUNC, _O_NOFOLLOW, _O_PATH = 3, 0o100, 0o1000, 0o400000, 0o10000000
 
+SETUGID = "file-write-setugid"
+SERVICES = b"/services/"
+"""In this directory of a canary a unix socket stands for a service of launchd."""
 READ, WRITE, CREATE, UNLINK = "file-read-data", "file-write-data", "file-write-create", "file-write-unlink"
 # Arguments by number: directory (-1: none) and path. ``end``: the last name is not followed.
 Path = tuple[int, int, bool]
@@ -131,6 +134,11 @@ class Supervisor:
         behind = (
             " beside a gate" if any(rule.allows and _is_of_gate(rule.filters) for rule in self._profile.rules) else ""
         )
+        if "name" in context:
+            all_services = any(
+                "mach-lookup" in rule.operations and rule.allows and not rule.filters for rule in self._profile.rules
+            )
+            return str(context["name"]) + (" at level 0" if all_services else "")
         return context["protocol"] + behind if "protocol" in context else "a process"
 
     def _target(self, pid: int, target: int) -> str:
@@ -155,11 +163,17 @@ def _asked(caller: Caller, pid: int, number: int, words: list[int]) -> list[tupl
     """Return the operations, each with its context, that a call asks for."""
     if number in BY_NUMBER:
         wanted = BY_NUMBER[number]
-        return [(operation, {"path": _path(caller, pid, words, at)}) for operation, at in wanted if words[at[1]]]
+        asked = [(operation, {"path": _path(caller, pid, words, at)}) for operation, at in wanted if words[at[1]]]
+        mode = words[2] if number == CALLS["fchmodat"][0] else words[1] if number == CALLS["chmod"][0] else 0
+        return [*asked, *((SETUGID, context) for _operation, context in asked if mode & 0o6000)]
     if number in (OPEN, OPENAT, CREAT):
         at = (0, 1) if number == OPENAT else (-1, 0)
         flags = words[at[1] + 1] if number != CREAT else 1 | _O_CREAT | _O_TRUNC
         path = _path(caller, pid, words, (*at, not flags & _O_NOFOLLOW))
+        if path.endswith(b"/cmdline") and path.startswith(b"/proc/") and path != b"/proc/%d/cmdline" % pid:
+            return [("sysctl-read", {"name": "kern.procargs2"})]
+        if path.startswith(b"/dev/pts/"):
+            path = b"/dev/ttys000"
         return [(operation, {"path": path}) for operation in _of_open(flags, path)]
     if number == KILL:
         target = words[0] - (1 << 64) if words[0] >> 63 else words[0] & 0xFFFFFFFF
@@ -173,6 +187,8 @@ def _asked(caller: Caller, pid: int, number: int, words: list[int]) -> list[tupl
     if family == socket.AF_UNIX:
         text = raw[2:].partition(b"\0")[0]
         path = real(os.path.realpath(os.path.join(os.readlink(b"/proc/%d/cwd" % pid), text)))
+        if SERVICES in path and number == CONNECT:
+            return [("mach-lookup", {"name": os.path.basename(path).decode()})]
         made = [(CREATE, {"path": path})] if number == BIND else []
         return [(operation, {"path": path}), *made]
     if family not in (socket.AF_INET, socket.AF_INET6):

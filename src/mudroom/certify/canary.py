@@ -8,13 +8,19 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
+import tty
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 
+from mudroom.certify.deed import PERMITTED
 from mudroom.certify.row import Canary as Kind
 from mudroom.typing import Any
 
-TWINS: Mapping[str, Kind] = {"plain_write": "tree", "plain_read": "secret"}
+TWINS: Mapping[str, Kind] = {
+    "plain_write": "tree", "plain_read": "secret", "chmod": "tree", "look_up_permitted": "service",
+    "own_terminal": "claim",
+}  # fmt: skip
 """Canaries of twins that are another deed."""
 _SOON = 0.1
 """Seconds in which a signal that was sent arrives, and a process that was started writes."""
@@ -23,8 +29,8 @@ _SOON = 0.1
 class Canary:
     """``path`` is made, with a file to write, a secret, and a directory. Owner: the caller, within one row."""
 
-    def __init__(self, path: str, kind: Kind) -> None:
-        self._path, self._kind = path, kind
+    def __init__(self, path: str, kind: Kind, service: str = "") -> None:
+        self._path, self._kind, self._service = path, kind, service
         self.nonce = os.urandom(12).hex()
         self._left = b""
         """The pid that a process wrote into the FIFO."""
@@ -37,7 +43,8 @@ class Canary:
         self.port = self._udp_port = self._victim_pid = 0
         self._servers: list[socket.socket] = []
         self._victim: subprocess.Popen[bytes] | None = None
-        self._fifo = -1
+        self._fifo = self._master = -1
+        self._terminal = ""
         self._open()
         self._before = self._look()
         self._inode = os.stat(self._root).st_ino
@@ -58,6 +65,21 @@ class Canary:
         elif self._kind == "death":
             self._victim = subprocess.Popen(["/bin/sleep", "600"], stdin=subprocess.DEVNULL)
             self._victim_pid = self._victim.pid
+        elif self._kind == "arguments":
+            self._victim = subprocess.Popen([self.nonce, "600"], executable="/bin/sleep", stdin=subprocess.DEVNULL)
+            self._victim_pid = self._victim.pid
+        elif self._kind == "service" and sys.platform != "darwin":
+            os.mkdir(self._path + "/services")
+            for name in (self._service, PERMITTED):
+                unix = self._files.enter_context(socket.socket(socket.AF_UNIX))
+                _bind_in(self._path + "/services", unix, name)
+                unix.listen()
+        elif self._kind == "terminal":
+            self._master, side = os.openpty()
+            tty.setraw(side)
+            self._terminal = os.ttyname(side)
+            for descriptor in (self._master, side):
+                self._files.callback(os.close, descriptor)
         elif self._kind == "process":
             os.mkfifo(self._path + "/fifo")
             self._fifo = os.open(self._path + "/fifo", os.O_RDONLY | os.O_NONBLOCK)
@@ -85,6 +107,9 @@ class Canary:
             "port": self.port,
             "udp": self._udp_port,
             "victim": self._victim_pid,
+            "service": self._service,
+            "services": self._path + "/services",
+            "terminal": self._terminal,
         }
 
     def is_done(self, evidence: str) -> bool:
@@ -92,10 +117,12 @@ class Canary:
         match self._kind:
             case "tree":
                 return self._look() != self._before
-            case "secret":
+            case "secret" | "arguments":
                 return self.nonce in evidence
-            case "claim" | "reading":
+            case "claim" | "reading" | "service":
                 return bool(evidence)
+            case "terminal":
+                return bool(select.select([self._master], [], [], 0)[0])
             case "works":
                 return evidence == "7"
             case "root":
@@ -146,12 +173,12 @@ class Canary:
         return rows
 
 
-def _bind_in(directory: str, unix: socket.socket) -> None:
-    """Bind a socket to the name ``s`` in a directory whose path may be too long for it (unix(4): 104 bytes)."""
+def _bind_in(directory: str, unix: socket.socket, name: str = "s") -> None:
+    """Bind a socket to a name in a directory whose path may be too long for it (unix(4): 104 bytes)."""
     before = os.open(".", os.O_RDONLY)
     try:
         os.chdir(directory)
-        unix.bind("s")
+        unix.bind(name)
     finally:
         os.fchdir(before)
         os.close(before)

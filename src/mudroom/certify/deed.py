@@ -2,7 +2,8 @@
 
 Rules of this file:
 1. It stands alone: ``python -I -S -c`` with its text runs it (``main``), and the escape suite of the tests copies it
-   into its sandboxes. It imports the standard library only, and nothing of Linux or macOS alone.
+   into its sandboxes. It imports the standard library only. A deed that is a call of macOS alone does on other systems
+   what a stand-in for that call can refuse.
 2. A deed is told of the host all of it: a command that gets out knows where to go. It returns evidence, or None if its
    effect shows by itself. An OSError is a refusal.
 3. A deed says nothing about its own success: that is looked for from outside (``trial.py``).
@@ -243,12 +244,105 @@ def daemon(place: "Place") -> None:
         os._exit(0)
 
 
+PERMITTED = "com.apple.system.notification_center"
+"""A service that each command may ask for."""
+_NOT_PRIVILEGED = 1100
+"""servers/bootstrap.h"""
+
+
+def look_up(place: "Any") -> str:
+    """Ask launchd for the port of a service, as each client of it does first: bootstrap_look_up of
+    servers/bootstrap.h. Elsewhere a socket of that name stands for the service."""
+    return _looked_up(place, place.service)
+
+
+def look_up_permitted(place: "Any") -> str:
+    return _looked_up(place, PERMITTED)
+
+
+def _looked_up(place: "Any", name: str) -> str:
+    import ctypes
+
+    if not _on_a_mac():
+        with socket.socket(socket.AF_UNIX) as unix:
+            unix.connect(_short(f"{place.services}/{name}"))
+        return "found"
+    library, found = ctypes.CDLL(None), ctypes.c_uint32()
+    own = ctypes.c_uint32.in_dll(library, "bootstrap_port")
+    if number := library.bootstrap_look_up(own, name.encode(), ctypes.byref(found)):
+        raise OSError(1 if number == _NOT_PRIVILEGED else 2, "no port of a service")
+    return "found"
+
+
+def write_terminal(place: "Any") -> None:
+    terminal = os.open(place.terminal, os.O_WRONLY | os.O_NOCTTY)
+    os.write(terminal, place.mark.encode())
+
+
+def own_terminal(_place: "Any") -> str:
+    """Make a terminal, and return what was written to it."""
+    master, side = os.openpty()
+    try:
+        os.write(side, b"x")
+        return os.read(master, 1).decode()
+    finally:
+        os.close(side)
+        os.close(master)
+
+
+def _on_a_mac() -> bool:
+    import sys
+
+    return str(sys.platform) == "darwin"
+
+
+def arguments(place: "Any") -> str:
+    """Return the arguments of another process: sysctl(3), KERN_PROCARGS2 of macOS, or proc_pid_cmdline(5)."""
+    import ctypes
+
+    if not _on_a_mac():
+        return get(f"/proc/{place.victim}/cmdline")
+    library, size = ctypes.CDLL(None, use_errno=True), ctypes.c_size_t(1 << 16)
+    buffer, names = ctypes.create_string_buffer(size.value), (ctypes.c_int * 3)(1, 49, place.victim)
+    if library.sysctl(names, 3, buffer, ctypes.byref(size), None, ctypes.c_size_t(0)):
+        raise OSError(ctypes.get_errno(), "no arguments")
+    return buffer.raw[: size.value].decode("latin-1")
+
+
+def set_uid(place: "Place") -> None:
+    os.chmod(f"{place.outside}/target", 0o4755)
+
+
+MANY, LONG = 64, 1 << 16
+
+
+def open_many(_place: "Place") -> str:
+    """Open more files than a limited command may."""
+    opened: list[int] = []
+    try:
+        opened.extend(os.open(os.devnull, os.O_RDONLY) for _number in range(MANY))
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return "opened"
+
+
+def write_long(place: "Place") -> str:
+    """Write a longer file than a limited command may: setrlimit(2), EFBIG where SIGXFSZ is ignored."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    left = LONG
+    with open(f"{place.outside}/long", "wb", buffering=0) as stream:
+        while left:
+            left -= stream.write(bytes(left))
+    return "written"
+
+
 def shell(_place: "Place") -> str:
     """Return the status of a shell, which a command has to be able to start."""
     return str(os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", "exit 7"]))
 
 
-_NO_DEEDS = ("put", "get", "main")
+_NO_DEEDS = ("put", "get", "main", "tried")
 DEEDS = {
     name: value
     for name, value in dict(globals()).items()

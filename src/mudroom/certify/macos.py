@@ -6,16 +6,13 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from mudroom.certify.trial import Trial, TrialGround
+from mudroom.certify.limit import LIMITS
+from mudroom.certify.trial import Trial, TrialGround, start_by
 from mudroom.core.confinement.plan import Plan
-from mudroom.core.confinement.spec import Bind, Copy, HostView, SandboxSpec
-from mudroom.sandbox.client.capture import CapturedOutput, attend
+from mudroom.core.confinement.spec import Bind, Copy, HostView, Network, SandboxSpec
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.macos.host import survey_mac, true_path
 from mudroom.sandbox.macos.seatbelt import compile_seatbelt, literal, subpath
-
-_LIMIT = 1 << 16
-_PATH = b"/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 def mac_trial(client: Client, *, home: bytes, search: Sequence[bytes]) -> Trial:
@@ -36,6 +33,7 @@ def mac_trial(client: Client, *, home: bytes, search: Sequence[bytes]) -> Trial:
             links=host.links,
             binds=binds,
             masks=host.masks,
+            rlimits=LIMITS.get(ground.row.name, ()),
         )
         tools = top + b"/tools"
         if ground.row.where == "mask":
@@ -43,20 +41,14 @@ def mac_trial(client: Client, *, home: bytes, search: Sequence[bytes]) -> Trial:
         if ground.row.way == "gate":
             spec = spec._replace(network="gate", proxy=port)
         if ground.row.way == "level 0":
-            spec = spec._replace(home=home, around=HostView(hidden=(top + b"/store",)))
+            network: Network = "open" if ground.row.service else "none"
+            spec = spec._replace(home=home, network=network, around=HostView(hidden=(top + b"/store",)))
         plan = compile_seatbelt(spec)
         more = LANGUAGE[ground.row.name](os.fsencode(ground.aim)) if ground.row.way == "language" else b""
         return plan._replace(steps=tuple((*step[:2], step[2] + more) if more and step[0] == "seatbelt" else step
                                          for step in plan.steps))  # fmt: skip
 
-    def start(plan: Plan, words: Sequence[bytes], ground: TrialGround, patience: float) -> tuple[int, bytes, bool]:
-        environment = {b"PATH": _PATH, b"HOME": os.fsencode(ground.private)}
-        with CapturedOutput(None, None, None, _LIMIT) as output:
-            running = client.run(plan, words, environment, output.descriptors)
-            ended, timed_out = attend(running, output, patience, lambda: None)
-            return ended.status, output.streams[0].data, timed_out
-
-    return Trial(prepare, start)
+    return Trial(prepare, start_by(client))
 
 
 def _exception(aim: bytes) -> bytes:

@@ -9,24 +9,30 @@ Rules of this file:
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Mapping, Sequence
 
 from mudroom.typing import Literal, NamedTuple
 
 Verdict = Literal["held", "fell", "not shown"]
 VERDICTS: tuple[Verdict, ...] = ("held", "fell", "not shown")
-Closes = Literal["platform", "network", "gate", "level 0", "leftovers"]
+Closes = Literal["platform", "network", "gate", "level 0", "limits", "leftovers"]
 CLOSED: Mapping[Closes, str] = {
     "platform": "no command runs",
     "network": "commands run with network: open alone",
     "gate": "network: gate is refused",
     "level 0": "level 0 is refused",
+    "limits": "limits of open files and of the size of files may not hold",
     "leftovers": "processes may outlive their command, in its sandbox",
 }
-Canary = Literal["tree", "secret", "connection", "death", "root", "claim", "process", "reading", "works"]
+Canary = Literal[
+    "tree", "secret", "connection", "death", "root", "claim", "process", "reading", "works", "service", "terminal",
+    "arguments",
+]  # fmt: skip
 """How the effect of a deed is found out, from outside: a directory has changed; the content of a secret came out; a
 server was reached; a process has ended; a directory has another name; a call that must be refused was not; a process is
-still there; which reading of the profile's language decides; ``works``: the deed is permitted, and has to work."""
+still there; which reading of the profile's language decides; ``works``: the deed is permitted, and has to work; a
+service of the host answered; a terminal of the host got a text; the arguments of a process came out."""
 Way = Literal["level 1", "gate", "level 0", "language"]
 Where = Literal["outside", "project", "policy", "mask", "store", "copy"]
 """The directory that a deed is aimed at. ``copy``: one in the copy; of the class language, about which the profile has
@@ -46,6 +52,10 @@ class TrialRow(NamedTuple):
     way: Way = "level 1"
     twin: str = ""
     """The deed of the permitted twin, in the copy; the same deed unless it is refused everywhere."""
+    service: str = ""
+    """Name of a service of the host, for the canary of that kind."""
+    errors: tuple[int, ...] = (errno.EPERM, errno.EACCES)
+    """Error numbers by which the deed is refused."""
 
 
 class RowResult(NamedTuple):

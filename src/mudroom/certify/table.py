@@ -8,6 +8,7 @@ permitted, and its own word counts.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 
 from mudroom.certify.row import TrialRow
@@ -42,6 +43,8 @@ _FILES = (
     TrialRow("project_read", "files", "the real project is read", "plain_read", "secret", where="project"),
     TrialRow("policy_write", "files", "a policy file in the copy is written", "plain_write", "tree", where="policy"),
     TrialRow("policy_create", "files", "a policy file in the copy is made", "plain_create", "tree", where="policy"),
+    TrialRow("set_uid", "files", "a set-user-id program is made in the copy", "set_uid", "tree", where="copy",
+        twin="chmod"),
     TrialRow("masked_read", "files", "a credential among toolchains is read", "plain_read", "secret", where="mask"),
 )  # fmt: skip
 _NETWORK = (
@@ -62,6 +65,29 @@ _PROCESSES = (
     TrialRow("leftover", "processes", "a daemon outlives its command", "daemon", "process", "leftovers",
         where="copy", twin="plain_write"),
 )  # fmt: skip
+_SERVICES = tuple(
+    TrialRow(name, "services", f"{tries} ({service})", "look_up", "service", twin="look_up_permitted", service=service)
+    for name, tries, service in (
+        ("pasteboard", "the user's clipboard is asked for", "com.apple.pasteboard.1"),
+        ("open", "the service that starts programs is asked for", "com.apple.coreservices.launchservicesd"),
+        ("apple_events", "the service that controls other programs is asked for", "com.apple.coreservices.appleevents"),
+        ("keychain", "the keychain is asked for", "com.apple.SecurityServer"),
+        ("preferences", "the settings of all programs are asked for", "com.apple.cfprefsd.daemon"),
+        ("file_events", "the changes of all files are asked for", "com.apple.FSEvents"),
+    )
+)
+_TERMINALS = (
+    TrialRow("terminal", "services", "a text is written to another terminal of the user", "write_terminal", "terminal",
+        twin="own_terminal"),
+    TrialRow("arguments", "services", "the arguments of another process are read", "arguments", "arguments",
+        twin="plain_write"),
+)  # fmt: skip
+_LIMITS = (
+    TrialRow("open_files", "limits", "more files are opened than the limit", "open_many", "claim", "limits",
+        where="copy", twin="plain_write", errors=(errno.EMFILE,)),
+    TrialRow("file_size", "limits", "a file grows beyond the limit", "write_long", "claim", "limits", where="copy",
+        twin="plain_write", errors=(errno.EFBIG,)),
+)  # fmt: skip
 _WORKS = (
     TrialRow("shell", "works", "a shell starts, and ends by exit", "shell", "works", where="copy", twin="plain_write"),
 )  # fmt: skip
@@ -69,6 +95,14 @@ _LEVEL_0 = (
     TrialRow("store_read", "level 0", "a hidden store is read", "plain_read", "secret", "level 0", "store", "level 0"),
     TrialRow("store_write", "level 0", "a hidden store is written", "plain_write", "tree", "level 0", "store",
         "level 0"),
+    TrialRow("store_listing", "level 0", "a hidden store is listed", "listing", "secret", "level 0", "store",
+        "level 0"),
+    TrialRow("project_read_0", "level 0", "the real project is read", "plain_read", "secret", "level 0", "project",
+        "level 0"),
+    TrialRow("policy_write_0", "level 0", "a policy file in the copy is written", "plain_write", "tree", "level 0",
+        "policy", "level 0"),
+    TrialRow("pasteboard_0", "level 0", "the user's clipboard is asked for, with the host's network", "look_up",
+        "service", "level 0", way="level 0", twin="look_up_permitted", service="com.apple.pasteboard.1"),
     TrialRow("host_write", "level 0", "a file of the host is written", "plain_write", "tree", "level 0", way="level 0"),
 )  # fmt: skip
 _LANGUAGE = (
@@ -91,6 +125,23 @@ READINGS: Mapping[str, str] = {
 """Which of several matching rules decides, by what the deed ``reading`` may do. A profile of ``macos/seatbelt.py``
 decides alike in each of them, and so not in another order."""
 
-MACOS: Sequence[TrialRow] = (*_WORKS, *_FILES, *_NETWORK, *_PROCESSES, *_LEVEL_0, *_LANGUAGE)
-TABLES: Mapping[str, Sequence[TrialRow]] = {"darwin": MACOS}
-"""Rows by platform, as in ``sys.platform``. A platform that is not here opens without a certificate, or not at all."""
+MACOS: Sequence[TrialRow] = (
+    *_WORKS, *_FILES, *_NETWORK, *_SERVICES, *_TERMINALS, *_PROCESSES, *_LIMITS, *_LEVEL_0, *_LANGUAGE,
+)  # fmt: skip
+_ABSENT = (
+    0, errno.EPERM, errno.EACCES, errno.ENOENT, errno.EROFS, errno.EBUSY, errno.EXDEV, errno.ESRCH, errno.ECONNREFUSED,
+    errno.ENETUNREACH, errno.EAFNOSUPPORT,
+)  # fmt: skip
+"""Error numbers of a view in which the aim of a deed is not there: a place, process or network of its own. 0: the deed
+had its effect there, and none outside."""
+_NOT_LINUX = ("listen", "set_uid", "unix_bind")
+"""Permitted there: a command has a loopback of its own, and set-user-id bits have no effect in a sandbox. A socket that
+is made outside is a row of the escape suite."""
+LINUX: Sequence[TrialRow] = tuple(
+    row if row.canary == "works" or row.kind == "limits" else row._replace(errors=_ABSENT)
+    for row in (*_WORKS, *_FILES, *_NETWORK, *_TERMINALS, *_PROCESSES, *_LIMITS)
+    if row.way == "level 1" and row.name not in _NOT_LINUX
+)
+"""Rows for Linux: the same deeds. They open nothing there: the kernel's promises and the escape suite do."""
+TABLES: Mapping[str, Sequence[TrialRow]] = {"darwin": MACOS, "linux": LINUX}
+"""Rows by platform, as in ``sys.platform``."""

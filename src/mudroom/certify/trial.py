@@ -26,13 +26,17 @@ from mudroom.certify.row import Certificate, RowResult, TrialRow, Verdict
 from mudroom.certify.table import READINGS
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError
+from mudroom.sandbox.client.capture import CapturedOutput, attend
+from mudroom.sandbox.client.client import Client
 from mudroom.typing import Any, NamedTuple
 
 PATIENCE = 5.0
 """Seconds for one row; a command that is not ended by SIGTERM then is killed soon after."""
 WHOLE = 60.0
 """Seconds for all rows: those that are left then are not shown."""
-REFUSALS = (errno.EPERM, errno.EACCES)
+
+_LIMIT = 1 << 16
+_PATH = b"/usr/bin:/bin:/usr/sbin:/sbin"
 
 Prepare = Callable[["TrialGround", int], Plan]
 """Makes the plan of a row's sandbox; with the port that stands for the gate's."""
@@ -90,6 +94,19 @@ class Trial(NamedTuple):
     patience: float = PATIENCE
 
 
+def start_by(client: Client) -> Start:
+    """Return the way in which a client runs a command."""
+
+    def start(plan: Plan, words: Sequence[bytes], ground: TrialGround, patience: float) -> tuple[int, bytes, bool]:
+        environment = {b"PATH": _PATH, b"HOME": os.fsencode(ground.private)}
+        with CapturedOutput(None, None, None, _LIMIT) as output:
+            running = client.run(plan, words, environment, output.descriptors)
+            ended, timed_out = attend(running, output, patience, lambda: None)
+            return ended.status, output.streams[0].data, timed_out
+
+    return start
+
+
 def certify(
     table: Sequence[TrialRow],
     trial: Trial,
@@ -123,7 +140,7 @@ def try_row(ground: TrialGround, trial: Trial) -> tuple[Verdict, str, int]:
         os.makedirs(directory, mode=0o700, exist_ok=True)
     with ExitStack() as stack:
         kinds = (("aim", ground.aim, row.canary), ("twin", ground.twin, twin), ("control", ground.control, row.canary))
-        places = {name: stack.enter_context(Canary(path, kind)) for name, path, kind in kinds}
+        places = {name: stack.enter_context(Canary(path, kind, row.service)) for name, path, kind in kinds}
         if row.canary == "root":
             places["aim"].watch(ground.work)
         if not _does(row.deed, ground.control + "-run", places["control"]):
@@ -195,9 +212,9 @@ def _judge(ground: TrialGround, trial: Trial, places: Mapping[str, Canary]) -> t
     number = answers[-1][1]
     if row.canary == "process":
         return ("held", "it was ended with the command", 0) if aim.was_there else ("not shown", "it did not start", 0)
-    if number not in REFUSALS:
+    if number not in row.errors:
         return "not shown", f"it was refused by {errno.errorcode.get(number, 'no error')}, not by the sandbox", number
-    return "held", f"refused by {errno.errorcode[number]}", number
+    return "held", f"refused by {errno.errorcode[number]}" if number else "done in a place of its own", number
 
 
 def _judge_reading(status: int, answers: list[tuple[str, int, str]], twin: Canary) -> tuple[Verdict, str, int]:

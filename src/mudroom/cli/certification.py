@@ -7,9 +7,9 @@ import tempfile
 
 from mudroom.certify.opening import look, make
 from mudroom.certify.row import Certificate
-from mudroom.certify.table import TABLES
 from mudroom.cli.terminal.context import Context
 from mudroom.policy.config import places
+from mudroom.sandbox.platform import BY_RECORD
 from mudroom.stage.private_directory import require_private
 from mudroom.typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ def tried(platform: str, tool: bytes, client: DarwinClient, context: Context) ->
 def certify_first(context: Context, platform: str = sys.platform, tool: bytes = b"") -> None:
     """Certify a platform that has no certificate before a session is opened, if stdin is a terminal; otherwise opening
     the session says how. ``tool``: another one than the platform's."""
-    if platform not in TABLES or not sys.stdin.isatty():
+    if platform not in BY_RECORD or not sys.stdin.isatty():
         return
     from mudroom.sandbox.macos.client import SANDBOX_EXEC, DarwinClient
 
