@@ -19,7 +19,7 @@ from pathlib import Path
 from certify.lab import UNENFORCED, WITHOUT, Lab, Refusal
 from mudroom.certify.record import decode
 from mudroom.certify.row import CLOSED, Certificate, TrialRow, closed, opens, results
-from mudroom.certify.table import MACOS, TABLES
+from mudroom.certify.table import MACOS, TABLES, WINDOWS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT, MUTANTS = ROOT / "docs/CERTIFICATION.md", ROOT / "tests/certify/mutants.json"
@@ -52,6 +52,15 @@ Each row is tried against a stand-in for `sandbox-exec` that confines, on Linux:
 that permits what it refused of that row alone, or that loses the part which is named: the row falls. Mutants of two
 rows share nothing (limits excepted: a plan without limits has neither), so a mutant fells no other row. This shows that
 a sandbox which lacks one thing is found out; it shows nothing about a Mac.
+
+"""
+
+
+_WINDOWS = """\
+
+## Rows for Windows
+
+Declared, and not tried by anything yet: each is "not shown", so that no command runs there ([WINDOWS.md](WINDOWS.md)).
 
 """
 
@@ -112,7 +121,9 @@ def document() -> str:
     rows = [(row.name, row.kind, row.tries, CLOSED[row.closes], told[row.name]) for row in MACOS]
     head = ("row", "class", "what is tried", "if it did not hold", "permitted by its mutant")
     total = f"\n{len(rows)} rows, {len(told)} mutants; rows that kill a mutant: {sum(map(bool, told.values()))}.\n"
-    return _HEAD + certified(list(certificates())) + _ROWS + table(head, rows) + total
+    windows = [(row.name, row.kind, row.tries, CLOSED[row.closes]) for row in WINDOWS]
+    made = _HEAD + certified(list(certificates())) + _ROWS + table(head, rows) + total
+    return made + _WINDOWS + table(head[:4], windows)
 
 
 def measure() -> None:

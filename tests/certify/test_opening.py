@@ -17,11 +17,12 @@ from mudroom.certify import table
 from mudroom.certify.identity import identity
 from mudroom.certify.opening import look, open_platform, restrict
 from mudroom.certify.record import save
-from mudroom.certify.row import Certificate, RowResult, Verdict, closed, sentence
-from mudroom.certify.table import MACOS
+from mudroom.certify.row import CLOSED, Certificate, RowResult, Verdict, closed, opens, results, sentence
+from mudroom.certify.table import MACOS, WINDOWS
+from mudroom.certify.trial import certify
 from mudroom.cli import certification
-from mudroom.cli.certification import certify_first
-from mudroom.cli.host.certify import certify_here, configure, execute
+from mudroom.cli.certification import certify_first, tried_on_linux
+from mudroom.cli.host.certify import CertificateFiles, certify_here, configure, execute
 from mudroom.cli.host.doctor import certified
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
@@ -164,7 +165,7 @@ def two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_certify_opens_the_platform(tmp_path: Path, two_rows: None, capsys: pytest.CaptureFixture[str]) -> None:
     tool = enforcing_sandbox_exec(tmp_path / "tool")
-    assert certify_here("darwin", tool, DarwinClient(tool=tool), None, context(tmp_path)) == 0
+    assert certify_here("darwin", tool, DarwinClient(tool=tool), CertificateFiles(), context(tmp_path)) == 0
     assert "certified" in capsys.readouterr().out
     assert open_platform(DARWIN, bytes(tmp_path / "state"), tool).closed == UNPORTED["darwin"]
     assert os.listdir(tmp_path / "state") == ["certificates"]
@@ -178,7 +179,7 @@ def test_a_session_on_a_certified_platform(tmp_path: Path, two_rows: None) -> No
     (project / "file").write_text("one\n")
     secret = tmp_path / "secret"
     secret.write_text("secret")
-    certify_here("darwin", tool, DarwinClient(tool=tool), None, place)
+    certify_here("darwin", tool, DarwinClient(tool=tool), CertificateFiles(), place)
     client = DarwinClient(tool=tool)
     with (
         closing(client),
@@ -206,20 +207,57 @@ def test_certify_with_a_liar_closes_it_and_the_file_names_nothing(
     tmp_path: Path, two_rows: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tool, sent = fake_sandbox_exec(tmp_path), tmp_path / "sent.json"
-    assert certify_here("darwin", tool, DarwinClient(tool=tool), str(sent), context(tmp_path, as_json=True)) == 1
+    assert (
+        certify_here(
+            "darwin", tool, DarwinClient(tool=tool), CertificateFiles(str(sent)), context(tmp_path, as_json=True)
+        )
+        == 1
+    )
     assert capsys.readouterr().out == ""
     told = json.loads(sent.read_text())
     assert [row["verdict"] for row in told["rows"]] == ["fell", "fell"]
     assert str(tmp_path) not in sent.read_text() and os.uname().nodename not in sent.read_text()
     with pytest.raises(UsageError, match="exists already"):
-        certify_here("darwin", tool, DarwinClient(tool=tool), str(sent), context(tmp_path, as_json=True))
+        certify_here(
+            "darwin", tool, DarwinClient(tool=tool), CertificateFiles(str(sent)), context(tmp_path, as_json=True)
+        )
 
 
-def test_on_linux_there_is_nothing_to_certify(tmp_path: Path) -> None:
+def arguments(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     configure(parser)
-    with pytest.raises(UsageError, match="needs no certificate"):
-        execute(parser.parse_args([]), context(tmp_path))
+    return parser.parse_args(words)
+
+
+def test_on_linux_the_rows_say_what_held_and_nothing_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row for row in table.LINUX if row.name in ("shell", "plain_write", "tcp")]
+    monkeypatch.setitem(table.TABLES, "linux", rows)
+    sent = tmp_path / "letter"
+    assert execute(arguments("--send", str(sent)), context(tmp_path)) == 0
+    assert "3 of 3 rows held" in capsys.readouterr().out
+    text = sent.read_text()
+    assert "3 held, 0 fell, 0 not shown" in text and json.loads(text.splitlines()[-1])["platform"] == "linux"
+    assert str(tmp_path) not in text and os.uname().nodename not in text
+    assert os.listdir(tmp_path / "state") == []
+    with pytest.raises(UsageError, match="exists already"):
+        execute(arguments("--send", str(sent)), context(tmp_path))
+
+
+@pytest.mark.deep
+def test_all_rows_of_linux_hold(tmp_path: Path) -> None:
+    certificate = tried_on_linux(context(tmp_path))
+    assert [row for row in results(table.expected("linux", certificate), certificate) if row.verdict != "held"] == []
+
+
+def test_on_windows_each_row_is_declared_and_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = certify(WINDOWS, None, str(tmp_path), HELD._replace(platform="win32"))  # type: ignore[arg-type]
+    assert {row.verdict for row in made.rows} == {"not shown"}
+    assert not opens(WINDOWS, made) and set(closed(WINDOWS, made)) == set(CLOSED)
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(UsageError, match="nothing can be tried"):
+        execute(arguments(), context(tmp_path))
 
 
 def test_it_runs_by_itself_once_where_somebody_sees_it(

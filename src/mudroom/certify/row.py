@@ -45,7 +45,7 @@ class TrialRow(NamedTuple):
     """The class, as the report groups rows."""
     tries: str
     deed: str
-    """Name in ``deed.py``."""
+    """Name in ``deed.py``; empty: the row is declared and cannot be tried yet."""
     canary: Canary
     closes: Closes = "platform"
     where: Where = "outside"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping, Sequence
 
-from mudroom.certify.row import TrialRow
+from mudroom.certify.row import Certificate, Closes, TrialRow
 
 _FILES = (
     TrialRow("plain_write", "files", "a file beside the project is written", "plain_write", "tree"),
@@ -143,5 +143,52 @@ LINUX: Sequence[TrialRow] = tuple(
     if row.way == "level 1" and row.name not in _NOT_LINUX
 )
 """Rows for Linux: the same deeds. They open nothing there: the kernel's promises and the escape suite do."""
-TABLES: Mapping[str, Sequence[TrialRow]] = {"darwin": MACOS, "linux": LINUX}
+KNOWN = frozenset(("policy_write", "policy_create", "unix", "terminal", "arguments"))
+"""Rows that do not hold on Linux without namespaces: nothing is mounted read-only in the copy (changes to ``.mudroom``
+are never applied), no unix socket can be connected to and no terminal be made by its path, /proc is the host's."""
+
+
+def expected(platform: str, certificate: Certificate) -> Sequence[TrialRow]:
+    """Return the rows that have to hold before commands can be said to be confined."""
+    table = TABLES[platform]
+    if platform == "linux" and certificate.system.endswith("without namespaces"):
+        return tuple(row for row in table if row.name not in KNOWN)
+    return table
+
+
+def _declared(kind: str, closes: Closes, **rows: str) -> tuple[TrialRow, ...]:
+    return tuple(TrialRow(name, kind, tries, "", "claim", closes) for name, tries in rows.items())
+
+
+WINDOWS: Sequence[TrialRow] = (
+    *_declared("works", "platform", cmd="cmd.exe starts, and ends by exit", python="its own Python starts",
+        nul="NUL can be opened", local_pipe="a pipe below \\\\.\\pipe\\LOCAL can be made",
+        final_path="GetFinalPathNameByHandle answers"),
+    *_declared("files", "platform", write="a file beside the project is written",
+        read="a file beside the project is read", create="a file is made beside the project", rename="a file outside is renamed into the copy",
+        link="a hard link to a file outside is made", junction="a junction is put in place of a directory of the copy",
+        symlink="a symbolic link is put in place of a directory of the copy",
+        stream="an alternate data stream is written",
+        project="the real project is written", policy="a policy file in the copy is written",
+        other_container="the files of another container are read", share="\\\\localhost\\c$ is opened"),
+    *_declared("rights", "platform", handles="a fourth handle was inherited", privileges="a privilege is enabled",
+        integrity="the integrity is raised", container="the token is of no container",
+        registry="a key of the user's registry is written"),
+    *_declared("services", "platform", clipboard="the clipboard is read", wmi="WMI starts a process",
+        tasks="a task is scheduled", com="a COM server is started",
+        pipe_squat="the pipe of another program is made first"),
+    *_declared("network", "network", tcp="a server of the host is reached by TCP", dns="a name is looked up",
+        listen="a port of the host is listened at", loopback="the host's loopback is reached"),
+    *_declared("network", "gate", bridge="another port than the bridge's is reached",
+        bridge_pipe="another container connects to the bridge's pipe", environment="egress filters of this build hold"),
+    *_declared("processes", "platform", breakaway="a process leaves the job", kill="a process of the host is ended"),
+    *_declared("processes", "leftovers", nested="a process outlives its command in a nested job"),
+    *_declared("level 0", "level 0", everyone="what Everyone may write is written",
+        restricted="a file of the user is written"),
+    *_declared("limits", "limits", memory="more memory is committed than the limit", processes="more processes start"),
+    *_declared("vault", "platform", no_replace="a rename replaces a file", sharing="a file that is held open is lost",
+        reparse="a reparse point on the way is followed", kill_9="an apply that was killed cannot be undone"),
+)  # fmt: skip
+"""Rows for Windows, declared: none has a deed yet, so each is "not shown" and the platform is closed."""
+TABLES: Mapping[str, Sequence[TrialRow]] = {"darwin": MACOS, "linux": LINUX, "win32": WINDOWS}
 """Rows by platform, as in ``sys.platform``."""

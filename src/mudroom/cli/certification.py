@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
+import time
 
 from mudroom.certify.opening import look, make
 from mudroom.certify.row import Certificate
+from mudroom.certify.table import TABLES
+from mudroom.certify.trial import Progress
 from mudroom.cli.terminal.context import Context
 from mudroom.policy.config import places
 from mudroom.sandbox.platform import BY_RECORD
@@ -25,15 +29,47 @@ def tried(platform: str, tool: bytes, client: DarwinClient, context: Context) ->
     require_private(place.state)
     search = [entry for entry in context.environ.get(b"PATH", b"").split(b":") if entry.startswith(b"/")]
 
-    def progress(number: int, count: int, _name: str) -> None:
-        context.terminal.progress("trying the sandbox", number, count)
-
     try:
         with tempfile.TemporaryDirectory(dir=place.state, prefix=b"certify-") as directory:
             trial = mac_trial(client, home=place.home, search=search)
-            return make(platform, place.state, tool, trial, directory, progress=progress)
+            return make(platform, place.state, tool, trial, directory, progress=_progress(context))
     finally:
         client.close()
+
+
+def tried_on_linux(context: Context) -> Certificate:
+    """Try the rows of Linux and return what held; nothing is stored. With namespaces where they are permitted, else by
+    Landlock, as a session does."""
+    from mudroom.certify.linux import linux_trial
+    from mudroom.certify.row import opens
+    from mudroom.certify.trial import certify
+    from mudroom.sandbox.client.client import Client
+
+    place, table = places(context.environ), TABLES["linux"]
+    require_private(place.state)
+    search = [entry for entry in context.environ.get(b"PATH", b"").split(b":") if entry.startswith(b"/")]
+    client = Client()
+    client.start()
+    try:
+        with tempfile.TemporaryDirectory(dir=place.state, prefix=b"certify-") as directory:
+            top = os.path.realpath(os.fsdecode(directory))
+            kernel = os.uname()
+            facts = Certificate("linux", f"{kernel.sysname} {kernel.release}", kernel.machine, int(time.time()))
+            trial = linux_trial(client, home=place.home, search=search, namespaces=True)
+            first = [row for row in table if row.canary == "works"]
+            if not opens(first, certify(first, trial, top + "/first", facts)):
+                facts = facts._replace(system=facts.system + " without namespaces")
+                trial = linux_trial(client, home=place.home, search=search, namespaces=False)
+            return certify(table, trial, top, facts, progress=_progress(context))
+    finally:
+        client.close()
+
+
+def _progress(context: Context) -> Progress:
+    def progress(number: int, count: int, _name: str) -> None:
+        context.terminal.progress("trying the sandbox", number, count)
+
+    return progress
 
 
 def certify_first(context: Context, platform: str = sys.platform, tool: bytes = b"") -> None:
