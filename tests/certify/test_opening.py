@@ -297,6 +297,9 @@ def test_doctor_and_status_tell_what_is_certified_and_closed(tmp_path: Path, too
     assert found["certified: processes"].state == "not probed"
     assert found["closed: network"].state == "missing" and "closed: platform" in found
     told = lines(look("darwin", bytes(tmp_path), tool))
+    environ = context(tmp_path).environ
+    (tmp_path / "certificates").rename(tmp_path / "elsewhere")
+    assert certification.certified(environ, "darwin", tool) == ["none: it is not certified yet"]
     assert told == [
         "s, closed",
         "closed: no command runs: kill not shown",

@@ -12,8 +12,11 @@ import pytest
 from certify.document import document, measured, mutants_told
 from certify.lab import NO_FACTS, UNENFORCED, WITHOUT, Lab, Refusal
 from macbox import fake_sandbox_exec
+from mudroom.certify.macos import mac_trial
 from mudroom.certify.row import RowResult, TrialRow, opens
 from mudroom.certify.table import MACOS, READINGS
+from mudroom.certify.trial import certify
+from mudroom.sandbox.macos.client import DarwinClient
 from tiers import QUICK
 
 ROWS = {row.name: row for row in MACOS}
@@ -83,6 +86,7 @@ LIARS = {
     "dies by a signal": "kill -9 $$",
     "answers without running": 'echo \'["plain_write", 0, ""]\'; echo \'["plain_write", 1, ""]\'',
     "another program": 'exec /bin/echo "$@"',
+    "writes what the command would": 'mkdir -p "$PWD/twin"; echo mark > "$PWD/twin/target"; exit 0',
     "runs true only": 'case "$4" in */true) exec "$4";; esac; exit 0',
     "hangs for a command": 'case "$4" in */true) exec "$4";; esac; exec sleep 1000',
 }
@@ -114,6 +118,26 @@ def test_a_sandbox_that_confines_nothing_fells_each_row(tmp_path: Path) -> None:
     ]  # the warden's; permitted
     results = lab.results(tool, rows)
     assert {name: result.verdict for name, result in results.items()} == {row.name: "fell" for row in rows}
+
+
+def test_it_ends_within_a_minute_and_tells_how_far_it_is(tmp_path: Path) -> None:
+    """Rows that are left when the time is over are not shown. Time is a counter here: each row takes 25 seconds."""
+    moments, told = iter(range(0, 10_000, 25)), list[tuple[int, int]]()
+    place = Path(os.path.realpath(tmp_path))
+    honest = Lab(place)
+    client = DarwinClient(tool=honest.tool())
+    rows = [ROWS["plain_write"]] * 5
+    trial = mac_trial(client, home=bytes(place / "home"), search=[])
+    (place / "now").mkdir()
+    made = certify(
+        rows, trial, str(place / "now"), NO_FACTS, clock=lambda: float(next(moments)),
+        progress=lambda number, count, _name: told.append((number, count)),
+    )  # fmt: skip
+    client.close()
+    assert [row.verdict for row in made.rows][-2:] == ["not shown"] * 2
+    assert made.rows[-1].found == "the time for all rows was over"
+    assert told == [(number, 5) for number in range(1, 6)]
+    assert os.listdir(place / "now") == []
 
 
 def test_a_sandbox_that_confines_the_first_commands_only(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 
 from mudroom.certify.opening import look, make
 from mudroom.certify.row import Certificate
@@ -19,6 +20,14 @@ from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.sandbox.macos.client import DarwinClient
+
+
+def certified(environ: Mapping[bytes, bytes], platform: str = sys.platform, tool: bytes = b"") -> list[str]:
+    """Return what the record of this machine opens and closes, in one line each."""
+    from mudroom.doctor.certificate import lines
+    from mudroom.sandbox.macos.client import SANDBOX_EXEC
+
+    return lines(look(platform, places(environ).state, tool or SANDBOX_EXEC))
 
 
 def tried(platform: str, tool: bytes, client: DarwinClient, context: Context) -> Certificate:
