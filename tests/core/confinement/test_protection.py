@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from certify.document import certificates
+from mudroom.certify.row import opens
+from mudroom.certify.table import TABLES
 from mudroom.core.confinement.protection import PROTECTIONS, WAYS, Protection, document, rows
 from mudroom.doctor.probe import diagnose
 from mudroom.errors import Unsupported
@@ -38,3 +41,13 @@ def test_nothing_is_said_to_be_tried_where_it_was_not() -> None:
         if platform in ("macOS", "Windows", "an engine in a virtual machine"):
             assert tested.startswith("never"), (name, level, platform)
     assert len(list(rows())) == len(PROTECTIONS) * len(WAYS)
+
+
+def test_certified_is_said_of_systems_with_a_certificate_alone() -> None:
+    """The rows of macOS and Windows name the systems of docs/certificates, and no other."""
+    systems = sorted({one.system for one in certificates() if opens(TABLES[one.platform], one)})
+    for way in WAYS.values():
+        if way.platform in ("macOS", "Windows"):
+            of_it = [system for system in systems if system.startswith(way.platform)]
+            assert way.tested.startswith(f"certified on {', '.join(of_it)}" if of_it else "never"), way
+            assert "certified" not in way.tested or of_it

@@ -16,6 +16,7 @@ from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError
 from mudroom.policy.config import load_policy, places
 from mudroom.project_session import left_out
+from mudroom.sandbox.platform import BY_RECORD
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
 
@@ -73,7 +74,14 @@ def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironmen
         __version__,
         lambda project: _outlook(context, project),
         lambda: user_git_files(context.environ),
+        lambda: _certified(context) if sys.platform in BY_RECORD else (),
     )
+
+
+def _certified(context: Context) -> Sequence[str]:
+    from mudroom.cli.certification import certified
+
+    return certified(context.environ)
 
 
 def _outlook(context: Context, project: bytes) -> Outlook:

@@ -59,7 +59,9 @@ def summary_of(changes: object) -> shape.SummaryShape:
 
 
 def me(call: ApiCall) -> shape.MeShape:
-    return shape.MeShape(call.server.environment.version, [show_path(root) for root in call.server.environment.roots])
+    environment = call.server.environment
+    roots = [show_path(root) for root in environment.roots]
+    return shape.MeShape(environment.version, roots, list(environment.certified()))
 
 
 # --- projects ---

@@ -12,9 +12,9 @@ import { Start } from "./start.js";
 import { Try } from "./try.js";
 import { Watch } from "./watch.js";
 
-/** @type {Record<string, {title: string, make: (route: any, place: any) => any}>} */
+/** @type {Record<string, {title: string, make: (route: any, place: any, me: any) => any}>} */
 const VIEWS = {
-  home: { title: "Projects", make: () => html`<${Home} />` },
+  home: { title: "Projects", make: (_route, _place, me) => html`<${Home} me=${me} />` },
   new: { title: "New session", make: () => html`<${Start} />` },
   project: { title: "", make: ({ project }, place) => html`<${Project} project=${project} place=${place} />` },
   review: { title: "Review", make: ({ project, fork, file }, place) => html`<${Review} project=${project} fork=${fork} file=${file} place=${place.data} />` },
@@ -45,18 +45,18 @@ function App() {
   if (problem) return html`<${Alone} title="mudroom"><p class="problem">${problem.message}</p><p>${problem.hint}</p>
     <p><button type="button" onClick=${start}>Try again</button></p></${Alone}>`;
   if (!me) return html`<main class="alone" aria-busy="true"><span class="hidden">Loading</span></main>`;
-  return html`<${Place} route=${route} connection=${connection} />`;
+  return html`<${Place} route=${route} connection=${connection} me=${me} />`;
 }
 
-/** @param {{route: import("./route.js").Route, connection: string}} props */
-function Place({ route, connection }) {
+/** @param {{route: import("./route.js").Route, connection: string, me: any}} props */
+function Place({ route, connection, me }) {
   const { view, project, fork, tried } = route;
   const place = usePlace(project);
   const key = [view, project, fork, tried].join("\n");
   useArrival(key, [fork ?? tried, place.data?.path, VIEWS[view].title, "mudroom"]);
   return html`<${Frame} route=${route} place=${place.data} connection=${connection}>
     <${Questions} />
-    ${isGone(route, place) ? html`<${Gone} route=${route} />` : html`<div class="view" key=${key}>${VIEWS[view].make(route, place)}</div>`}
+    ${isGone(route, place) ? html`<${Gone} route=${route} />` : html`<div class="view" key=${key}>${VIEWS[view].make(route, place, me)}</div>`}
   </${Frame}>`;
 }
 

@@ -27,11 +27,13 @@ export function Level({ badge }) {
   return html`<span class=${"badge " + (badge.safe ? "safe" : badge.level === null ? "warn" : "open")} title=${badge.why}>${badge.label}<span class="hidden">: ${badge.why}</span></span>`;
 }
 
-export function Home() {
+/** @param {{me: any}} props `me.sandbox`: what is certified on this machine, and what is closed */
+export function Home({ me }) {
   const { data, error, reload } = useLoaded("/projects", (what) => what !== "journal");
   if (error && !data) return html`<${Failed} error=${error} again=${reload} />`;
   if (!data) return html`<${Waiting} />`;
   return html`<main class="page" tabindex="-1"><div class="spread"><h1>Projects</h1><a class="button primary" href="#/new">New session</a></div>
+    ${me.sandbox.map((/** @type {string} */ line) => html`<p class=${"small name " + (/closed|none/.test(line) ? "banner warn" : "dim")}>Sandbox: ${line}</p>`)}
     ${data.length === 0 && html`<p class="empty panel">No project yet. A new session stages a folder; so does <code>mudroom run</code> in a terminal.</p>`}
     <ul class="cards">${data.map((/** @type {any} */ one) => html`<${ProjectCard} key=${one.id} project=${one} />`)}</ul></main>`;
 }

@@ -22,6 +22,9 @@ class MeShape(Struct):
     version: str
     roots: list[str]
     """Directories below which a project may be chosen."""
+    sandbox: list[str] = []
+    """What is certified on this machine and what is closed, and why, in one line each; empty where no certificate is
+    needed."""
 
 
 class RemarkShape(Struct):

@@ -35,3 +35,5 @@ class ServerEnvironment(NamedTuple):
     """Return the effects of staging a directory, by its policy files. Writes no files. Raise MudroomError."""
     git_files: Callable[[], UserFiles]
     """Return git's settings files of the user."""
+    certified: Callable[[], Sequence[str]] = lambda: ()
+    """Return what is certified on this machine, as ``doctor/certificate.py`` tells it."""

@@ -1,0 +1,195 @@
+"""Rows of certification for macOS: one for each thing that Seatbelt has to refuse. Data only.
+
+A row holds if its deed works unconfined (the control), is refused confined with EPERM or EACCES, leaves no trace
+outside, and if its twin, the same deed where it is permitted, works in the same process. So a sandbox that does not
+start anything, and one that refuses everything, hold no row. A row of the class works is the contrary: its deed is
+permitted, and its own word counts.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping, Sequence
+
+from mudroom.certify.row import Certificate, Closes, TrialRow
+
+_FILES = (
+    TrialRow("plain_write", "files", "a file beside the project is written", "plain_write", "tree"),
+    TrialRow("plain_read", "files", "a file beside the project is read", "plain_read", "secret"),
+    TrialRow("plain_create", "files", "a file is made beside the project", "plain_create", "tree"),
+    TrialRow("truncate", "files", "a file beside the project is emptied by truncate(2)", "truncate", "tree"),
+    TrialRow("chmod", "files", "the mode of a file beside the project is changed", "chmod", "tree"),
+    TrialRow("set_times", "files", "the times of a file beside the project are changed", "set_times", "tree"),
+    TrialRow("unlink", "files", "a file beside the project is removed", "unlink", "tree"),
+    TrialRow("rmdir", "files", "a directory beside the project is removed", "rmdir", "tree"),
+    TrialRow("mkdir", "files", "a directory is made beside the project", "mkdir", "tree"),
+    TrialRow("symlink", "files", "a symbolic link is made beside the project", "symlink", "tree"),
+    TrialRow("mkfifo", "files", "a FIFO is made beside the project", "mkfifo", "tree"),
+    TrialRow("listing", "files", "a directory beside the project is listed", "listing", "secret"),
+    TrialRow("symlink_write", "files", "a link in the copy leads out; it is written through", "symlink_write", "tree"),
+    TrialRow("symlink_read", "files", "a link in the copy leads out; it is read through", "symlink_read", "secret"),
+    TrialRow("symlink_chain", "files", "a directory outside, by way of three links", "symlink_chain", "tree"),
+    TrialRow("ancestor_replaced", "files", "a directory is replaced by a link out", "ancestor_replaced", "tree"),
+    TrialRow("hard_link", "files", "a file outside is linked into the copy, and written there", "hard_link", "tree",
+        twin="plain_write"),
+    TrialRow("hard_link_read", "files", "a secret is linked into the copy, and read there", "hard_link_read", "secret",
+        twin="plain_read"),
+    TrialRow("rename_out", "files", "a file of the copy is renamed to a place outside", "rename_out", "tree"),
+    TrialRow("rename_in", "files", "a file outside is renamed into the copy", "rename_in", "tree"),
+    TrialRow("rename_parent", "files", "a directory above what is protected is renamed", "rename_parent", "tree"),
+    TrialRow("rename_copy", "files", "the copy itself is renamed", "rename_root", "root"),
+    TrialRow("dots", "files", "up by .. more often than there are directories", "dots", "tree"),
+    TrialRow("project_write", "files", "the real project is written", "plain_write", "tree", where="project"),
+    TrialRow("project_read", "files", "the real project is read", "plain_read", "secret", where="project"),
+    TrialRow("policy_write", "files", "a policy file in the copy is written", "plain_write", "tree", where="policy"),
+    TrialRow("policy_create", "files", "a policy file in the copy is made", "plain_create", "tree", where="policy"),
+    TrialRow("set_uid", "files", "a set-user-id program is made in the copy", "set_uid", "tree", where="copy",
+        twin="chmod"),
+    TrialRow("masked_read", "files", "a credential among toolchains is read", "plain_read", "secret", where="mask"),
+)  # fmt: skip
+_NETWORK = (
+    TrialRow("tcp", "network", "a server of the host is reached by TCP", "connect_tcp", "connection", "network",
+        twin="plain_write"),
+    TrialRow("udp", "network", "a server of the host is reached by UDP", "send_udp", "connection", "network",
+        twin="plain_write"),
+    TrialRow("listen", "network", "a port of the host is listened at", "listen_tcp", "claim", "network",
+        twin="plain_write"),
+    TrialRow("unix", "network", "a unix socket of the host is connected to", "connect_unix", "connection",
+        twin="connect_unix"),
+    TrialRow("unix_bind", "network", "a unix socket is made outside", "bind_unix", "tree"),
+    TrialRow("gate_port", "network", "another port than the gate's is reached", "connect_tcp", "connection", "gate",
+        way="gate", twin="connect_tcp"),
+)  # fmt: skip
+_PROCESSES = (
+    TrialRow("kill", "processes", "a process of the host is ended", "kill", "death", twin="plain_write"),
+    TrialRow("leftover", "processes", "a daemon outlives its command", "daemon", "process", "leftovers",
+        where="copy", twin="plain_write"),
+)  # fmt: skip
+_SERVICES = tuple(
+    TrialRow(name, "services", f"{tries} ({service})", "look_up", "service", twin="look_up_permitted", service=service)
+    for name, tries, service in (
+        ("pasteboard", "the user's clipboard is asked for", "com.apple.pasteboard.1"),
+        ("open", "the service that starts programs is asked for", "com.apple.coreservices.launchservicesd"),
+        ("apple_events", "the service that controls other programs is asked for", "com.apple.coreservices.appleevents"),
+        ("keychain", "the keychain is asked for", "com.apple.SecurityServer"),
+        ("preferences", "the settings of all programs are asked for", "com.apple.cfprefsd.daemon"),
+        ("file_events", "the changes of all files are asked for", "com.apple.FSEvents"),
+    )
+)
+_TERMINALS = (
+    TrialRow("terminal", "services", "a text is written to another terminal of the user", "write_terminal", "terminal",
+        twin="own_terminal"),
+    TrialRow("arguments", "services", "the arguments of another process are read", "arguments", "arguments",
+        twin="plain_write"),
+)  # fmt: skip
+_LIMITS = (
+    TrialRow("open_files", "limits", "more files are opened than the limit", "open_many", "claim", "limits",
+        where="copy", twin="plain_write", errors=(errno.EMFILE,)),
+    TrialRow("file_size", "limits", "a file grows beyond the limit", "write_long", "claim", "limits", where="copy",
+        twin="plain_write", errors=(errno.EFBIG,)),
+)  # fmt: skip
+_WORKS = (
+    TrialRow("shell", "works", "a shell starts, and ends by exit", "shell", "works", where="copy", twin="plain_write"),
+)  # fmt: skip
+_LEVEL_0 = (
+    TrialRow("store_read", "level 0", "a hidden store is read", "plain_read", "secret", "level 0", "store", "level 0"),
+    TrialRow("store_write", "level 0", "a hidden store is written", "plain_write", "tree", "level 0", "store",
+        "level 0"),
+    TrialRow("store_listing", "level 0", "a hidden store is listed", "listing", "secret", "level 0", "store",
+        "level 0"),
+    TrialRow("project_read_0", "level 0", "the real project is read", "plain_read", "secret", "level 0", "project",
+        "level 0"),
+    TrialRow("policy_write_0", "level 0", "a policy file in the copy is written", "plain_write", "tree", "level 0",
+        "policy", "level 0"),
+    TrialRow("pasteboard_0", "level 0", "the user's clipboard is asked for, with the host's network", "look_up",
+        "service", "level 0", way="level 0", twin="look_up_permitted", service="com.apple.pasteboard.1"),
+    TrialRow("host_write", "level 0", "a file of the host is written", "plain_write", "tree", "level 0", way="level 0"),
+)  # fmt: skip
+_LANGUAGE = (
+    TrialRow("exception", "language", "an exception after a permission decides", "plain_read", "secret", where="copy",
+        way="language"),
+    TrialRow("quoting", "language", "a name with a quote, a backslash and an accent is refused", "plain_read", "secret",
+        where="copy", way="language"),
+    TrialRow("itself", "language", "a rule for a directory is for the directory itself", "listing", "secret",
+        where="copy", way="language"),
+    TrialRow("precedence", "language", "rules decide by a known order", "reading", "reading", where="copy",
+        way="language", twin="plain_write"),
+)  # fmt: skip
+READINGS: Mapping[str, str] = {
+    "0000": "the last rule",
+    "1000": "a rule that names the operation",
+    "0110": "a rule with a filter",
+    "1100": "a rule that names the operation, then one with a filter",
+    "1110": "a rule with a filter, then one that names the operation",
+}
+"""Which of several matching rules decides, by what the deed ``reading`` may do. A profile of ``macos/seatbelt.py``
+decides alike in each of them, and so not in another order."""
+
+MACOS: Sequence[TrialRow] = (
+    *_WORKS, *_FILES, *_NETWORK, *_SERVICES, *_TERMINALS, *_PROCESSES, *_LIMITS, *_LEVEL_0, *_LANGUAGE,
+)  # fmt: skip
+_ABSENT = (
+    0, errno.EPERM, errno.EACCES, errno.ENOENT, errno.EROFS, errno.EBUSY, errno.EXDEV, errno.ESRCH, errno.ECONNREFUSED,
+    errno.ENETUNREACH, errno.EAFNOSUPPORT,
+)  # fmt: skip
+"""Error numbers of a view in which the aim of a deed is not there: a place, process or network of its own. 0: the deed
+had its effect there, and none outside."""
+_NOT_LINUX = ("listen", "set_uid", "unix_bind")
+"""Permitted there: a command has a loopback of its own, and set-user-id bits have no effect in a sandbox. A socket that
+is made outside is a row of the escape suite."""
+LINUX: Sequence[TrialRow] = tuple(
+    row if row.canary == "works" or row.kind == "limits" else row._replace(errors=_ABSENT)
+    for row in (*_WORKS, *_FILES, *_NETWORK, *_TERMINALS, *_PROCESSES, *_LIMITS)
+    if row.way == "level 1" and row.name not in _NOT_LINUX
+)
+"""Rows for Linux: the same deeds. They open nothing there: the kernel's promises and the escape suite do."""
+KNOWN = frozenset(("policy_write", "policy_create", "unix", "terminal", "arguments"))
+"""Rows that do not hold on Linux without namespaces: nothing is mounted read-only in the copy (changes to ``.mudroom``
+are never applied), no unix socket can be connected to and no terminal be made by its path, /proc is the host's."""
+
+
+def expected(platform: str, certificate: Certificate) -> Sequence[TrialRow]:
+    """Return the rows that have to hold before commands can be said to be confined."""
+    table = TABLES[platform]
+    if platform == "linux" and certificate.system.endswith("without namespaces"):
+        return tuple(row for row in table if row.name not in KNOWN)
+    return table
+
+
+def _declared(kind: str, closes: Closes, **rows: str) -> tuple[TrialRow, ...]:
+    return tuple(TrialRow(name, kind, tries, "", "claim", closes) for name, tries in rows.items())
+
+
+WINDOWS: Sequence[TrialRow] = (
+    *_declared("works", "platform", cmd="cmd.exe starts, and ends by exit", python="its own Python starts",
+        nul="NUL can be opened", local_pipe="a pipe below \\\\.\\pipe\\LOCAL can be made",
+        final_path="GetFinalPathNameByHandle answers"),
+    *_declared("files", "platform", write="a file beside the project is written",
+        read="a file beside the project is read", create="a file is made beside the project",
+        rename="a file outside is renamed into the copy",
+        link="a hard link to a file outside is made", junction="a junction is put in place of a directory of the copy",
+        symlink="a symbolic link is put in place of a directory of the copy",
+        stream="an alternate data stream is written",
+        project="the real project is written", policy="a policy file in the copy is written",
+        other_container="the files of another container are read", share="\\\\localhost\\c$ is opened"),
+    *_declared("rights", "platform", handles="a fourth handle was inherited", privileges="a privilege is enabled",
+        integrity="the integrity is raised", container="the token is of no container",
+        registry="a key of the user's registry is written"),
+    *_declared("services", "platform", clipboard="the clipboard is read", wmi="WMI starts a process",
+        tasks="a task is scheduled", com="a COM server is started",
+        pipe_squat="the pipe of another program is made first"),
+    *_declared("network", "network", tcp="a server of the host is reached by TCP", dns="a name is looked up",
+        listen="a port of the host is listened at", loopback="the host's loopback is reached"),
+    *_declared("network", "gate", bridge="another port than the bridge's is reached",
+        bridge_pipe="another container connects to the bridge's pipe", environment="egress filters of this build hold"),
+    *_declared("processes", "platform", breakaway="a process leaves the job", kill="a process of the host is ended"),
+    *_declared("processes", "leftovers", nested="a process outlives its command in a nested job"),
+    *_declared("level 0", "level 0", everyone="what Everyone may write is written",
+        restricted="a file of the user is written"),
+    *_declared("limits", "limits", memory="more memory is committed than the limit", processes="more processes start"),
+    *_declared("vault", "platform", no_replace="a rename replaces a file", sharing="a file that is held open is lost",
+        reparse="a reparse point on the way is followed", kill_9="an apply that was killed cannot be undone"),
+)  # fmt: skip
+"""Rows for Windows, declared: none has a deed yet, so each is "not shown" and the platform is closed."""
+TABLES: Mapping[str, Sequence[TrialRow]] = {"darwin": MACOS, "linux": LINUX, "win32": WINDOWS}
+"""Rows by platform, as in ``sys.platform``."""

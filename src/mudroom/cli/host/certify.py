@@ -1,0 +1,132 @@
+"""``mudroom certify``: try what the sandbox of this platform holds, and open what held.
+
+On a platform that needs no record, such as Linux, the rows are tried and told, and nothing is stored."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+
+from mudroom import __version__
+from mudroom.certify.opening import reasons
+from mudroom.certify.record import encode
+from mudroom.certify.row import VERDICTS, Certificate, closed, opens
+from mudroom.certify.table import KNOWN, TABLES, expected
+from mudroom.cli.certification import tried
+from mudroom.cli.terminal.context import Context
+from mudroom.errors import UsageError
+from mudroom.sandbox.platform import BY_RECORD
+from mudroom.typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import argparse
+
+    from mudroom.sandbox.macos.client import DarwinClient
+
+EXAMPLES = """\
+examples:
+  mudroom certify
+  mudroom certify --json certificate.json     the certificate: no path and no name is in it
+  mudroom certify --send certificate.txt      a text to send to us with it; nothing is sent by itself
+
+A platform without a kernel's promise, such as macOS, is opened by what held on this machine. Each row is a deed that
+works outside of the sandbox; only rows that held inside open something. On Linux the rows open nothing: they say what
+held here.
+
+Exit code 0 if commands can be confined here, 1 if not."""
+_STYLES = {"held": "green", "fell": "red", "not shown": "yellow"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", nargs="?", metavar="FILE", help="with --json: a new file to write the certificate to")
+    parser.add_argument("--send", metavar="FILE", help="write a new text file to send to us; nothing is sent by itself")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    if args.file is not None and not context.as_json:
+        raise UsageError("a file is written with --json only", f"mudroom certify --json {args.file}")
+    to = CertificateFiles(args.file, args.send)
+    for path in filter(None, to):
+        if os.path.lexists(path):
+            raise UsageError(f"{path} exists already", "name another file")
+    platform = str(sys.platform)
+    if platform == "linux":
+        from mudroom.cli.certification import tried_on_linux
+
+        return tell("linux", tried_on_linux(context), to, context)
+    if platform not in BY_RECORD:
+        raise UsageError(f"nothing can be tried on {platform} yet", "mudroom doctor tries what is protected here")
+    from mudroom.sandbox.macos.client import SANDBOX_EXEC, DarwinClient
+
+    return certify_here(platform, SANDBOX_EXEC, DarwinClient(), to, context)
+
+
+class CertificateFiles(NamedTuple):
+    """New files that are written; None: none."""
+
+    as_json: str | None = None
+    to_send: str | None = None
+
+
+def certify_here(platform: str, tool: bytes, client: DarwinClient, to: CertificateFiles, context: Context) -> int:
+    """Try every row, store the certificate, and print it. Return the exit code."""
+    return tell(platform, tried(platform, tool, client, context), to, context)
+
+
+def tell(platform: str, certificate: Certificate, to: CertificateFiles, context: Context) -> int:
+    """Print a certificate, and write it to files. Return the exit code."""
+    if to.as_json is not None:
+        _write(to.as_json, _text(certificate) + "\n")
+    elif context.as_json:
+        context.terminal.out(_text(certificate))
+    else:
+        _print(platform, certificate, context)
+    if to.to_send is not None:
+        _write(to.to_send, letter(certificate))
+        context.terminal.note(f"{to.to_send}: look at it, and attach it to an issue of mudroom; nothing was sent")
+    return 0 if opens(expected(platform, certificate), certificate) else 1
+
+
+def letter(certificate: Certificate) -> str:
+    """Return what is sent to us: verdicts for people, and the certificate for a program. No path and no name of a
+    machine or user is in it."""
+    verdicts = Counter(row.verdict for row in certificate.rows)
+    head = f"mudroom {__version__} on {certificate.system}, {certificate.machine}: " + ", ".join(
+        f"{verdicts[verdict]} {verdict}" for verdict in VERDICTS
+    )
+    failed = [f"{row.name}: {row.verdict} ({row.found})" for row in certificate.rows if row.verdict != "held"]
+    return "\n".join((head, *failed, _text(certificate))) + "\n"
+
+
+def _text(certificate: Certificate) -> str:
+    return json.dumps({"schema": "mudroom.certificate/1", **encode(certificate)})
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        with open(path, "x", encoding="ascii") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise UsageError(f"{path} exists already", "name another file") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", "name another file") from None
+
+
+def _print(platform: str, certificate: Certificate, context: Context) -> None:
+    terminal, table = context.terminal, TABLES[platform]
+    width = max(len(row.name) for row in table)
+    for row in certificate.rows:
+        verdict = terminal.style(f"{row.verdict:<9}", _STYLES[row.verdict], 1)
+        terminal.out(f"{row.name:<{width}}  {verdict}  {row.found}")
+    if platform not in BY_RECORD:
+        held = sum(row.verdict == "held" for row in certificate.rows)
+        terminal.out(f"{certificate.system}: {held} of {len(certificate.rows)} rows held")
+        known = [row.name for row in certificate.rows if row.verdict != "held" and row.name in KNOWN]
+        if known:
+            terminal.out(f"known without namespaces (mudroom doctor): {', '.join(known)}")
+        return
+    terminal.out(f"{certificate.system}: {'certified' if opens(table, certificate) else 'closed'}")
+    for why in reasons(platform, closed(table, certificate)).values():
+        terminal.out(f"closed: {why}")

@@ -1,0 +1,143 @@
+"""docs/CERTIFICATION.md: which systems are certified, and the rows with the mutant that each kills.
+
+    PYTHONPATH=tests:tests/sandbox .venv/bin/python -m certify.document             write the document again
+    PYTHONPATH=tests:tests/sandbox .venv/bin/python -m certify.document --measure   find the mutants again first
+
+Certificates that were sent lie in docs/certificates, as ``mudroom certify --json FILE`` writes them. The document says
+"certified" of a system only if every row of it that closes the platform held.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from certify.lab import UNENFORCED, WITHOUT, Lab, Refusal
+from mudroom.certify.record import decode
+from mudroom.certify.row import CLOSED, Certificate, TrialRow, closed, opens, results
+from mudroom.certify.table import MACOS, TABLES, WINDOWS
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT, MUTANTS = ROOT / "docs/CERTIFICATION.md", ROOT / "tests/certify/mutants.json"
+CERTIFICATES = ROOT / "docs/certificates"
+_OTHERS = {
+    "leftover": "the mark of the run is lost",
+    "shell": "no shell is started",
+    "precedence": "rules decide by an order that no source names",
+    "rlimit": "limits are not set",
+}
+_HEAD = """\
+# Certification
+
+A platform whose kernel promises nothing is opened by what held on the machine itself: `mudroom certify`
+([MACOS.md](MACOS.md), [decision 66](decisions/0066-a-platform-opens-by-what-held.md)). This page is made by
+`tests/certify/document.py`; a test compares the two.
+
+## Certified on
+
+A certificate opens the machine that it was made on and no other: it is for its build, user, volume, Python and mudroom.
+Certificates that were sent to us (`mudroom certify --json certificate.json`: no path and no name is in it) are in this
+table.
+
+"""
+_ROWS = """\
+
+## Rows and mutants
+
+Each row is tried against a stand-in for `sandbox-exec` that confines, on Linux: all hold. Then against a mutant of it
+that permits what it refused of that row alone, or that loses the part which is named: the row falls. Mutants of two
+rows share nothing (limits excepted: a plan without limits has neither), so a mutant fells no other row. This shows that
+a sandbox which lacks one thing is found out; it shows nothing about a Mac.
+
+"""
+
+
+_WINDOWS = """\
+
+## Rows for Windows
+
+Declared, and not tried by anything yet: each is "not shown", so that no command runs there ([WINDOWS.md](WINDOWS.md)).
+
+"""
+
+
+def certificates() -> Iterator[Certificate]:
+    """Yield the certificates that were sent, by system."""
+    found = [decode({key: value for key, value in _read(path).items() if key != "schema"}) for path in _sent()]
+    yield from sorted(found, key=lambda one: (one.platform, one.system, one.machine, one.made))
+
+
+def _sent() -> list[Path]:
+    return sorted(CERTIFICATES.glob("*.json"))
+
+
+def _read(path: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads(path.read_text())
+    return found
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
+
+
+def certified(sent: Sequence[Certificate]) -> str:
+    """Return the table of certificates, or that there are none."""
+    if not sent:
+        return "None yet: no Mac and no Windows has sent one.\n"
+    rows = []
+    for one in sent:
+        of_it = TABLES[one.platform]
+        held = sum(result.verdict == "held" for result in results(of_it, one))
+        state = "certified" if opens(of_it, one) else "closed"
+        parts = "; ".join(f"{part}: {', '.join(row.name for row in rows)}" for part, rows in closed(of_it, one).items())
+        day = time.strftime("%Y-%m-%d", time.gmtime(one.made))
+        rows.append((one.system, one.machine, day, state, f"{held} of {len(of_it)}", parts or "nothing"))
+    return table(("system", "machine", "day", "", "rows held", "closed"), rows)
+
+
+def measured(row: TrialRow, refused: Iterable[Refusal]) -> str:
+    """Return in words what the mutant of a row does not enforce."""
+    if row.name in UNENFORCED:
+        return _OTHERS[row.name]
+    if row.name in WITHOUT:
+        return _OTHERS[WITHOUT[row.name]]
+    names = {one.operation if one.name.startswith("/") else f"{one.operation} {one.name}" for one in refused}
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
+def mutants_told() -> dict[str, str]:
+    """Return the mutants by row, as they were measured last."""
+    told: dict[str, str] = json.loads(MUTANTS.read_text())
+    return told
+
+
+def document() -> str:
+    told = mutants_told()
+    rows = [(row.name, row.kind, row.tries, CLOSED[row.closes], told[row.name]) for row in MACOS]
+    head = ("row", "class", "what is tried", "if it did not hold", "permitted by its mutant")
+    total = f"\n{len(rows)} rows, {len(told)} mutants; rows that kill a mutant: {sum(map(bool, told.values()))}.\n"
+    windows = [(row.name, row.kind, row.tries, CLOSED[row.closes]) for row in WINDOWS]
+    made = _HEAD + certified(list(certificates())) + _ROWS + table(head, rows) + total
+    return made + _WINDOWS + table(head[:4], windows)
+
+
+def measure() -> None:
+    """Try each row, and store what its mutant is."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        lab, found = Lab(Path(directory)), {}
+        for row in MACOS:
+            (result,) = lab.results(lab.tool(), [row]).values()
+            assert result.verdict == "held", result
+            found[row.name] = measured(row, lab.refusals(row))
+    MUTANTS.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--measure"]:
+        measure()
+    DOCUMENT.write_text(document())
