@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
+from mac import on_a_mac
 from test_architecture import LAUNCHER
 
 sys.path.insert(0, str(Path(__file__).parent / "sandbox"))
 
 from macbox import fake_sandbox_exec
 
-PRELUDE = Path(__file__).parent / "mac_prelude.py"
-PRETEND = f"""
-MAC_PRELUDE = {str(PRELUDE)!r}
-exec(compile(open(MAC_PRELUDE).read(), MAC_PRELUDE, "exec"))
-import importlib, pkgutil
-"""
 IMPORT = """
 import mudroom
 for found in pkgutil.walk_packages(mudroom.__path__, "mudroom."):
@@ -32,14 +26,8 @@ LINUX = LAUNCHER - {"sandbox.wire"} | {"keeper.zygote"}
 """Never imported on a Mac: they run in the launcher's process."""
 
 
-def on_a_mac(program: str) -> str:
-    whole = f"{PRETEND}\nsys.path[:0] = {sys.path!r}\nLINUX = {LINUX!r}\n{program}"
-    done = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr
-
-
 def test_nothing_of_linux_alone_is_needed_to_import() -> None:
-    assert on_a_mac(IMPORT) == "done\n"
+    assert on_a_mac(f"LINUX = {LINUX!r}\n{IMPORT}") == "done\n"
 
 
 def test_a_profile_and_a_pipe_of_it() -> None:

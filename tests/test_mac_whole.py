@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from test_mac_imports import on_a_mac
+from mac import on_a_mac
 
 sys.path.insert(0, str(Path(__file__).parent / "sandbox"))
 
@@ -81,3 +81,59 @@ client.close()
 """
     said = whole(mac, program)
     assert said == "b'300000\\n' ()\n" * 2 + "b'HTTP Error 403: Forbidden' [('network', b'127.0.0.1:9')]\n"
+
+
+CLI = """
+import io, contextlib
+from mudroom.sandbox import platform
+from mudroom.sandbox.macos.client import DarwinClient
+platform.UNTRIED = frozenset()
+mac = platform.DARWIN._replace(client=lambda: DarwinClient(tool={tool!r}))
+platform.PLATFORMS = {{"darwin": mac}}
+os.environ.update(HOME={place!r} + "/home", MUDROOM_STATE={place!r} + "/state", MUDROOM_KEEPER="0", NO_COLOR="1")
+os.chdir({place!r} + "/project")
+from mudroom.cli.main import run
+def mudroom(*words):
+    "Run a command line in a process of its own. Print its exit code and what it says."
+    sys.stdout.flush()
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            null = os.open("/dev/null", os.O_RDONLY)
+            for number, target in ((null, 0), (write, 1), (write, 2)):
+                os.dup2(number, target)
+            code = run(list(words), os.environb, later=lambda _place, action: action())
+            sys.stdout.flush()
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    os.close(write)
+    with open(read, "rb") as stream:
+        said = stream.read()
+    print(words[0], os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said.decode())
+"""
+
+
+def test_the_command_line(mac: Path) -> None:
+    said = on_a_mac(
+        CLI.format(place=str(mac), tool=fake_sandbox_exec(mac / "tool"))
+        + """
+mudroom("run", "--fork", "f", "--", "sh", "-c", "echo two >> old; echo new > made")
+mudroom("exec", "--fork", "f", "--json", "--", "cat", "old")
+mudroom("diff", "f")
+mudroom("status")
+mudroom("apply", "f")
+mudroom("undo")
+mudroom("log")
+mudroom("net", "open", "8000")
+mudroom("keeper", "status")
+mudroom("doctor")
+"""
+    )
+    print(said)
+    assert 0
