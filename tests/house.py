@@ -29,7 +29,7 @@ class Room(NamedTuple):
 
 
 _BASE = ("core", "errors", "system", "typing")
-_MIDDLE = (*_BASE, "stage", "sandbox", "net", "vault", "policy", "agents", "session")
+_MIDDLE = (*_BASE, "stage", "sandbox", "certify", "net", "vault", "policy", "agents", "session")
 
 ROOMS: Mapping[str, Room] = {
     "errors": Room("exceptions by the party at fault, with exit codes"),
@@ -60,6 +60,10 @@ ROOMS: Mapping[str, Room] = {
         _BASE,
         (("launcher", "linux", "windows"), ("host", "limits"), ("client",), ("container", "macos"), ("",)),
     ),
+    "certify": Room(
+        "what of a platform is open: rows that were tried on this machine, and their record",
+        (*_BASE, "stage", "sandbox"),
+    ),
     "net": Room(
         "the gate: protocols, decisions about hosts, inspection",
         _BASE,
@@ -81,7 +85,7 @@ ROOMS: Mapping[str, Room] = {
     "agents": Room("profiles of known agents, and what reads them", _BASE),
     "session": Room(
         "the way of one command, and the work on forks",
-        (*_BASE, "stage", "sandbox", "net", "vault", "agents"),
+        (*_BASE, "stage", "sandbox", "certify", "net", "vault", "agents"),
         (("confinement",), ("shared_sandbox",), ("",), ("agents", "attempts")),
     ),
     "project_session": Room("a session on a project, as its policy files say", _MIDDLE),
@@ -125,6 +129,7 @@ _ONE_CALL = "the caller: an object lives within one call, in one thread"
 _GATE = "the event loop of the gate's process"
 
 OWNERS: Mapping[str, str] = {
+    "certify": "the caller: a row is tried in one thread",
     "core": "the caller; an object that several threads reach is guarded by its holder",
     "fleet.wire": "the thread that reads the link",
     "net.gate": _GATE,

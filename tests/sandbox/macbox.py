@@ -70,3 +70,22 @@ def fake_sandbox_exec(directory: Path, *, nested: bool = False) -> bytes:
     path.write_text(_FAKE.format(python=sys.executable, here=here, log=log, nested=nested))
     path.chmod(0o755)
     return bytes(path)
+
+
+_ENFORCING = """#!{python} -IS
+import os, sys
+sys.path[:0] = [{here!r}, {source!r}]
+from sbenforce import main
+main({settings!r}, [os.fsencode(word) for word in sys.argv[1:]])
+"""
+
+
+def enforcing_sandbox_exec(directory: Path, **settings: object) -> bytes:
+    """Make a program with the interface of sandbox-exec(1) that confines, on Linux (``sbenforce.py``)."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "sandbox-exec"
+    here = Path(__file__).parent
+    source = str(here.parents[1] / "src")
+    path.write_text(_ENFORCING.format(python=sys.executable, here=str(here), source=source, settings=settings))
+    path.chmod(0o755)
+    return bytes(path)

@@ -104,6 +104,7 @@ VERBS = {
     "image": Verb("host", "images for containers of level 2: build, ls, rm"),
     "keeper": Verb("host", "the process that has everything loaded for the next command: status, stop"),
     "doctor": Verb("host", "what this machine can protect, by trying it"),
+    "certify": Verb("host", "try what a platform holds, and open what held (macOS)"),
 }
 
 

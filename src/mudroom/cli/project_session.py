@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from mudroom.core.tree.path import relpath, show
 from mudroom.errors import FULL, MudroomError, UsageError
 from mudroom.policy.config import places
 from mudroom.project_session import open_project, project_settings
+from mudroom.sandbox.platform import BY_RECORD
 from mudroom.session import Client, Session, find_project
 from mudroom.typing import TYPE_CHECKING
 
@@ -58,6 +60,10 @@ def open_session(
     is for verbs that neither run nor change anything and have to work with a broken policy file; the defaults hold
     then.
     """
+    if sys.platform in BY_RECORD:
+        from mudroom.cli.certification import certify_first
+
+        certify_first(context)
     session = open_project(
         project_of(context),
         context.environ,

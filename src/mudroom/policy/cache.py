@@ -19,7 +19,7 @@ from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, R
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import LeftOut, Loaded, Settings
 from mudroom.errors import MudroomError
-from mudroom.policy import private_file
+from mudroom.stage import private_file
 from mudroom.typing import Any
 
 _LIMIT = 16 << 20

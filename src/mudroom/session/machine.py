@@ -356,6 +356,8 @@ class Machine:
         gated = order.actor.settings.network_at(level) == "gate"
         if not gated or (mode == "landlock" and self.confinement.host.landlock_abi < 4):
             return nullcontext(), 0
+        if why := self.confinement.platform.closed.get("gate"):
+            raise Unsupported("network: gate", "a gate", self.confinement.platform.name, why)
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
         inspection = equipment.inspection if equipment is not None else None
         places = self.loopback_places(mode, level, outcome)

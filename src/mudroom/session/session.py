@@ -66,12 +66,22 @@ def require_project(
 ) -> tuple[bytes, bytes, bytes]:
     """Return the real paths of the project, the home and the state directory. Raise UsageError if the project cannot be
     staged, Unsupported on a platform without a sandbox."""
-    chosen = platform or platform_here(sys.platform)
+    chosen = platform or platform_here(sys.platform, _by_record(state))
     real, real_home, real_state = (chosen.real_path(path) for path in (project, home, state))
     if real_home == b"/":  # a service account without a home: the private home still needs a path
         real_home = b"/home/nobody"
     check_project(real, real_home, real_state)
     return real, real_home, real_state
+
+
+def _by_record(state: bytes) -> Callable[[Platform], Platform]:
+    def certified(platform: Platform) -> Platform:
+        from mudroom.certify.opening import open_platform
+        from mudroom.sandbox.macos.client import SANDBOX_EXEC
+
+        return open_platform(platform, state, SANDBOX_EXEC)
+
+    return certified
 
 
 class Session:
@@ -182,7 +192,7 @@ class Session:
         ``project`` is only read then, and nothing is applied to it. That path and ``home``, the path of the private
         home inside, are of the machine that the project comes from, and need not exist on this one. Raise UsageError if
         a project cannot appear there, Unsupported on a platform without mount namespaces."""
-        options["platform"] = options.get("platform") or platform_here(sys.platform)
+        options["platform"] = options.get("platform") or platform_here(sys.platform, _by_record(state))
         real, real_home, real_state = require_project(project, state, home, options["platform"])
         source = b""
         if appears_at is not None and appears_at != real:

@@ -21,10 +21,11 @@ from mudroom.errors import MaskedRights, MudroomError, UsageError
 PRIVATE = 0o700
 _OTHERS = 0o077
 _NAMES = frozenset(
-    b"agents compiled doors engines hooks images keeper lost+found runtime serve trust variables vaults worker".split()
+    b"agents certificates compiled doors engines hooks images keeper lost+found runtime serve trust variables vaults "
+    b"worker".split()
 )
 """Names in a state directory. mkfs makes ``lost+found`` in the root of a volume."""
-_PREFIXES = (b"doctor-",)
+_PREFIXES = (b"certify-", b"doctor-")
 _O_PATH: int = getattr(os, "O_PATH", os.O_RDONLY)
 
 

@@ -1,4 +1,6 @@
-"""Files: what lies beside the project, what is made in it to run outside later, and every other way to a path."""
+"""Files: what lies beside the project, what is made in it to run outside later, and every other way to a path.
+
+Bodies that any system can run are those of the certificate (``mudroom/certify/deed.py``, which stands alone)."""
 
 from __future__ import annotations
 
@@ -8,27 +10,14 @@ import os
 import re
 import struct
 
+from mudroom.certify import deed
+from mudroom.certify.deed import UP, get, put
+
 from .attempt import PID_1, World, attempt, register
 from .call import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, O_PATH, buffer, call, ioctl
 
 SYSTEM = ("/etc", "/usr/local/bin", "/usr/lib", "/opt", "/")
-UP = "../" * 30
 S_IFCHR, S_IFBLK = 0o020000, 0o060000
-
-
-def put(path: str, world: World) -> None:
-    """Write the mark, over what is there."""
-    with open(path, "w") as stream:
-        stream.write(world.mark)
-
-
-def get(path: str) -> str:
-    """What can be read of a file, but never for ever: pipes and devices are not waited for."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        return os.read(descriptor, 1 << 16).decode("latin-1")
-    finally:
-        os.close(descriptor)
 
 
 def plant(path: str, world: World) -> None:
@@ -54,89 +43,58 @@ def any_of(paths: list[str]) -> str | None:
     return found or None
 
 
-@attempt("files", "a file beside the project is written by its path")
-def plain_write(world: World) -> None:
-    put(f"{world.outside}/target", world)
-
-
-@attempt("files", "a file beside the project is read by its path", proof="secret")
-def plain_read(world: World) -> str:
-    return get(f"{world.outside}/secret")
-
-
-@attempt("files", "a file is made beside the project")
-def plain_create(world: World) -> None:
-    put(f"{world.outside}/new", world)
-
-
-@attempt("files", "a file beside the project is emptied by truncate(2)", "landlock(7): not handled before ABI 3")
-def truncate(world: World) -> None:
-    os.truncate(f"{world.outside}/target", 0)
-
-
-@attempt("files", "a file beside the project is removed")
-def unlink(world: World) -> None:
-    os.unlink(f"{world.outside}/target")
-
-
-@attempt("files", "a directory beside the project is removed")
-def rmdir(world: World) -> None:
-    os.rmdir(f"{world.outside}/d")
-
-
-@attempt("files", "a directory is made beside the project")
-def mkdir(world: World) -> None:
-    os.mkdir(f"{world.outside}/new")
-
-
-@attempt("files", "a symbolic link is made beside the project")
-def symlink(world: World) -> None:
-    os.symlink("x", f"{world.outside}/new")
-
-
-@attempt("files", "a FIFO is made beside the project")
-def mkfifo(world: World) -> None:
-    os.mkfifo(f"{world.outside}/new")
-
-
-@attempt("files", "a symbolic link in the project leads out; it is written through", "CVE-2026-39861")
-def symlink_write(world: World) -> None:
-    os.symlink(f"{world.outside}/target", "symlink_write")
-    put("symlink_write", world)
-
-
-@attempt("files", "a symbolic link in the project leads out; it is read through", proof="secret")
-def symlink_read(world: World) -> str:
-    os.symlink(f"{world.outside}/secret", "symlink_read")
-    return get("symlink_read")
-
-
-@attempt("files", "a link to a directory outside, by way of two others")
-def symlink_chain(world: World) -> None:
-    os.symlink(world.outside, "chain1")
-    os.symlink("chain1", "chain2")
-    os.symlink("./chain2/d/..", "chain3")
-    put("chain3/new", world)
-
-
-@attempt("files", "a directory of the project is replaced by a link after it was opened", "CVE-2026-39861")
-def ancestor_replaced(world: World) -> None:
-    os.mkdir("ancestor")
-    os.rename("ancestor", "ancestor-away")
-    os.symlink(world.outside, "ancestor")
-    put("ancestor/target", world)
-
-
-@attempt("files", "a file outside is linked into the project and written there", "link(2)")
-def hard_link(world: World) -> None:
-    os.link(f"{world.outside}/target", "hard_link")
-    put("hard_link", world)
-
-
-@attempt("files", "a secret is linked into the project and read there", "link(2)", proof="secret")
-def hard_link_read(world: World) -> str:
-    os.link(f"{world.outside}/secret", "hard_link_read")
-    return get("hard_link_read")
+register("plain_write", "files", "a file beside the project is written by its path", deed.plain_write)
+register("plain_read", "files", "a file beside the project is read by its path", deed.plain_read, proof="secret")
+register("plain_create", "files", "a file is made beside the project", deed.plain_create)
+register(
+    "truncate",
+    "files",
+    "a file beside the project is emptied by truncate(2)",
+    deed.truncate,
+    source="landlock(7): not handled before ABI 3",
+)
+register("unlink", "files", "a file beside the project is removed", deed.unlink)
+register("rmdir", "files", "a directory beside the project is removed", deed.rmdir)
+register("mkdir", "files", "a directory is made beside the project", deed.mkdir)
+register("symlink", "files", "a symbolic link is made beside the project", deed.symlink)
+register("mkfifo", "files", "a FIFO is made beside the project", deed.mkfifo)
+register(
+    "symlink_write",
+    "files",
+    "a symbolic link in the project leads out; it is written through",
+    deed.symlink_write,
+    source="CVE-2026-39861",
+)
+register(
+    "symlink_read",
+    "files",
+    "a symbolic link in the project leads out; it is read through",
+    deed.symlink_read,
+    proof="secret",
+)
+register("symlink_chain", "files", "a link to a directory outside, by way of two others", deed.symlink_chain)
+register(
+    "ancestor_replaced",
+    "files",
+    "a directory of the project is replaced by a link after it was opened",
+    deed.ancestor_replaced,
+    source="CVE-2026-39861",
+)
+register(
+    "hard_link",
+    "files",
+    "a file outside is linked into the project and written there",
+    deed.hard_link,
+    source="link(2)",
+)
+register(
+    "hard_link_read",
+    "files",
+    "a secret is linked into the project and read there",
+    deed.hard_link_read,
+    source="link(2)",
+    proof="secret",
+)
 
 
 @attempt("files", "an O_PATH descriptor of a file outside is linked into the project", "linkat(2), AT_EMPTY_PATH")
@@ -160,15 +118,8 @@ def tmpfile(world: World) -> None:
     call("linkat", AT_FDCWD, f"/proc/self/fd/{descriptor}", AT_FDCWD, f"{world.outside}/new", AT_SYMLINK_FOLLOW)
 
 
-@attempt("files", "a file of the project is renamed to a place outside")
-def rename_out(world: World) -> None:
-    put("rename_out", world)
-    os.rename("rename_out", f"{world.outside}/new")
-
-
-@attempt("files", "a file outside is renamed into the project")
-def rename_in(world: World) -> None:
-    os.rename(f"{world.outside}/target", "rename_in")
+register("rename_out", "files", "a file of the project is renamed to a place outside", deed.rename_out)
+register("rename_in", "files", "a file outside is renamed into the project", deed.rename_in)
 
 
 @attempt("files", "a file of the project and one outside change places", "renameat2(2), RENAME_EXCHANGE")
@@ -177,9 +128,13 @@ def rename_exchange(world: World) -> None:
     call("renameat2", AT_FDCWD, "exchanged", AT_FDCWD, f"{world.outside}/target", 2)
 
 
-@attempt("files", "a directory above what is protected is renamed", "rename of parents")
-def rename_parent(world: World) -> None:
-    os.rename(f"{world.outside}/d", f"{world.outside}/moved")
+register(
+    "rename_parent",
+    "files",
+    "a directory above what is protected is renamed",
+    deed.rename_parent,
+    source="rename of parents",
+)
 
 
 @attempt("files", "the project itself is renamed, and back", "rename of parents", proof="claim")
@@ -190,11 +145,7 @@ def rename_project(world: World) -> str:
     return "renamed"
 
 
-@attempt("files", "up from the project by .. more often than there are directories")
-def dots(world: World) -> None:
-    put(UP + world.outside.lstrip("/") + "/target", world)
-
-
+register("dots", "files", "up from the project by .. more often than there are directories", deed.dots)
 for _name, _root in {
     "proc_self_root": "/proc/self/root",
     "proc_thread_root": "/proc/thread-self/root",

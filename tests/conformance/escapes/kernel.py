@@ -10,6 +10,8 @@ import struct
 import time
 from collections.abc import Iterable
 
+from mudroom.certify.deed import get
+
 from .attempt import Proof, World, attempt, register
 from .call import (
     AT_EMPTY_PATH,
@@ -27,7 +29,6 @@ from .call import (
     reached,
     words,
 )
-from .files import get
 from .namespaces import in_child
 
 _KEYS = "keyrings(7): no namespace has them; CVE-2016-0728"

@@ -1,8 +1,8 @@
 """Runs attempts where they are to be tried: each in a process and a directory of its own, one line of JSON for each.
 
-    python3 -I -S -c 'import sys; sys.path.insert(0, "."); from escapes.run import main; main()' NAME,NAME...
+    python3 -I -S -c 'import sys; sys.path[:0] = [".", "escapes/beside"]; from escapes.run import main; main()' NAMES
 
-beside ``world.json``, in the project.
+beside ``world.json``, in the project. NAMES: with a comma between two.
 """
 
 from __future__ import annotations

@@ -471,7 +471,7 @@ def test_explain_shows_the_profile(mac: Mac) -> None:
 
 def test_platforms() -> None:
     assert platform_here("linux") is LINUX
-    for name in ("darwin", "win32"):
+    for name in ("darwin", "win32"):  # the first needs a record of what held: tests/certify
         with pytest.raises(Unsupported, match=name):
             platform_here(name)
     assert PLATFORMS["darwin"] is DARWIN  # for a caller's request only: never a command's, never by the environment

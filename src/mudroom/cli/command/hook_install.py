@@ -278,7 +278,7 @@ def _write(change: _Change) -> None:
 
 
 def _record(own: bytes) -> dict[str, Any]:
-    from mudroom.policy.private_file import read
+    from mudroom.stage.private_file import read
 
     data = read(own + b"/record.json", _LIMIT * 4)
     if data is None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from mudroom.cli.fork.ls import describe, fork_rows
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.limit import show_size
 from mudroom.core.text.json_text import to_json_text
+from mudroom.policy.config import places as find_places
+from mudroom.sandbox.platform import BY_RECORD
 from mudroom.session.retention import cache_bytes
 from mudroom.typing import TYPE_CHECKING
 
@@ -31,9 +34,11 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         applies = session.changes.applies()
         project, vault = os.fsdecode(session.project), os.fsdecode(session.vault.path)
         cached, limit = cache_bytes(session.forks), session.actor.settings.cache_limit
+    certified = _certified(context) if sys.platform in BY_RECORD else []
     if context.as_json:
         places = {"schema": "mudroom.status/1", "project": project, "vault": vault}
         report = {**places, "forks": rows, "applies": applies, "caches": {"bytes": cached, "limit": limit}}
+        report |= {"certified": certified} if certified else {}
         context.terminal.out(to_json_text(report))
         return 0
     lines = [f"project  {project}", f"vault    {vault}"]
@@ -46,5 +51,15 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         lines.append(f"undo     {undoable[-1]} (of {len(undoable)})")
     if cached:
         lines.append(f"caches   {show_size(cached)} (at most {show_size(limit)} for you, and for each agent)")
+    lines += [f"sandbox  {line}" for line in certified]
     context.terminal.out("\n".join(lines))
     return 0
+
+
+def _certified(context: Context) -> list[str]:
+    """Return what the record of this machine opens and closes."""
+    from mudroom.certify.opening import look
+    from mudroom.doctor.certificate import lines
+    from mudroom.sandbox.macos.client import SANDBOX_EXEC
+
+    return lines(look(sys.platform, find_places(context.environ).state, SANDBOX_EXEC))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import EngineChoice
-from mudroom.doctor.probe import examine
+from mudroom.doctor.probe import Finding, examine
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
+from mudroom.sandbox.platform import BY_RECORD
 from mudroom.stage.private_directory import require_private
 from mudroom.typing import TYPE_CHECKING
 
@@ -41,6 +43,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     require_private(place.state)
     with tempfile.TemporaryDirectory(dir=place.state, prefix=b"doctor-") as directory:
         findings = examine(directory, home=place.home, environ=context.environ, engine=_engine(context))
+    findings += certified(place.state) if sys.platform in BY_RECORD else []
     if context.as_json:
         rows = [finding._asdict() for finding in findings]
         context.terminal.out(json.dumps({"schema": "mudroom.doctor.probe/1", "protections": rows}))
@@ -52,6 +55,16 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             if finding.fix:
                 context.terminal.out(f"{'':<{width}}            fix: {finding.fix}")
     return 1 if any(f.protection == "a sandbox" and f.state == "missing" for f in findings) else 0
+
+
+def certified(state: bytes, platform: str = sys.platform, tool: bytes = b"") -> list[Finding]:
+    """Return what the record of this machine opens and closes. ``tool``: another one than the platform's."""
+    from mudroom.certify.opening import look
+    from mudroom.certify.table import TABLES
+    from mudroom.doctor.certificate import findings
+    from mudroom.sandbox.macos.client import SANDBOX_EXEC
+
+    return findings(TABLES[platform], look(platform, state, tool or SANDBOX_EXEC))
 
 
 def _engine(context: Context) -> EngineChoice:

@@ -44,8 +44,8 @@ WAYS: dict[str, Way] = {
         2, "an engine in a virtual machine", "Docker Desktop, podman machine or Apple container, and an image",
         "never with such an engine; Docker on Linux in its place",
     ),
-    "seatbelt": Way(1, "macOS", "sandbox-exec; no session is opened there yet (MACOS.md)", _MAC),
-    "seatbelt bare": Way(0, "macOS", "sandbox-exec; no session is opened there yet (MACOS.md)", _MAC),
+    "seatbelt": Way(1, "macOS", "sandbox-exec that held there: mudroom certify (MACOS.md)", _MAC),
+    "seatbelt bare": Way(0, "macOS", "sandbox-exec that held there: mudroom certify (MACOS.md)", _MAC),
     "appcontainer": Way(1, "Windows", "Windows 10; no session is opened there yet (WINDOWS.md)", _WINDOWS),
     "restricted": Way(0, "Windows", "Windows 10; no session is opened there yet (WINDOWS.md)", _WINDOWS),
 }  # fmt: skip

@@ -13,7 +13,7 @@ import msgspec
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy import private_file
+from mudroom.stage import private_file
 from mudroom.stage.private_directory import make_private
 from mudroom.vault.store.fork import is_plain
 

@@ -27,6 +27,7 @@ import resource
 import select
 import sys
 import termios
+import time
 
 from mudroom.sandbox.host.process_table import carries, rows
 from mudroom.sandbox.launcher.wire import receive, tell
@@ -45,6 +46,8 @@ PATIENCE = 200
 """Attempts to kill the leftover processes before giving up: 10 ms each."""
 QUIET = 2
 """Looks in a row that have to find no process: a process may start, and its parent end, in the middle of a look."""
+CHECK = 5.0
+"""Seconds that sandbox-exec may take for a program that only ends."""
 ENOENT, EACCES, EIO, EPERM = 2, 13, 5, 1
 _TO_COMMAND = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
 _TO_GROUP = (_signal.SIGINT, _signal.SIGQUIT)
@@ -220,6 +223,8 @@ def check_profile(request: Request, profile: bytes) -> None:
             for number, target in ((null, 0), (null, 1), (write, 2)):
                 os.dup2(number, target)
             os.chdir("/")
+            os.setpgid(0, 0)
+            _signal.alarm(int(CHECK))  # remains over execve(2)
             tool = request["tool"]
             os.execve(tool, [tool, b"-f", profile, b"--", b"/usr/bin/true"], {"PATH": os.defpath})
         except OSError as error:
@@ -227,10 +232,12 @@ def check_profile(request: Request, profile: bytes) -> None:
         finally:
             os._exit(126)
     os.close(write)
-    message = b""
-    while chunk := os.read(read, 4096):
+    message, end = b"", time.monotonic() + CHECK
+    while select.select([read], [], [], max(0.0, end - time.monotonic()))[0] and (chunk := os.read(read, 4096)):
         message = (message + chunk)[:_MOST_SAID]
     os.close(read)
+    if time.monotonic() >= end:
+        os.killpg(child, _signal.SIGKILL)  # it was not waited for: the number is its own
     status = os.waitpid(child, 0)[1]
     if status:
         text = message.decode("utf-8", "replace").strip() or f"it ended with the status {status}"

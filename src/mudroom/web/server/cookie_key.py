@@ -11,7 +11,7 @@ import stat
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.policy import private_file
+from mudroom.stage import private_file
 
 _SIZE = 32
 

@@ -17,7 +17,7 @@ import secrets
 import msgspec
 
 from mudroom.errors import MudroomError
-from mudroom.policy import private_file
+from mudroom.stage import private_file
 from mudroom.web.server.cookie_key import write_own
 from mudroom.web.server.login import proof_of
 

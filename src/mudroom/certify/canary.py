@@ -1,0 +1,157 @@
+"""What shows, from outside, that a deed was done: one directory with what the deeds are aimed at, and its watch."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+
+from mudroom.certify.row import Canary as Kind
+from mudroom.typing import Any
+
+TWINS: Mapping[str, Kind] = {"plain_write": "tree", "plain_read": "secret"}
+"""Canaries of twins that are another deed."""
+_SOON = 0.1
+"""Seconds in which a signal that was sent arrives, and a process that was started writes."""
+
+
+class Canary:
+    """``path`` is made, with a file to write, a secret, and a directory. Owner: the caller, within one row."""
+
+    def __init__(self, path: str, kind: Kind) -> None:
+        self._path, self._kind = path, kind
+        self.nonce = os.urandom(12).hex()
+        self._left = b""
+        """The pid that a process wrote into the FIFO."""
+        os.makedirs(path + "/d", exist_ok=True)
+        for name, text in (("target", "target"), ("secret", self.nonce), (self.nonce, "")):
+            with open(f"{path}/{name}", "w", encoding="ascii") as stream:
+                stream.write(text)
+        self._root = path + "/d"
+        self._files = ExitStack()
+        self.port = self._udp_port = self._victim_pid = 0
+        self._servers: list[socket.socket] = []
+        self._victim: subprocess.Popen[bytes] | None = None
+        self._fifo = -1
+        self._open()
+        self._before = self._look()
+        self._inode = os.stat(self._root).st_ino
+
+    def _open(self) -> None:
+        if self._kind == "connection":
+            tcp, udp = socket.socket(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            unix = socket.socket(socket.AF_UNIX)
+            self._servers = [self._files.enter_context(server) for server in (tcp, udp, unix)]
+            tcp.bind(("127.0.0.1", 0))
+            udp.bind(("127.0.0.1", 0))
+            _bind_in(self._path, unix)
+            for server in self._servers:
+                server.setblocking(False)
+            tcp.listen()
+            unix.listen()
+            self.port, self._udp_port = tcp.getsockname()[1], udp.getsockname()[1]
+        elif self._kind == "death":
+            self._victim = subprocess.Popen(["/bin/sleep", "600"], stdin=subprocess.DEVNULL)
+            self._victim_pid = self._victim.pid
+        elif self._kind == "process":
+            os.mkfifo(self._path + "/fifo")
+            self._fifo = os.open(self._path + "/fifo", os.O_RDONLY | os.O_NONBLOCK)
+            self._files.callback(os.close, self._fifo)
+
+    def __enter__(self) -> Canary:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._files.close()
+        if self._victim is not None:
+            self._victim.kill()
+            self._victim.wait()
+
+    def watch(self, root: str) -> None:
+        """Watch ``root``, a directory, instead of one of this canary's own."""
+        self._root, self._inode = root, os.stat(root).st_ino
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a deed is told."""
+        return {
+            "outside": self._path,
+            "mark": "mark",
+            "root": self._root,
+            "port": self.port,
+            "udp": self._udp_port,
+            "victim": self._victim_pid,
+        }
+
+    def is_done(self, evidence: str) -> bool:
+        """Return whether the deed was done. ``evidence``: its own word, which counts for secrets and claims."""
+        match self._kind:
+            case "tree":
+                return self._look() != self._before
+            case "secret":
+                return self.nonce in evidence
+            case "claim" | "reading":
+                return bool(evidence)
+            case "works":
+                return evidence == "7"
+            case "root":
+                return not os.path.isdir(self._root) or os.stat(self._root).st_ino != self._inode
+            case "connection":
+                return bool(select.select(self._servers, [], [], 0)[0])
+            case "death":
+                assert self._victim is not None
+                with suppress(subprocess.TimeoutExpired):
+                    self._victim.wait(_SOON)
+                return self._victim.returncode is not None
+            case "process":
+                return self._is_there()
+
+    def _is_there(self) -> bool:
+        """Return whether a process holds the FIFO open: fifo(7), a read without a writer is an end of file."""
+        select.select([self._fifo], [], [], _SOON)
+        try:
+            self._left = os.read(self._fifo, 64) or self._left
+            os.read(self._fifo, 64)
+        except BlockingIOError:
+            return True
+        return False
+
+    @property
+    def was_there(self) -> bool:
+        """Whether a process has been at the FIFO."""
+        return bool(self._left)
+
+    def end_left(self) -> None:
+        """End the process that a control, which is mudroom's own, has left. A confined one is not believed its pid."""
+        if self._left:
+            with suppress(ProcessLookupError):
+                os.kill(int(self._left), signal.SIGKILL)
+
+    def _look(self) -> dict[str, tuple[object, ...]]:
+        """Return names, kinds, modes, times and contents of all that is below the directory."""
+        rows: dict[str, tuple[object, ...]] = {}
+        for top, directories, files in os.walk(self._path):
+            for name in (*directories, *files):
+                path = os.path.join(top, name)
+                info = os.lstat(path)
+                content = b""
+                if stat.S_ISREG(info.st_mode):
+                    with open(path, "rb") as stream:
+                        content = stream.read(4096)
+                rows[path] = (info.st_mode, info.st_ino, info.st_nlink, info.st_mtime_ns, content)
+        return rows
+
+
+def _bind_in(directory: str, unix: socket.socket) -> None:
+    """Bind a socket to the name ``s`` in a directory whose path may be too long for it (unix(4): 104 bytes)."""
+    before = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(directory)
+        unix.bind("s")
+    finally:
+        os.fchdir(before)
+        os.close(before)

@@ -1,0 +1,285 @@
+"""Deeds: what a confined command may not do, as functions that try it. They run inside a sandbox.
+
+Rules of this file:
+1. It stands alone: ``python -I -S -c`` with its text runs it (``main``), and the escape suite of the tests copies it
+   into its sandboxes. It imports the standard library only, and nothing of Linux or macOS alone.
+2. A deed is told of the host all of it: a command that gets out knows where to go. It returns evidence, or None if its
+   effect shows by itself. An OSError is a refusal.
+3. A deed says nothing about its own success: that is looked for from outside (``trial.py``).
+"""
+
+import os
+import signal
+import socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mudroom.typing import Any, Protocol
+
+    class Place(Protocol):
+        @property
+        def outside(self) -> str:
+            """A directory of the host, with ``target``, ``secret`` and the directory ``d``."""
+
+        @property
+        def mark(self) -> str:
+            """Text to write."""
+
+
+UP = "../" * 30
+PATIENCE = 5
+LEFT = 20
+"""Seconds until a process that was left behind ends by itself."""
+
+
+def put(path: str, place: "Place") -> None:
+    """Write the mark, over what is there."""
+    with open(path, "w") as stream:
+        stream.write(place.mark)
+
+
+def get(path: str) -> str:
+    """Return the content of a file. Pipes and devices are not waited for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        return os.read(descriptor, 1 << 16).decode("latin-1")
+    finally:
+        os.close(descriptor)
+
+
+# --- files: shared with the escape suite of Linux ---
+
+
+def plain_write(place: "Place") -> None:
+    put(f"{place.outside}/target", place)
+
+
+def plain_read(place: "Place") -> str:
+    return get(f"{place.outside}/secret")
+
+
+def plain_create(place: "Place") -> None:
+    put(f"{place.outside}/new", place)
+
+
+def truncate(place: "Place") -> None:
+    os.truncate(f"{place.outside}/target", 0)
+
+
+def unlink(place: "Place") -> None:
+    os.unlink(f"{place.outside}/target")
+
+
+def rmdir(place: "Place") -> None:
+    os.rmdir(f"{place.outside}/d")
+
+
+def mkdir(place: "Place") -> None:
+    os.mkdir(f"{place.outside}/new")
+
+
+def symlink(place: "Place") -> None:
+    os.symlink("x", f"{place.outside}/new")
+
+
+def mkfifo(place: "Place") -> None:
+    os.mkfifo(f"{place.outside}/new")
+
+
+def symlink_write(place: "Place") -> None:
+    os.symlink(f"{place.outside}/target", "symlink_write")
+    put("symlink_write", place)
+
+
+def symlink_read(place: "Place") -> str:
+    os.symlink(f"{place.outside}/secret", "symlink_read")
+    return get("symlink_read")
+
+
+def symlink_chain(place: "Place") -> None:
+    os.symlink(place.outside, "chain1")
+    os.symlink("chain1", "chain2")
+    os.symlink("./chain2/d/..", "chain3")
+    put("chain3/new", place)
+
+
+def ancestor_replaced(place: "Place") -> None:
+    os.mkdir("ancestor")
+    os.rename("ancestor", "ancestor-away")
+    os.symlink(place.outside, "ancestor")
+    put("ancestor/target", place)
+
+
+def hard_link(place: "Place") -> None:
+    os.link(f"{place.outside}/target", "hard_link")
+    put("hard_link", place)
+
+
+def hard_link_read(place: "Place") -> str:
+    os.link(f"{place.outside}/secret", "hard_link_read")
+    return get("hard_link_read")
+
+
+def rename_out(place: "Place") -> None:
+    put("rename_out", place)
+    os.rename("rename_out", f"{place.outside}/new")
+
+
+def rename_in(place: "Place") -> None:
+    os.rename(f"{place.outside}/target", "rename_in")
+
+
+def rename_parent(place: "Place") -> None:
+    os.rename(f"{place.outside}/d", f"{place.outside}/moved")
+
+
+def dots(place: "Place") -> None:
+    put(UP + place.outside.lstrip("/") + "/target", place)
+
+
+# --- further ones, of certification ---
+
+
+def chmod(place: "Place") -> None:
+    os.chmod(f"{place.outside}/target", 0o666)
+
+
+def set_times(place: "Place") -> None:
+    os.utime(f"{place.outside}/target", (1, 1))
+
+
+def rename_root(place: "Any") -> None:
+    """Rename the directory that holds what may be written: a link could take its place."""
+    os.rename(place.root, place.root + "-away")
+
+
+def listing(place: "Place") -> str:
+    return " ".join(sorted(os.listdir(place.outside)))
+
+
+def reading(place: "Place") -> str:
+    """Return which of four acts are permitted, as 1 and 0. Rules that contradict each other name the first three; the
+    last is refused."""
+    acts = (
+        lambda: get(f"{place.outside}/secret"),
+        lambda: os.chmod(f"{place.outside}/target", 0o600),
+        lambda: os.utime(f"{place.outside}/d", (1, 1)),
+        lambda: os.chmod(f"{place.outside}/secret", 0o600),
+    )
+    return "".join(map(_permitted, acts))
+
+
+def _permitted(act: "Callable[[], object]") -> str:
+    try:
+        act()
+    except PermissionError:
+        return "0"
+    return "1"
+
+
+def connect_tcp(place: "Any") -> None:
+    with socket.socket() as tcp:
+        tcp.settimeout(PATIENCE)
+        tcp.connect(("127.0.0.1", place.port))
+
+
+def send_udp(place: "Any") -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.sendto(b"x", ("127.0.0.1", place.udp))
+
+
+def connect_unix(place: "Place") -> None:
+    with socket.socket(socket.AF_UNIX) as unix:
+        unix.settimeout(PATIENCE)
+        unix.connect(_short(f"{place.outside}/s"))
+
+
+def bind_unix(place: "Place") -> None:
+    with socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(_short(f"{place.outside}/new"))
+
+
+def _short(path: str) -> str:
+    """Return a path that a socket can have, at most 103 bytes on macOS: unix(4). A longer one is its name in its own
+    directory, which this process enters; whether it may is another question, so the path itself is preferred."""
+    if len(os.fsencode(path)) <= 103:
+        return path
+    os.chdir(os.path.dirname(path))
+    return os.path.basename(path)
+
+
+def listen_tcp(_place: "Place") -> str:
+    with socket.socket() as tcp:
+        tcp.bind(("127.0.0.1", 0))
+        tcp.listen()
+    return "listening"
+
+
+def kill(place: "Any") -> None:
+    os.kill(place.victim, signal.SIGTERM)
+
+
+def daemon(place: "Place") -> None:
+    """Leave a process behind, by a double fork with setsid(2), and return when it is there. It holds a FIFO open as
+    long as it lives, and never comes back here."""
+    read, write = os.pipe()
+    if os.fork():
+        os.close(write)
+        os.read(read, 1)  # an end of file if it could not do it
+        return
+    try:
+        os.setsid()
+        if os.fork():
+            return
+        signal.alarm(LEFT)
+        for descriptor in range(3):
+            os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+        os.write(os.open(f"{place.outside}/fifo", os.O_WRONLY), b"%d" % os.getpid())
+        os.write(write, b"x")
+        signal.pause()
+    finally:
+        os._exit(0)
+
+
+def shell(_place: "Place") -> str:
+    """Return the status of a shell, which a command has to be able to start."""
+    return str(os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", "exit 7"]))
+
+
+_NO_DEEDS = ("put", "get", "main")
+DEEDS = {
+    name: value
+    for name, value in dict(globals()).items()
+    if callable(value) and name not in _NO_DEEDS and not name.startswith("_")
+}
+
+
+# --- running one ---
+
+
+class _Told:
+    def __init__(self, facts: "dict[str, Any]") -> None:
+        self.__dict__.update(facts)
+
+
+def tried(deed: "Callable[[Any], Any]", facts: "dict[str, Any]", directory: str) -> "tuple[int, str]":
+    """Return the error number of a deed (0: none) and its evidence. It has ``directory``, which is new, to itself."""
+    try:
+        os.makedirs(directory)
+        os.chdir(directory)
+        return 0, str(deed(_Told(facts)) or "")
+    except OSError as error:
+        return error.errno or -1, ""
+
+
+def main(words: "list[str]") -> None:
+    """Try the named deeds in turn: ``DEED DIRECTORY FACTS`` of each, as JSON. Print one line for each."""
+    import json
+    import sys
+
+    for deed, directory, facts in json.loads(words[0]):
+        number, evidence = tried(DEEDS[deed], facts, directory)
+        sys.stdout.write(json.dumps([deed, number, evidence]) + "\n")
+        sys.stdout.flush()

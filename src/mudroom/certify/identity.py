@@ -1,0 +1,115 @@
+"""What a certificate is for: the facts of a machine that decide whether the rows would still hold. With any other
+fact there is no certificate."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from mudroom.typing import NamedTuple
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+DECIDING: Sequence[str] = (
+    "certify", "core/confinement/plan.py", "core/confinement/spec.py", "sandbox/client/client.py",
+    "sandbox/host/host.py", "sandbox/host/process_table.py", "sandbox/launcher/wire.py", "sandbox/macos",
+    "sandbox/platform.py",
+)  # fmt: skip
+"""Modules and folders of mudroom that decide what a command may do, or how that is tried."""
+_VERSION = "/System/Library/CoreServices/SystemVersion.plist"
+_PC_CASE_SENSITIVE = 11
+"""pathconf(2) of macOS, sys/unistd.h."""
+
+
+class Identity(NamedTuple):
+    platform: str
+    system: str
+    """Product and build of the operating system."""
+    machine: str
+    tool: str
+    """Hash of the program that confines."""
+    modules: str
+    """Hash of ``DECIDING``."""
+    python: str
+    """Path and version."""
+    host: str
+    """Identifier of the machine."""
+    user: int
+    volume: str
+    """Facts about the file system of the state directory."""
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(json.dumps(self).encode()).hexdigest()
+
+
+def identity(platform: str, state: bytes, tool: bytes) -> Identity:
+    """Return the facts of this machine. Raise OSError if one of them cannot be found out."""
+    return Identity(
+        platform,
+        system(platform),
+        os.uname().machine,
+        _hash([os.fsdecode(tool)]),
+        _hash(_modules()),
+        f"{os.path.realpath(sys.executable)} {sys.version}",
+        _host(platform),
+        os.geteuid(),
+        _volume(platform, state),
+    )
+
+
+def system(platform: str) -> str:
+    """Return product and build, such as ``macOS 15.6 24G84``."""
+    if platform == "darwin" and os.path.exists(_VERSION):
+        import plistlib
+
+        with open(_VERSION, "rb") as stream:
+            facts = plistlib.load(stream)
+        return f"macOS {facts['ProductVersion']} {facts['ProductBuildVersion']}"
+    kernel = os.uname()
+    return f"{kernel.sysname} {kernel.release}"
+
+
+def _modules() -> list[str]:
+    found = []
+    for name in DECIDING:
+        path = os.path.join(_PACKAGE, name)
+        below = sorted(os.listdir(path)) if os.path.isdir(path) else []
+        found += [os.path.join(path, entry) for entry in below if entry.endswith(".py")] or [path]
+    return found
+
+
+def _hash(paths: Sequence[str]) -> str:
+    """Return one hash of the contents of files, each with its length."""
+    whole = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as stream:
+            content = stream.read()
+        whole.update(b"%d\n" % len(content) + content)
+    return whole.hexdigest()
+
+
+def _host(platform: str) -> str:
+    """Return the identifier of this machine: gethostuuid(2) of macOS, machine-id(5) elsewhere."""
+    if platform == "darwin" and sys.platform == "darwin":
+        value, wait = ctypes.create_string_buffer(16), (ctypes.c_long * 2)(1, 0)
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.gethostuuid(value, wait):
+            raise OSError(ctypes.get_errno(), "this machine has no identifier")
+        return value.raw.hex()
+    try:
+        with open("/etc/machine-id", encoding="ascii") as stream:
+            return stream.read().strip()
+    except FileNotFoundError:
+        return os.uname().nodename
+
+
+def _volume(platform: str, state: bytes) -> str:
+    facts = os.statvfs(state)
+    folds = ""
+    if platform == "darwin" and sys.platform == "darwin":
+        folds = str(os.pathconf(state, _PC_CASE_SENSITIVE))
+    return f"{facts.f_flag} {facts.f_namemax} {folds}"  # no device number: it may change with each start

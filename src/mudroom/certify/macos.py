@@ -1,0 +1,88 @@
+"""macOS: the sandboxes in which the rows are tried, and the facts of a Mac that a certificate is for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from mudroom.certify.trial import Trial, TrialGround
+from mudroom.core.confinement.plan import Plan
+from mudroom.core.confinement.spec import Bind, Copy, HostView, SandboxSpec
+from mudroom.sandbox.client.capture import CapturedOutput, attend
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.macos.host import survey_mac, true_path
+from mudroom.sandbox.macos.seatbelt import compile_seatbelt, literal, subpath
+
+_LIMIT = 1 << 16
+_PATH = b"/usr/bin:/bin:/usr/sbin:/sbin"
+
+
+def mac_trial(client: Client, *, home: bytes, search: Sequence[bytes]) -> Trial:
+    """Return the trial of Seatbelt by ``client``. ``home`` and ``search`` are as for ``host.survey``."""
+    host = survey_mac(home, search)
+    python = true_path(os.fsencode(sys.base_prefix))
+    binds = (*host.system, *host.home, Bind(python, python))
+
+    def prepare(ground: TrialGround, port: int) -> Plan:
+        top, work, private = (os.fsencode(path) for path in (ground.top, ground.work, ground.private))
+        spec = SandboxSpec(
+            project=os.fsencode(ground.project),
+            view=Copy(work),
+            cwd=work,
+            home=private,
+            scratch=private,
+            namespaces=False,
+            links=host.links,
+            binds=binds,
+            masks=host.masks,
+        )
+        tools = top + b"/tools"
+        if ground.row.where == "mask":
+            spec = spec._replace(binds=(*binds, Bind(tools, tools)), masks=(*host.masks, tools + b"/mask/secret"))
+        if ground.row.way == "gate":
+            spec = spec._replace(network="gate", proxy=port)
+        if ground.row.way == "level 0":
+            spec = spec._replace(home=home, around=HostView(hidden=(top + b"/store",)))
+        plan = compile_seatbelt(spec)
+        more = LANGUAGE[ground.row.name](os.fsencode(ground.aim)) if ground.row.way == "language" else b""
+        return plan._replace(steps=tuple((*step[:2], step[2] + more) if more and step[0] == "seatbelt" else step
+                                         for step in plan.steps))  # fmt: skip
+
+    def start(plan: Plan, words: Sequence[bytes], ground: TrialGround, patience: float) -> tuple[int, bytes, bool]:
+        environment = {b"PATH": _PATH, b"HOME": os.fsencode(ground.private)}
+        with CapturedOutput(None, None, None, _LIMIT) as output:
+            running = client.run(plan, words, environment, output.descriptors)
+            ended, timed_out = attend(running, output, patience, lambda: None)
+            return ended.status, output.streams[0].data, timed_out
+
+    return Trial(prepare, start)
+
+
+def _exception(aim: bytes) -> bytes:
+    return b"(deny file-read-data %s)\n" % literal(aim + b"/secret")
+
+
+def _itself(aim: bytes) -> bytes:
+    return b"(deny file-read-data %s)\n" % subpath(aim)
+
+
+def _precedence(aim: bytes) -> bytes:
+    """Rules that contradict each other, for the deed ``reading``: named against wildcard, filtered against unfiltered,
+    and the one against the other. The last rule decides in each known order."""
+    one, two, three = (literal(aim + name) for name in (b"/secret", b"/target", b"/d"))
+    return b"".join((
+        b"(allow file-read-data %s)\n(deny file-read* %s)\n" % (one, one),
+        b"(allow file-write-mode %s)\n(deny file-write-mode)\n" % two,
+        b"(allow file-write* %s)\n(deny file-write-times)\n" % three,
+        b"(deny file-write-mode %s)\n" % one,
+    ))  # fmt: skip
+
+
+LANGUAGE: Mapping[str, Callable[[bytes], bytes]] = {
+    "exception": _exception,
+    "quoting": _exception,
+    "itself": _itself,
+    "precedence": _precedence,
+}
+"""Further rules of a profile, by the row's name, for the directory that its deed is aimed at."""

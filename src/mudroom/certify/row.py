@@ -1,0 +1,99 @@
+"""Values of certification: a row, its verdict, a certificate, and what it closes. Pure.
+
+Rules of this file:
+1. Only ``held`` opens. A row that fell, that was not shown, or that is missing closes the same.
+2. What a row closes is declared in the row, never computed from a text.
+3. A certificate counts only for the table it was made from: a row that it does not have is not shown, and a row that
+   the table does not have makes it invalid (``record.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from mudroom.typing import Literal, NamedTuple
+
+Verdict = Literal["held", "fell", "not shown"]
+VERDICTS: tuple[Verdict, ...] = ("held", "fell", "not shown")
+Closes = Literal["platform", "network", "gate", "level 0", "leftovers"]
+CLOSED: Mapping[Closes, str] = {
+    "platform": "no command runs",
+    "network": "commands run with network: open alone",
+    "gate": "network: gate is refused",
+    "level 0": "level 0 is refused",
+    "leftovers": "processes may outlive their command, in its sandbox",
+}
+Canary = Literal["tree", "secret", "connection", "death", "root", "claim", "process", "reading", "works"]
+"""How the effect of a deed is found out, from outside: a directory has changed; the content of a secret came out; a
+server was reached; a process has ended; a directory has another name; a call that must be refused was not; a process is
+still there; which reading of the profile's language decides; ``works``: the deed is permitted, and has to work."""
+Way = Literal["level 1", "gate", "level 0", "language"]
+Where = Literal["outside", "project", "policy", "mask", "store", "copy"]
+"""The directory that a deed is aimed at. ``copy``: one in the copy; of the class language, about which the profile has
+further rules."""
+
+
+class TrialRow(NamedTuple):
+    name: str
+    kind: str
+    """The class, as the report groups rows."""
+    tries: str
+    deed: str
+    """Name in ``deed.py``."""
+    canary: Canary
+    closes: Closes = "platform"
+    where: Where = "outside"
+    way: Way = "level 1"
+    twin: str = ""
+    """The deed of the permitted twin, in the copy; the same deed unless it is refused everywhere."""
+
+
+class RowResult(NamedTuple):
+    name: str
+    verdict: Verdict
+    found: str = ""
+    """Reason, in words of mudroom: no path and no name of this machine."""
+    errno: int = 0
+    milliseconds: int = 0
+
+
+class Certificate(NamedTuple):
+    platform: str
+    """As in ``sys.platform``."""
+    system: str
+    """Product and build of the operating system."""
+    machine: str
+    """Architecture."""
+    made: int
+    """Seconds since the epoch."""
+    rows: tuple[RowResult, ...] = ()
+
+
+def missing(row: TrialRow) -> RowResult:
+    return RowResult(row.name, "not shown", "it was not tried")
+
+
+def results(table: Sequence[TrialRow], certificate: Certificate | None) -> tuple[RowResult, ...]:
+    """Return the result of each row of the table."""
+    made = {result.name: result for result in certificate.rows} if certificate is not None else {}
+    return tuple(made.get(row.name, missing(row)) for row in table)
+
+
+def closed(table: Sequence[TrialRow], certificate: Certificate | None) -> dict[Closes, tuple[RowResult, ...]]:
+    """Return what is closed, with the rows that close it, in the order of ``CLOSED``."""
+    rows = {row.name: row for row in table}
+    failed = [result for result in results(table, certificate) if result.verdict != "held"]
+    by = {part: tuple(result for result in failed if rows[result.name].closes == part) for part in CLOSED}
+    return {part: closing for part, closing in by.items() if closing}
+
+
+def opens(table: Sequence[TrialRow], certificate: Certificate | None) -> bool:
+    """Return whether the platform is open."""
+    return certificate is not None and bool(table) and "platform" not in closed(table, certificate)
+
+
+def sentence(part: Closes, closing: Iterable[RowResult]) -> str:
+    """Return one line: what is closed, and by which rows."""
+    words = [f"{result.name} {result.verdict}" for result in closing]
+    more = f" and {len(words) - 3} more" if len(words) > 3 else ""
+    return f"{CLOSED[part]}: {', '.join(words[:3])}{more}"

@@ -1,0 +1,207 @@
+"""Try the rows of a platform: each in a sandbox of its own, with a control before and a look from outside after.
+
+Rules of this file:
+1. The command's word is never taken for a refusal that mattered: a row holds if the canary outside is untouched *and*
+   the twin's effect is seen in the copy *and* the command ended by exit with the expected errors.
+2. Each row has a directory, a sandbox and a canary to itself, so a sandbox that confines the first few commands only is
+   found out, and one row's fall is nobody else's.
+3. A row is not shown if anything is unclear: a signal, a time-out, an answer that cannot be read.
+4. Reasons name no path and nothing of this machine: a certificate may be sent to others.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+
+from mudroom.certify.canary import TWINS, Canary
+from mudroom.certify.row import Certificate, RowResult, TrialRow, Verdict
+from mudroom.certify.table import READINGS
+from mudroom.core.confinement.plan import Plan
+from mudroom.errors import MudroomError
+from mudroom.typing import Any, NamedTuple
+
+PATIENCE = 5.0
+"""Seconds for one row; a command that is not ended by SIGTERM then is killed soon after."""
+WHOLE = 60.0
+"""Seconds for all rows: those that are left then are not shown."""
+REFUSALS = (errno.EPERM, errno.EACCES)
+
+Prepare = Callable[["TrialGround", int], Plan]
+"""Makes the plan of a row's sandbox; with the port that stands for the gate's."""
+Start = Callable[[Plan, Sequence[bytes], "TrialGround", float], tuple[int, bytes, bool]]
+"""Runs a command and returns its wait status, its output, and whether it ran out of time. Raises MudroomError."""
+Progress = Callable[[int, int, str], None]
+"""Called before each row with its number from 1, the number of rows, and its name."""
+
+
+class TrialGround(NamedTuple):
+    """The directories of one row, below a directory of its own."""
+
+    row: TrialRow
+    top: str
+
+    @property
+    def work(self) -> str:
+        return self.top + "/fork/work"
+
+    @property
+    def private(self) -> str:
+        return self.top + "/fork/private"
+
+    @property
+    def project(self) -> str:
+        return self.top + "/project"
+
+    @property
+    def aim(self) -> str:
+        """The directory that the deed is aimed at."""
+        name = 'q"\\\u00e9' if self.row.name == "quoting" else "l"
+        return {
+            "outside": self.top + "/outside",
+            "project": self.project,
+            "policy": self.work + "/.mudroom",
+            "mask": self.top + "/tools/mask",
+            "store": self.top + "/store",
+            "copy": f"{self.work}/{name}",
+        }[self.row.where]
+
+    @property
+    def twin(self) -> str:
+        return self.work + "/twin"
+
+    @property
+    def control(self) -> str:
+        return self.top + "/control"
+
+
+class Trial(NamedTuple):
+    """A platform that can be tried. ``ways`` make plans; ``start`` runs them."""
+
+    prepare: Prepare
+    start: Start
+    patience: float = PATIENCE
+
+
+def certify(
+    table: Sequence[TrialRow],
+    trial: Trial,
+    directory: str,
+    facts: Certificate,
+    *,
+    progress: Progress = lambda _number, _count, _name: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Certificate:
+    """Try every row in ``directory``, which is empty and real. ``facts``: the certificate without rows."""
+    end, found = clock() + WHOLE, list[RowResult]()
+    for number, row in enumerate(table, 1):
+        progress(number, len(table), row.name)
+        started = clock()
+        if started >= end:
+            found.append(RowResult(row.name, "not shown", "the time for all rows was over"))
+            continue
+        ground = TrialGround(row, f"{directory}/{number}")
+        try:
+            verdict, why, number_of_error = try_row(ground, trial)
+        finally:
+            shutil.rmtree(ground.top, ignore_errors=True)
+        found.append(RowResult(row.name, verdict, why, number_of_error, int((clock() - started) * 1000)))
+    return facts._replace(rows=tuple(found))
+
+
+def try_row(ground: TrialGround, trial: Trial) -> tuple[Verdict, str, int]:
+    """Return the verdict, its reason, and the error number of the deed."""
+    row, twin = ground.row, TWINS.get(ground.row.twin, ground.row.canary)
+    for directory in (ground.work, ground.private, ground.project):
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+    with ExitStack() as stack:
+        kinds = (("aim", ground.aim, row.canary), ("twin", ground.twin, twin), ("control", ground.control, row.canary))
+        places = {name: stack.enter_context(Canary(path, kind)) for name, path, kind in kinds}
+        if row.canary == "root":
+            places["aim"].watch(ground.work)
+        if not _does(row.deed, ground.control + "-run", places["control"]):
+            return "not shown", "the deed does not work where nothing confines", 0
+        return _judge(ground, trial, places)
+
+
+def _does(deed: str, directory: str, canary: Canary) -> bool:
+    """Try a deed unconfined. Return whether its effect is seen."""
+    with suppress(subprocess.TimeoutExpired):
+        words = program([(deed, directory, canary.facts())])
+        ended = subprocess.run(words, capture_output=True, timeout=PATIENCE, check=False)
+        answers = _answers(ended.stdout)
+        is_done = bool(answers) and canary.is_done(answers[-1][2])
+        canary.end_left()
+        return is_done
+    return False
+
+
+def program(deeds: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[str]:
+    """Return the words of a command that tries deeds in turn."""
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "deed.py")
+    with open(source, encoding="utf-8") as stream:
+        text = stream.read()
+    start = text + "\nimport sys; main(sys.argv[1:])\n"
+    return [os.path.realpath(sys.executable), "-I", "-S", "-c", start, json.dumps(deeds)]
+
+
+def _answers(output: bytes) -> list[tuple[str, int, str]]:
+    """Return (deed, error number, evidence) of the lines; none if any cannot be read."""
+    try:
+        rows = [json.loads(line) for line in output.splitlines()]
+        return [(str(deed), int(number), str(evidence)) for deed, number, evidence in rows]
+    except (ValueError, TypeError):
+        return []
+
+
+def _judge(ground: TrialGround, trial: Trial, places: Mapping[str, Canary]) -> tuple[Verdict, str, int]:
+    row, aim, twin = ground.row, places["aim"], places["twin"]
+    deeds = [
+        (row.twin or row.deed, ground.work + "/run-twin", twin.facts()),
+        (row.deed, ground.work + "/run-deed", aim.facts()),
+    ]
+    words = [os.fsencode(word) for word in program(deeds)]
+    try:
+        status, output, timed_out = trial.start(trial.prepare(ground, twin.port), words, ground, trial.patience)
+    except MudroomError as error:
+        if aim.is_done(""):
+            return "fell", "it was done, and the sandbox reported a failure", 0
+        return "not shown", f"no command runs: {type(error).__name__}", 0
+    except OSError as error:
+        return "not shown", f"no command runs: {errno.errorcode.get(error.errno or 0, 'an error')}", 0
+    answers = _answers(output)
+    evidence = answers[-1][2] if answers else ""
+    if row.canary == "reading":
+        return _judge_reading(status, answers, twin)
+    if row.canary == "works" and aim.is_done(evidence) and not status:
+        return "held", "it works", 0
+    if aim.is_done(evidence) or aim.nonce.encode() in output:
+        return "fell", "it was done", 0
+    if timed_out:
+        return "not shown", "it took too long", 0
+    if not os.WIFEXITED(status):
+        return "not shown", f"it ended by signal {os.WTERMSIG(status)}", 0
+    if status or [answer[0] for answer in answers] != [deed for deed, _directory, _facts in deeds]:
+        return "not shown", f"the deeds did not run (status {os.WEXITSTATUS(status)})", 0
+    if not twin.is_done(answers[0][2]):
+        return "not shown", "its permitted twin did not work either", answers[0][1]
+    number = answers[-1][1]
+    if row.canary == "process":
+        return ("held", "it was ended with the command", 0) if aim.was_there else ("not shown", "it did not start", 0)
+    if number not in REFUSALS:
+        return "not shown", f"it was refused by {errno.errorcode.get(number, 'no error')}, not by the sandbox", number
+    return "held", f"refused by {errno.errorcode[number]}", number
+
+
+def _judge_reading(status: int, answers: list[tuple[str, int, str]], twin: Canary) -> tuple[Verdict, str, int]:
+    if status or len(answers) != 2 or not twin.is_done(answers[0][2]):
+        return "not shown", "the deeds did not run", 0
+    reading = READINGS.get(answers[1][2])
+    return ("held", reading, 0) if reading else ("fell", f"an unknown order ({answers[1][2]})", 0)

@@ -1,0 +1,61 @@
+"""Places in which rows are tried against a stand-in for sandbox-exec."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from macbox import enforcing_sandbox_exec
+from mudroom.certify.macos import mac_trial
+from mudroom.certify.row import Certificate, RowResult, TrialRow
+from mudroom.certify.table import MACOS
+from mudroom.certify.trial import certify
+from mudroom.sandbox.macos.client import DarwinClient
+
+NUMBERS = {row.name: number for number, row in enumerate(MACOS, 1)}
+NO_FACTS = Certificate("darwin", "a system", "a machine", 0)
+
+
+class Refusal(NamedTuple):
+    """An operation that the stand-in refused, and the path or peer."""
+
+    operation: str
+    name: str
+
+
+class Lab:
+    """A directory in which the row of a number has the same paths each time. Owner: one test."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self._place = Path(os.path.realpath(tmp_path))
+        self._log = self._place / "log"
+        (self._place / "home").mkdir()
+
+    def tool(self, **settings: object) -> bytes:
+        return enforcing_sandbox_exec(self._place / "tool", log=str(self._log), **settings)
+
+    def results(self, tool: bytes, rows: Sequence[TrialRow], patience: float = 20.0) -> dict[str, RowResult]:
+        """Try rows, each at the number that it has in the table."""
+        client = DarwinClient(tool=tool)
+        trial = mac_trial(client, home=bytes(self._place / "home"), search=[])._replace(patience=patience)
+        found: dict[str, RowResult] = {}
+        try:
+            for row in rows:
+                directory = self._place / "rows" / str(NUMBERS[row.name])
+                directory.mkdir(parents=True, exist_ok=True)
+                (result,) = certify([row], trial, str(directory), NO_FACTS).rows
+                found[row.name] = result
+        finally:
+            client.close()
+        return found
+
+    def refusals(self, row: TrialRow) -> frozenset[Refusal]:
+        """Return what the stand-in refused since the last call: of ``row`` alone, not what each interpreter meets."""
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        self._log.unlink(missing_ok=True)
+        top = str(self._place / "rows" / str(NUMBERS[row.name])) + "/"
+        told = {Refusal(*json.loads(line)) for line in lines}
+        return frozenset(one for one in told if not one.name.startswith("/") or top in one.name)

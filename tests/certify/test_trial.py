@@ -1,0 +1,118 @@
+"""Rows against an enforcing stand-in for sandbox-exec: all hold; each mutant of it fells exactly its row; a liar opens
+nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from certify.lab import NO_FACTS, Lab, Refusal
+from macbox import fake_sandbox_exec
+from mudroom.certify.row import TrialRow, opens
+from mudroom.certify.table import MACOS, READINGS
+from tiers import QUICK
+
+ROWS = {row.name: row for row in MACOS}
+SOME = ("plain_write", "rename_copy", "gate_port", "kill", "store_read", "precedence")
+"""Of each kind, for the quick tier."""
+UNENFORCED: dict[str, dict[str, object]] = {
+    "leftover": {"unmarked": True},
+    "shell": {"forbid": [("process-exec", os.path.realpath("/bin/sh"))]},
+    "precedence": {"reading": "wildcards"},
+}
+"""Mutants of rows that are no refusal of one operation: the mark by which a process is found is lost; no shell is
+started; rules decide by an order that no source names."""
+
+
+def rows_of_the_tier() -> list[TrialRow]:
+    return [ROWS[name] for name in SOME] if QUICK else list(MACOS)
+
+
+def test_every_row_holds_and_each_mutant_fells_exactly_its_row(tmp_path: Path) -> None:
+    """A mutant permits what the honest stand-in refused of one row. Those of different rows have no refusal in common,
+    so a mutant is the honest stand-in for all rows but its own."""
+    lab, rows = Lab(tmp_path), rows_of_the_tier()
+    refused: dict[str, frozenset[Refusal]] = {}
+    for row in rows:
+        (result,) = lab.results(lab.tool(), [row]).values()
+        assert result.verdict == "held", result
+        refused[row.name] = lab.refusals(row)
+    shared = [(one, other) for one in refused for other in refused if one < other and refused[one] & refused[other]]
+    assert shared == []
+    for row in rows:
+        settings = UNENFORCED.get(row.name) or {"permit": sorted(tuple(one) for one in refused[row.name])}
+        assert any(settings.values()), row.name
+        fallen = lab.results(lab.tool(**settings), [row])[row.name]
+        assert fallen.verdict == ("not shown" if row.canary == "works" else "fell"), (fallen, settings)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", ["plain_write", "precedence", "leftover", "shell"])
+def test_a_mutant_changes_no_other_row(tmp_path: Path, name: str) -> None:
+    lab = Lab(tmp_path)
+    lab.results(lab.tool(), [ROWS[name]])
+    settings = UNENFORCED.get(name) or {"permit": sorted(tuple(one) for one in lab.refusals(ROWS[name]))}
+    results = lab.results(lab.tool(**settings), MACOS)
+    assert {row for row, result in results.items() if result.verdict != "held"} == {name}
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("reading", ["last", "operation", "filter", "filter, operation"])
+def test_each_known_reading_is_told(tmp_path: Path, reading: str) -> None:
+    lab = Lab(tmp_path)
+    result = lab.results(lab.tool(reading=reading), [ROWS["precedence"]])["precedence"]
+    assert (result.verdict, result.found in READINGS.values()) == ("held", True)
+
+
+LIARS = {
+    "exits 0 without running": "exit 0",
+    "refuses everything": "echo no >&2; exit 71",
+    "dies by a signal": "kill -9 $$",
+    "answers without running": 'echo \'["plain_write", 0, ""]\'; echo \'["plain_write", 1, ""]\'',
+    "another program": 'exec /bin/echo "$@"',
+    "runs true only": 'case "$4" in */true) exec "$4";; esac; exit 0',
+    "hangs for a command": 'case "$4" in */true) exec "$4";; esac; exec sleep 1000',
+}
+
+
+@pytest.mark.parametrize("lie", LIARS)
+def test_a_liar_opens_nothing(tmp_path: Path, lie: str) -> None:
+    lab, tool = Lab(tmp_path), tmp_path / "liar"
+    tool.write_text(f"#!/bin/sh\n{LIARS[lie]}\n")
+    tool.chmod(0o755)
+    rows = [ROWS["plain_write"]]
+    results = lab.results(bytes(tool), rows, patience=0.5)
+    assert results["plain_write"].verdict == "not shown"
+    assert not opens(rows, NO_FACTS._replace(rows=tuple(results.values())))
+
+
+@pytest.mark.deep
+def test_a_sandbox_that_hangs_before_any_command_opens_nothing(tmp_path: Path) -> None:
+    lab, tool = Lab(tmp_path), tmp_path / "liar"
+    tool.write_text("#!/bin/sh\nsleep 1000\n")
+    tool.chmod(0o755)
+    assert lab.results(bytes(tool), [ROWS["plain_write"]])["plain_write"].verdict == "not shown"
+
+
+def test_a_sandbox_that_confines_nothing_fells_each_row(tmp_path: Path) -> None:
+    lab, tool = Lab(tmp_path), fake_sandbox_exec(tmp_path)
+    rows = [row for row in rows_of_the_tier() if row.name not in ("leftover", "shell")]  # the warden's; permitted
+    results = lab.results(tool, rows)
+    assert {name: result.verdict for name, result in results.items()} == {row.name: "fell" for row in rows}
+
+
+def test_a_sandbox_that_confines_the_first_commands_only(tmp_path: Path) -> None:
+    """Each row is a command of its own."""
+    lab = Lab(tmp_path)
+    honest, tool = os.fsdecode(lab.tool()), tmp_path / "liar"
+    tool.write_text(
+        f"#!/bin/sh\necho x >> {tmp_path}/count\n"
+        f'[ $(wc -l < {tmp_path}/count) -le 2 ] && exec {honest} "$@"\nshift 3\nexec "$@"\n'
+    )
+    tool.chmod(0o755)
+    rows = [ROWS["plain_write"], ROWS["plain_read"], ROWS["unlink"]]
+    results = lab.results(bytes(tool), rows)
+    assert [result.verdict for result in results.values()] == ["held", "fell", "fell"]
+    assert not opens(MACOS, NO_FACTS._replace(rows=tuple(results.values())))
