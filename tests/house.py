@@ -28,12 +28,13 @@ class Room(NamedTuple):
     the modules that lie directly in the room."""
 
 
-_BASE = ("core", "errors", "typing")
+_BASE = ("core", "errors", "system", "typing")
 _MIDDLE = (*_BASE, "stage", "sandbox", "certify", "net", "vault", "policy", "agents", "session")
 
 ROOMS: Mapping[str, Room] = {
     "errors": Room("exceptions by the party at fault, with exit codes"),
     "typing": Room("names of typing at run time, without its cost"),
+    "system": Room("facts of the running system, a module a fact; each with its twin for macOS", ("typing",)),
     "importer": Room("finder of the modules of a command that starts"),
     "core": Room(
         "values and decisions; pure: no files, clock, randomness, sockets, threads",

@@ -2,92 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
+from mac import on_a_mac
 from test_architecture import LAUNCHER
 
 sys.path.insert(0, str(Path(__file__).parent / "sandbox"))
 
 from macbox import fake_sandbox_exec
 
-PRETEND = """
-import errno, fcntl, os, select, signal, sys, time, _socket, ctypes, importlib, pkgutil
-GET, SET, REMOVE, LIST = os.getxattr, os.setxattr, os.removexattr, os.listxattr
-for module, names in {
-    os: "O_PATH O_TMPFILE pidfd_open memfd_create MFD_CLOEXEC pipe2 getxattr setxattr listxattr removexattr "
-        "copy_file_range fdatasync splice eventfd setns unshare sched_getaffinity sched_setaffinity posix_fadvise "
-        "posix_fallocate",
-    select: "epoll EPOLLIN",
-    signal: "pidfd_send_signal sigtimedwait sigwaitinfo SIGSTKFLT SIGPWR SIGPOLL SIGRTMIN SIGRTMAX",
-    _socket: "MSG_CMSG_CLOEXEC SO_PEERCRED SOCK_CLOEXEC SOCK_NONBLOCK AF_NETLINK AF_PACKET AF_VSOCK AF_ALG "
-        "SO_BINDTODEVICE SO_MARK",
-    time: "CLOCK_BOOTTIME CLOCK_TAI CLOCK_REALTIME_COARSE",
-}.items():
-    for name in names.split():
-        if hasattr(module, name):
-            delattr(module, name)
-class Function:
-    "A function of libSystem, by what Linux has instead; it takes ctypes' declarations."
-    def __init__(self, name, do):
-        self.name, self.do = name, do
-    def __call__(self, *words):
-        if self.do is None:
-            raise NotImplementedError(self.name)
-        try:
-            return self.do(*(getattr(word, "value", word) for word in words))
-        except OSError as error:
-            ctypes.set_errno(error.errno)
-            return -1
-def give(value, buffer, size):
-    if buffer is not None:
-        if size < len(value):
-            raise OSError(34, "ERANGE")
-        ctypes.memmove(buffer, value, len(value))
-    return len(value)
-real = ctypes.CDLL(None, use_errno=True)
-def renameatx_np(old, name, new, other, flags):
-    if real.renameat2(old, name, new, other, {4: 1, 2: 2}[flags]) < 0:
-        raise OSError(ctypes.get_errno(), "renameat2")
-    return 0
-errno.ENOTSUP, errno.EOPNOTSUPP = 45, 102
-def not_supported(*_words):
-    raise OSError(errno.ENOTSUP, "ENOTSUP")
-real_seek, real_ioctl, os.SEEK_HOLE, os.SEEK_DATA = os.lseek, fcntl.ioctl, 3, 4
-def lseek(fd, position, how):
-    "Where SEEK_DATA begins in data it is the next data that macOS gives, or ENXIO (gnulib, lib/lseek.c)."
-    if how not in (os.SEEK_DATA, os.SEEK_HOLE):
-        return real_seek(fd, position, how)
-    hole = real_seek(fd, position, 4)
-    return hole if how == os.SEEK_HOLE else real_seek(fd, hole if hole > position else position, 3)
-os.lseek = lseek
-def ioctl(fd, request, *more):
-    if request == 0x40049409:
-        raise OSError(25, "ENOTTY")
-    return real_ioctl(fd, request, *more)
-fcntl.ioctl = ioctl
-LIBSYSTEM = {
-    "fgetxattr": lambda fd, name, buffer, size, _position, _options: give(GET(fd, name), buffer, size),
-    "fsetxattr": lambda fd, name, value, _size, _position, _options: SET(fd, name, value) or 0,
-    "fremovexattr": lambda fd, name, _options: REMOVE(fd, name) or 0,
-    "flistxattr": lambda fd, buffer, size, _options: give(
-        b"".join(os.fsencode(name) + b"\\0" for name in LIST(fd)), buffer, size
-    ),
-    "renameatx_np": renameatx_np,
-    "fclonefileat": not_supported,
-}
-class Library:
-    def __init__(self, *_arguments, **_named):
-        pass
-    def __getattr__(self, name):
-        self.__dict__[name] = Function(name, LIBSYSTEM.get(name))
-        return self.__dict__[name]
-real_uname = os.uname()
-os.uname = lambda: os.uname_result(("Darwin", *real_uname[1:4], "arm64"))
-ctypes.CDLL = ctypes.PyDLL = Library
-sys.platform = "darwin"
-"""
 IMPORT = """
 import mudroom
 for found in pkgutil.walk_packages(mudroom.__path__, "mudroom."):
@@ -102,14 +26,8 @@ LINUX = LAUNCHER - {"sandbox.wire"} | {"keeper.zygote"}
 """Never imported on a Mac: they run in the launcher's process."""
 
 
-def on_a_mac(program: str) -> str:
-    whole = f"{PRETEND}\nsys.path[:0] = {sys.path!r}\nLINUX = {LINUX!r}\n{program}"
-    done = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr
-
-
 def test_nothing_of_linux_alone_is_needed_to_import() -> None:
-    assert on_a_mac(IMPORT) == "done\n"
+    assert on_a_mac(f"LINUX = {LINUX!r}\n{IMPORT}") == "done\n"
 
 
 def test_a_profile_and_a_pipe_of_it() -> None:

@@ -43,7 +43,7 @@ class AgentPipes(NamedTuple):
 
 def pipes() -> tuple[AgentPipes, Pipes]:
     """Return mudroom's ends and the agent's ends of three pipes."""
-    (their_in, our_in), (our_out, their_out), (our_err, their_err) = (os.pipe2(os.O_CLOEXEC) for _stream in range(3))
+    (their_in, our_in), (our_out, their_out), (our_err, their_err) = (os.pipe() for _stream in range(3))
     return AgentPipes(our_in, our_out, our_err), Pipes(their_in, their_out, their_err)
 
 

@@ -246,7 +246,7 @@ class ForkTerminals:
 
     def _ran(self, terminal: ForkTerminal, cwd: bytes) -> TerminalEnd:
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        read, write = os.pipe2(os.O_CLOEXEC)
+        read, write = os.pipe()
         try:
             try:
                 background = self._session.start(

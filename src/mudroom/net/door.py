@@ -10,7 +10,6 @@ from __future__ import annotations
 import _thread
 import os
 import select
-import signal
 import socket
 import sys
 import time
@@ -26,6 +25,8 @@ from mudroom.core.network.inspection import Inspection
 from mudroom.errors import MudroomError
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.upstream import parse_upstream
+from mudroom.system.packet import packet_pair
+from mudroom.system.process import ProcessHandle
 
 Kind = str
 """A kind of listener, as ``Listener`` lists them."""
@@ -69,8 +70,8 @@ class Gate:
         self._lock = _thread.allocate_lock()
         self._control: socket.socket | None = None
         self._pid = 0
-        self._handle = -1
-        """A pidfd: by the time the process is killed, its number may belong to another process."""
+        self._handle: ProcessHandle | None = None
+        """By the time the process is killed, its number may belong to another process."""
 
     def open(
         self,
@@ -127,7 +128,7 @@ class Gate:
         if self._control is not None and not _is_over(self._control):
             return self._control
         self._forget()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = packet_pair()
         ours.settimeout(_PATIENCE)
         try:
             self._pid = os.posix_spawn(
@@ -146,7 +147,7 @@ class Gate:
             raise MudroomError(f"the gate cannot be started: {error.strerror}") from error
         finally:
             theirs.close()
-        self._handle = os.pidfd_open(self._pid)
+        self._handle = ProcessHandle(self._pid)
         self._control = ours
         return ours
 
@@ -154,21 +155,17 @@ class Gate:
         """Handle the end of a door's socket. If the process is ending, which may not have closed everything yet, forget
         it; otherwise only the door has been closed."""
         with self._lock:
-            if self._handle >= 0 and _is_readable(self._handle, _DYING):
+            if self._handle is not None and _is_readable(self._handle.fileno(), _DYING):
                 self._forget()
 
     def _forget(self) -> None:
         if self._control is not None:
             self._control.close()
             self._control = None
-        if self._pid:
-            try:
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-                os.waitpid(self._pid, 0)
-            except (ProcessLookupError, ChildProcessError):
-                pass  # another caller has already waited for it
-            os.close(self._handle)
-            self._pid, self._handle = 0, -1
+        if self._handle is not None:
+            self._handle.kill_child()
+            self._handle.close()
+            self._pid, self._handle = 0, None
 
 
 class Door:
@@ -282,7 +279,7 @@ class Door:
     # --- ---
 
     def _connect(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = packet_pair()
         ours.setblocking(False)
         kinds = [listener.kind for listener in self._listeners]
         message = wire.OpenMessage(

@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Iterable
 from typing import NoReturn
 
@@ -27,23 +28,24 @@ from mudroom.net.gate.guard import MOST_HELD, DoorGuard
 from mudroom.net.gate.resolve import Resolver, resolve
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.synthetic import Synthetic
+from mudroom.system.process import ProcessHandle
 
 _RESERVED = 400
 """Descriptors that are not connections: listeners, lookups."""
 MOST_MEMORY = 512 << 20
 """Bytes of private memory of the process (RLIMIT_DATA of setrlimit(2), with mappings since Linux 4.7), libraries and
 accounting errors included. An allocation beyond them fails, and the connection with it."""
+_OPEN_MAX = 10_240
 _COLLECT_AFTER = 10_000
 """New objects until the garbage collector looks at them; Python's 700 are three connections."""
 
 
 def main(resolver: Resolver = resolve) -> NoReturn:
     os.chdir("/")
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # close descriptors inherited from the host
+    _close_inherited()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # its memory contains the traffic
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the signal is for the command, not for its network
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
+    hard_limit = _raise_open_files()
     _, hard_memory = resource.getrlimit(resource.RLIMIT_DATA)
     most_memory = MOST_MEMORY if hard_memory == resource.RLIM_INFINITY else min(MOST_MEMORY, hard_memory)
     resource.setrlimit(resource.RLIMIT_DATA, (most_memory, most_memory))
@@ -57,6 +59,28 @@ def main(resolver: Resolver = resolve) -> NoReturn:
         status = 0
     finally:
         os._exit(status)  # exit without waiting for a thread that hangs in a lookup
+
+
+def _close_inherited() -> None:
+    """Close descriptors inherited from the host."""
+    if sys.platform == "darwin":
+        for name in os.listdir("/dev/fd"):  # SC_OPEN_MAX may be without bounds there
+            if int(name) > 2:
+                try:
+                    os.close(int(name))
+                except OSError:
+                    pass  # the descriptor of the listing itself
+        return
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+
+
+def _raise_open_files() -> int:
+    """Raise the limit of open files, and return it. setrlimit(2) of macOS refuses RLIM_INFINITY for it, and takes
+    OPEN_MAX of sys/syslimits.h."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_MAX if sys.platform == "darwin" and hard_limit == resource.RLIM_INFINITY else hard_limit
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard_limit))
+    return most
 
 
 async def serve(control: socket.socket, resolver: Resolver, budget: MemoryBudget) -> None:
@@ -79,8 +103,8 @@ async def serve(control: socket.socket, resolver: Resolver, budget: MemoryBudget
             finished.set()
 
     loop.add_reader(control.fileno(), ready)
-    host = os.pidfd_open(os.getppid())  # a fork of the host may keep its end of the socket open
-    loop.add_reader(host, finished.set)
+    host = ProcessHandle(os.getppid())  # a fork of the host may keep its end of the socket open
+    loop.add_reader(host.fileno(), finished.set)
     await finished.wait()
 
 

@@ -20,6 +20,7 @@ NAME = b"/clock"
 PATIENCE = 20_000_000
 """Nanoseconds to wait for the next tick of the clock of file systems: two ticks of the slowest kernel (CONFIG_HZ)."""
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
+"""Runs on while the machine sleeps. So does CLOCK_MONOTONIC on macOS (clock_gettime(3)), not on Linux."""
 _CLOCK_MONOTONIC_COARSE = 6
 """linux/time.h; Python has no name for it."""
 _READINGS = 3
@@ -30,12 +31,9 @@ _LIMIT = 1 << 16
 
 def now(wall: int | None = None) -> Moment:
     """Return the present moment. ``wall``: the time of the wall clock, if the caller has another one."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:  # random(4)
-            boot = stream.read().strip()
-    except OSError:
-        boot = ""
-    return Moment(time.time_ns() if wall is None else wall, time.clock_gettime_ns(_BOOTTIME), boot)
+    from mudroom.system.process import boot  # seldom asked: once after each boot
+
+    return Moment(time.time_ns() if wall is None else wall, time.clock_gettime_ns(_BOOTTIME), boot())
 
 
 # --- the clock of a vault ---

@@ -11,7 +11,6 @@ The question is in the queue at the same time, where a page or another terminal 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import termios
 import time
@@ -23,6 +22,7 @@ from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.network.upload_host import upload_note
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.sandbox.client.connection import wait_readable
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -219,7 +219,9 @@ def forget_typed(descriptor: int) -> bool:
 def interrupts() -> Iterator[int]:
     """Yield a descriptor that is readable after Ctrl-C. The handler that was installed before still runs: Ctrl-C is the
     command's as well."""
-    wake, word = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    wake, word = os.pipe()
+    for end in (wake, word):
+        os.set_blocking(end, False)
     before = signal.getsignal(signal.SIGINT)
 
     def interrupted(number: int, frame: object) -> None:
@@ -243,7 +245,4 @@ def interrupts() -> Iterator[int]:
 
 
 def poll_readable(descriptors: Sequence[int], seconds: float) -> set[int]:
-    poller = select.poll()
-    for descriptor in descriptors:
-        poller.register(descriptor, select.POLLIN)
-    return {descriptor for descriptor, _events in poller.poll(max(0, int(seconds * 1000) + 1))}
+    return set(wait_readable(descriptors, time.monotonic() + max(0, seconds)))

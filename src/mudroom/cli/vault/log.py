@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import select
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -22,6 +21,7 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.session import Session
+from mudroom.system.readiness import is_abandoned
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -127,11 +127,9 @@ def _event_printer(context: Context) -> Callable[[Event], None]:
 
 
 def _follow(session: Session, number: int, where: EventFilter, print_event: Callable[[Event], None]) -> int:
-    """Print new events until Ctrl-C, or until the reader of stdout is gone (poll(2) reports that of a pipe)."""
-    reader = select.poll()
-    reader.register(1, 0)
+    """Print new events until Ctrl-C, or until the reader of stdout is gone (``is_abandoned``)."""
     try:
-        while not reader.poll(_PAUSE):
+        while not is_abandoned(1, _PAUSE / 1000):
             for event in session.vault.journal.events_since(number):
                 number = event.number
                 if where.matches(event):

@@ -18,6 +18,8 @@ from mudroom.net.gate.transport import SocketTransport
 
 FIRST, LAST = 3.0, 15.0
 """Seconds for an address that others follow, and for the last one."""
+_SOCK_NONBLOCK: int = getattr(socket, "SOCK_NONBLOCK", 0)
+"""Of socket(2) on Linux; macOS has no such flag."""
 
 
 async def dial(addresses: Sequence[bytes], port: int) -> tuple[Peer, str]:
@@ -46,8 +48,10 @@ def adopt(connection: socket.socket) -> Peer:
 
 async def _connect(packed: bytes, address: tuple[str, int], patience: float) -> Peer:
     family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
-    channel = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    channel = socket.socket(family, socket.SOCK_STREAM | _SOCK_NONBLOCK)
     try:
+        if not _SOCK_NONBLOCK:
+            channel.setblocking(False)
         error = channel.connect_ex(address)
         if error == errno.EINPROGRESS:
             error = channel.connect_ex(address)  # of this machine: it stands by now

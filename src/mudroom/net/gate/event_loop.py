@@ -31,7 +31,7 @@ class DirectSelector(BaseSelector):
 
     def __init__(self, failed: Failure) -> None:
         self._failed = failed
-        self._epoll = select.epoll()
+        self._epoll = _new_epoll()
         self._keys: dict[int, SelectorKey] = {}
         self._handlers: dict[int, Handler] = {}
         self._afterwards: list[Callable[[], None]] = []
@@ -154,6 +154,14 @@ class DirectSelector(BaseSelector):
                     callback()
                 except Exception as error:  # noqa: BLE001 - as above
                     self._failed(error)
+
+
+def _new_epoll() -> Any:
+    if hasattr(select, "epoll"):
+        return select.epoll()
+    from mudroom.system.readiness import SelectorPoll
+
+    return SelectorPoll()
 
 
 def _descriptor_of(fileobj: Any) -> int:

@@ -304,8 +304,11 @@ class DoorGuard:
         """Send to the host what it takes. Return whether that was all."""
         try:
             while self._unsent:
-                self._channel.send(self._unsent[0])
-                self._unsent_bytes -= len(self._unsent.popleft())
+                sent = self._channel.send(self._unsent[0])
+                self._unsent_bytes -= sent
+                rest = self._unsent.popleft()[sent:]
+                if rest:  # a stream takes a part
+                    self._unsent.appendleft(rest)
         except BlockingIOError:
             return False
         except OSError:

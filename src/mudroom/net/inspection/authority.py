@@ -229,6 +229,9 @@ class Issuer:
 
 def _load(context: ssl.SSLContext, pem: str) -> None:
     """Load a certificate into a context without a file system: ssl loads from paths only."""
+    if not hasattr(os, "memfd_create"):
+        _load_from_pipes(context, pem)
+        return
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
         with open(descriptor, "w", closefd=False) as stream:
@@ -236,6 +239,21 @@ def _load(context: ssl.SSLContext, pem: str) -> None:
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)
+
+
+def _load_from_pipes(context: ssl.SSLContext, pem: str) -> None:
+    """As above, for macOS: certificate and key are each read once, from a pipe that has all of it. fd(4): /dev/fd/N is
+    the open descriptor."""
+    pipes = [os.pipe() for _file in range(2)]
+    try:
+        for _read, write in pipes:
+            os.write(write, pem.encode())  # less than a pipe holds
+            os.close(write)
+        certificate, key = (f"/dev/fd/{read}" for read, _write in pipes)
+        context.load_cert_chain(certificate, key)
+    finally:
+        for read, _write in pipes:
+            os.close(read)
 
 
 @lru_cache(maxsize=16)

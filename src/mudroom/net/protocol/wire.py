@@ -1,4 +1,4 @@
-"""Messages between the host process and the gate process: JSON in packets of a SOCK_SEQPACKET socket.
+"""Messages between the host process and the gate process: JSON in packets (``system/packet.py``).
 
 Rules of this file: both ends use it. A message is one or more packets, each with a first byte that says whether more
 follow: rules may be longer than a socket's buffer. Descriptors travel with a message's first packet. The gate reads
@@ -17,6 +17,7 @@ from mudroom.core.network.flow import Flow, FlowQuestion
 from mudroom.core.network.fork_host import ForkDial
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
+from mudroom.system.packet import PacketReader, framed, send_framed
 
 _PACKET = 65_536
 _LONGEST = 64 << 20
@@ -138,25 +139,27 @@ to_host = msgspec.json.Decoder(ToHost)
 
 
 def packets(message: ToGate | ToHost) -> list[bytes]:
+    """Return what to send for a message, in parts as ``framed`` makes them."""
     data = _encode(message)
     if len(data) <= _PACKET:
-        return [_LAST + data]
+        return [framed(_LAST + data)]
     parts = [data[at : at + _PACKET] for at in range(0, len(data), _PACKET)]
-    return [*(_MORE + part for part in parts[:-1]), _LAST + parts[-1]]
+    return [*(framed(_MORE + part) for part in parts[:-1]), framed(_LAST + parts[-1])]
 
 
 def send(channel: socket.socket, message: ToGate | ToHost, descriptors: Sequence[int] = ()) -> None:
     """Send a message. Block as the socket does; raise OSError if the other end is closed."""
     first, *rest = packets(message)
-    socket.send_fds(channel, [first], list(descriptors))
+    send_framed(channel, first, descriptors)
     for packet in rest:
-        channel.send(packet)
+        send_framed(channel, packet)
 
 
 class Inbox:
     """Assembles packets into messages."""
 
     def __init__(self) -> None:
+        self._packets = PacketReader(_PACKET + 1, MAX_DESCRIPTORS)
         self._parts: list[bytes] = []
         self._length = 0
         self._descriptors: list[int] = []
@@ -165,18 +168,16 @@ class Inbox:
         """Return a message and its descriptors, which the caller owns then, or None if it is incomplete or, on a
         non-blocking socket, no packet is waiting. Raise EOFError at the end, BrokenMessage for an invalid message."""
         try:
-            data, ancillary, flags, _address = channel.recvmsg(
-                _PACKET + 1, socket.CMSG_SPACE(4 * MAX_DESCRIPTORS), socket.MSG_CMSG_CLOEXEC
-            )
+            data, descriptors, is_cut = self._packets.receive(channel)
         except BlockingIOError:
             return None
         except ConnectionResetError:
             raise EOFError from None
-        for _level, _kind, rights in ancillary:
-            self._descriptors += [int.from_bytes(rights[i : i + 4], "little") for i in range(0, len(rights) - 3, 4)]
-        if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+        self._descriptors += descriptors
+        if is_cut:
             raise self._broken("a packet was longer than agreed")
         if not data:
+            self._drop()
             raise EOFError
         self._parts.append(data[1:])
         self._length += len(data)
@@ -189,7 +190,10 @@ class Inbox:
         return message, descriptors
 
     def _broken(self, reason: str) -> BrokenMessage:
-        """Close the descriptors of an invalid message."""
+        self._drop()
+        return BrokenMessage(reason)
+
+    def _drop(self) -> None:
+        """Close the descriptors of an invalid or incomplete message."""
         while self._descriptors:
             os.close(self._descriptors.pop())
-        return BrokenMessage(reason)

@@ -7,6 +7,7 @@ import _thread
 import marshal
 import os
 import select
+import sys
 import time
 from collections.abc import Mapping, Sequence
 
@@ -87,6 +88,10 @@ def wait_readable(descriptors: Sequence[int], deadline: float | None) -> list[in
 def wait_ready(wanted: Mapping[int, int], deadline: float | None) -> dict[int, int]:
     """Return the descriptors for which an event of poll(2) has occurred, with their events. ``wanted``: descriptors
     with the events to wait for; errors and hang-ups are always reported. ``deadline`` as above."""
+    if sys.platform == "darwin":
+        from mudroom.system.readiness import wait_for_devices
+
+        return wait_for_devices(wanted, deadline)
     poller = select.poll()
     for descriptor, events in wanted.items():
         poller.register(descriptor, events)

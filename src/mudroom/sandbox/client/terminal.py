@@ -30,11 +30,14 @@ import fcntl
 import os
 import select
 import signal
+import sys
 import termios
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from mudroom.errors import MudroomError
+from mudroom.sandbox.client.connection import wait_ready
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -280,7 +283,7 @@ class Relay:
         not be opened again (after su(1))."""
         try:
             flags = os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(b"/proc/self/fd/%d" % user, flags)
+            descriptor = os.open(_path_of_terminal(user), flags)
         except OSError:
             descriptor = os.dup(user)
         self._owned.append(descriptor)
@@ -362,11 +365,8 @@ class Relay:
                 events_of[flow.source] = events_of.get(flow.source, 0) | select.POLLIN
             if flow.waiting and (flow.is_input or not self._silent):
                 events_of[flow.target] = events_of.get(flow.target, 0) | select.POLLOUT
-        poller = select.poll()
-        for descriptor, events in events_of.items():
-            poller.register(descriptor, events)
         patience = POKE if self._poke else QUIET if self._sign_due else None if foreground else BACKGROUND
-        ready = dict(poller.poll(patience))
+        ready = wait_ready(events_of, None if patience is None else time.monotonic() + patience / 1000)
         if self._poke and not ready:
             signal.pthread_kill(self._main, signal.SIGWINCH)
         return ready
@@ -497,6 +497,12 @@ class Relay:
             before, self._before = self._before, None
             if before is not None and self._in_foreground():
                 _change_modes(lambda: termios.tcsetattr(self._user[0], termios.TCSANOW, before))
+
+
+def _path_of_terminal(descriptor: int) -> str:
+    """Return a path by which the terminal is opened anew, with flags of its own. macOS: /dev/fd/N would share them
+    (fd(4)), the terminal's name does not (ttyname(3)). Raise OSError."""
+    return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else os.ttyname(descriptor)
 
 
 def _on_word(_number: int, _frame: object) -> None:

@@ -24,6 +24,7 @@ import msgspec
 from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, QueueRow
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.system.process import started
 from mudroom.vault.sync import sync_directory
 
 FORMAT = 2
@@ -55,7 +56,7 @@ def become_waiter(place: bytes) -> WaiterLock | None:
         if os.fstat(descriptor).st_nlink == 0:  # removed meanwhile
             raise FileNotFoundError(place)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, b"%d %d" % (os.getpid(), _started(os.getpid())), 0)
+        os.pwrite(descriptor, b"%d %d" % (os.getpid(), started(os.getpid())), 0)
     except BlockingIOError:
         os.close(descriptor)
         return None
@@ -195,20 +196,11 @@ def _unlink(path: bytes) -> None:
         pass
 
 
-def _started(pid: int) -> int:
-    """Return the start time of a process, in clock ticks since boot (proc_pid_stat(5), field 22); 0 if it is absent."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stream:
-            return int(stream.read().rpartition(b")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
 def _waiter(place: bytes) -> int:
     """Return the id of the process that waits, or 0."""
     try:
         with open(place + b"/waiter", "rb") as stream:
-            pid, started = map(int, stream.read(64).split())
+            pid, since = map(int, stream.read(64).split())
     except (OSError, ValueError):
         return 0
-    return pid if started and _started(pid) == started else 0
+    return pid if since and started(pid) == since else 0

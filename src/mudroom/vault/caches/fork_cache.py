@@ -19,6 +19,7 @@ from contextlib import suppress
 
 from mudroom.core.confinement.cache_place import NAMES, NOWHERE, CacheShare, CacheView, pool_written, pools_read
 from mudroom.stage import safe_open
+from mudroom.stage.beneath import O_PATH, handle
 from mudroom.stage.views.work_directory import new_work_directory, open_work_directories, remove_old_work_directories
 from mudroom.typing import NamedTuple
 from mudroom.vault.store.fork import Fork, write_small
@@ -185,8 +186,8 @@ def _open_up(directory: int) -> None:
     for name in os.listdir(directory):
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            opened = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+            opened = os.open(name, O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
             try:
-                os.chmod(b"/proc/self/fd/%d" % opened, 0o700)
+                os.chmod(handle(opened), 0o700)
             finally:
                 os.close(opened)

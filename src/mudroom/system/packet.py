@@ -1,0 +1,107 @@
+"""Packets with descriptors between two processes, over a pair of unix sockets.
+
+Linux has SOCK_SEQPACKET for them (unix(7)). Unix sockets of macOS have SOCK_STREAM and SOCK_DGRAM only (unix(4);
+socketpair(2) ends with EPROTONOSUPPORT), and a datagram socket has no end of file. There a packet is a frame of a
+stream: its length in four bytes, then itself.
+
+Rules of the frames:
+1. A reader never reads past the end of a frame, so the descriptors that arrive are those of the frame being read: they
+   travel with the first byte of the ``sendmsg`` that carried them.
+2. A length of zero, or above the agreed one, is reported as a packet that was cut off (MSG_TRUNC), as a socket of
+   packets reports it. Nothing after it is read.
+3. What has arrived of a frame is kept until the rest is there: a stream may end a read anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+
+HAS_PACKETS = sys.platform == "linux"
+"""Whether unix sockets keep packets apart."""
+CMSG_CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+"""Of recvmsg(2). macOS has no such flag; there close-on-exec is set after the descriptor has arrived."""
+_LENGTH = 4
+
+Received = tuple[bytes, list[int], bool]
+"""A packet, empty at the end; its descriptors, which the caller owns; whether some of it is missing."""
+
+
+def packet_pair() -> tuple[socket.socket, socket.socket]:
+    """Return a pair of connected sockets. Raise OSError."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET if HAS_PACKETS else socket.SOCK_STREAM)
+
+
+def framed(packet: bytes) -> bytes:
+    """Return the bytes to send for a packet that is not empty. They may be sent in parts where ``HAS_PACKETS`` is
+    false."""
+    return packet if HAS_PACKETS else len(packet).to_bytes(_LENGTH, "little") + packet
+
+
+def send_framed(channel: socket.socket, data: bytes, descriptors: Sequence[int] = ()) -> None:
+    """Send what ``framed`` has returned, whole. Block as the socket does. Raise OSError."""
+    sent = socket.send_fds(channel, [data], list(descriptors)) if descriptors else channel.send(data)
+    while sent < len(data):
+        sent += channel.send(data[sent:])
+
+
+class PacketReader:
+    """Reads the packets of one socket.
+
+    Owner: the reader of the socket.
+    """
+
+    def __init__(self, longest: int, most_descriptors: int) -> None:
+        """``longest``: bytes of a packet."""
+        self._longest, self._room = longest, socket.CMSG_SPACE(4 * most_descriptors)
+        self._head = b""
+        self._length = 0
+        self._parts: list[bytes] = []
+        self._descriptors: list[int] = []
+        """Of the incomplete frame."""
+
+    def receive(self, channel: socket.socket) -> Received:
+        """Return the next packet. Raise BlockingIOError if a non-blocking socket has no complete one."""
+        return self._packet(channel) if HAS_PACKETS else self._frame(channel)
+
+    def _packet(self, channel: socket.socket) -> Received:
+        data, descriptors, is_cut = self._take(channel, self._longest)
+        return data, descriptors, is_cut
+
+    def _frame(self, channel: socket.socket) -> Received:
+        while not self._length:
+            data, descriptors, is_cut = self._take(channel, _LENGTH - len(self._head))
+            self._head += data
+            self._descriptors += descriptors
+            if not data or is_cut:
+                return self._whole(b"", is_cut)
+            if len(self._head) == _LENGTH:
+                self._length = int.from_bytes(self._head, "little")
+                if not 0 < self._length <= self._longest:
+                    return self._whole(b"", True)
+        while self._length:
+            data, descriptors, is_cut = self._take(channel, self._length)
+            self._descriptors += descriptors
+            if not data or is_cut:
+                return self._whole(b"", is_cut)
+            self._parts.append(data)
+            self._length -= len(data)
+        return self._whole(b"".join(self._parts), False)
+
+    def _whole(self, data: bytes, is_cut: bool) -> Received:
+        descriptors, self._descriptors = self._descriptors, []
+        self._head, self._length = b"", 0
+        self._parts.clear()
+        return data, descriptors, is_cut
+
+    def _take(self, channel: socket.socket, most: int) -> Received:
+        data, ancillary, flags, _address = channel.recvmsg(most, self._room, CMSG_CLOEXEC)
+        descriptors: list[int] = []
+        for _level, _kind, rights in ancillary:
+            descriptors += [int.from_bytes(rights[i : i + 4], "little") for i in range(0, len(rights) - 3, 4)]
+        if not CMSG_CLOEXEC:
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, False)
+        return data, descriptors, bool(flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC))

@@ -1,0 +1,139 @@
+"""Whole sessions in an interpreter that has only what macOS has (``mac_prelude.py``), its child processes included:
+gate, question, terminal, apply, undo. ``sandbox-exec`` is a substitute that confines nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from mac import on_a_mac
+
+sys.path.insert(0, str(Path(__file__).parent / "sandbox"))
+
+from macbox import fake_sandbox_exec
+
+OPEN = """
+import pathlib, threading, http.server
+from mudroom.core.settings import Settings
+from mudroom.core.network.host_rules import HostRule
+from mudroom.sandbox.macos.client import DarwinClient
+from mudroom.sandbox.platform import DARWIN
+from mudroom.session import Session, Stdio
+place = pathlib.Path({place!r})
+client = DarwinClient(tool={tool!r})
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "{length}")
+        self.end_headers()
+        self.wfile.write(b"x" * {length})
+    def log_message(self, *_words):
+        pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+URL = f"http://127.0.0.1:{{server.server_port}}/"
+GET = (
+    b"import os, sys, urllib.request\\n"
+    b"try:\\n"
+    b"    print(len(urllib.request.urlopen(sys.argv[1]).read()))\\n"
+    b"except Exception as error:\\n"
+    b"    print(error)\\n"
+)
+def session(**options):
+    return Session.open(
+        bytes(place / "project"), state=bytes(place / "state"), home=bytes(place / "home"),
+        environ=os.environb, platform=DARWIN, client=client, **options,
+    )
+def get(one, url=URL):
+    return one.run([b"env", b"no_proxy=", b"NO_PROXY=", b"python3", b"-c", GET, url.encode()], fork="f")
+"""
+
+
+@pytest.fixture
+def mac(tmp_path: Path) -> Path:
+    for name in ("project", "home", "tool"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "project/old").write_text("one\n")
+    return tmp_path
+
+
+def whole(place: Path, program: str, length: int = 300_000) -> str:
+    tool = fake_sandbox_exec(place / "tool")
+    return on_a_mac(OPEN.format(place=str(place), tool=tool, length=length) + program)
+
+
+def test_the_gate_lets_through_what_rules_allow(mac: Path) -> None:
+    """By frames of a stream, kqueue and a handle of the process; a gate that was killed is replaced."""
+    program = """
+rules = lambda: [HostRule("allow", "127.0.0.1", (server.server_port,), private=True)]
+with session(settings=Settings(network="gate"), rules=rules) as one:
+    for _time in range(2):
+        result = get(one)
+        print(result.stdout, result.denials)
+        pid = one.machine.gateway.gate.pid
+        assert pid > 0
+        os.kill(pid, signal.SIGKILL)
+    result = get(one, "http://127.0.0.1:9/")
+    print(result.stdout[:25], [(denial.kind, denial.target) for denial in result.denials])
+client.close()
+"""
+    said = whole(mac, program)
+    assert said == "b'300000\\n' ()\n" * 2 + "b'HTTP Error 403: Forbidden' [('network', b'127.0.0.1:9')]\n"
+
+
+CLI = """
+import io, contextlib
+from mudroom.sandbox import platform
+from mudroom.sandbox.macos.client import DarwinClient
+platform.UNTRIED = frozenset()
+mac = platform.DARWIN._replace(client=lambda: DarwinClient(tool={tool!r}))
+platform.PLATFORMS = {{"darwin": mac}}
+os.environ.update(HOME={place!r} + "/home", MUDROOM_STATE={place!r} + "/state", MUDROOM_KEEPER="0", NO_COLOR="1")
+os.chdir({place!r} + "/project")
+from mudroom.cli.main import run
+def mudroom(*words):
+    "Run a command line in a process of its own. Print its exit code and what it says."
+    sys.stdout.flush()
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            null = os.open("/dev/null", os.O_RDONLY)
+            for number, target in ((null, 0), (write, 1), (write, 2)):
+                os.dup2(number, target)
+            code = run(list(words), os.environb, later=lambda _place, action: action())
+            sys.stdout.flush()
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    os.close(write)
+    with open(read, "rb") as stream:
+        said = stream.read()
+    print(words[0], os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said.decode())
+"""
+
+
+def test_the_command_line(mac: Path) -> None:
+    said = on_a_mac(
+        CLI.format(place=str(mac), tool=fake_sandbox_exec(mac / "tool"))
+        + """
+mudroom("run", "--fork", "f", "--", "sh", "-c", "echo two >> old; echo new > made")
+mudroom("exec", "--fork", "f", "--json", "--", "cat", "old")
+mudroom("diff", "f")
+mudroom("status")
+mudroom("apply", "f")
+mudroom("undo")
+mudroom("log")
+mudroom("net", "open", "8000")
+mudroom("keeper", "status")
+mudroom("doctor")
+"""
+    )
+    print(said)
+    assert 0
