@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from mudroom.errors import FULL
+from mudroom.stage import disk
 
 PATIENCE = 1.0
 """Seconds of waiting for a fork, or for a turn, before the user is told about it."""
@@ -46,7 +47,7 @@ def wait_for(descriptor: int, operation: int, waiting: Callable[[], None], patie
 
 def sign_again(path: bytes, holder: str) -> None:
     """Replace the holder's text. Only for the process that holds the lock."""
-    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = disk.open_path(path, os.O_RDWR | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     try:
         _sign(descriptor, holder)
     finally:
@@ -116,7 +117,7 @@ class Lock:
         return True
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return disk.open_path(self._path, os.O_RDWR | os.O_CREAT | disk.O_CLOEXEC, 0o600)
 
     @property
     def is_at_its_path(self) -> bool:

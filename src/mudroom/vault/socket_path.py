@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mudroom.stage import disk
+
 _LONGEST = 103
 """Bytes of sun_path on macOS but for the NUL at its end."""
 
@@ -20,7 +22,7 @@ def short_path(path: bytes) -> Iterator[bytes]:
             yield short
         return
     above, _slash, name = path.rpartition(b"/")
-    directory = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = disk.open_path(above, os.O_PATH | disk.O_DIRECTORY | disk.O_CLOEXEC)
     try:
         yield b"/proc/self/fd/%d/%s" % (directory, name)
     finally:

@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Callable
 
+from mudroom.stage import disk
 from mudroom.vault.lock import PATIENCE, wait_for
 
 LOOK = 0.1
@@ -37,9 +38,9 @@ class Turn:
     def _open(self) -> None:
         with self._lock:
             if self._wanted < 0:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                self._wanted = os.open(self._wanted_path, flags, 0o600)
-                self._agents = os.open(self._agents_path, flags, 0o600)
+                flags = os.O_RDWR | os.O_CREAT | disk.O_CLOEXEC
+                self._wanted = disk.open_path(self._wanted_path, flags, 0o600)
+                self._agents = disk.open_path(self._agents_path, flags, 0o600)
 
     def close(self) -> None:
         for descriptor in (self._wanted, self._agents):
@@ -54,7 +55,7 @@ class Turn:
         longer than ``PATIENCE``."""
         self._open()
         # its own open file: other threads release the lock of theirs
-        descriptor = os.open(self._wanted_path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = disk.open_path(self._wanted_path, os.O_RDWR | disk.O_CLOEXEC)
         try:
             wait_for(descriptor, fcntl.LOCK_SH, waiting, PATIENCE)
             with self._lock:

@@ -113,4 +113,6 @@ def decide_fork(request: Request, rules: Sequence[HostRule]) -> HostDecision:
     decision = decide(request, [rule for rule in rules if rule.action == "deny"])
     if decision.action == "deny":
         return decision
-    return HostDecision("allow" if fork_of(request.host) else "deny", None, DECIDED_BY_HOST if fork_of(request.host) else NO_NAME)
+    return HostDecision(
+        "allow" if fork_of(request.host) else "deny", None, DECIDED_BY_HOST if fork_of(request.host) else NO_NAME
+    )
