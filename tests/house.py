@@ -28,12 +28,13 @@ class Room(NamedTuple):
     the modules that lie directly in the room."""
 
 
-_BASE = ("core", "errors", "typing")
+_BASE = ("core", "errors", "typing", "windows")
 _MIDDLE = (*_BASE, "stage", "sandbox", "net", "vault", "policy", "agents", "session")
 
 ROOMS: Mapping[str, Room] = {
     "errors": Room("exceptions by the party at fault, with exit codes"),
     "typing": Room("names of typing at run time, without its cost"),
+    "windows": Room("the Windows API: declared calls, and twins of POSIX calls that are made of them", ("typing",)),
     "importer": Room("finder of the modules of a command that starts"),
     "core": Room(
         "values and decisions; pure: no files, clock, randomness, sockets, threads",
@@ -133,6 +134,7 @@ OWNERS: Mapping[str, str] = {
     "sandbox.launcher": "the only thread of the launcher, or of a template",
     "sandbox.macos.warden": "the warden's only thread",
     "sandbox.windows": "the caller: the thread that runs the command",
+    "windows.api": "the caller: an attribute is the same function each time it is bound",
     "stage.layers": _ONE_CALL,
     "tui": "the event loop of the review",
     "vault.apply": _ONE_CALL,

@@ -1,6 +1,6 @@
 """The calls to Windows, as an interface: ``api.py`` makes them, a test can record them.
 
-Handles are numbers, SIDs text. Every call raises ``CallFailed`` if Windows reports a failure.
+Handles are numbers, SIDs text. Every call raises ``windows.api.CallFailed`` if Windows reports a failure.
 """
 
 from __future__ import annotations
@@ -8,17 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mudroom.typing import NamedTuple, Protocol
-
-Luid = tuple[int, int]
-
-
-class CallFailed(Exception):
-    """``code`` is GetLastError's, or the lower half of an HRESULT of Win32."""
-
-    def __init__(self, function: str, code: int) -> None:
-        super().__init__(f"{function}: error {code}")
-        self.function = function
-        self.code = code
+from mudroom.windows.api import Luid
 
 
 class Console(NamedTuple):

@@ -6,10 +6,10 @@ import ctypes
 from collections.abc import Sequence
 from ctypes import addressof, byref, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 
-from mudroom.sandbox.windows import types as w
-from mudroom.sandbox.windows.api import Library
-from mudroom.sandbox.windows.calls import Accounting, CallFailed, Calls, Console, Creation, Luid, Process
+from mudroom.sandbox.windows.calls import Accounting, Calls, Console, Creation, Process
 from mudroom.typing import Any
+from mudroom.windows import types as w
+from mudroom.windows.api import CallFailed, Library, Luid
 
 _SE_CHANGE_NOTIFY = (23, 0)
 """SeChangeNotifyPrivilege (ntddk.h: SE_CHANGE_NOTIFY_PRIVILEGE): every user has it, to pass through directories without

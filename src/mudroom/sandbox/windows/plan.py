@@ -27,8 +27,8 @@ from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.core.confinement.windows_command import environment_block, is_batch, join, quote, quote_batch
 from mudroom.core.confinement.windows_plan import CAPABILITIES, CHANGE, EVERYONE, READ, Step, WindowsPlan
 from mudroom.errors import Unsupported, UsageError
-from mudroom.sandbox.windows import types as w
 from mudroom.typing import NamedTuple
+from mudroom.windows import types as w
 
 LOW = w.SECURITY_MANDATORY_LOW_RID
 JOB_FLAGS = w.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | w.JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION

@@ -14,9 +14,20 @@ import ctypes
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, addressof, byref, c_char, c_size_t, c_void_p, c_wchar_p, sizeof
 
-from mudroom.sandbox.windows import types as w
-from mudroom.sandbox.windows.calls import CallFailed, Luid
 from mudroom.typing import Any
+from mudroom.windows import types as w
+
+Luid = tuple[int, int]
+
+
+class CallFailed(Exception):
+    """``code`` is GetLastError's, or the lower half of an HRESULT of Win32."""
+
+    def __init__(self, function: str, code: int) -> None:
+        super().__init__(f"{function}: error {code}")
+        self.function = function
+        self.code = code
+
 
 _P = c_void_p
 BOOL, CODE, RESULT, HANDLED, FILE, COUNT, NOTHING = "bool", "code", "hresult", "handle", "file", "count", "nothing"
