@@ -12,12 +12,11 @@ for all, the last releases it.
 from __future__ import annotations
 
 import _thread
-import fcntl
 import os
 import time
 from collections.abc import Callable
 
-from mudroom.vault.lock import PATIENCE, wait_for
+from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, O_CLOEXEC, PATIENCE, flock, wait_for
 
 LOOK = 0.1
 """Seconds between two checks whether an agent has to pause."""
@@ -37,7 +36,7 @@ class Turn:
     def _open(self) -> None:
         with self._lock:
             if self._wanted < 0:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                flags = os.O_RDWR | os.O_CREAT | O_CLOEXEC
                 self._wanted = os.open(self._wanted_path, flags, 0o600)
                 self._agents = os.open(self._agents_path, flags, 0o600)
 
@@ -54,12 +53,12 @@ class Turn:
         longer than ``PATIENCE``."""
         self._open()
         # its own open file: other threads release the lock of theirs
-        descriptor = os.open(self._wanted_path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(self._wanted_path, os.O_RDWR | O_CLOEXEC)
         try:
-            wait_for(descriptor, fcntl.LOCK_SH, waiting, PATIENCE)
+            wait_for(descriptor, LOCK_SH, waiting, PATIENCE)
             with self._lock:
                 if not self._commands:
-                    fcntl.flock(self._agents, fcntl.LOCK_SH)  # free: the exclusive holder holds ``wanted``, too
+                    flock(self._agents, LOCK_SH)  # free: the exclusive holder holds ``wanted``, too
                 self._commands += 1
         finally:
             os.close(descriptor)
@@ -68,7 +67,7 @@ class Turn:
         with self._lock:
             self._commands -= 1
             if not self._commands:
-                fcntl.flock(self._agents, fcntl.LOCK_UN)
+                flock(self._agents, LOCK_UN)
 
     def stand_aside(self, pause: Callable[[], None], resume: Callable[[], None]) -> float:
         """If a process wants the vault alone, call ``pause``, wait until the vault is free, and call ``resume``.
@@ -77,11 +76,11 @@ class Turn:
         """
         with self._lock:
             try:
-                fcntl.flock(self._wanted, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                flock(self._wanted, LOCK_SH | LOCK_NB)
             except BlockingIOError:
                 pass
             else:
-                fcntl.flock(self._wanted, fcntl.LOCK_UN)
+                flock(self._wanted, LOCK_UN)
                 return 0.0
         since = time.monotonic()
         pause()
@@ -100,18 +99,18 @@ class Turn:
         A signal handler that raises (Ctrl-C) ends the wait, and the agents resume.
         """
         self._open()
-        fcntl.flock(self._wanted, fcntl.LOCK_EX)
+        flock(self._wanted, LOCK_EX)
         try:
             try:
-                fcntl.flock(self._agents, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(self._agents, LOCK_EX | LOCK_NB)
             except BlockingIOError:
                 waiting()
-                fcntl.flock(self._agents, fcntl.LOCK_EX)
+                flock(self._agents, LOCK_EX)
         except BaseException:
             self.give()
             raise
 
     def give(self) -> None:
         """Release the vault. The agents resume."""
-        fcntl.flock(self._agents, fcntl.LOCK_UN)
-        fcntl.flock(self._wanted, fcntl.LOCK_UN)
+        flock(self._agents, LOCK_UN)
+        flock(self._wanted, LOCK_UN)

@@ -197,7 +197,7 @@ def _access(spec: SandboxSpec, view: Copy, trustee: str, contained: bool) -> Ite
 
 
 def _has_policy(spec: SandboxSpec) -> bool:
-    return any(bind.path == spec.project + b"\\.mudroom" for bind in spec.binds)
+    return any(text(bind.path) == join(text(spec.project), ".mudroom") for bind in spec.binds)
 
 
 def _binds(spec: SandboxSpec) -> tuple[Bind, ...]:
@@ -324,4 +324,5 @@ def container_name(nonce: bytes) -> str:
 
 
 def text(path: bytes) -> str:
-    return path.decode("utf-8", "surrogatepass")
+    """Return a path of the spec as programs of Windows have it, with ``\\``: inside, names are divided by ``/``."""
+    return path.decode("utf-8", "surrogatepass").replace("/", "\\")

@@ -62,9 +62,10 @@ class ConfinedProcess:
             return None
         return self._calls.processes.exit_code(self._process.process)
 
-    def terminate(self) -> None:
-        """Terminate all processes of the job at once."""
-        self._calls.jobs.terminate_job(self.job, KILLED)
+    def terminate(self, code: int = KILLED) -> None:
+        """Terminate all processes of the job at once, with this exit code."""
+        if self.job:
+            self._calls.jobs.terminate_job(self.job, code)
 
     def accounting(self) -> Accounting:
         return self._calls.jobs.accounting(self.job)
