@@ -58,7 +58,7 @@ ROOMS: Mapping[str, Room] = {
     "sandbox": Room(
         "a spec turned into a confined process, by platform",
         _BASE,
-        (("launcher", "linux", "windows"), ("host", "limits"), ("client",), ("container", "macos"), ("",)),
+        (("launcher", "linux"), ("host", "limits"), ("client",), ("container", "macos", "windows"), ("",)),
     ),
     "net": Room(
         "the gate: protocols, decisions about hosts, inspection",
@@ -134,7 +134,6 @@ OWNERS: Mapping[str, str] = {
     "sandbox.launcher": "the only thread of the launcher, or of a template",
     "sandbox.macos.warden": "the warden's only thread",
     "sandbox.windows": "the caller: the thread that runs the command",
-    "windows.api": "the caller: an attribute is the same function each time it is bound",
     "stage.layers": _ONE_CALL,
     "tui": "the event loop of the review",
     "vault.apply": _ONE_CALL,

@@ -50,7 +50,9 @@ class Place:
     def __init__(self, root: Path) -> None:
         self.work = root / "work"
         self.spec = spec(root)
-        self.client = WindowsClient(NATIVE, machine=WindowsMachine(os.cpu_count() or 1), shape=without_container)
+        self.client = WindowsClient(
+            NATIVE, variables=os.environ, machine=WindowsMachine(os.cpu_count() or 1), shape=without_container
+        )
         self.env = {name.encode(): value.encode() for name, value in os.environ.items() if name.isascii()}
 
     @property
@@ -208,7 +210,7 @@ def test_without_the_shape_of_the_tests_no_command_runs(place: Place) -> None:
     """Wine has no AppContainers, so the plan itself is refused; a real Windows performs it or refuses it, too."""
     from test_on_windows import WINE
 
-    plain = WindowsClient(NATIVE)
+    plain = WindowsClient(NATIVE, variables=os.environ)
     with PipedOutput(LIBRARY, None, None, None, 1000) as output:
         context: Any = pytest.raises(Unsupported) if WINE else contextlib.nullcontext()
         with context:

@@ -1,4 +1,4 @@
-"""Twins of POSIX calls that only Windows can show: locks, processes and the boot, owners, consoles. Run by ``dev/wine``."""
+"""Twins of POSIX calls that only Windows can show: locks, processes, boot, owners. Run by ``dev/wine``."""
 
 from __future__ import annotations
 

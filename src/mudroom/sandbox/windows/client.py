@@ -158,17 +158,20 @@ class WindowsClient(Client):
         self,
         calls: Calls | None = None,
         *,
+        variables: Mapping[str, str],
         machine: WindowsMachine | None = None,
         is_file: Callable[[str], bool] = os.path.isfile,
         shape: Callable[[WindowsPlan], WindowsPlan] = lambda plan: plan,
     ) -> None:
-        """Raise OSError without ``calls`` if this is not Windows."""
+        """``variables``: the host's environment, of which programs get what Windows itself needs. Raise OSError without
+        ``calls`` if this is not Windows."""
         super().__init__()
         if calls is None:
             from mudroom.sandbox.windows.native import native
 
             calls = native()
         self._calls, self._machine, self._is_file, self._shape = calls, machine, is_file, shape
+        self._system = system_variables(variables)
         self._running: list[WindowsRunning] = []
         """Guarded by ``_choosing``."""
 
@@ -226,7 +229,7 @@ class WindowsClient(Client):
         program = find_program(words[0], named.get("PATH", ""), named.get("PATHEXT", ""), self._is_file, cwd)
         if program is None:
             raise CommandNotStarted(f"{words[0]}: not found", 127, "name a program of PATH, or its path")
-        return WindowsCommand(program, words, {**system_variables(os.environ), **variables}, terminal)
+        return WindowsCommand(program, words, {**self._system, **variables}, terminal)
 
     def _survey(self) -> WindowsMachine:
         from mudroom.sandbox.windows.native import NativeJobs

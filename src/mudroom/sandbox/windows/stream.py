@@ -221,10 +221,11 @@ class PipedOutput:
     @property
     def failures(self) -> list[str]:
         """Failures of the caller's descriptors, as clauses."""
-        given = (*self.streams, *([self.input] if self.input is not None else []))
-        return [
-            f"{stream.name}: {os.strerror(stream.failure.errno or 0)}" for stream in given if stream.failure is not None
-        ]
+        given: list[OutputPipe | InputPipe] = [*self.streams]
+        if self.input is not None:
+            given.append(self.input)
+        failed = [(stream.name, stream.failure) for stream in given if stream.failure is not None]
+        return [f"{name}: {os.strerror(error.errno or 0)}" for name, error in failed]
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
