@@ -28,13 +28,14 @@ class Room(NamedTuple):
     the modules that lie directly in the room."""
 
 
-_BASE = ("core", "errors", "system", "typing")
+_BASE = ("core", "errors", "system", "typing", "windows")
 _MIDDLE = (*_BASE, "stage", "sandbox", "certify", "net", "vault", "policy", "agents", "session")
 
 ROOMS: Mapping[str, Room] = {
     "errors": Room("exceptions by the party at fault, with exit codes"),
     "typing": Room("names of typing at run time, without its cost"),
     "system": Room("facts of the running system, a module a fact; each with its twin for macOS", ("typing",)),
+    "windows": Room("the Windows API: declared calls, and twins of POSIX calls that are made of them", ("typing",)),
     "importer": Room("finder of the modules of a command that starts"),
     "core": Room(
         "values and decisions; pure: no files, clock, randomness, sockets, threads",
@@ -58,7 +59,7 @@ ROOMS: Mapping[str, Room] = {
     "sandbox": Room(
         "a spec turned into a confined process, by platform",
         _BASE,
-        (("launcher", "linux", "windows"), ("host", "limits"), ("client",), ("container", "macos"), ("",)),
+        (("launcher", "linux"), ("host", "limits"), ("client",), ("container", "macos", "windows"), ("",)),
     ),
     "certify": Room(
         "what of a platform is open: rows that were tried on this machine, and their record",

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.core.confinement.windows_plan import CAPABILITIES
-from mudroom.sandbox.windows import types as w
-from mudroom.sandbox.windows.calls import Accounting, CallFailed, Calls, Console, Creation, Luid, Process
+from mudroom.sandbox.windows.calls import Accounting, Calls, Console, Creation, Process
+from mudroom.windows import types as w
+from mudroom.windows.api import CallFailed, Luid
 
 PACKAGE = "S-1-15-2-1-2-3-4-5-6-7"
 

@@ -21,18 +21,17 @@ from mudroom.core.confinement.limit import LimitReached, Limits
 from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.core.confinement.windows_plan import WindowsPlan
 from mudroom.errors import CommandNotStarted, Unsupported
-from mudroom.sandbox.windows import types as w
+from mudroom.windows import types as w
 
 if sys.platform != "win32":
     pytest.skip("needs Windows, or dev/wine", allow_module_level=True)
 
 import msvcrt
 
-from mudroom.sandbox.windows.api import FUNCTIONS, Library
-from mudroom.sandbox.windows.calls import CallFailed
 from mudroom.sandbox.windows.native import NativeJobs, native
 from mudroom.sandbox.windows.plan import JOB_FLAGS, WindowsCommand, WindowsMachine, compile_plan, system_variables
 from mudroom.sandbox.windows.run import KILLED, ConfinedProcess, start
+from mudroom.windows.api import FUNCTIONS, CallFailed, Library
 
 WINE = hasattr(ctypes.WinDLL("ntdll"), "wine_get_version")
 
@@ -223,7 +222,7 @@ def test_whether_we_are_in_a_job_ourselves(box: Box, tmp_path: Path) -> None:
     program = tmp_path / "inside.py"
     program.write_text(
         f"import sys; sys.path[:0] = {sys.path!r}\n"
-        "from mudroom.sandbox.windows.api import Library\n"
+        "from mudroom.windows.api import Library\n"
         "from mudroom.sandbox.windows.native import NativeJobs\n"
         "print(NativeJobs(Library()).runs_in_job())\n"
     )

@@ -10,10 +10,11 @@ from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.spec import Copy, HostView, SandboxSpec
 from mudroom.core.confinement.windows_command import join
 from mudroom.errors import MudroomError
-from mudroom.sandbox.windows.calls import CallFailed, Calls
+from mudroom.sandbox.windows.calls import Calls
 from mudroom.sandbox.windows.plan import WindowsCommand, WindowsMachine, compile_plan, system_variables
 from mudroom.sandbox.windows.run import start
 from mudroom.typing import Any, Literal, NamedTuple
+from mudroom.windows.api import CallFailed
 
 State = Literal["strict", "degraded", "missing", "not probed"]
 
@@ -156,8 +157,8 @@ def _not_probed(name: str, trial: CmdTrial) -> WindowsRow:
 
 def examine(directory: bytes, variables: Mapping[str, str]) -> list[WindowsRow]:
     """Run all probes in ``directory``, which is empty. Raise OSError if this is not Windows."""
-    from mudroom.sandbox.windows.api import Library
     from mudroom.sandbox.windows.native import NativeJobs, native
+    from mudroom.windows.api import Library
 
     library = Library()
     calls = native(library)

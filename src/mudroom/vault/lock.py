@@ -6,13 +6,25 @@ file names its holder, for waiters.
 
 from __future__ import annotations
 
-import fcntl
 import os
+import sys
 import time
 from collections.abc import Callable
 
 from mudroom.errors import FULL
 from mudroom.stage import disk
+
+if sys.platform == "win32":
+    from mudroom.windows.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, O_CLOEXEC, flock, pread, pwrite
+else:
+    from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
+    from os import O_CLOEXEC, pread, pwrite
+
+__all__ = [
+    "LOCK_EX", "LOCK_NB", "LOCK_SH", "LOCK_UN", "O_CLOEXEC", "PATIENCE", "Lock", "flock", "holder_of", "sign_again",
+    "wait_for",
+]  # fmt: skip
+"""With flock(2) itself, which files of this room take from here."""
 
 PATIENCE = 1.0
 """Seconds of waiting for a fork, or for a turn, before the user is told about it."""
@@ -35,14 +47,14 @@ def wait_for(descriptor: int, operation: int, waiting: Callable[[], None], patie
     until = time.monotonic() + patience
     while True:
         try:
-            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+            flock(descriptor, operation | LOCK_NB)
             return
         except BlockingIOError:
             if time.monotonic() >= until:
                 break
         time.sleep(_LOOK)
     waiting()
-    fcntl.flock(descriptor, operation)
+    flock(descriptor, operation)
 
 
 def sign_again(path: bytes, holder: str) -> None:
@@ -59,7 +71,7 @@ def _sign(descriptor: int, holder: str) -> None:
     disk when it is closed, and the next cut waits for that: ext4(5), auto_da_alloc."""
     try:
         text = holder.encode("utf-8", "replace")[:_LONGEST]
-        os.pwrite(descriptor, text.ljust(os.fstat(descriptor).st_size), 0)
+        pwrite(descriptor, text.ljust(os.fstat(descriptor).st_size), 0)
     except OSError as error:
         if error.errno not in FULL:
             raise  # a full disk: the holder's text is only information, and freeing space needs the lock, too
@@ -67,7 +79,7 @@ def _sign(descriptor: int, holder: str) -> None:
 
 def holder_of(descriptor: int) -> str:
     """Return the text of the process that holds a lock, from the open lock file."""
-    return os.pread(descriptor, _LONGEST, 0).decode("utf-8", "replace").strip() or "another mudroom"
+    return pread(descriptor, _LONGEST, 0).decode("utf-8", "replace").strip() or "another mudroom"
 
 
 class Lock:
@@ -94,7 +106,7 @@ class Lock:
         """
         descriptor = self._open()
         try:
-            wait_for(descriptor, fcntl.LOCK_EX, lambda: waiting(holder_of(descriptor)), patience)
+            wait_for(descriptor, LOCK_EX, lambda: waiting(holder_of(descriptor)), patience)
             _sign(descriptor, holder)
         except BaseException:
             os.close(descriptor)
@@ -105,7 +117,7 @@ class Lock:
         """Take the lock if it is free. Return whether it was taken."""
         descriptor = self._open()
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(descriptor, LOCK_EX | LOCK_NB)
             _sign(descriptor, self._holder)
         except BlockingIOError:
             os.close(descriptor)

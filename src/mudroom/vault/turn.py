@@ -12,13 +12,12 @@ for all, the last releases it.
 from __future__ import annotations
 
 import _thread
-import fcntl
 import os
 import time
 from collections.abc import Callable
 
 from mudroom.stage import disk
-from mudroom.vault.lock import PATIENCE, wait_for
+from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, PATIENCE, flock, wait_for
 
 LOOK = 0.1
 """Seconds between two checks whether an agent has to pause."""
@@ -57,10 +56,10 @@ class Turn:
         # its own open file: other threads release the lock of theirs
         descriptor = disk.open_path(self._wanted_path, os.O_RDWR | disk.O_CLOEXEC)
         try:
-            wait_for(descriptor, fcntl.LOCK_SH, waiting, PATIENCE)
+            wait_for(descriptor, LOCK_SH, waiting, PATIENCE)
             with self._lock:
                 if not self._commands:
-                    fcntl.flock(self._agents, fcntl.LOCK_SH)  # free: the exclusive holder holds ``wanted``, too
+                    flock(self._agents, LOCK_SH)  # free: the exclusive holder holds ``wanted``, too
                 self._commands += 1
         finally:
             os.close(descriptor)
@@ -69,7 +68,7 @@ class Turn:
         with self._lock:
             self._commands -= 1
             if not self._commands:
-                fcntl.flock(self._agents, fcntl.LOCK_UN)
+                flock(self._agents, LOCK_UN)
 
     def stand_aside(self, pause: Callable[[], None], resume: Callable[[], None]) -> float:
         """If a process wants the vault alone, call ``pause``, wait until the vault is free, and call ``resume``.
@@ -78,11 +77,11 @@ class Turn:
         """
         with self._lock:
             try:
-                fcntl.flock(self._wanted, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                flock(self._wanted, LOCK_SH | LOCK_NB)
             except BlockingIOError:
                 pass
             else:
-                fcntl.flock(self._wanted, fcntl.LOCK_UN)
+                flock(self._wanted, LOCK_UN)
                 return 0.0
         since = time.monotonic()
         pause()
@@ -101,18 +100,18 @@ class Turn:
         A signal handler that raises (Ctrl-C) ends the wait, and the agents resume.
         """
         self._open()
-        fcntl.flock(self._wanted, fcntl.LOCK_EX)
+        flock(self._wanted, LOCK_EX)
         try:
             try:
-                fcntl.flock(self._agents, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(self._agents, LOCK_EX | LOCK_NB)
             except BlockingIOError:
                 waiting()
-                fcntl.flock(self._agents, fcntl.LOCK_EX)
+                flock(self._agents, LOCK_EX)
         except BaseException:
             self.give()
             raise
 
     def give(self) -> None:
         """Release the vault. The agents resume."""
-        fcntl.flock(self._agents, fcntl.LOCK_UN)
-        fcntl.flock(self._wanted, fcntl.LOCK_UN)
+        flock(self._agents, LOCK_UN)
+        flock(self._wanted, LOCK_UN)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.sandbox.windows import types
+from mudroom.windows import types
 
 ROWS = [
     line.split()

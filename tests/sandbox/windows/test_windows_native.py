@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from mudroom.sandbox.windows import types as w
-from mudroom.sandbox.windows.api import FUNCTIONS, Library
-from mudroom.sandbox.windows.calls import CallFailed
 from mudroom.sandbox.windows.native import NativeFiles
+from mudroom.windows import types as w
+from mudroom.windows.api import FUNCTIONS, CallFailed, Library
 
 
 class Called:

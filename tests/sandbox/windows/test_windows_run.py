@@ -7,10 +7,11 @@ import pytest
 from mudroom.core.confinement.limit import LimitReached, Limits
 from mudroom.core.confinement.windows_plan import OPS, WindowsPlan
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
-from mudroom.sandbox.windows import types as w
-from mudroom.sandbox.windows.calls import CallFailed, Creation, Process
+from mudroom.sandbox.windows.calls import Creation, Process
 from mudroom.sandbox.windows.plan import WindowsMachine
 from mudroom.sandbox.windows.run import _Performing, start
+from mudroom.windows import types as w
+from mudroom.windows.api import CallFailed
 from test_windows_plan import BARE, COMMAND, SPEC, plan
 from windows_fake import PACKAGE, Fake
 

@@ -1,6 +1,6 @@
 """The calls to Windows, as an interface: ``api.py`` makes them, a test can record them.
 
-Handles are numbers, SIDs text. Every call raises ``CallFailed`` if Windows reports a failure.
+Handles are numbers, SIDs text. Every call raises ``windows.api.CallFailed`` if Windows reports a failure.
 """
 
 from __future__ import annotations
@@ -8,17 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mudroom.typing import NamedTuple, Protocol
-
-Luid = tuple[int, int]
-
-
-class CallFailed(Exception):
-    """``code`` is GetLastError's, or the lower half of an HRESULT of Win32."""
-
-    def __init__(self, function: str, code: int) -> None:
-        super().__init__(f"{function}: error {code}")
-        self.function = function
-        self.code = code
+from mudroom.windows.api import Luid
 
 
 class Console(NamedTuple):
@@ -108,6 +98,7 @@ class JobCalls(Protocol):
     def next_message(self, port: int, milliseconds: int) -> tuple[int, int] | None: ...
     def accounting(self, job: int) -> Accounting: ...
     def is_in_job(self, process: int, job: int) -> bool: ...
+    def process_ids(self, job: int) -> tuple[int, ...]: ...
     def terminate_job(self, job: int, code: int) -> None: ...
 
 
@@ -124,6 +115,8 @@ class ProcessCalls(Protocol):
     def resume(self, thread: int) -> None: ...
     def wait(self, process: int, milliseconds: int) -> bool: ...
     def exit_code(self, process: int) -> int: ...
+    def hold(self, pid: int) -> None: ...
+    def release(self, pid: int) -> None: ...
 
 
 class Calls(NamedTuple):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import addressof, byref, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 
-from mudroom.sandbox.windows import types as w
-from mudroom.sandbox.windows.api import Library
-from mudroom.sandbox.windows.calls import Accounting, CallFailed, Calls, Console, Creation, Luid, Process
+from mudroom.sandbox.windows.calls import Accounting, Calls, Console, Creation, Process
 from mudroom.typing import Any
+from mudroom.windows import types as w
+from mudroom.windows.api import CallFailed, Library, Luid
 
 _SE_CHANGE_NOTIFY = (23, 0)
 """SeChangeNotifyPrivilege (ntddk.h: SE_CHANGE_NOTIFY_PRIVILEGE): every user has it, to pass through directories without
 the right to list them. DISABLE_MAX_PRIVILEGE keeps it too."""
+_IS_TERMINATING = 0xC000010A
+"""STATUS_PROCESS_IS_TERMINATING of ntstatus.h, which <windows.h> does not include."""
 _FLAGS = w.CREATE_SUSPENDED | w.CREATE_UNICODE_ENVIRONMENT | w.EXTENDED_STARTUPINFO_PRESENT
 _TOKEN = w.TOKEN_QUERY | w.TOKEN_DUPLICATE | w.TOKEN_ASSIGN_PRIMARY | w.TOKEN_ADJUST_DEFAULT
 
@@ -275,6 +277,21 @@ class NativeJobs:
         self._library.IsProcessInJob(c_void_p(-1), None, byref(result))
         return bool(result.value)
 
+    def process_ids(self, job: int) -> tuple[int, ...]:
+        """Return the ids of the processes in the job, with those of jobs within it."""
+        room = 64
+        while True:
+            rows = (c_size_t * (room + 1))()  # JOBOBJECT_BASIC_PROCESS_ID_LIST: two DWORDs, then numbers
+            try:
+                self._query(job, "JobObjectBasicProcessIdList", rows)
+            except CallFailed as failed:
+                if failed.code != w.ERROR_MORE_DATA:
+                    raise
+                room *= 2
+                continue
+            listed = rows[0] >> 32
+            return tuple(rows[1 : 1 + listed])
+
     def terminate_job(self, job: int, code: int) -> None:
         self._library.TerminateJobObject(job, code)
 
@@ -393,6 +410,28 @@ class NativeProcesses:
         code = w.DWORD()
         self._library.GetExitCodeProcess(process, byref(code))
         return code.value
+
+    def hold(self, pid: int) -> None:
+        """Stop all threads of a process. Each call needs one ``release``. A process that has ended is not there."""
+        self._each(pid, self._library.NtSuspendProcess)
+
+    def release(self, pid: int) -> None:
+        self._each(pid, self._library.NtResumeProcess)
+
+    def _each(self, pid: int, action: Callable[[int], int]) -> None:
+        try:
+            process = self._library.OpenProcess(w.PROCESS_SUSPEND_RESUME, 0, pid)
+        except CallFailed as failed:
+            if failed.code == w.ERROR_INVALID_PARAMETER:  # "OpenProcess": there is no such process
+                return
+            raise
+        try:
+            action(process)
+        except CallFailed as failed:
+            if failed.code != _IS_TERMINATING:
+                raise
+        finally:
+            self._library.CloseHandle(process)
 
 
 def _entries(library: Library, sids: Sequence[str], rights: int, mode: str) -> tuple[Any, list[Any]]:

@@ -27,8 +27,8 @@ from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.core.confinement.windows_command import environment_block, is_batch, join, quote, quote_batch
 from mudroom.core.confinement.windows_plan import CAPABILITIES, CHANGE, EVERYONE, READ, Step, WindowsPlan
 from mudroom.errors import Unsupported, UsageError
-from mudroom.sandbox.windows import types as w
 from mudroom.typing import NamedTuple
+from mudroom.windows import types as w
 
 LOW = w.SECURITY_MANDATORY_LOW_RID
 JOB_FLAGS = w.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | w.JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION
@@ -197,7 +197,7 @@ def _access(spec: SandboxSpec, view: Copy, trustee: str, contained: bool) -> Ite
 
 
 def _has_policy(spec: SandboxSpec) -> bool:
-    return any(bind.path == spec.project + b"\\.mudroom" for bind in spec.binds)
+    return any(text(bind.path) == join(text(spec.project), ".mudroom") for bind in spec.binds)
 
 
 def _binds(spec: SandboxSpec) -> tuple[Bind, ...]:
@@ -324,4 +324,5 @@ def container_name(nonce: bytes) -> str:
 
 
 def text(path: bytes) -> str:
-    return path.decode("utf-8", "surrogatepass")
+    """Return a path of the spec as programs of Windows have it, with ``\\``: inside, names are divided by ``/``."""
+    return path.decode("utf-8", "surrogatepass").replace("/", "\\")

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator
 from mudroom.core.confinement.limit import LimitReached, Limits
 from mudroom.core.confinement.windows_plan import CAPABILITIES, WindowsPlan, describe
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
-from mudroom.sandbox.windows import types as w
-from mudroom.sandbox.windows.calls import Accounting, CallFailed, Calls, Console, Creation, Process
+from mudroom.sandbox.windows.calls import Accounting, Calls, Console, Creation, Process
 from mudroom.typing import Any, NamedTuple, NoReturn
+from mudroom.windows import types as w
+from mudroom.windows.api import CallFailed
 
 KILLED = 137
 """The exit code of processes killed by mudroom, as on platforms with signals: 128 and 9."""
@@ -61,9 +62,10 @@ class ConfinedProcess:
             return None
         return self._calls.processes.exit_code(self._process.process)
 
-    def terminate(self) -> None:
-        """Terminate all processes of the job at once."""
-        self._calls.jobs.terminate_job(self.job, KILLED)
+    def terminate(self, code: int = KILLED) -> None:
+        """Terminate all processes of the job at once, with this exit code."""
+        if self.job:
+            self._calls.jobs.terminate_job(self.job, code)
 
     def accounting(self) -> Accounting:
         return self._calls.jobs.accounting(self.job)

@@ -15,7 +15,6 @@ Rules of this file:
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from typing import TypeVar
 
@@ -26,6 +25,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage import disk
 from mudroom.system.process import started
+from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
 from mudroom.vault.sync import sync_directory
 
 FORMAT = 2
@@ -53,7 +53,7 @@ def become_waiter(place: bytes) -> WaiterLock | None:
     """Become the process that waits for a question. Return None if another process waits. Raise OSError."""
     descriptor = disk.open_path(place + b"/waiter", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(descriptor, LOCK_EX | LOCK_NB)
         if os.fstat(descriptor).st_nlink == 0:  # removed meanwhile
             raise FileNotFoundError(place)
         os.ftruncate(descriptor, 0)

@@ -13,7 +13,6 @@ Rules of this file:
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,6 +24,7 @@ from mudroom.core.attempt import FORMAT, AttemptRecord, TryRecord, best_of
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import disk, safe_open
+from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, flock
 
 KEPT = 100
 REPORT = 1 << 16
@@ -71,7 +71,7 @@ def begin(vault: bytes) -> TryLock:
             os.mkdir(place, 0o700)
             break
     descriptor = disk.open_path(place + b"/lock", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    flock(descriptor, LOCK_EX)
     return TryLock(name, place, descriptor)
 
 
@@ -131,7 +131,7 @@ def is_running(vault: bytes, name: str) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        flock(descriptor, LOCK_SH | LOCK_NB)
     except BlockingIOError:
         return True
     finally:

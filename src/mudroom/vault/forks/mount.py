@@ -20,7 +20,6 @@ as it runs, and the kernel refuses to mount an upper layer that is in use.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import time
@@ -63,6 +62,7 @@ from mudroom.vault.forks.copy_layer import SEALING, copy_view, leave_copy, seal_
 from mudroom.vault.forks.damage import UNREADABLE
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.stacking import restore_record
+from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
 from mudroom.vault.store.fork import Fork, forget_release, mount_note
 from mudroom.vault.store.mount_note import (
     ALIVE,
@@ -190,7 +190,7 @@ def _show(vault: Vault, fork: Fork, note: MountNote) -> None:
         return
     alive = disk.open_path(fork.path + ALIVE, os.O_RDWR | os.O_CREAT | disk.O_CLOEXEC | disk.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(alive, fcntl.LOCK_EX)
+        flock(alive, LOCK_EX)
         mount_fuse(lowers, layers.lowers[-1], upper, work, note.place, kept=alive)
     finally:
         os.close(alive)
@@ -289,7 +289,7 @@ def _is_served(fork: Fork) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(alive, LOCK_EX | LOCK_NB)
         return False
     except BlockingIOError:
         return True

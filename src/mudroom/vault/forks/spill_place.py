@@ -8,12 +8,12 @@ left is removed by the next buffer that is closed.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from contextlib import suppress
 
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_tree
+from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
 
 
 class SpillPlace:
@@ -60,7 +60,7 @@ def _remove_left(path: bytes) -> None:
 
 def _is_locked_now(descriptor: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(descriptor, LOCK_EX | LOCK_NB)
     except BlockingIOError:
         return False
     return True

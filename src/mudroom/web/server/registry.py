@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hmac
 import http.client
 import json
@@ -18,6 +17,7 @@ import msgspec
 
 from mudroom.errors import MudroomError
 from mudroom.stage import private_file
+from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
 from mudroom.web.server.cookie_key import write_own
 from mudroom.web.server.login import proof_of
 
@@ -51,7 +51,7 @@ class ServerRegistry:
         except OSError as error:
             raise MudroomError(f"{os.fsdecode(self._directory)} cannot be used: {error.strerror}") from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(lock, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             os.close(lock)
             return False

@@ -14,9 +14,20 @@ import ctypes
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, addressof, byref, c_char, c_size_t, c_void_p, c_wchar_p, sizeof
 
-from mudroom.sandbox.windows import types as w
-from mudroom.sandbox.windows.calls import CallFailed, Luid
 from mudroom.typing import Any
+from mudroom.windows import types as w
+
+Luid = tuple[int, int]
+
+
+class CallFailed(Exception):
+    """``code`` is GetLastError's, or the lower half of an HRESULT of Win32."""
+
+    def __init__(self, function: str, code: int) -> None:
+        super().__init__(f"{function}: error {code}")
+        self.function = function
+        self.code = code
+
 
 _P = c_void_p
 BOOL, CODE, RESULT, HANDLED, FILE, COUNT, NOTHING = "bool", "code", "hresult", "handle", "file", "count", "nothing"
@@ -53,6 +64,25 @@ FUNCTIONS: dict[str, tuple[str, str, tuple[Any, ...]]] = {
     "CreatePseudoConsole": ("kernel32", RESULT, (w.COORD, _P, _P, _D, POINTER(_P))),
     "ResizePseudoConsole": ("kernel32", RESULT, (_P, w.COORD)),
     "ClosePseudoConsole": ("kernel32", NOTHING, (_P,)),
+    "LockFileEx": ("kernel32", BOOL, (_P, _D, _D, _D, _D, _P)),
+    "UnlockFileEx": ("kernel32", BOOL, (_P, _D, _D, _D, _P)),
+    "OpenProcess": ("kernel32", HANDLED, (_D, w.BOOL, _D)),
+    "GetProcessTimes": ("kernel32", BOOL, (_P, _P, _P, _P, _P)),
+    "OpenThread": ("kernel32", HANDLED, (_D, w.BOOL, _D)),
+    "CancelSynchronousIo": ("kernel32", BOOL, (_P,)),
+    "NtSuspendProcess": ("ntdll", CODE, (_P,)),
+    "NtResumeProcess": ("ntdll", CODE, (_P,)),
+    "NtQuerySystemInformation": ("ntdll", CODE, (_D, _P, _D, _DP)),
+    "TerminateProcess": ("kernel32", BOOL, (_P, _D)),
+    "ReadFile": ("kernel32", BOOL, (_P, _P, _D, _DP, _P)),
+    "WriteFile": ("kernel32", BOOL, (_P, _P, _D, _DP, _P)),
+    "GetConsoleMode": ("kernel32", BOOL, (_P, _DP)),
+    "SetConsoleMode": ("kernel32", BOOL, (_P, _D)),
+    "GetConsoleScreenBufferInfo": ("kernel32", BOOL, (_P, _P)),
+    "FlushConsoleInputBuffer": ("kernel32", BOOL, (_P,)),
+    "GetStdHandle": ("kernel32", FILE, (_D,)),
+    "SetConsoleCtrlHandler": ("kernel32", BOOL, (_P, w.BOOL)),
+    "GenerateConsoleCtrlEvent": ("kernel32", BOOL, (_D, _D)),
     "OpenProcessToken": ("advapi32", BOOL, (_P, _D, POINTER(_P))),
     "CreateRestrictedToken": ("advapi32", BOOL, (_P, _D, _D, _P, _D, _P, _D, _P, POINTER(_P))),
     "GetTokenInformation": ("advapi32", BOOL, (_P, w.DWORD, _P, _D, _DP)),
@@ -61,6 +91,7 @@ FUNCTIONS: dict[str, tuple[str, str, tuple[Any, ...]]] = {
     "ConvertSidToStringSidW": ("advapi32", BOOL, (_P, POINTER(_P))),
     "GetLengthSid": ("advapi32", COUNT, (_P,)),
     "ConvertStringSecurityDescriptorToSecurityDescriptorW": ("advapi32", BOOL, (_S, _D, POINTER(_P), _DP)),
+    "GetSecurityDescriptorDacl": ("advapi32", BOOL, (_P, POINTER(w.BOOL), POINTER(_P), POINTER(w.BOOL))),
     "GetSecurityDescriptorSacl": ("advapi32", BOOL, (_P, POINTER(w.BOOL), POINTER(_P), POINTER(w.BOOL))),
     "GetSecurityInfo": ("advapi32", CODE, (_P, w.DWORD, _D, _P, _P, POINTER(_P), _P, POINTER(_P))),
     "SetSecurityInfo": ("advapi32", CODE, (_P, w.DWORD, _D, _P, _P, _P, _P)),

@@ -125,12 +125,42 @@ PROCESS_CREATION_MITIGATION_POLICY_IMAGE_LOAD_PREFER_SYSTEM32_ALWAYS_ON = 1 << 6
 INFINITE = 0xFFFFFFFF
 WAIT_OBJECT_0 = 0x0
 WAIT_TIMEOUT = 0x102
+LOCKFILE_FAIL_IMMEDIATELY = 0x1
+LOCKFILE_EXCLUSIVE_LOCK = 0x2
+PROCESS_QUERY_LIMITED_INFORMATION = 0x1000
+PROCESS_SUSPEND_RESUME = 0x800
+THREAD_TERMINATE = 0x1
+CTRL_C_EVENT = 0
+CTRL_BREAK_EVENT = 1
+CTRL_CLOSE_EVENT = 2
+ENABLE_PROCESSED_INPUT = 0x1
+ENABLE_LINE_INPUT = 0x2
+ENABLE_ECHO_INPUT = 0x4
+ENABLE_VIRTUAL_TERMINAL_INPUT = 0x200
+ENABLE_PROCESSED_OUTPUT = 0x1
+ENABLE_VIRTUAL_TERMINAL_PROCESSING = 0x4
+OWNER_SECURITY_INFORMATION = 0x1
+ACCESS_ALLOWED_ACE_TYPE = 0
+ACCESS_DENIED_ACE_TYPE = 1
+STD_INPUT_HANDLE = 0xFFFFFFF6
+STD_OUTPUT_HANDLE = 0xFFFFFFF5
+SYNCHRONIZE = 0x100000
+INHERIT_ONLY_ACE = 0x8
 STILL_ACTIVE = 259
 
 # winerror.h
 ERROR_FILE_NOT_FOUND = 2
+ERROR_PATH_NOT_FOUND = 3
 ERROR_ACCESS_DENIED = 5
+ERROR_INVALID_HANDLE = 6
+ERROR_LOCK_VIOLATION = 33
 ERROR_INVALID_PARAMETER = 87
+ERROR_BROKEN_PIPE = 109
+ERROR_NOT_LOCKED = 158
+ERROR_NO_DATA = 232
+ERROR_MORE_DATA = 234
+ERROR_NOT_FOUND = 1168
+ERROR_IO_PENDING = 997
 ERROR_CALL_NOT_IMPLEMENTED = 120
 ERROR_INSUFFICIENT_BUFFER = 122
 ERROR_PROC_NOT_FOUND = 127
@@ -140,6 +170,7 @@ ERROR_CANT_RESOLVE_FILENAME = 1921
 ENUM = {
     # winnt.h: JOBOBJECTINFOCLASS, TOKEN_INFORMATION_CLASS
     "JobObjectBasicAccountingInformation": 1,
+    "JobObjectBasicProcessIdList": 3,
     "JobObjectBasicUIRestrictions": 4,
     "JobObjectAssociateCompletionPortInformation": 7,
     "JobObjectExtendedLimitInformation": 9,
@@ -320,6 +351,44 @@ class JOBOBJECT_BASIC_ACCOUNTING_INFORMATION(Structure):  # noqa: N801
         ("TotalProcesses", DWORD),
         ("ActiveProcesses", DWORD),
         ("TotalTerminatedProcesses", DWORD),
+    )
+
+
+class FILETIME(Structure):
+    _fields_ = (("dwLowDateTime", DWORD), ("dwHighDateTime", DWORD))
+
+
+class OVERLAPPED(Structure):
+    _fields_ = (
+        ("Internal", ULONG_PTR),
+        ("InternalHigh", ULONG_PTR),
+        ("Offset", DWORD),
+        ("OffsetHigh", DWORD),
+        ("hEvent", HANDLE),
+    )
+
+
+class ACL(Structure):
+    _fields_ = (("AclRevision", BYTE), ("Sbz1", BYTE), ("AclSize", WORD), ("AceCount", WORD), ("Sbz2", WORD))
+
+
+class ACE_HEADER(Structure):  # noqa: N801
+    _fields_ = (("AceType", BYTE), ("AceFlags", BYTE), ("AceSize", WORD))
+
+
+class ACCESS_ALLOWED_ACE(Structure):  # noqa: N801
+    """SidStart is the first part of the SID itself."""
+
+    _fields_ = (("Header", ACE_HEADER), ("Mask", DWORD), ("SidStart", DWORD))
+
+
+class CONSOLE_SCREEN_BUFFER_INFO(Structure):  # noqa: N801
+    _fields_ = (
+        ("dwSize", COORD),
+        ("dwCursorPosition", COORD),
+        ("wAttributes", WORD),
+        ("srWindow", c_uint16 * 4),
+        ("dwMaximumWindowSize", COORD),
     )
 
 

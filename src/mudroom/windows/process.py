@@ -1,0 +1,67 @@
+"""Processes and the boot, as /proc tells them on Linux: which process is meant by a number, and since when the machine
+runs.
+
+A number is used again as soon as its process is gone and no handle is left, so a process is its number with the time at
+which it was created ("GetProcessTimes").
+"""
+
+from __future__ import annotations
+
+from ctypes import byref, c_uint64, sizeof
+
+from mudroom.windows import types as w
+from mudroom.windows.api import CallFailed, Library
+
+_TICK = 100
+"""Nanoseconds of a FILETIME's unit."""
+_UNIX = 116_444_736_000_000_000
+"""The FILETIME of 1970-01-01 ("FILETIME": since 1601-01-01)."""
+STILL_ACTIVE = 259
+"""Of GetExitCodeProcess: the process runs, or has ended with this very code."""
+_TIME_OF_DAY = 3
+"""SystemTimeOfDayInformation of SYSTEM_INFORMATION_CLASS."""
+
+
+def started(library: Library, pid: int) -> int:
+    """Return the time at which a process was created, in nanoseconds since 1970, or 0 if there is none, or one of
+    another user that may not be asked."""
+    try:
+        process = library.OpenProcess(w.PROCESS_QUERY_LIMITED_INFORMATION, 0, pid)
+    except CallFailed:
+        return 0
+    try:
+        if has_ended(library, process):
+            return 0
+        return _times(library, process)[0]
+    finally:
+        library.CloseHandle(process)
+
+
+def has_ended(library: Library, process: int) -> bool:
+    """Return whether the process of a handle has ended: its object stays while anybody has a handle."""
+    code = w.DWORD()
+    library.GetExitCodeProcess(process, byref(code))
+    return code.value != STILL_ACTIVE
+
+
+def processor_time(library: Library, process: int) -> tuple[float, float]:
+    """Return the seconds of a process in user and kernel mode."""
+    _created, user, kernel = _times(library, process)
+    return user / 1e9, kernel / 1e9
+
+
+def _times(library: Library, process: int) -> tuple[int, int, int]:
+    """Return the time of the creation since 1970, and the times in user and kernel mode, in nanoseconds."""
+    rows = [w.FILETIME() for _row in range(4)]  # created, exited, kernel, user
+    library.GetProcessTimes(process, *(byref(row) for row in rows))
+    created, _exited, kernel, user = ((row.dwHighDateTime << 32 | row.dwLowDateTime) for row in rows)
+    return (created - _UNIX) * _TICK, user * _TICK, kernel * _TICK
+
+
+def boot_id(library: Library) -> str:
+    """Return a text that is another one after each boot, as boot_id of random(4): the time of the boot, as the system
+    keeps it (SYSTEM_TIMEOFDAY_INFORMATION of ntexapi.h: BootTime, CurrentTime, TimeZoneBias, TimeZoneId, a DWORD,
+    BootTimeBias). The bias is what the clock was set by since."""
+    place = (c_uint64 * 6)()
+    library.NtQuerySystemInformation(_TIME_OF_DAY, byref(place), sizeof(place), None)
+    return f"windows-{place[0] - place[4]:x}"
