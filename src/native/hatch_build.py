@@ -2,9 +2,8 @@
 
 Rules of this file:
 1. A build never fails for lack of a compiler: the wheel is a pure one then, with the console script ``mudroom``.
-2. With the client, ``mudroom`` is the program and ``mudroom-python`` the script, both among the wheel's scripts: an
-   installer puts them into one directory, and writes its interpreter into the script's first line (binary distribution
-   format, packaging.python.org).
+2. With the client, ``mudroom`` is the program, one of the wheel's scripts, and ``mudroom-python`` the console script. An
+   installer puts both into one directory (binary distribution format, packaging.python.org).
 3. The tag says what the program is: of the machine in its ELF header (elf(5)). A static one needs no libc, so it is for
    each Linux, and its wheel says so (PEP 600, PEP 656).
 
@@ -23,7 +22,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE, SCRIPT = "src/native/mudroom.c", "src/native/mudroom-python"
+SOURCE = "src/native/mudroom.c"
 COMPILERS = ("musl-gcc", "cc", "gcc", "clang")
 OPTIONS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-fstack-protector-strong", "-Wl,-z,relro,-z,now", "-s")
 LINKS = (("-static",), ())
@@ -55,11 +54,12 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         with open(program, "rb") as stream:
             build_data["tag"] = tag_of(stream.read())
         build_data["pure_python"] = False
-        build_data["shared_scripts"] = {program: "mudroom", os.path.join(self.root, SCRIPT): "mudroom-python"}
-        self.metadata.core.scripts.pop("mudroom")
+        build_data["shared_scripts"] = {program: "mudroom"}
+        scripts = self.metadata.core.scripts
+        scripts["mudroom-python"] = scripts.pop("mudroom")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        if "shared_scripts" in build_data and hasattr(self, "_scratch"):
+        if build_data["shared_scripts"]:
             self._scratch.cleanup()
 
 

@@ -76,6 +76,9 @@ static const char *const PYTHON_VARIABLES[] = {
     "PYTHONNOUSERSITE", "PYTHONUTF8",              "PYTHONSTARTUP",    "PYTHONUSERBASE",
 };
 
+/* Options of an interpreter in the first line of SCRIPT, as pipx writes one. */
+static const char *const OPTIONS[] = {"-E", "-I", "-s", "-Es", "-sE"};
+
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
 /* ---- bytes ---- */
@@ -120,6 +123,14 @@ static bool starts_with_any(const char *text, const char *const *beginnings, siz
 {
     for (size_t at = 0; at < count; at++)
         if (starts_with(text, beginnings[at]))
+            return true;
+    return false;
+}
+
+static bool is_among(const char *text, const char *const *texts, size_t count)
+{
+    for (size_t at = 0; at < count; at++)
+        if (strcmp(text, texts[at]) == 0)
             return true;
     return false;
 }
@@ -307,7 +318,7 @@ static bool append_file(struct bytes *facts, const char *path)
 
 static long long nanoseconds(struct timespec time) { return time.tv_sec * 1000000000LL + time.tv_nsec; }
 
-/* Append the path and what names its content, as ``_stamp`` of client.py. Return false if it is no regular file. */
+/* Append what names the content of a file, as ``_stamp`` of client.py. Return false if it is no regular file. */
 static bool append_stamp(struct bytes *facts, const char *path)
 {
     struct stat found;
@@ -317,29 +328,33 @@ static bool append_stamp(struct bytes *facts, const char *path)
     snprintf(text, sizeof text, "%llu %llu %llu %lld %lld", (unsigned long long)found.st_dev,
              (unsigned long long)found.st_ino, (unsigned long long)found.st_size, nanoseconds(found.st_mtim),
              nanoseconds(found.st_ctim));
-    append(facts, path, strlen(path) + 1);
     append(facts, text, strlen(text) + 1);
     return true;
 }
 
-/* Write the interpreter's path from the first line of the script into PATH (SHEBANG_SIZE bytes). Return false if the
- * line has anything else, as where a path is too long for the kernel, or holds a space (then the line names a shell). */
-static bool find_interpreter(const char *script, char *path)
+/* Append the first line of the script, which names its interpreter, and the stamp of that. Return false if the line is
+ * another one than "#!PATH" or "#!PATH OPTION", as where a path is too long for the kernel, or holds a space: then it
+ * names a shell. */
+static bool append_interpreter(struct bytes *facts, const char *script)
 {
+    static char line[SHEBANG_SIZE];
     int file = open(script, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return false;
-    ssize_t size = read(file, path, SHEBANG_SIZE - 1);
+    ssize_t size = read(file, line, sizeof line - 1);
     close(file);
-    if (size < 3 || memcmp(path, "#!/", 3) != 0)
+    if (size < 3 || memcmp(line, "#!/", 3) != 0)
         return false;
-    path[size] = '\0';
-    size_t end = strcspn(path, "\n");
-    if (path[end] != '\n' || strcspn(path, " \t\r") < end)
+    line[size] = '\0';
+    size_t end = strcspn(line, "\n"), path = strcspn(line, " \n");
+    if (line[end] != '\n')
         return false;
-    path[end] = '\0';
-    memmove(path, path + 2, end - 1);
-    return starts_with(strrchr(path, '/') + 1, "python");
+    line[end] = '\0';
+    append(facts, line, end + 1);
+    if (path < end && !is_among(line + path + 1, OPTIONS, COUNT(OPTIONS)))
+        return false;
+    line[path] = '\0';
+    return starts_with(strrchr(line, '/') + 1, "python") && append_stamp(facts, line + 2);
 }
 
 /* Write the hexadecimal remainder of a number of little-endian bytes by 2**127 - 1 into NAME (33 bytes). The product
@@ -366,12 +381,12 @@ static void write_name(const struct bytes *facts, char *name)
 /* Write the name of the keeper for this process. Return false if a fact is not known. */
 static bool name_of(const char *script, char **variables, size_t count, char *name)
 {
-    static char interpreter[SHEBANG_SIZE], space[PATH_MAX];
+    static char space[PATH_MAX];
     struct bytes facts = {0};
     struct utsname machine;
     const char *home = getenv("HOME");
     ssize_t size = readlink("/proc/self/ns/pid", space, sizeof space - 1);
-    if (size < 0 || uname(&machine) < 0 || !find_interpreter(script, interpreter))
+    if (size < 0 || uname(&machine) < 0)
         return false;
     space[size] = '\0';
     if (!append_file(&facts, "/proc/self/cgroup") || !append_file(&facts, "/proc/self/personality"))
@@ -379,7 +394,8 @@ static bool name_of(const char *script, char **variables, size_t count, char *na
     append(&facts, machine.nodename, strlen(machine.nodename) + 1);
     append(&facts, space, strlen(space) + 1);
     append(&facts, PROTOCOL, sizeof PROTOCOL);
-    if (!append_stamp(&facts, script) || !append_stamp(&facts, interpreter))
+    append(&facts, script, strlen(script) + 1);
+    if (!append_stamp(&facts, script) || !append_interpreter(&facts, script))
         return false;
     append_text(&facts, "HOME="); /* the user's own modules are below it */
     append_text(&facts, home != NULL ? home : "");

@@ -76,6 +76,8 @@ _PEERCRED = 17  # SO_PEERCRED of unix(7); the module has no name for it
 _PRIME = (1 << 127) - 1
 SCRIPT = "mudroom-python"
 """The console script, where ``mudroom`` is the native client."""
+OPTIONS = ("-E", "-I", "-s", "-Es", "-sE")
+"""Options of an interpreter in the first line of ``SCRIPT``, as pipx writes one."""
 PROTOCOL = b"mudroom-native-1"
 """What a native client expects of a keeper: the names, the request and the answers. To be raised with a change of them:
 the native client of an editable installation is older than its code then, and finds no keeper."""
@@ -180,17 +182,21 @@ def _facts_of_native() -> "list[bytes]":
     would be loaded is checked by the keeper (``code.py``)."""
     if not is_behind_native():
         return []
-    script, interpreter = (word.encode("utf-8", "surrogateescape") for word in (sys.argv[0], sys.orig_argv[0]))
-    if _content(script)[: len(interpreter) + 3] != b"#!" + interpreter + b"\n":
+    words = sys.orig_argv[: sys.orig_argv.index(sys.argv[0])]
+    script, interpreter, line = (
+        text.encode("utf-8", "surrogateescape") for text in (sys.argv[0], words[0], "#!" + " ".join(words))
+    )
+    if _content(script)[: len(line) + 1] != line + b"\n":
         return []
     home = variables_given().get(b"HOME", b"")
-    return [PROTOCOL, script, _stamp(script), interpreter, _stamp(interpreter), b"HOME=" + home]
+    return [PROTOCOL, script, _stamp(script), line, _stamp(interpreter), b"HOME=" + home]
 
 
 def is_behind_native() -> bool:
-    """Return whether this interpreter runs ``SCRIPT``, without options: as by the native client."""
-    words = sys.argv[:1]
-    return words[0].endswith("/" + SCRIPT) and words[0].startswith("/") and sys.orig_argv[1:2] == words
+    """Return whether this interpreter runs ``SCRIPT`` as the kernel would: with an option of its first line at most."""
+    script, words = sys.argv[0], sys.orig_argv
+    is_script = script.startswith("/") and script.endswith("/" + SCRIPT)
+    return is_script and (words[1:2] == [script] or (words[2:3] == [script] and words[1] in OPTIONS))
 
 
 def _stamp(path: bytes) -> bytes:

@@ -13,8 +13,8 @@ Rules of this file:
 4. The keeper and the processes of its commands share the watch. An event stays there until the keeper takes it, which
    sets ``_doubt`` before, and clears it once it has looked at all files. A command looks at the watch first and at
    ``_doubt`` second: so it sees one of them.
-5. A native client does not know which mudroom its interpreter would load. It would be another one if there were one in a
-   directory of ``sys.path`` that comes before, as that of the user's own packages. These are looked at each time.
+5. A native client does not know which mudroom its interpreter would load. It would be another one if there were one in
+   a directory of ``sys.path`` that comes before, as that of the user's own packages. These are looked at each time.
 """
 
 from __future__ import annotations
