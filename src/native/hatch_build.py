@@ -33,7 +33,7 @@ _INTERPRETER = 3
 """PT_INTERP of elf(5): the program is dynamic."""
 
 
-class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
+class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package has no types here
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

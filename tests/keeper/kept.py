@@ -52,7 +52,12 @@ class Kept:
             f"from mudroom.keeper.client import name_of; print({expression})"
         )
         done = subprocess.run(
-            self.python(program), cwd=self.place.project, env=self.environment, capture_output=True, text=True, check=True
+            self.python(program),
+            cwd=self.place.project,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout.strip()
 

@@ -6,7 +6,6 @@ command over where the native client was to do that.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -38,8 +37,10 @@ elif task == "client":
     from mudroom.keeper.client import hand_over
     sys.exit(hand_over())
 elif task == "native":
-    os.write(2, {LEFT!r})
-    os._exit(99)
+    try:
+        os.write(2, {LEFT!r})
+    finally:
+        os._exit(99)
 else:
     from mudroom.cli import main
     main()

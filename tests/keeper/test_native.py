@@ -34,7 +34,7 @@ SCENARIOS: tuple[tuple[str | bytes, ...], ...] = (
     ("run", "--yes", "--", "no-such-program"),
     ("run", "--yes", "--", "sh", "-c", "umask; ulimit -a; pwd; env; cat"),
     ("run", "--yes", "--env", "SHOWN", "--", "sh", "-c", 'printf "%s." "$1" "$SHOWN" | od -c', b"sh", b"\xff\xfe\n\xe4\xb8 \xed\xa0\x80"),
-    ("run", "--yes", "--", "true", "x" * 100_000, *["y" * 1000] * 1000),
+    ("run", "--yes", "--", "true", "0" * 100_000, *["1" * 1000] * 1900),
     ("run", "--yes", "--", "cat", "/proc/self/comm"),
     ("run",),
     ("run", "--nonsense"),
@@ -96,7 +96,7 @@ VARIABLES: tuple[tuple[dict[str, str], bool], ...] = (
 def test_variables(both: NativeKept) -> None:
     for more, is_kept in VARIABLES:
         done = both.by("native", "ls", more=more)
-        assert (done.returncode, done.stderr) == ((0, b"") if is_kept else (99, LEFT)), list(more)[:3]
+        assert (done.returncode, done.stderr.endswith(LEFT)) == (0 if is_kept else 99, not is_kept), list(more)[:3]
 
 
 def test_a_variable_that_is_there_twice_or_is_none(both: NativeKept) -> None:
@@ -183,7 +183,6 @@ def test_descriptors(both: NativeKept, tmp_path: Path) -> None:
 def test_a_terminal(both: NativeKept) -> None:
     shown = [on_terminal(both, [word], "ls", way=way) for word, way in ((both.native, ""), (both.script, "0"))]
     assert shown[0] == shown[1]
-    script = Path(both.script).read_text()
     both.environment["KEPT"] = "native"
     try:
         assert on_terminal(both, [both.native], "ls", way="") == shown[0]
@@ -191,7 +190,6 @@ def test_a_terminal(both: NativeKept) -> None:
             assert on_terminal(both, [both.native], *words, way="") == (99, LEFT.replace(b"\n", b"\r\n"))
     finally:
         del both.environment["KEPT"]
-    assert Path(both.script).read_text() == script
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
@@ -257,7 +255,9 @@ def test_the_keeper_is_killed(unstarted: NativeKept) -> None:
     os.kill(pid, signal.SIGKILL)
     assert process.communicate(b"word\n", timeout=PATIENCE)[0] == b"word\n"  # commands go on
     first, environment = unstarted.command("native")
-    done = subprocess.run([*first, "ls"], cwd=unstarted.place.project, env=environment, capture_output=True, check=False)
+    done = subprocess.run(
+        [*first, "ls"], cwd=unstarted.place.project, env=environment, capture_output=True, check=False
+    )
     assert done.stderr == LEFT  # a stale socket
 
 
@@ -268,7 +268,9 @@ def test_a_directory_that_is_gone(both: NativeKept, tmp_path: Path) -> None:
         first, environment = both.command(way)
         both.wait()
         words = ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", *first, "status"]
-        results.append(told(subprocess.run(words, cwd=tmp_path / "gone", env=environment, capture_output=True, check=False)))
+        results.append(
+            told(subprocess.run(words, cwd=tmp_path / "gone", env=environment, capture_output=True, check=False))
+        )
     assert results[0] == results[1]
     assert results[0][0] == 125 and b"does not exist any more" in (results[0][2] or b"")
 
@@ -301,7 +303,9 @@ def test_a_copy_with_more_rights_is_refused(both: NativeKept, tmp_path: Path) ->
     copy.chmod(0o4755)
     done = subprocess.run([copy, "--version"], capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (125, b"")
-    assert done.stderr == b"mudroom: refuses to run with the rights of its file: chmod ug-s mudroom; setcap -r mudroom\n"
+    assert (
+        done.stderr == b"mudroom: refuses to run with the rights of its file: chmod ug-s mudroom; setcap -r mudroom\n"
+    )
 
 
 def test_the_script_is_missing(both: NativeKept, tmp_path: Path) -> None:
@@ -475,5 +479,5 @@ def test_an_encoding_that_is_not_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_compilers_have_nothing_to_say(tmp_path: Path) -> None:
-    for compiler in COMPILERS[1:]:
-        compile_native(tmp_path, compiler=compiler)
+    for compiler in COMPILERS:
+        compile_native(tmp_path, "-fsyntax-only", "-O2", compiler=compiler)
