@@ -2,8 +2,8 @@
 
 Rules of this file:
 1. A build never fails for lack of a compiler: the wheel is a pure one then, with the console script ``mudroom``.
-2. With the client, ``mudroom`` is the program, one of the wheel's scripts, and ``mudroom-python`` the console script. An
-   installer puts both into one directory (binary distribution format, packaging.python.org).
+2. With the client, ``mudroom`` is the program, one of the wheel's scripts, and ``mudroom-python`` the console script.
+   An installer puts both into one directory (binary distribution format, packaging.python.org).
 3. The tag says what the program is: of the machine in its ELF header (elf(5)). A static one needs no libc, so it is for
    each Linux, and its wheel says so (PEP 600, PEP 656).
 
