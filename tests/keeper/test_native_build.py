@@ -60,7 +60,9 @@ def test_with_a_compiler(build: Any) -> None:
     assert not os.path.exists(program)
 
 
-@pytest.mark.parametrize("compiler", ["/nowhere/cc", "false", "true", "echo", "sh -c 'echo text > $0' "])
+@pytest.mark.parametrize(
+    "compiler", ["/nowhere/cc", "false", "true", "echo", "sh -c 'for last; do :; done; echo > $last' sh"]
+)
 def test_without_one_the_wheel_is_pure(build: Any, monkeypatch: pytest.MonkeyPatch, compiler: str) -> None:
     monkeypatch.setenv("CC", compiler)
     hook, data = initialized(build)
