@@ -51,11 +51,19 @@ class Kept:
             "import os; from mudroom.cli.host.keeper_process import PROGRAM; from mudroom.keeper.start import start;"
             f"from mudroom.keeper.client import name_of; print({expression})"
         )
-        words = [sys.executable, "-P", "-c", program]
         done = subprocess.run(
-            words, cwd=self.place.project, env=self.environment, capture_output=True, text=True, check=True
+            self.python(program),
+            cwd=self.place.project,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout.strip()
+
+    def python(self, program: str) -> list[str]:
+        """Return the words that run a program in an interpreter like that of a command."""
+        return [sys.executable, "-P", "-c", program]
 
     def wait(self) -> None:
         """Wait until a process waits for a command."""

@@ -16,6 +16,9 @@ A signal that would end mudroom is passed on, also where it arrives just before 
 the handler of the interpreter write the number into a pipe that the keeper's process reads. When this process ends
 first, the pipe does too: the command ends as after a hang-up. A stop (SIGTSTP) stops this process alone: it is for
 terminals, of which a command that is run here has none.
+
+Where mudroom was installed with its native client (``src/native/mudroom.c``), that is the program ``mudroom``, and does
+the same without an interpreter. It executes ``SCRIPT`` beside it for whatever it leaves to this file.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -71,6 +74,13 @@ PATIENCE = 500_000
 """Microseconds to wait for a process of the keeper, or for a place in its queue."""
 _PEERCRED = 17  # SO_PEERCRED of unix(7); the module has no name for it
 _PRIME = (1 << 127) - 1
+SCRIPT = "mudroom-python"
+"""The console script, where ``mudroom`` is the native client."""
+OPTIONS = ("-E", "-I", "-s", "-Es", "-sE")
+"""Options of an interpreter in the first line of ``SCRIPT``, as pipx writes one."""
+PROTOCOL = b"mudroom-native-1"
+"""What a native client expects of a keeper: the names, the request and the answers. To be raised with a change of them:
+the native client of an editable installation is older than its code then, and finds no keeper."""
 NO_KEEPER = "no keeper"
 """The in-process way is to be taken, and a keeper would be welcome."""
 IN_PROCESS = "in-process"
@@ -150,21 +160,75 @@ def directory_of(environ: "Mapping[bytes, bytes]") -> bytes:
 def name_of(environ: "Mapping[bytes, bytes]") -> str:
     """Return the name of the keeper for commands of this machine, pid namespace, control group, personality(2),
     interpreter and set of variables. Other differences are found by the keeper (``caller.py``)."""
-    interpreter = (sys.executable, sys.version, repr(sys.flags), __file__)
-    words = (posix.uname().nodename, posix.readlink("/proc/self/ns/pid"), *interpreter)
     facts = [
         _content("/proc/self/cgroup"),
         _content("/proc/self/personality"),
-        *(word.encode("utf-8", "surrogateescape") for word in words),
+        posix.uname().nodename.encode("utf-8", "surrogateescape"),
+        posix.readlink(b"/proc/self/ns/pid"),
+        *(_facts_of_native() or _facts_of_interpreter()),
+        *sorted(name + b"=" + value for name, value in variables_at_start(environ).items()),
     ]
-    facts += sorted(name + b"=" + value for name, value in environ.items() if name.startswith(AT_START))
     return "%032x" % (int.from_bytes(b"\0".join(facts), "little") % _PRIME)
 
 
-def _content(path: str) -> bytes:
+def _facts_of_interpreter() -> "list[bytes]":
+    words = (sys.executable, sys.version, repr(sys.flags), __file__)
+    return [word.encode("utf-8", "surrogateescape") for word in words]
+
+
+def _facts_of_native() -> "list[bytes]":
+    """Return what the native client knows of an interpreter that it starts; nothing if this one was started in another
+    way. The flags and the code are a matter of the script, the interpreter and the variables; that no other mudroom
+    would be loaded is checked by the keeper (``code.py``)."""
+    if not is_behind_native():
+        return []
+    words = sys.orig_argv[: sys.orig_argv.index(sys.argv[0])]
+    script, interpreter, line = (
+        text.encode("utf-8", "surrogateescape") for text in (sys.argv[0], words[0], "#!" + " ".join(words))
+    )
+    if _content(script)[: len(line) + 1] != line + b"\n":
+        return []
+    home = variables_given().get(b"HOME", b"")
+    return [PROTOCOL, script, _stamp(script), line, _stamp(interpreter), b"HOME=" + home]
+
+
+def is_behind_native() -> bool:
+    """Return whether this interpreter runs ``SCRIPT`` as the kernel would: with an option of its first line at most."""
+    script, words = sys.argv[0], sys.orig_argv
+    is_script = script.startswith("/") and script.endswith("/" + SCRIPT)
+    return is_script and (words[1:2] == [script] or (words[2:3] == [script] and words[1] in OPTIONS))
+
+
+def _stamp(path: bytes) -> bytes:
+    found = posix.stat(path)
+    return b"%d %d %d %d %d" % (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def variables_at_start(environ: "Mapping[bytes, bytes]") -> "dict[bytes, bytes]":
+    """Return the variables that an interpreter and its libraries read once."""
+    given = variables_given() if is_behind_native() else environ
+    return {name: value for name, value in given.items() if name.startswith(AT_START)}
+
+
+def variables_given() -> "dict[bytes, bytes]":
+    """Return the environment that this process was started with. An interpreter adds LC_CTYPE to it where the locale is
+    that of C (PEP 538)."""
+    given: dict[bytes, bytes] = {}
+    for variable in _content("/proc/self/environ").split(b"\0"):
+        name, equals, value = variable.partition(b"=")
+        if equals:
+            given.setdefault(name, value)
+    return given
+
+
+def _content(path: "str | bytes") -> bytes:
     descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
     try:
-        return posix.read(descriptor, 65536)
+        content = piece = posix.read(descriptor, 65536)
+        while piece:  # an environment may be longer
+            piece = posix.read(descriptor, 65536)
+            content += piece
+        return content
     finally:
         posix.close(descriptor)
 

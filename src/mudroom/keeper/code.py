@@ -13,6 +13,8 @@ Rules of this file:
 4. The keeper and the processes of its commands share the watch. An event stays there until the keeper takes it, which
    sets ``_doubt`` before, and clears it once it has looked at all files. A command looks at the watch first and at
    ``_doubt`` second: so it sees one of them.
+5. A native client does not know which mudroom its interpreter would load. It would be another one if there were one in
+   a directory of ``sys.path`` that comes before, as that of the user's own packages. These are looked at each time.
 """
 
 from __future__ import annotations
@@ -60,9 +62,11 @@ def _are_there(directories: Mapping[str, tuple[int, int]]) -> bool:
 class Code:
     """Owner: the keeper's only thread; in the process of a command that one's, which only calls ``is_current``."""
 
-    def __init__(self, began: int) -> None:
-        """``began``: the time in nanoseconds before the first of them was loaded."""
+    def __init__(self, began: int, before: Iterable[str] = ()) -> None:
+        """``began``: the time in nanoseconds before the first of them was loaded. ``before``: directories in which no
+        other mudroom may be."""
         self._began = began
+        self._others = [directory + name for directory in before for name in ("/mudroom/__init__.py", "/mudroom.py")]
         self._stamps: dict[str, Stamp] = {}
         self.known = set(sys.modules)
         self._watch = CodeWatch()
@@ -86,7 +90,11 @@ class Code:
 
     def is_current(self) -> bool:
         """Return whether all files are as they were loaded."""
-        return self._watch.is_quiet() or self.looks_current()
+        return (self._watch.is_quiet() and not self._is_hidden()) or self.looks_current()
+
+    def _is_hidden(self) -> bool:
+        """Return whether another mudroom would be found before this one."""
+        return any(os.path.lexists(path) for path in self._others)
 
     def rest(self) -> None:
         """In a process that waits for a command: look ahead at what needs no look then."""
@@ -95,7 +103,7 @@ class Code:
     def looks_current(self) -> bool:
         """Return the same after a look at each file."""
         try:
-            return all(_stamp(path) == stamp for path, stamp in self._stamps.items())
+            return not self._is_hidden() and all(_stamp(path) == stamp for path, stamp in self._stamps.items())
         except OSError:
             return False
 

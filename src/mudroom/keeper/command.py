@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence, Set
 
 from mudroom.keeper.caller import identity, ignored_signals, io_priority
-from mudroom.keeper.client import ENDED, REFUSED, RELAYED, STARTED
+from mudroom.keeper.client import ENDED, REFUSED, RELAYED, STARTED, variables_given
 from mudroom.sandbox.client.client import Client
 from mudroom.typing import TYPE_CHECKING, NamedTuple, TextIO
 
@@ -89,7 +89,19 @@ def admit(connection: _socket.socket, own: tuple[object, ...], is_current: Calla
         raise NotServed
     argv, environ = marshal.loads(_receive(connection, int.from_bytes(head, "little")))
     connection.settimeout(None)
+    if isinstance(argv[0], bytes):
+        argv, environ = _as_interpreted(argv, environ)
     return AdmittedCaller(directory, tuple(descriptors), argv, environ)
+
+
+def _as_interpreted(argv: Sequence[bytes], environ: Mapping[bytes, bytes]) -> tuple[list[str], dict[bytes, bytes]]:
+    """Return the words and the environment of a native client as its interpreter would have them. The keeper's is one
+    with the same variables, so it has added the same ones: LC_CTYPE, where the locale is that of C (PEP 538)."""
+    if sys.getfilesystemencoding() != "utf-8":
+        raise NotServed  # libc decodes the words of a command line, where codecs may differ from it
+    given = variables_given()
+    added = {name: value for name, value in os.environb.items() if name not in given}
+    return [os.fsdecode(word) for word in argv], {**added, **environ}
 
 
 def _credentials(data: bytes) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from mudroom.keeper.client import AT_START, directory_of, name_of
+from mudroom.keeper.client import directory_of, is_behind_native, name_of, variables_at_start
 from mudroom.typing import Any
 
 IDLE = 600.0
@@ -46,8 +46,8 @@ def start(program: str, environ: Mapping[bytes, bytes], *, idle: float = IDLE, l
             os.close(directory)
         return os.posix_spawn(
             sys.executable,
-            [sys.executable, *_options(), "-c", program, os.fsdecode(place), name, str(idle), str(look)],
-            {key: value for key, value in environ.items() if key.startswith(AT_START)},
+            [sys.executable, *_options(), "-c", program, os.fsdecode(place), name, str(idle), str(look), *_before()],
+            variables_at_start(environ),
             file_actions=_nothing_of_ours(),
             setsid=True,
             setsigmask=(),
@@ -66,6 +66,18 @@ def _options() -> list[str]:
     flags = sys.flags
     given = (("-I", flags.isolated), ("-E", flags.ignore_environment), ("-s", flags.no_user_site))
     return ["-P", *(option for option, is_given in given if is_given)]
+
+
+def _before() -> list[str]:
+    """Return the directories in which an interpreter looks for this package before it finds it, if a native client asks
+    for the keeper: then nothing but the keeper sees whether another mudroom was installed there."""
+    if not is_behind_native():
+        return []
+    own = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    site = sys.modules.get("site")
+    users = getattr(site, "ENABLE_USER_SITE", False) and getattr(site, "USER_SITE", None)
+    before = sys.path[: sys.path.index(own)] if own in sys.path else sys.path
+    return [*before, users] if users and users not in sys.path else [*before]
 
 
 def open_directory(path: bytes) -> int:

@@ -17,6 +17,7 @@ from mudroom.core.agent.hook_settings import exec_words
 from mudroom.core.confinement.environment import is_inside
 from mudroom.core.text.json_text import to_json_text
 from mudroom.errors import MudroomError, UsageError
+from mudroom.keeper.client import SCRIPT
 from mudroom.policy.config import places
 from mudroom.stage.views.preflight import find_project
 from mudroom.typing import Any
@@ -102,6 +103,8 @@ def own_words() -> tuple[str, ...]:
     """Return the words that start this mudroom, from any directory: by an absolute path, and with no module of the
     current directory."""
     program = os.path.abspath(sys.argv[0])
+    if os.path.basename(program) == SCRIPT:
+        program = os.path.join(os.path.dirname(program), "mudroom")  # the native client
     if os.path.basename(program) == "mudroom" and os.access(program, os.X_OK) and os.path.isfile(program):
         return (program,)
     return (sys.executable, "-P", "-m", "mudroom")

@@ -33,9 +33,9 @@ def main() -> None:
     os.chdir("/")
     for verb in KEPT:
         importlib.import_module(f"mudroom.cli.{VERBS[verb].folder}.{verb}")
-    directory, name, idle, look = sys.argv[1:]
+    directory, name, idle, look, *before = sys.argv[1:]
     place = Place(os.fsencode(directory), name, float(idle), float(look))
-    keep(place, Code(began), run, lambda path: _rehearse(path, run))
+    keep(place, Code(began, before), run, lambda path: _rehearse(path, run))
 
 
 def _rehearse(path: bytes, run: Callable[[Sequence[str], Mapping[bytes, bytes]], int]) -> None:

@@ -1,0 +1,108 @@
+"""The build of the native client into a wheel (hatchling's custom hook).
+
+Rules of this file:
+1. A build never fails for lack of a compiler: the wheel is a pure one then, with the console script ``mudroom``.
+2. With the client, ``mudroom`` is the program, one of the wheel's scripts, and ``mudroom-python`` the console script.
+   An installer puts both into one directory (binary distribution format, packaging.python.org).
+3. The tag says what the program is: of the machine in its ELF header (elf(5)). A static one needs no libc, so it is for
+   each Linux, and its wheel says so (PEP 600, PEP 656).
+
+``MUDROOM_NATIVE=0`` builds a pure wheel, ``=1`` fails where the client cannot be built. Without it, an editable
+installation has none: a tree that is worked on has the client that is worked on. ``CC`` is the compiler, with options.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+SOURCE = "src/native/mudroom.c"
+COMPILERS = ("musl-gcc", "cc", "gcc", "clang")
+OPTIONS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-fstack-protector-strong", "-Wl,-z,relro,-z,now", "-s")
+LINKS = (("-static",), ())
+"""Ways to link, by preference: a dynamic program takes longer to start, and needs its libc."""
+_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
+"""Of ``e_machine`` in elf(5), those whose wheels an index takes."""
+_INTERPRETER = 3
+"""PT_INTERP of elf(5): the program is dynamic."""
+
+
+class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package has no types here
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile the client, if it is wanted and can be, and put it into the wheel. ``version``: "editable" or
+        "standard"."""
+        wanted = os.environ.get("MUDROOM_NATIVE", "")
+        if wanted == "0" or not (wanted or (version == "standard" and sys.platform == "linux")):
+            return
+        self._scratch = tempfile.TemporaryDirectory(prefix="mudroom-native-")
+        program = os.path.join(self._scratch.name, "mudroom")
+        why = compile_client(os.path.join(self.root, SOURCE), program)
+        if why:
+            self._scratch.cleanup()
+            if wanted:
+                raise RuntimeError(f"the native client cannot be built: {why}")
+            self.app.display_info(f"without the native client: {why}")
+            return
+        with open(program, "rb") as stream:
+            build_data["tag"] = tag_of(stream.read())
+        build_data["pure_python"] = False
+        build_data["shared_scripts"] = {program: "mudroom"}
+        scripts = self.metadata.core.scripts
+        scripts["mudroom-python"] = scripts.pop("mudroom")
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
+        if build_data["shared_scripts"]:
+            self._scratch.cleanup()
+
+
+def compile_client(source: str, program: str) -> str:
+    """Compile the client into ``program``. Return why that is not possible; empty: it was."""
+    why = "no C compiler"
+    given = shlex.split(os.environ.get("CC", ""))
+    for compiler in [given] if given else [[name] for name in COMPILERS]:
+        for link in LINKS:
+            try:
+                words = [*compiler, *OPTIONS, *link, source, "-o", program]
+                done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+            except OSError:
+                break  # there is no such compiler
+            if done.returncode == 0 and _is_elf(program):
+                return ""
+            why = f"{' '.join(compiler)}: {(done.stderr.strip().splitlines() or ['no output'])[-1]}"
+    return why
+
+
+def _is_elf(program: str) -> bool:
+    try:
+        with open(program, "rb") as stream:
+            return stream.read(4) == b"\x7fELF"
+    except FileNotFoundError:
+        return False
+
+
+def tag_of(program: bytes) -> str:
+    """Return the wheel's tag for a program."""
+    order = "little" if program[5] == 1 else "big"
+    machine = _MACHINES.get(int.from_bytes(program[18:20], order))  # type: ignore[arg-type]
+    if machine is None or program[4] != 2 or order != "little":
+        from packaging.tags import platform_tags
+
+        return f"py3-none-{list(platform_tags())[-1]}"
+    if is_dynamic(program):
+        return f"py3-none-linux_{machine}"
+    return f"py3-none-manylinux_2_17_{machine}.musllinux_1_1_{machine}"
+
+
+def is_dynamic(program: bytes) -> bool:
+    """Return whether a 64-bit little-endian program names an interpreter (ld.so(8)) in its program headers."""
+    at, size, count = (int.from_bytes(program[first:last], "little") for first, last in ((32, 40), (54, 56), (56, 58)))
+    kinds = (int.from_bytes(program[at + size * row :][:4], "little") for row in range(count))
+    return _INTERPRETER in kinds
