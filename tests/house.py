@@ -113,7 +113,13 @@ ROOMS: Mapping[str, Room] = {
     "cli": Room(
         "the command line: a folder by subject, a file a verb",
         (*_MIDDLE, "importer", "project_session", "review", "doctor", "tui", "web", "acp", "mcp", "keeper", "fleet"),
-        (("terminal",), ("",), ("net", "policy", "vault"), ("change", "fleet", "host"), ("command", "fork")),
+        (
+            ("terminal",),
+            ("",),
+            ("completion", "net", "policy", "vault"),
+            ("change", "fleet", "host"),
+            ("command", "fork"),
+        ),
     ),
     "__main__": Room("python -m mudroom", ("cli",)),
 }

@@ -105,6 +105,8 @@ VERBS = {
     "keeper": Verb("host", "the process that has everything loaded for the next command: status, stop"),
     "doctor": Verb("host", "what this machine can protect, by trying it"),
     "certify": Verb("host", "try what the sandbox holds here; on macOS open what held"),
+    "setup": Verb("host", "the first look: what is protected here, the one fix, agents, the first command to try"),
+    "completion": Verb("host", "completion for bash, zsh and fish, and the manual page: prints the file"),
 }
 
 
@@ -197,10 +199,7 @@ def _execute(verb: str, row: Verb, argv: list[str], usual: Context) -> int:
     module = _module(f"mudroom.cli.{row.folder}.{verb.replace('-', '_')}")
 
     def configure(parser: Any) -> None:
-        parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-        parser.add_argument(
-            "--project", metavar="DIR", help="the project; default: the one the current directory is in"
-        )
+        configure_shared(parser)
         module.configure(parser)
 
     command = None
@@ -218,6 +217,12 @@ def _execute(verb: str, row: Verb, argv: list[str], usual: Context) -> int:
     context = usual._replace(as_json=args.json, project=os.fsencode(args.project) if args.project else None)
     code: int = module.execute(args, context)
     return code
+
+
+def configure_shared(parser: Any) -> None:
+    """Add the options that all verbs have."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    parser.add_argument("--project", metavar="DIR", help="the project; default: the one the current directory is in")
 
 
 def _module(name: str) -> Any:

@@ -25,6 +25,19 @@ def _format(prog: str) -> argparse.HelpFormatter:
     return argparse.RawDescriptionHelpFormatter(prog, width=100)
 
 
+def make_parser(
+    verb: str, help_text: str, epilog: str | None, configure: Callable[[Any], None]
+) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=f"mudroom {verb}",
+        description=help_text[0].upper() + help_text[1:] + ".",
+        formatter_class=_format,
+        epilog=epilog,
+    )
+    configure(parser)
+    return parser
+
+
 def parse(
     verb: str,
     help_text: str,
@@ -35,11 +48,5 @@ def parse(
     in_order: bool,
 ) -> argparse.Namespace:
     """Return the values of a verb's command line. Raise UsageError if it is wrong. ``--help`` ends the process."""
-    parser = _Parser(
-        prog=f"mudroom {verb}",
-        description=help_text[0].upper() + help_text[1:] + ".",
-        formatter_class=_format,
-        epilog=epilog,
-    )
-    configure(parser)
+    parser = make_parser(verb, help_text, epilog, configure)
     return parser.parse_args(words) if in_order else parser.parse_intermixed_args(words)

@@ -10,6 +10,7 @@ from functools import partial
 
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.extra import install_hint
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.result import changes_to_json
 from mudroom.errors import MudroomError, UsageError
@@ -28,11 +29,10 @@ examples:
   mudroom review --json      its data: files, flags, hunks, fingerprint; needs no terminal
 
 Keyboard only: j and k move, space chooses a file or a hunk, a applies, u takes that back, q quits; ? shows all keys.
-Needs the extra: pip install 'mudroom[tui]'. Exit codes as of apply: 0 applied or nothing done, 1 applied without the
+Needs Textual: pipx install 'mudroom[tui]'. Exit codes as of apply: 0 applied or nothing done, 1 applied without the
 requested commit, 3 conflicts are left, 4 the fork has changed since it was looked at, 5 the verify command failed."""
 
 NEEDED_PACKAGE = "textual"
-INSTALL = "pip install 'mudroom[tui]'"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             "mudroom diff shows it, mudroom apply -p asks, mudroom serve has a page",
         )
     if importlib.util.find_spec(NEEDED_PACKAGE) is None:
-        raise UsageError(f"mudroom review needs {NEEDED_PACKAGE}", INSTALL)
+        raise UsageError(f"mudroom review needs {NEEDED_PACKAGE}", install_hint("tui"))
     recorder = _RecordingTerminal(context)
     with open_session(context._replace(terminal=recorder)) as session:
         forks = session.vault.forks()

@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""A tree of mudroom with all of its dependencies, for several versions of Python at once.
+
+    tree.py fetch WHEELS PYTHON…      download the dependencies of the wheel in WHEELS, for each version (3.11 3.13)
+    tree.py build WHEELS TREE PYTHON… unpack everything into TREE; needs no network
+    tree.py zipapp TREE FILE          a zipapp of the tree
+    tree.py deb TREE FILE             a Debian package of the tree
+
+Rules of this file:
+1. The tree is a virtual environment: pyvenv.cfg, bin/python3 as a link, lib/python3 with one site-packages. All
+   versions of Python share it, since extension modules are named after their version (PEP 3149). A file of two wheels
+   that is not the same in both stops the build.
+2. The bytes depend on the wheels and SOURCE_DATE_EPOCH alone.
+3. Only the standard library is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+EXTRAS = ("tui", "inspect")
+"""What is worth its weight where nothing can be added afterwards."""
+SITE = "lib/python3/site-packages"
+MACHINE = os.uname().machine
+_PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_28", "manylinux_2_5", "manylinux1", "manylinux_2_34")
+_TEMPORARY = (".dist-info/RECORD", ".dist-info/WHEEL", ".dist-info/INSTALLER")
+
+
+def epoch() -> int:
+    return int(os.environ.get("SOURCE_DATE_EPOCH", "1577836800"))
+
+
+def fetch(wheels: Path, pythons: list[str]) -> None:
+    [own] = wheels.glob("mudroom-*.whl")
+    for python in pythons:
+        words = [sys.executable, "-m", "pip", "--quiet", "download", "--dest", str(wheels), "--only-binary", ":all:"]
+        words += ["--python-version", python, "--implementation", "cp"]
+        words += [word for name in _PLATFORMS for word in ("--platform", f"{name}_{MACHINE}")]
+        subprocess.run([*words, f"{own}[{','.join(EXTRAS)}]"], check=True)
+
+
+def build(wheels: Path, tree: Path, pythons: list[str]) -> None:
+    shutil.rmtree(tree, ignore_errors=True)
+    site = tree / SITE
+    site.mkdir(parents=True)
+    for wheel in sorted(wheels.glob("*.whl")):
+        _unpack(wheel, site, tree)
+    for version in pythons:
+        (tree / f"lib/python{version}").symlink_to("python3")
+    (tree / "bin").mkdir(exist_ok=True)
+    (tree / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    (tree / "bin/python3").symlink_to("/usr/bin/python3")
+    shutil.copy(HERE / "debian/mudroom", tree / "bin/mudroom")
+    (tree / "versions").write_text("".join(f"{version}\n" for version in pythons))
+    for path in [*sorted(tree.rglob("*"), reverse=True), tree]:
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
+        os.utime(path, (epoch(), epoch()), follow_symlinks=False)
+
+
+def _unpack(wheel: Path, site: Path, tree: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        for item in archive.infolist():
+            if item.is_dir() or item.filename.endswith(_TEMPORARY):
+                continue
+            head, _slash, rest = item.filename.partition("/")
+            if head.endswith(".data"):
+                kind, _slash, rest = rest.partition("/")
+                if kind == "scripts":
+                    continue  # for the directory of an environment's programs: bin/ has the interpreter alone
+                place = (tree if kind == "data" else site) / rest
+            else:
+                place = site / item.filename
+            data = archive.read(item)
+            if place.exists() and place.read_bytes() != data and not _is_metadata(place):
+                sys.exit(f"tree.py: {place.relative_to(tree)} is not the same in two wheels; the last is {wheel.name}")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+            if item.external_attr >> 16 & 0o111:
+                place.chmod(0o755)
+
+
+def _is_metadata(place: Path) -> bool:
+    return place.parent.name.endswith(".dist-info")
+
+
+def zipapp(tree: Path, file: Path) -> None:
+    """A zipapp whose start unpacks the tree into a private directory. manifest.json: the digest of each file."""
+    names = sorted(path for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
+    manifest = {
+        str(path.relative_to(tree)): [hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_size, _mode(path)]
+        for path in names
+    }
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
+    entries = {"__main__.py": (HERE / "zipapp/__main__.py").read_bytes(), "manifest.json": text}
+    entries["digest"] = hashlib.sha256(text).hexdigest().encode()
+    with open(file, "wb") as stream:
+        stream.write(b"#!/usr/bin/env python3\n")
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+            for name, data in entries.items():
+                archive.writestr(_entry(name), data)
+            for path in names:
+                archive.writestr(_entry("tree/" + str(path.relative_to(tree))), path.read_bytes())
+    file.chmod(0o755)
+
+
+def _mode(path: Path) -> int:
+    return 0o755 if os.access(path, os.X_OK) else 0o644
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    item = zipfile.ZipInfo(name, time.gmtime(max(epoch(), 315532800))[:6])  # a zip has no time before 1980
+    item.compress_type, item.create_system, item.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
+    return item
+
+
+def deb(tree: Path, file: Path) -> None:
+    """A binary package, by dpkg-deb(1): reproducible with SOURCE_DATE_EPOCH, owned by root without being root."""
+    version = _version()
+    pythons = (tree / "versions").read_text().split()
+    last = pythons[-1].split(".")
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary) / "root"
+        home = root / "usr/lib/mudroom"
+        shutil.copytree(tree, home, symlinks=True)
+        for name in ("man/man1/mudroom.1", "bash-completion/completions/mudroom", "zsh/site-functions/_mudroom",
+                     "fish/vendor_completions.d/mudroom.fish"):  # fmt: skip
+            place = root / "usr/share" / name.replace("zsh/site-functions", "zsh/vendor-completions")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(home / "share" / name, place)
+        shutil.rmtree(home / "share")
+        _compress(root / "usr/share/man/man1/mudroom.1")
+        _documents(root, version, home)
+        program = root / "usr/bin/mudroom"
+        program.parent.mkdir(parents=True)
+        shutil.move(home / "bin/mudroom", program)
+        fields = {
+            "VERSION": version,
+            "ARCHITECTURE": {"x86_64": "amd64", "aarch64": "arm64"}.get(MACHINE, MACHINE),
+            "SIZE": str(sum(path.stat().st_size for path in root.rglob("*") if path.is_file()) // 1024),
+            "FIRST": pythons[0],
+            "NEXT": f"{last[0]}.{int(last[1]) + 1}",
+        }
+        control = root / "DEBIAN"
+        control.mkdir()
+        for name in ("control", "postinst", "prerm"):
+            text = (HERE / "debian" / name).read_text()
+            (control / name).write_text(re.sub(r"@([A-Z]+)@", lambda match: fields[match[1]], text))
+            (control / name).chmod(0o644 if name == "control" else 0o755)
+        update = root / "usr/share/python3/runtime.d/mudroom.rtupdate"
+        update.parent.mkdir(parents=True)
+        shutil.copy(HERE / "debian/mudroom.rtupdate", update)
+        sums = [
+            f"{hashlib.md5(path.read_bytes()).hexdigest()}  {path.relative_to(root)}\n"
+            for path in sorted(root.rglob("*"))
+            if path.is_file() and not path.is_symlink() and control not in path.parents
+        ]
+        (control / "md5sums").write_text("".join(sums))
+        for path in [*root.rglob("*"), root]:
+            if not path.is_symlink():
+                executable = path in (program, update) or (home in path.parents and os.access(path, os.X_OK))
+                executable = executable or (path.parent == control and path.name in ("postinst", "prerm"))
+                path.chmod(0o755 if path.is_dir() or executable else 0o644)
+        environ = os.environ | {"SOURCE_DATE_EPOCH": str(epoch())}
+        words = ["dpkg-deb", "--root-owner-group", "-Zxz", "-z6", "--build", str(root), str(file)]
+        subprocess.run(words, check=True, env=environ, stdout=subprocess.DEVNULL)
+
+
+def _version() -> str:
+    found = re.search(r'^__version__ = "(.*)"$', (ROOT / "src/mudroom/__init__.py").read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def _compress(path: Path) -> None:
+    import gzip
+
+    with open(path.with_suffix(path.suffix + ".gz"), "wb") as stream, gzip.GzipFile("", "wb", 9, stream, 0) as packed:
+        packed.write(path.read_bytes())
+    path.unlink()
+
+
+def _documents(root: Path, version: str, home: Path) -> None:
+    place = root / "usr/share/doc/mudroom"
+    place.mkdir(parents=True)
+    text = (HERE / "debian/copyright").read_text()
+    for licence in sorted(home.glob(f"{SITE}/*.dist-info")):
+        files = [file for file in sorted(licence.rglob("*")) if re.match(r"(?i)licen[cs]e|copying|notice", file.name)]
+        text += "".join(
+            f"\n--- {licence.name}, {file.name} ---\n\n{file.read_text()}" for file in files if file.is_file()
+        )
+    (place / "copyright").write_text(text)
+    date = time.strftime("%a, %d %b %Y %H:%M:%S +0000", time.gmtime(epoch()))
+    maintainer = re.search(r"^Maintainer: (.*)$", (HERE / "debian/control").read_text(), re.MULTILINE)
+    assert maintainer is not None
+    lines = f"mudroom ({version}) unstable; urgency=medium\n\n  * See CHANGELOG.md of the source.\n\n"
+    (place / "changelog").write_text(f"{lines} -- {maintainer[1]}  {date}\n")
+    _compress(place / "changelog")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["fetch", place, *versions] if versions:
+            fetch(Path(place), versions)
+        case ["build", place, target, *versions] if versions:
+            build(Path(place), Path(target), versions)
+        case ["zipapp", place, target]:
+            zipapp(Path(place), Path(target))
+        case ["deb", place, target]:
+            deb(Path(place), Path(target))
+        case _:
+            sys.exit(__doc__)

@@ -1,0 +1,105 @@
+"""The start of the zipapp: unpack mudroom and its dependencies once, then become the mudroom that lies there.
+
+Extension modules and the programs that a sandbox starts have to be files, so nothing is imported from the archive.
+
+Rules of this file:
+1. The place is a directory of this user's alone, named after the digest of the contents and the version of Python:
+   $XDG_CACHE_HOME/mudroom/zipapp. A place that others may write to, or a link, is refused.
+2. Each file is compared with its digest while it is unpacked. The directory gets its name by rename(2) when it is
+   whole, so two first starts at a time are safe. A later start compares sizes, which finds a cache that was cleaned in
+   part; such a place is unpacked anew.
+3. Old Python can read this file, to say that it is too old.
+"""
+
+import os
+import sys
+
+OLDEST = (3, 11)
+
+
+def fail(message, hint):
+    sys.stderr.write("mudroom: %s (%s)\n" % (message, hint))
+    sys.exit(125)
+
+
+def cache():
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    if not home.startswith("/"):
+        home = os.path.expanduser("~/.cache")
+    place = home + "/mudroom/zipapp"
+    try:
+        os.makedirs(place, mode=0o700, exist_ok=True)
+        status = os.lstat(place)
+    except OSError as error:
+        fail("%s: %s" % (place, error.strerror), "set XDG_CACHE_HOME to a directory of your own")
+    if status.st_mode & 0o170000 != 0o040000 or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        fail("%s is not a directory of yours alone" % place, "chmod go-w it, or set XDG_CACHE_HOME")
+    return place
+
+
+def unpack(archive, manifest, place, version):
+    import hashlib
+    import shutil
+    import tempfile
+
+    new = tempfile.mkdtemp(dir=os.path.dirname(place), prefix="new-")
+    try:
+        for name, (digest, _size, mode) in manifest.items():
+            data = archive.read("tree/" + name)
+            if hashlib.sha256(data).hexdigest() != digest:
+                fail("the zipapp is damaged at %s" % name, "get it again")
+            path = new + "/" + name
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as stream:
+                stream.write(data)
+            os.chmod(path, mode)
+        os.symlink("python3", "%s/lib/python%s" % (new, version))
+        base = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
+        os.makedirs(new + "/bin", exist_ok=True)
+        os.symlink(base, new + "/bin/python3")
+        with open(new + "/pyvenv.cfg", "w") as stream:
+            stream.write("home = %s\ninclude-system-site-packages = false\n" % os.path.dirname(base))
+        shutil.rmtree(place, ignore_errors=True)
+        try:
+            os.rename(new, place)
+        except OSError:
+            if not is_whole(manifest, place):  # another first start was faster
+                raise
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def is_whole(manifest, place):
+    try:
+        if not os.path.exists(place + "/bin/python3"):
+            return False
+        return all(os.stat(place + "/" + name).st_size == size for name, (_digest, size, _mode) in manifest.items())
+    except OSError:
+        return False
+
+
+def main():
+    if sys.version_info < OLDEST:
+        fail("Python %d.%d is too old" % sys.version_info[:2], "python3.11 or newer: python3.12 %s" % sys.argv[0])
+    import json
+    import zipfile
+
+    version = "%d.%d" % sys.version_info[:2]
+    with zipfile.ZipFile(os.path.dirname(os.path.abspath(__file__))) as archive:
+        versions = archive.read("tree/versions").decode().split()
+        if version not in versions:
+            fail("this zipapp is for Python %s, not %s" % (", ".join(versions), version), "pipx install mudroom")
+        manifest = json.loads(archive.read("manifest.json"))
+        manifest.pop("pyvenv.cfg", None)
+        place = "%s/%s-%s" % (cache(), archive.read("digest").decode()[:16], version)
+        if not is_whole(manifest, place):
+            try:
+                unpack(archive, manifest, place, version)
+            except OSError as error:
+                fail("%s: %s" % (error.filename or place, error.strerror), "set XDG_CACHE_HOME to a place with room")
+    python = place + "/bin/python3"
+    # Not -m, which looks into the current directory first.
+    os.execv(python, [python, place + "/bin/mudroom", *sys.argv[1:]])
+
+
+main()

@@ -1,0 +1,153 @@
+"""``mudroom setup``: one screen for the first minute. It tells and changes nothing: commands to fix are printed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+from mudroom import __version__
+from mudroom.agents.catalog import Catalog
+from mudroom.cli.project_session import project_of, settings_of
+from mudroom.cli.terminal.context import Context
+from mudroom.core.settings import EngineChoice
+from mudroom.core.text.json_text import to_json_text
+from mudroom.doctor.first_look import FirstLook, first_look
+from mudroom.doctor.probe import examine
+from mudroom.errors import UsageError
+from mudroom.policy.config import places, user_config
+from mudroom.sandbox.host.program import find_program
+from mudroom.stage.private_directory import require_private
+from mudroom.typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLES = """\
+examples:
+  mudroom setup
+  mudroom setup --json
+
+It changes nothing. mudroom doctor has every protection with what was found. Exit code 0 if commands can be confined
+here, 1 if not."""
+
+_STYLES = {"yes": "green", "partly": "yellow", "no": "red"}
+_SHOWN_FIXES = 3
+_COMPLETIONS = {
+    "bash": ('eval "$(mudroom completion bash)"', "~/.bashrc"),
+    "zsh": ('eval "$(mudroom completion zsh)"', "~/.zshrc, after compinit"),
+    "fish": ("mudroom completion fish | source", "~/.config/fish/config.fish"),
+}
+_INSTALLS = (
+    (b"package.json", b"npm", "npm install"),
+    (b"Cargo.toml", b"cargo", "cargo build"),
+    (b"go.mod", b"go", "go build ./..."),
+    (b"Makefile", b"make", "make"),
+)
+_DAMAGE = "sh -c 'rm -rf ./*'"
+
+
+class _Advice(NamedTuple):
+    """Beside the protections."""
+
+    shell: str
+    """Its name; empty if it is none of those with a completion."""
+    agents: tuple[str, ...]
+    """Names of the installed agents."""
+    first: str
+    about: str
+    """What the first command shows."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    del args
+    place = places(context.environ)
+    project = project_of(context)
+    require_private(place.state)
+    context.terminal.progress("trying what this machine can protect", 0, 0)
+    with tempfile.TemporaryDirectory(dir=place.state, prefix=b"setup-") as directory:
+        look = first_look(
+            examine(directory, home=place.home, environ=context.environ, engine=_engine(context, project))
+        )
+    advice = _advice(context, project)
+    if context.as_json:
+        context.terminal.out(to_json_text(_as_json(look, advice)))
+    else:
+        context.terminal.out("\n".join(_screen(look, advice, context)))
+    return 0 if look.levels[1].state != "no" else 1
+
+
+def _engine(context: Context, project: bytes) -> EngineChoice:
+    try:
+        return settings_of(context, project).engine
+    except UsageError as error:
+        context.terminal.note(f"the policy cannot be read and is ignored here: {error}")
+        return "auto"
+
+
+def _advice(context: Context, project: bytes) -> _Advice:
+    search = context.environ.get(b"PATH", os.defpath.encode()).split(b":")
+
+    def is_there(program: str | bytes) -> bool:
+        return find_program(os.fsencode(program), search, b"/") is not None
+
+    catalog = Catalog(user_config(context.environ))
+    profiles = [catalog.profile(name) for name in catalog.names()]
+    agents = tuple(profile.name for profile in profiles if any(map(is_there, profile.programs)))
+    shell = os.fsdecode(os.path.basename(context.environ.get(b"SHELL", b"")))
+    shell = shell if shell in _COMPLETIONS else ""
+    for name, program, command in _INSTALLS:
+        if os.path.lexists(project + b"/" + name) and is_there(program):
+            about = "shows its changes, then asks: [a]pply [c]ancel [d]iff [k]eep"
+            return _Advice(shell, agents, f"mudroom run -- {command}", about)
+    return _Advice(shell, agents, f"mudroom run -- {_DAMAGE}", "shows the damage, does none: [c]ancel")
+
+
+def _screen(look: FirstLook, advice: _Advice, context: Context) -> list[str]:
+    style = context.terminal.style
+    lines = [f"mudroom {__version__}: what this machine can protect", ""]
+    for row in look.levels:
+        state = style(f"{row.state:<6}", _STYLES[row.state], 1)
+        lines.append(f"  level {row.level}  {state}  {row.about}")
+        if row.missing:
+            lines.append(f"                   {'' if row.state == 'no' else 'weaker: '}{', '.join(row.missing)}")
+    lines.append(f"  limits           {', '.join(look.limits) or 'none'}")
+    if look.no_limits:
+        lines.append(f"                   not here: {', '.join(look.no_limits)}")
+    for number, fix in enumerate(look.fixes[:_SHOWN_FIXES]):
+        lines += [""] if not number else []
+        lines += [f"  for {', '.join(fix.protections)}:", f"    {fix.fix}"]
+    if len(look.fixes) > _SHOWN_FIXES:
+        lines.append(f"  {len(look.fixes) - _SHOWN_FIXES} more: mudroom doctor")
+    lines.append("")
+    if advice.shell:
+        line, file = _COMPLETIONS[advice.shell]
+        lines.append(f"  completion       {line}   in {file}")
+    else:
+        lines.append("  completion       mudroom completion bash, zsh or fish prints it")
+    known = ", ".join(advice.agents) or "none is installed; mudroom agent ls names them"
+    lines.append(f"  agents           {known}")
+    if advice.agents:
+        lines.append(f"                   mudroom {advice.agents[0]} runs it in a fork of its own")
+    lines += ["", f"  try              {style(advice.first, 'bold', 1)}", f"                   {advice.about}"]
+    return lines
+
+
+def _as_json(look: FirstLook, advice: _Advice) -> dict[str, object]:
+    return {
+        "schema": "mudroom.setup/1",
+        "version": __version__,
+        "levels": [
+            {"level": row.level, "about": row.about, "state": row.state, "missing": [*row.missing]}
+            for row in look.levels
+        ],
+        "limits": [*look.limits],
+        "limits_missing": [*look.no_limits],
+        "fixes": [{"fix": fix.fix, "for": [*fix.protections]} for fix in look.fixes],
+        "completion": _COMPLETIONS[advice.shell][0] if advice.shell else None,
+        "agents": [*advice.agents],
+        "first": advice.first,
+    }

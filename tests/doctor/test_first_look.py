@@ -1,0 +1,86 @@
+"""The first look of ``mudroom setup``: levels, limits and fixes of findings, and the verb."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mudroom.cli.host import setup
+from mudroom.cli.main import run
+from mudroom.cli.terminal.extra import install_hint
+from mudroom.doctor.first_look import first_look
+from mudroom.doctor.probe import Finding
+
+SANDBOX = Finding("a sandbox", "strict", "namespaces")
+ENGINE = Finding("a container engine", "missing", "no engine is installed", "apt install podman")
+
+
+def test_a_machine_with_everything() -> None:
+    look = first_look(
+        [SANDBOX, Finding("limit: memory", "strict", "cgroup v2"), Finding("a container engine", "strict", "")]
+    )
+    assert [row.state for row in look.levels] == ["yes", "yes", "yes"]
+    assert [row.missing for row in look.levels] == [(), (), ()]
+    assert (look.limits, look.no_limits, look.fixes) == (("memory",), (), ())
+
+
+def test_no_sandbox_has_its_reason_and_its_fix_first() -> None:
+    look = first_look([Finding("a sandbox", "missing", "user namespaces are forbidden", "sysctl …"), ENGINE])
+    assert look.levels[1][2:] == ("no", ("user namespaces are forbidden",))
+    assert [fix.fix for fix in look.fixes] == ["sysctl …", "apt install podman"]
+
+
+def test_a_weaker_protection_is_named() -> None:
+    look = first_look([SANDBOX, Finding("Landlock", "degraded", "ABI 1", "a newer kernel"), ENGINE])
+    assert look.levels[1][2:] == ("partly", ("Landlock",))
+    assert look.levels[2][2:] == ("no", ("no engine is installed",))
+
+
+def test_a_fix_of_several_limits_is_told_once() -> None:
+    rows = [Finding(f"limit: {name}", "missing", "", "delegate") for name in ("memory", "io", "cpus")]
+    assert [tuple(fix) for fix in first_look([SANDBOX, *rows]).fixes] == [
+        ("delegate", ("limit: memory", "limit: io", "limit: cpus"))
+    ]
+
+
+def _setup(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "project/.mudroom").mkdir(parents=True, exist_ok=True)
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "SHELL": "/bin/zsh", "MUDROOM_KEEPER": "0"}
+    return subprocess.run(
+        [sys.executable, "-m", "mudroom", "setup", *words],
+        cwd=tmp_path / "project", env=environ, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_setup_is_one_screen_and_ends_with_a_command_to_try(tmp_path: Path) -> None:
+    done = _setup(tmp_path)
+    lines = done.stdout.splitlines()
+    assert done.returncode in (0, 1), done.stderr
+    assert len(lines) <= 28
+    assert any(line.split()[:1] == ["try"] for line in lines)
+    assert 'eval "$(mudroom completion zsh)"' in done.stdout
+    assert "sudo" not in done.stdout.split()
+
+
+def test_setup_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(setup, "examine", lambda *_words, **_more: [Finding("a sandbox", "missing", "no", "a fix")])
+    environ = {b"HOME": str(tmp_path).encode(), b"PATH": b"/usr/bin:/bin"}
+    assert run(["setup", "--json", "--project", str(tmp_path / "p")], environ) == 1
+    look = json.loads(capfd.readouterr().out)
+    assert (look["schema"], [row["state"] for row in look["levels"]]) == ("mudroom.setup/1", ["yes", "no", "no"])
+    assert look["fixes"] == [{"fix": "a fix", "for": ["a sandbox"]}]
+
+
+def test_a_wrong_word_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["setup", "now"], {}) == 125
+    assert capfd.readouterr().err.strip() == "mudroom: unrecognized arguments: now (mudroom setup --help)"
+
+
+def test_a_hint_is_in_the_words_of_the_tool_that_installed_mudroom() -> None:
+    assert install_hint("tui", "/home/a/.local/share/pipx/venvs/mudroom") == "pipx inject mudroom 'textual>=6'"
+    assert install_hint("tui", "/home/a/.local/share/uv/tools/mudroom").startswith("uv pip install --python /home/a")
+    assert install_hint("tui", "/home/a/.venv") == "pip install 'mudroom[tui]'"
