@@ -10,7 +10,6 @@ from pathlib import Path
 
 from documents.machine import ROOT
 from documents.play import documents, play
-
 from mudroom.stage.layers.layer import remove_tree
 
 if __name__ == "__main__":

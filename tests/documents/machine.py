@@ -26,9 +26,8 @@ _APP = {
         "import unittest\n\nfrom app.count import count\n\n\nclass Count(unittest.TestCase):\n"
         '    def test_words(self):\n        self.assertEqual(count("one two"), 2)\n'
     ),
-    "Makefile": "test:\n\t@python3 -m unittest -q\n",
+    "Makefile": "test:\n\t@python3 -B -m unittest -q tests/test_count.py\n",
     ".gitignore": "__pycache__/\n.env\n",
-    ".env": "TOKEN=not-for-agents\n",
 }
 _AGENT = """#!/bin/sh
 # A stand-in for an agent: it edits a file of the project as a model would have it do.
@@ -58,7 +57,7 @@ class Machine:
         self._scratch.mkdir()
         self._number = 0
         command = f"{shlex.quote(sys.executable)} -m mudroom"
-        path = shlex.quote(os.pathsep.join(sys.path))
+        path = shlex.quote(os.pathsep.join(filter(None, sys.path)))
         self._write_program("mudroom", f'#!/bin/sh\nPYTHONPATH={path} exec {command} "$@"\n')
         for name, version in _AGENTS.items():
             self._write_program(name, _AGENT.format(version=version))

@@ -35,6 +35,7 @@ _VARIES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b\d\d:\d\d:\d\d\b", ANY),
     (r"\b[0-9a-f]{12,64}\b", ANY),
     (r"(?<=\bpid )\d+", ANY),
+    (r"(?<=\bapproval )[0-9a-f]{6}\b|(?<=\bapprove )[0-9a-f]{6}\b|(?<=\blocal-)[0-9a-f]{4}\b", ANY),
     (r"(?<=\brun-)[0-9a-f]{8}\b", ANY),
 )
 

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from documents.block import Block, Typed, commands_of, parts_of
 from documents.machine import ROOT
 from documents.match import as_shown, matches
