@@ -9,8 +9,8 @@ A comment of HTML stands directly before its block. A reader of the page does no
     <!-- project: todo -->                         a new throw-away project of this kind begins here
     <!-- hidden: mudroom fork new f -->            commands that are run here and not shown
 
-Without a comment a block is run by its language: ``console`` (commands after ``$``, with what they print), ``sh``, ``python``,
-``yaml`` (a policy), ``json``, ``toml``. A block of ``text`` is a picture or an output; it holds no command.
+Without a comment a block is run by its language: ``console`` (commands after ``$``, with what they print), ``sh``,
+``python``, ``yaml`` (a policy), ``json``, ``toml``. A block of ``text`` is a picture or an output; it holds no command.
 """
 
 from __future__ import annotations

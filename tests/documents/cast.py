@@ -1,7 +1,7 @@
-"""``python -m documents.cast``: record docs/pictures/first-minute.svg, a terminal in which a real run is typed and answered.
+"""``python -m documents.cast``: record docs/pictures/first-minute.svg, a terminal in which a real run is typed.
 
-The picture is plain SVG with CSS animation: each line appears at its time, and stays. A viewer without animation, or with
-``prefers-reduced-motion``, shows the end.
+The picture is plain SVG with CSS animation: each line appears at its time, and stays. A viewer without animation, or
+with ``prefers-reduced-motion``, shows the end.
 """
 
 from __future__ import annotations
@@ -53,17 +53,16 @@ def record(root: Path) -> list[Shown]:
 
 
 def as_svg(lines: list[Shown]) -> str:
-    rows: list[tuple[str, Shown]] = []
-    for line in lines:
-        for start in range(0, max(len(line.text), 1), WIDTH):
-            rows.append((line.text[start : start + WIDTH], line))
+    rows = [
+        (line.text[start : start + WIDTH], line) for line in lines for start in range(0, max(len(line.text), 1), WIDTH)
+    ]
     height, width = len(rows) * LINE + 40, round(WIDTH * CHARACTER) + 40
     texts = "\n".join(
         f'<text x="20" y="{20 + LINE * (number + 1)}" class="{"t" if line.is_typed else "o"}" '
         f'style="animation-delay:{line.at:.2f}s">{escape(text)}</text>'
         for number, (text, line) in enumerate(rows)
     )
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">
 <title>A terminal: a script is run, its changes are shown and kept, one file is applied and taken back</title>
 <style>
 text {{ font: 14px ui-monospace, Menlo, Consolas, monospace; white-space: pre; fill: #c9d1d9; animation: a .01s both }}

@@ -1,8 +1,9 @@
 """Every object that the command line prints with ``--json``: the commands that print them, and the schemas of what they
 print (JSON Schema 2020-12), which docs/json.schema.json holds.
 
-A schema is inferred from real output: a key that is in every object is required, no other key is allowed. A key that was
-null in every object, or a list that was always empty, is not constrained; ``KNOWN`` says of some what they may hold.
+A schema is inferred from real output: a key that is in every object is required, no other key is allowed. A key
+that was null in every object, or a list that was always empty, is not constrained; ``KNOWN`` says of some what they may
+hold.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ mudroom fork rm x --json
 mudroom log --json
 mudroom log verify --json
 mudroom approve --json
-mudroom approve $(mudroom approve --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["approvals"][0]["id"])') --deny --json
+mudroom approve $(mudroom approve --json | grep -o '"id": "[^"]*' | head -1 | cut -d'"' -f4) --deny --json
 mudroom policy init --json
 mudroom policy check --json
 mudroom policy show --json
@@ -90,7 +91,7 @@ COMMANDS = (
     + r"""
 mudroom exec --json --fork d --background -- sleep 600
 mudroom ps --json
-mudroom ps --json --output $(mudroom ps --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["commands"][0]["id"])')
+mudroom ps --json --output $(mudroom ps --json | grep -o '"id": "[^"]*' | head -1 | cut -d'"' -f4)
 mudroom ps --json --end --all
 mudroom try -n 2 --judge 'grep -q 2 n' --json -- sh -c 'echo {i} > n'
 mudroom try ls --json
@@ -119,6 +120,7 @@ mudroom fleet resume r1 --json
 mudroom fleet cancel r1 --json
 mudroom fleet rm local --json
 mudroom vault ls --json
+mudroom vault ls ~/app --json
 mudroom vault check --json
 mudroom vault export a ~/a.mudroom --json
 mudroom vault import ~/a.mudroom imported --json
@@ -136,7 +138,6 @@ NOT_PRINTED = {
     "mudroom.served/1": "of a server: docs/openapi.json",
     "mudroom.mcp/1": "of a server: tests/mcp",
     "mudroom.net-open/1": "of a command that serves: tests/cli/net",
-    "mudroom.verify/1": "an event of the page: docs/openapi.json",
 }
 """Objects that no command of the list prints, and the place that has them."""
 
@@ -155,7 +156,7 @@ MAPS = frozenset({"actions", "counts", "workers", "uploads", "streams", "capabil
 
 
 def printed(root: Path, commands: Iterable[str] = COMMANDS) -> dict[str, list[tuple[str, Any]]]:
-    """Run the commands; return the objects with the command that printed each, by their schema (empty: they name none)."""
+    """Run the commands; return what each printed, with its verb, by the schema (empty: the object names none)."""
     machine = Machine(root)
     machine.new_project("app")
     found: dict[str, list[tuple[str, Any]]] = {}

@@ -100,8 +100,9 @@ class Machine:
     def run(self, script: str) -> Ran:
         """Run a script in the current directory, with variables and directory as the last one left them."""
         state = self._scratch / "state"
-        wrapped = f'{self._exports}\ncd {shlex.quote(str(self.directory))} || exit 125\n' \
-                  f'trap \'code=$?; {{ pwd; export -p; }} >{shlex.quote(str(state))}; exit $code\' EXIT\n{script}\n'  # fmt: skip
+        kept = f"code=$?; {{ pwd; export -p; }} >{shlex.quote(str(state))}; exit $code"
+        at = f"cd {shlex.quote(str(self.directory))} || exit 125"
+        wrapped = f"{self._exports}\n{at}\ntrap {shlex.quote(kept)} EXIT\n{script}\n"
         output = self._scratch / "output"
         with output.open("wb") as stream:
             done = subprocess.run(
@@ -119,9 +120,8 @@ class Machine:
         wrapped = f"{self._exports}\ncd {shlex.quote(str(self.directory))} || exit 125\n{script}\n"
         master, slave = pty.openpty()
         process = subprocess.Popen(
-            ["bash", "-c", f"stty cols 110 rows 40; {wrapped}"], env=self._environment, stdin=slave, stdout=slave,
-            stderr=slave, start_new_session=True,
-            preexec_fn=_own_terminal,
+            ["setsid", "--ctty", "--wait", "bash", "-c", f"stty cols 110 rows 40; {wrapped}"], env=self._environment,
+            stdin=slave, stdout=slave, stderr=slave,
         )  # fmt: skip
         os.close(slave)
         text, end, left = b"", time.monotonic() + PATIENCE, list(answers)
@@ -150,10 +150,3 @@ class Machine:
 
     def _shown(self, text: str) -> str:
         return text.replace(str(self.home), "/home/you")
-
-
-def _own_terminal() -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

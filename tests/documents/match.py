@@ -1,5 +1,5 @@
-"""Comparison of what a document shows with what a command printed. ``…`` in a line stands for any characters of it; a line
-that is ``…`` stands for any lines."""
+"""Comparison of what a document shows with what a command printed. ``…`` in a line stands for any characters of it; a
+line that is ``…`` stands for any lines."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _VARIES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 
 
 def as_shown(printed: str, before: str = "") -> str:
-    """Return the lines to show for an output: those of ``before`` where they still match, and else the printed ones with
-    ``…`` for times, dates and digests."""
+    """Return the lines to show for an output: those of ``before`` where they still match, and else the printed ones
+    with ``…`` for times, dates and digests."""
     kept = [line for line in before.splitlines() if ANY in line and line.strip() != ANY]
     shown = []
     for line in _trimmed(printed).splitlines():

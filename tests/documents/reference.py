@@ -20,6 +20,13 @@ COMMANDS = ROOT / "docs/reference/commands.md"
 JSON = ROOT / "docs/reference/json.md"
 MADE = "Made of the program by `dev/docs --update`."
 
+_JSON = f"""# JSON
+
+{MADE} Every verb has `--json` and prints one object, or one a line.
+[json.schema.json](../json.schema.json) has the schemas; [FORMAT.md](../FORMAT.md#json) explains the keys. A key in
+*italics* may be absent. A test runs every verb of this page and validates what it prints.
+"""
+
 
 def help_of(verb: str) -> str:
     """Return what ``mudroom VERB --help`` prints on 100 columns."""
@@ -33,16 +40,13 @@ def help_of(verb: str) -> str:
 def commands_page() -> str:
     rows = "\n".join(f"| [{verb}](#{verb}) | {row.help} |" for verb, row in VERBS.items())
     sections = "\n\n".join(f"## {verb}\n\n```text\n{help_of(verb)}\n```" for verb in VERBS)
-    return f"# Commands\n\n{MADE} [CALLS.md](../CALLS.md) has the calls by subject.\n\n| verb | |\n| --- | --- |\n{rows}\n\n{sections}\n"
+    table = f"| verb | |\n| --- | --- |\n{rows}"
+    return f"# Commands\n\n{MADE} [CALLS.md](../CALLS.md) has the calls by subject.\n\n{table}\n\n{sections}\n"
 
 
 def json_page(schemas: dict[str, Any]) -> str:
     """Return the page of the objects: for each schema the verbs that print it, and its keys with their types."""
-    parts = [
-        f"# JSON\n\n{MADE} Every verb has `--json` and prints one object, or one a line. [json.schema.json](../json.schema.json) has the\n"
-        "schemas; [FORMAT.md](../FORMAT.md#json) explains the keys. A key in *italics* may be absent. A test runs every verb of this page and\n"
-        "validates what it prints.\n"
-    ]
+    parts = [_JSON]
     for name, shape in schemas["$defs"].items():
         keys = [
             f"`{key}` {_type(value)}" if key in shape["required"] else f"*`{key}`* {_type(value)}"

@@ -12,6 +12,8 @@ from documents.reference import help_of
 from mudroom.cli.main import VERBS
 
 _INLINE = re.compile(r"`(mudroom [^`\n]+)`")
+_OTHER = ("claude", "codex", "aider", "gemini", "npm", "help")
+"""Agents, which are verbs, too; and what is no verb, in a message."""
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]+)")
 _SUBVERBS = ("agent", "fleet", "fork", "hook", "image", "keeper", "log", "net", "policy", "proxy", "try", "vault")
 """Verbs whose actions have options of their own, which ``mudroom VERB --help`` does not print."""
@@ -27,12 +29,12 @@ def test_commands_in_the_text_exist_with_their_options() -> None:
             if not re.fullmatch(r"[a-z][a-z-]*", verb):
                 continue  # an option of mudroom itself, or a placeholder
             if verb not in VERBS:
-                if verb not in ("claude", "codex", "aider", "gemini", "npm", "help"):
+                if verb not in _OTHER:
                     wrong.append(f"{path.relative_to(ROOT)}: {command}")
                 continue
-            for option in _OPTION.findall(" ".join(words)) if verb not in _SUBVERBS else ():
-                if option not in helps[verb] and option != "--help":
-                    wrong.append(f"{path.relative_to(ROOT)}: {command}: {option}")
+            options = _OPTION.findall(" ".join(words)) if verb not in _SUBVERBS else ()
+            unknown = [option for option in options if option not in helps[verb] and option != "--help"]
+            wrong += [f"{path.relative_to(ROOT)}: {command}: {option}" for option in unknown]
     assert wrong == []
 
 
@@ -43,12 +45,11 @@ MEASURED = {
     "docs/AGENTS.md": "dev/agents --table",
     "docs/ESCAPES.md": "python -m tests.conformance.escapes",
     "docs/BYPASSES.md": "python -m tests.conformance.bypasses",
-    "docs/FOREIGN.md": "dev/foreign",
     "docs/comparison.md": "tests.conformance.escapes",
 }
 """Documents with tables of measured figures, and the command that each names."""
 _FIGURE = re.compile(r"\| *[^|\n]*\b\d+(?:[.,]\d+)? ?(?:ms|µs|MB/s|x)\b[^|\n]*\|")
-_PLAIN = {"docs/ATTEMPTS.md", "docs/CALLS.md", "docs/CONTAINERS.md", "docs/FLEET.md", "docs/SETTINGS.md"}
+_PLAIN = {"docs/FOREIGN.md", "docs/ATTEMPTS.md", "docs/CALLS.md", "docs/CONTAINERS.md", "docs/FLEET.md", "docs/SETTINGS.md"}
 """Documents whose figures in tables are limits and examples, not measurements."""
 
 
