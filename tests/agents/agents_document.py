@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ Rows = Mapping[tuple[str, str], Row]
 HEAD = """\
 # Agents that exist, unchanged
 
-Made by `dev/agents --table` of a run of `tests/agents/test_real_agents.py`. The agents are installed from npm and PyPI,
-and run as users run them: bare, and with `mudroom agent run --` in front and no option; levels 0 and 2
+Made by `dev/agents --table`, DAY, of a run of `tests/agents/test_real_agents.py`. The agents are installed from npm and
+PyPI, and run as users run them: bare, and with `mudroom agent run --` in front and no option; levels 0 and 2
 with `--level`. [docs/agents](agents) has a page of each.
 
 A scripted model on loopback (`tests/agents/model_server.py`) plays ten steps by the agent's own tools: look, read,
@@ -65,7 +66,10 @@ def read(lines: Iterable[str]) -> Mapping[str, Rows]:
 def document(figures: Mapping[str, Rows]) -> str:
     main = figures.get("user") or figures["root"]
     agents = list(dict.fromkeys(agent for agent, _how in main))
-    text = HEAD + "| agent | version | run | steps | leaks | project | apply, undo | planted |\n"
+    text = (
+        HEAD.replace("DAY", time.strftime("%Y-%m-%d", time.gmtime()))
+        + "| agent | version | run | steps | leaks | project | apply, undo | planted |\n"
+    )
     text += "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
     text += "".join(_line(main, agent, how) for agent in agents for how in HOWS if (agent, how) in main)
     text += NOTES + _others(figures) + COST

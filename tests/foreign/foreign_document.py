@@ -24,6 +24,8 @@ Suites that were written for kernels, file systems, Python and git run inside, i
 user. A test fails if the outcome of one of theirs is worse inside than outside, as the same user, and no table lists
 it; and if a listed difference is none any more.
 
+<!-- block: not run: it takes longer than a test may -->
+
 ```sh
 dev/foreign            # fetch from Debian and PyPI to .foreign, run all, print a table
 dev/foreign --engines  # the same at level 2, with container engines of its own

@@ -37,8 +37,8 @@ def test_every_block_runs(place: Place) -> None:
     assert len(blocks(PAGE)) > 10
 
 
-def test_the_readme_s_block_runs(place: Place) -> None:
-    section = (ROOT / "README.md").read_text().partition("As a library")[2]
+def test_the_block_at_a_glance_runs(place: Place) -> None:
+    section = (ROOT / "docs/CALLS.md").read_text().partition("## As a library")[2]
     place.write("test_x.py", "")
     place.write("Makefile", "test:\n\t@echo tested\n")
     place.project.rename(place.root / "proj")

@@ -1,0 +1,75 @@
+"""``python -m documents.reference``: write docs/reference and docs/json.schema.json anew, from the program."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from documents.json_objects import NOT_PRINTED, SCHEMAS, document, printed
+from documents.machine import ROOT
+from mudroom.cli.main import VERBS, run
+from mudroom.stage.layers.layer import remove_tree
+
+COMMANDS = ROOT / "docs/reference/commands.md"
+JSON = ROOT / "docs/reference/json.md"
+MADE = "Made of the program by `dev/docs --update`."
+
+_JSON = f"""# JSON
+
+{MADE} Every verb has `--json` and prints one object, or one a line.
+[json.schema.json](../json.schema.json) has the schemas; [FORMAT.md](../FORMAT.md#json) explains the keys. A key in
+*italics* may be absent. A test runs every verb of this page and validates what it prints.
+"""
+
+
+def help_of(verb: str) -> str:
+    """Return what ``mudroom VERB --help`` prints on 100 columns."""
+    out = io.StringIO()
+    environment = {"COLUMNS": "100", "NO_COLOR": "1", "HOME": "/nonexistent"}
+    with mock.patch.dict(os.environ, environment), contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        run([verb, "--help"], {os.fsencode(name): os.fsencode(value) for name, value in environment.items()})
+    return out.getvalue().rstrip()
+
+
+def commands_page() -> str:
+    rows = "\n".join(f"| [{verb}](#{verb}) | {row.help} |" for verb, row in VERBS.items())
+    sections = "\n\n".join(f"## {verb}\n\n```text\n{help_of(verb)}\n```" for verb in VERBS)
+    table = f"| verb | |\n| --- | --- |\n{rows}"
+    return f"# Commands\n\n{MADE} [CALLS.md](../CALLS.md) has the calls by subject.\n\n{table}\n\n{sections}\n"
+
+
+def json_page(schemas: dict[str, Any]) -> str:
+    """Return the page of the objects: for each schema the verbs that print it, and its keys with their types."""
+    parts = [_JSON]
+    for name, shape in schemas["$defs"].items():
+        keys = [
+            f"`{key}` {_type(value)}" if key in shape["required"] else f"*`{key}`* {_type(value)}"
+            for key, value in shape["properties"].items()
+            if key != "schema"
+        ]
+        parts.append(f"## {name}\n\nPrinted by {shape['description']}.\n\n{', '.join(keys) or 'No further keys'}.\n")
+    rows = "\n".join(f"| `{name}` | {where} |" for name, where in sorted(NOT_PRINTED.items()))
+    parts.append(f"## Others\n\n| schema | |\n| --- | --- |\n{rows}\n")
+    return "\n".join(parts)
+
+
+def _type(shape: dict[str, Any]) -> str:
+    kind = shape.get("type", "or null")
+    text = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    inner = shape.get("items", {}).get("properties") or shape.get("properties")
+    return f"{text} ({', '.join(inner)})" if inner else text
+
+
+if __name__ == "__main__":
+    root = tempfile.mkdtemp(prefix="mudroom-docs.")
+    schemas = document(printed(Path(root) / "d"))
+    remove_tree(root.encode())
+    SCHEMAS.write_text(json.dumps(schemas, indent=1, sort_keys=False) + "\n")
+    JSON.write_text(json_page(schemas))
+    COMMANDS.write_text(commands_page())
