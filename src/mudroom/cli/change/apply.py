@@ -15,7 +15,7 @@ from mudroom.core.tree.change import Change, counted_changes
 from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
 from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import ancestors, is_below, show, show_path
-from mudroom.errors import UsageError
+from mudroom.errors import Interrupted, UsageError
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -111,6 +111,8 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         if chosen is None:
             return None
         return _land(session, name, chosen.paths, args, context, options | {"parts": chosen.parts, "exact": True})
+    if not changes:
+        raise UsageError(f"the fork {name} holds no changes", f"mudroom discard {name} removes it")
     _require_directories(changes, paths, name)
     if not args.yes:
         _require_terminal(context, "add --yes")
@@ -191,7 +193,15 @@ def _confirm(session: Session, name: str, paths: Sequence[bytes], context: Conte
     if undecided:
         warning = context.terminal.style("!", "red")
         context.terminal.say(f"  {warning} conflicts with the project, and stays in the fork: {name_some(undecided)}")
-    return context.terminal.ask("[a]pply  [c]ancel: ").strip().lower() in ("a", "apply", "y", "yes")
+    try:
+        reply = context.terminal.ask("[a]pply  [c]ancel: ")
+    except KeyboardInterrupt:
+        context.terminal.say()
+        raise Interrupted(f"interrupted: nothing was applied; {name} is as it was") from None
+    if reply.strip().lower() in ("a", "apply", "y", "yes"):
+        return True
+    context.terminal.say(f"nothing was applied; {name} is as it was")
+    return False
 
 
 def exit_code(landed: LandingResult) -> int:
