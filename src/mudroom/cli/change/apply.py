@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.branch and not args.commits:
-        raise UsageError("--branch is for --commits")
+        raise UsageError("--branch is for --commits", "mudroom apply FORK --commits --branch NAME")
     _require_commit_options(args)
     with open_session(context) as session:
         name = only_fork(session, args.fork)
@@ -89,11 +89,14 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def _require_commit_options(args: argparse.Namespace) -> None:
     if args.message is not None and not args.commit:
-        raise UsageError("-m is for --commit")
+        raise UsageError("-m is for --commit", "mudroom apply FORK --commit -m TEXT")
     others = {"--git": args.git, "--commits": args.commits, "--bak": args.bak, "--markers": args.markers}
     for option, is_given in others.items():
         if args.commit and is_given:
-            raise UsageError(f"--commit makes one commit of the applied files, and does not go with {option}")
+            raise UsageError(
+                f"--commit makes one commit of the applied files, and does not go with {option}",
+                "leave one of them out",
+            )
 
 
 def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> CommittedApply | None:

@@ -174,7 +174,7 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
     reads = tuple(os.path.realpath(os.fsencode(path)) for path in args.read)
     for path in reads:
         if not os.path.exists(path):
-            raise UsageError(f"--read {show_path(path)}: no such file or directory")
+            raise UsageError(f"--read {show_path(path)}: no such file or directory", "give a path of this machine")
     for variable in args.env:
         if "=" not in variable and variable not in os.environ:
             raise UsageError(
