@@ -9,6 +9,7 @@
     ├── ForkMoved           the fork has changed since its review; nothing was applied exit 4
     │   └── SideMoved       a side of a conflict has changed since it was shown        exit 4
     │       └── DecidedMeanwhile  the decision about the conflict has changed since
+    ├── Interrupted             Ctrl-C at a question; nothing was applied                  exit 130
     ├── SandboxAlive        processes of a command that has ended are still alive      exit 125
     ├── ContainerEnded      a command's container ended before the command             exit 125
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
@@ -73,6 +74,12 @@ class Unsupported(MudroomError):
         self.protection = protection
         self.needs = needs
         self.found = found
+
+
+class Interrupted(MudroomError):
+    """The user pressed Ctrl-C at a question."""
+
+    exit_code = 130
 
 
 class SandboxAlive(MudroomError):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
 from mudroom.policy.config import LOOPBACK_WORDS, answers_name_loopback, load_policy, places, trusts_any
 from mudroom.session import Client, Session, policy_above, require_project
 from mudroom.typing import TYPE_CHECKING
@@ -34,6 +35,15 @@ MOST_CHARACTERS = 60
 """Characters of a command that a note shows."""
 MOST_LEFT_OUT = 3
 """Items of a policy that a note names."""
+_FOREVER = 1 << 62
+KEEPS_ALL = Settings()._replace(
+    keep_age=float(_FOREVER),
+    keep_applies=_FOREVER,
+    keep_bytes=_FOREVER,
+    keep_journal=_FOREVER,
+    keep_journal_age=float(_FOREVER),
+)
+"""Settings in place of a policy that cannot be read: its limits of retention are not known, so nothing is removed."""
 
 
 def open_project(
@@ -51,6 +61,7 @@ def open_project(
     agent: str | None = None,
     also: Sequence[HostRule] = (),
     reads_policy: bool = True,
+    needs_policy: bool = True,
 ) -> Session:
     """Return a session on ``project``. No approver is set yet. Raise UsageError if the project cannot be staged or its
     policy cannot be read.
@@ -58,13 +69,23 @@ def open_project(
     ``adjust`` applies options to the settings of the policy files; ``level`` is the isolation level that was asked for.
     ``agent`` is the agent whose commands will run, None: the user's own commands. ``also`` are host rules for this
     session, beside those of the project. ``reads_policy`` False is for callers that neither run nor change anything and
-    have to work with a broken policy file; the defaults hold then. ``note`` is called with one line about each part of
+    have to work with a broken policy file; the defaults hold then. ``needs_policy`` False: a policy that cannot be read
+    is a note, and commands that a killed mudroom has left are not collected, because their secrets are not known; for
+    callers that run nothing and apply nothing new. ``note`` is called with one line about each part of
     the policy that does not hold, and about each command that a killed mudroom has left. ``later``: of ``Vault``.
     """
     locations = places(environ)
     rules, remember = host_answers(project, environ)
     real = require_project(project, locations.state, locations.home)[0]  # before its policy is read
-    policy = project_settings(real, environ, note) if reads_policy else Settings()
+    policy, is_read = Settings(), True
+    if reads_policy:
+        try:
+            policy = project_settings(real, environ, note)
+        except UsageError as error:
+            if needs_policy:
+                raise
+            policy, is_read = KEEPS_ALL, False
+            note(f"the policy is not in force: {error}")
     current = combined_rules(rules, tuple(also)) if also else rules
     session = Session.open(
         project,
@@ -85,7 +106,7 @@ def open_project(
         agent=agent,
         commands=CommandRules(project, environ) if agent is not None else None,
     )
-    for command in session.sandboxes.collect_cut_off():
+    for command in session.sandboxes.collect_cut_off() if is_read else ():
         note(cut_off(command))
     return session
 

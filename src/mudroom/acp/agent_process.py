@@ -109,7 +109,7 @@ def start_inside(
 
 def refused(result: Result) -> Refused:
     verdict = result.verdict
-    return Refused(f"{show(b' '.join(result.command))}: refused: {verdict.reason} ({verdict.rule})", verdict.instead)
+    return Refused(f"refused: {verdict.reason} ({verdict.rule}): {show(b' '.join(result.command))}", verdict.instead)
 
 
 def start_outside(argv: Sequence[bytes], cwd: bytes, streams: Pipes, environ: Mapping[bytes, bytes]) -> OutsideAgent:

@@ -160,9 +160,14 @@ _HINTS = {
 def _run_verb(argv: list[str], usual: Context) -> int:
     """``usual``: the context without the options of the verb."""
     environ, terminal = usual.environ, usual.terminal
-    if not argv or argv[0] in ("-h", "--help", "help"):
+    if not argv:
+        home: int = _module("mudroom.cli.fork.home").show_home(usual)
+        return home
+    if argv[0] == "help" and len(argv) > 1:
+        argv = [argv[1], "--help"]
+    if argv[0] in ("-h", "--help", "help"):
         terminal.out(overview())
-        return 0 if argv else 125
+        return 0
     if argv[0] in ("-V", "--version"):
         terminal.out(version())
         return 0
@@ -241,7 +246,7 @@ def _agents(environ: Mapping[bytes, bytes]) -> Catalog:
 def _without_verb(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> tuple[str, str]:
     """Return the problem with words that do not begin with a verb, and a hint: the same words with the verb first."""
     if not argv[0].startswith("-"):
-        return f"there is no verb {argv[0]!r}", _suggest(argv[0], environ)
+        return f"there is no verb {argv[0]!r}", _suggest(argv, environ)
     import shlex
 
     at = 2 if argv[0] == "--project" else 1
@@ -252,11 +257,19 @@ def _without_verb(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> tuple[
     return f"there is no verb {argv[0]!r}", "options follow the verb; mudroom --help lists the verbs"
 
 
-def _suggest(verb: str, environ: Mapping[bytes, bytes]) -> str:
+def _suggest(words: Sequence[str], environ: Mapping[bytes, bytes]) -> str:
+    """Return the line that was probably meant: a command with ``run`` before it, or a verb of a similar name."""
     import difflib
+    import shlex
+    import shutil
 
-    near = difflib.get_close_matches(verb, (*VERBS, *_agents(environ).names()), 1)
-    return f"did you mean mudroom {near[0]}?" if near else "mudroom --help lists them"
+    command = words[0].split() + list(words[1:])  # "npm install", as one word
+    if command and shutil.which(command[0], path=os.fsdecode(environ.get(b"PATH", b""))) is not None:
+        return f"did you mean: mudroom run -- {shlex.join(word for word in command if word != '--')}"
+    near = difflib.get_close_matches(words[0], (*VERBS, *_agents(environ).names()), 1)
+    if near:
+        return f"did you mean mudroom {near[0]}?"
+    return "mudroom --help lists the verbs; a command of your own: mudroom run -- COMMAND"
 
 
 def version() -> str:
@@ -271,11 +284,12 @@ mudroom {__version__}: commands and agents work on a staged view of your project
 {rows}
 
   mudroom run -- npm install       stage, run, preview, then [a]pply [c]ancel [d]iff
-  mudroom run -- rm -rf .          shows the damage, does none
+  mudroom run -- rm -rf src        shows the damage, does none
   mudroom claude                   an agent, unchanged: also codex, gemini … (mudroom agent ls)
   mudroom exec --fork a -- CMD     an agent's command, in a fork of its own
   mudroom undo                     takes the last apply back
-  mudroom VERB --help              options and examples
+  mudroom                          what waits for you in this project
+  mudroom help VERB                options and examples
 
 Exit codes: the command's own; 124 out of time, 125 mudroom failed, 126 not executable or refused, 127 not found;
 apply: 0 applied, 3 conflicts are left (the rest is applied, nothing is lost), 4 the fork is not what was reviewed,

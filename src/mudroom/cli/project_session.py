@@ -51,6 +51,7 @@ def open_session(
     ask: Ask | None = None,
     also: Sequence[HostRule] = (),
     reads_policy: bool = True,
+    needs_policy: bool = True,
 ) -> Session:
     """Return a session on the project of the command line (``project_session.py:open_project``).
 
@@ -58,7 +59,7 @@ def open_session(
     level. ``agent`` is the agent whose commands will run, None: the user's own commands. ``ask`` says how approvals and
     hosts are asked about. ``also`` are host rules for this session, beside those of the project. ``reads_policy`` False
     is for verbs that neither run nor change anything and have to work with a broken policy file; the defaults hold
-    then.
+    then. ``needs_policy`` False: the same, with a note about the fault; for verbs that show, take back or throw away.
     """
     if sys.platform in BY_RECORD:
         from mudroom.cli.certification import certify_first
@@ -78,6 +79,7 @@ def open_session(
         agent=agent,
         also=also,
         reads_policy=reads_policy,
+        needs_policy=needs_policy,
     )
     set_host_approver(ask, context, session)
     if session.actor.agent is not None:

@@ -21,7 +21,7 @@ def run(argv: Sequence[str]) -> int:
     terminal = Terminal({})
     if not argv or argv[0] in ("-h", "--help", "help"):
         terminal.out(overview())
-        return 0 if argv else 125
+        return 0
     if argv[0] in ("-V", "--version"):
         terminal.out(version())
         return 0

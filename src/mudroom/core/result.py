@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 SCHEMA = "mudroom.result/1"
 REFUSED = 126
 """Exit code of a command that the policy or an approver refused; the command has not run."""
+TIMED_OUT = 124
+"""Exit code of a command that was ended because its time ran out, as of timeout(1)."""
 
 
 class Denial(NamedTuple):
@@ -69,8 +71,11 @@ class Result(NamedTuple):
     """False: the policy or an approver refused the command."""
 
 
-def exit_code_of(status: int) -> int:
-    """Return the exit code, as a shell has it, of a status of wait(2)."""
+def exit_code_of(status: int, *, timed_out: bool = False) -> int:
+    """Return the exit code, as a shell has it, of a status of wait(2). ``timed_out``: time ran out, which counts,
+    however the command ended then."""
+    if timed_out:
+        return TIMED_OUT
     return 128 + (status & 0x7F) if status & 0x7F else status >> 8
 
 

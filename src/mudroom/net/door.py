@@ -144,7 +144,9 @@ class Gate:
             )
         except OSError as error:
             ours.close()
-            raise MudroomError(f"the gate cannot be started: {error.strerror}") from error
+            raise MudroomError(
+                f"the gate cannot be started: {error.strerror}", "run the command again; mudroom doctor tries the gate"
+            ) from error
         finally:
             theirs.close()
         self._handle = ProcessHandle(self._pid)
@@ -297,7 +299,9 @@ class Door:
             self._gate._send(message, [theirs.fileno(), *(listener.descriptor for listener in self._listeners)])
         except OSError as error:
             ours.close()
-            raise MudroomError(f"the gate does not answer: {error.strerror}") from error
+            raise MudroomError(
+                f"the gate does not answer: {error.strerror}", "run the command again; mudroom doctor tries the gate"
+            ) from error
         except MudroomError:
             ours.close()
             raise
@@ -314,7 +318,10 @@ class Door:
         self._deaths = [*(death for death in self._deaths if at - death < _WITHIN), at]
         try:
             if len(self._deaths) >= _DEATHS:
-                raise MudroomError("the gate ended again and again; the network of this command is cut")
+                raise MudroomError(
+                    "the gate ended again and again; the network of this command is cut",
+                    "run the command again; mudroom doctor tries the gate",
+                )
             self._gate._has_ended()
             new = self._connect()
         except MudroomError:

@@ -31,7 +31,9 @@ class Opening:
         self._machine, self._forks, self._fork = machine, forks, fork
         self._order, self._outcome = order, outcome
         if order.alone:
-            raise UsageError("nothing can be started in the background while the project is changed")
+            raise UsageError(
+                "nothing can be started in the background while the project is changed", "try again when it has ended"
+            )
         self._resources = ExitStack()
         try:
             self._vault = self._take()

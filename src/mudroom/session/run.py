@@ -85,7 +85,10 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
                     began = time.monotonic()
                     end = sandbox.run(order, outcome)
                     command = CollectedCommand(
-                        order.argv, exit_code_of(end.exit.status), parts.forks.clock(), order.grant.level
+                        order.argv,
+                        exit_code_of(end.exit.status, timed_out=end.timed_out),
+                        parts.forks.clock(),
+                        order.grant.level,
                     )
                     try:
                         changeset = sandbox.collect(command)
@@ -137,7 +140,7 @@ def result_of(fork: str, order: Order, case: Case, outcome: Outcome, end: Comman
         fork,
         order.argv,
         order.grant.level,
-        exit_code_of(ended.status),
+        exit_code_of(ended.status, timed_out=end.timed_out),
         (ended.status & 0x7F) or None,
         end.timed_out,
         0.0,

@@ -73,7 +73,9 @@ def never_copied(exclude: Sequence[bytes]) -> Excludes:
     for line in exclude:
         parsed = list(_rules([line]))
         if not parsed:
-            raise UsageError(f"copy.exclude: {show(line)} is not a gitignore(5) pattern")
+            raise UsageError(
+                f"copy.exclude: {show(line)} is not a gitignore(5) pattern", "a pattern: *.log, /build/, !keep.log"
+            )
         rules += parsed
 
     def out(path: bytes, entry: Entry) -> bool:

@@ -165,7 +165,7 @@ def test_rows(cli: Cli) -> None:
     filled(cli).append("approval", "b", {"command": ["x"], "allow": True, "by": "terminal", "keep": True}, time=NOW)
     rows = [line.split(maxsplit=3)[3] for line in cli("log").stdout.splitlines()]
     assert rows == [
-        "fork     a         ",
+        "fork     a",
         "run      a         npm install  agent=claude  3 changed",
         "verdict  a         rm -rf /  agent=claude  deny: removes files (policy.yaml:3)",
         "flow     a         deny   connect  evil.example:443  no rule names it",

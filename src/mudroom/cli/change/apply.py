@@ -15,7 +15,7 @@ from mudroom.core.tree.change import Change, counted_changes
 from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
 from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import ancestors, is_below, show, show_path
-from mudroom.errors import UsageError
+from mudroom.errors import Interrupted, UsageError
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.branch and not args.commits:
-        raise UsageError("--branch is for --commits")
+        raise UsageError("--branch is for --commits", "mudroom apply FORK --commits --branch NAME")
     _require_commit_options(args)
     with open_session(context) as session:
         name = only_fork(session, args.fork)
@@ -89,11 +89,14 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def _require_commit_options(args: argparse.Namespace) -> None:
     if args.message is not None and not args.commit:
-        raise UsageError("-m is for --commit")
+        raise UsageError("-m is for --commit", "mudroom apply FORK --commit -m TEXT")
     others = {"--git": args.git, "--commits": args.commits, "--bak": args.bak, "--markers": args.markers}
     for option, is_given in others.items():
         if args.commit and is_given:
-            raise UsageError(f"--commit makes one commit of the applied files, and does not go with {option}")
+            raise UsageError(
+                f"--commit makes one commit of the applied files, and does not go with {option}",
+                "leave one of them out",
+            )
 
 
 def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> CommittedApply | None:
@@ -111,6 +114,8 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         if chosen is None:
             return None
         return _land(session, name, chosen.paths, args, context, options | {"parts": chosen.parts, "exact": True})
+    if not changes:
+        raise UsageError(f"the fork {name} holds no changes", f"mudroom discard {name} removes it")
     _require_directories(changes, paths, name)
     if not args.yes:
         _require_terminal(context, "add --yes")
@@ -191,7 +196,15 @@ def _confirm(session: Session, name: str, paths: Sequence[bytes], context: Conte
     if undecided:
         warning = context.terminal.style("!", "red")
         context.terminal.say(f"  {warning} conflicts with the project, and stays in the fork: {name_some(undecided)}")
-    return context.terminal.ask("[a]pply  [c]ancel: ").strip().lower() in ("a", "apply", "y", "yes")
+    try:
+        reply = context.terminal.ask("[a]pply  [c]ancel: ")
+    except KeyboardInterrupt:
+        context.terminal.say()
+        raise Interrupted(f"interrupted: nothing was applied; {name} is as it was") from None
+    if reply.strip().lower() in ("a", "apply", "y", "yes"):
+        return True
+    context.terminal.say(f"nothing was applied; {name} is as it was")
+    return False
 
 
 def exit_code(landed: LandingResult) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mudroom.cli.change.preview import credentials_line
 from mudroom.cli.project_session import only_fork, open_session, project_paths
@@ -18,6 +18,11 @@ from mudroom.typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
+    from mudroom.core.tree.change import Change, Changeset
+
+_NAMES = 60
+"""Columns of names in ``--stat``; a longer name is not cut."""
+
 EXAMPLES = """\
 examples:
   mudroom diff                       of the only fork there is
@@ -28,6 +33,7 @@ examples:
   mudroom diff run-7f3a --conflicts  the conflicts with the project, with markers
   mudroom diff run-7f3a --commits    the commits that were made in the fork; -p: with their differences
   mudroom diff run-7f3a --commits 1a2b3c4  one of them
+  mudroom diff run-7f3a --stat       the files and the numbers of their lines
   mudroom diff --json                counts per file instead of the text"""
 
 
@@ -39,6 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--commits", action="store_true", help="the commits that the project's repository does not have"
     )
     parser.add_argument("--patch", "-p", action="store_true", help="with --commits: with their differences")
+    parser.add_argument("--stat", action="store_true", help="the files and the numbers of changed lines, no text")
     parser.add_argument("--repository", metavar="DIR", help="with --commits: the directory of a nested repository")
     parser.add_argument("--fork", dest="named", metavar="FORK", help="the same, by name of the option")
 
@@ -49,9 +56,11 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError(
             "--patch and --repository are for --commits", "mudroom diff FORK prints the differences of files"
         )
+    if args.stat and (args.commits or args.conflicts):
+        raise UsageError("--stat is not for --commits and --conflicts", "mudroom diff FORK --stat")
     if args.commits and args.conflicts:
         raise UsageError("--commits and --conflicts are two lists", "one of them at a time")
-    with open_session(context) as session:
+    with open_session(context, needs_policy=False) as session:
         if args.named is not None:
             words.insert(0, args.named)
         name = words.pop(0) if words else only_fork(session, None)
@@ -63,7 +72,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.conflicts:
             return _conflicts(session, only_fork(session, new), words, context)
         if "@" in new or old != "base" or new == "now":
-            return _compare(session, old, new, words, context)
+            return _compare(session, old, new, words, context, stat=args.stat)
         name = only_fork(session, new)
         if context.as_json:
             changes, fingerprint = session.changes.review(name)
@@ -75,7 +84,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             session.changes.review(name)
         for line in (*credentials_line(session, name), *session.forks.unsaid()):
             context.terminal.note(line)
-        page(session.changes.diff(name, project_paths(words, session)), context)
+        paths = project_paths(words, session)
+        page(
+            _stat(_chosen(session.changes.of(name), paths)) if args.stat else session.changes.diff(name, paths), context
+        )
         for line in _settings(session, name) if not words else ():
             context.terminal.say(line)
     return 0
@@ -120,14 +132,33 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
     return 3 if conflicts else 0
 
 
-def _compare(session: Session, old: str, new: str, words: list[str], context: Context) -> int:
+def _chosen(changeset: Changeset, paths: Sequence[bytes]) -> list[Change]:
+    return [c for c in changeset.changes if not paths or any(is_below(c.path, path) for path in paths)]
+
+
+def _stat(changes: Sequence[Change]) -> Iterator[bytes]:
+    """Yield a line for each file, and the sums, as ``git diff --stat`` does without its graph."""
+    from mudroom.core.text.plural import counted
+    from mudroom.core.tree.change import counted_changes, summarise
+
+    rows = [(show_path(change.path), change) for change in counted_changes(list(changes))]
+    width = min(max((len(name) for name, _change in rows), default=0), _NAMES)
+    for name, change in rows:
+        count = "binary" if change.binary else f"+{change.lines_added} -{change.lines_removed}"
+        verb = "" if change.verb == "modified" else f"  {change.verb}"
+        yield f" {name:<{width}} | {count}{verb}\n".encode()
+    total = summarise(changes)
+    yield f" {counted(total.files, 'file')} changed, +{total.lines_added} -{total.lines_removed}\n".encode()
+
+
+def _compare(session: Session, old: str, new: str, words: list[str], context: Context, *, stat: bool = False) -> int:
     paths = project_paths(words, session)
     with session.forks.compare(old, new) as comparison:
         changeset = comparison.changeset
-        chosen = [c for c in changeset.changes if not paths or any(is_below(c.path, path) for path in paths)]
+        chosen = _chosen(changeset, paths)
         if context.as_json:
             changes = changes_to_json(changeset._replace(changes=tuple(chosen)))
             context.terminal.out(json.dumps({"schema": "mudroom.diff/1", "old": old, "new": new, "changes": changes}))
         else:
-            page(comparison.lines(chosen), context)
+            page(_stat(chosen) if stat else comparison.lines(chosen), context)
     return 0

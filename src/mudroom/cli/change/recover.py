@@ -32,7 +32,7 @@ def configure(_parser: argparse.ArgumentParser) -> None:
 
 def execute(_args: argparse.Namespace, context: Context) -> int:
     print_line = context.terminal.say
-    with open_session(context) as session:
+    with open_session(context, needs_policy=False) as session:
         holder = f"`mudroom recover` (process {os.getpid()})"
         with session.alone(holder, context.terminal.tell_waiting) as recovered:
             pass

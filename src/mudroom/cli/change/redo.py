@@ -24,6 +24,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    with open_session(context) as session, exclusive(session, context, "mudroom redo"):
+    with open_session(context, needs_policy=False) as session, exclusive(session, context, "mudroom redo"):
         applied = session.changes.redo(args.apply)
     return print_turned(applied, "redo", context)

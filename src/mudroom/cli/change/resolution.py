@@ -106,7 +106,10 @@ def decide_by_driver(session: Session, fork: str, conflict: ForkConflict, tool: 
         names = {"%P": "merged" + _suffix(conflict.path)}
         for sign, name, side in zip(("%O", "%A", "%B"), ("base", "ours", "theirs"), sides, strict=True):
             if side.content is None and (sign != "%O" or side.entry is not None):
-                raise UsageError(f"{show_path(conflict.path)}: a merge driver needs a file on both sides")
+                raise UsageError(
+                    f"{show_path(conflict.path)}: a merge driver needs a file on both sides",
+                    "--mine or --theirs decides it",
+                )
             place = directory / (name + _suffix(conflict.path))
             place.write_bytes(side.content or b"")
             names[sign] = str(place)
@@ -203,7 +206,9 @@ def _remove_others(directory: Path, kept: set[str]) -> None:
 
 def undecide(session: Session, fork: str, conflict: ForkConflict) -> None:
     if not session.changes.forget_decision(fork, conflict.path, conflict.decision):
-        raise UsageError(f"nothing is decided about {show_path(conflict.path)}")
+        raise UsageError(
+            f"nothing is decided about {show_path(conflict.path)}", f"mudroom resolve {fork} lists the conflicts"
+        )
 
 
 def _decide_merged(

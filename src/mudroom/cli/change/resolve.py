@@ -40,7 +40,9 @@ class _Hunk(argparse.Action):
         try:
             namespace.hunk = int(values)
         except ValueError:
-            raise UsageError(f"--hunk takes the number of a conflict in the file, not {values!r}") from None
+            raise UsageError(
+                f"--hunk takes the number of a conflict in the file, not {values!r}", "mudroom diff FORK --conflicts"
+            ) from None
 
 
 class _Choice(argparse.Action):
@@ -78,7 +80,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.hunk is not None:
-        raise UsageError("--hunk needs --mine, --theirs or --both after it")
+        raise UsageError(
+            "--hunk needs --mine, --theirs or --both after it", "mudroom resolve FORK PATH --hunk 1 --mine"
+        )
     with open_session(context, adjust=lambda settings: with_shown(settings, args.show)) as session:
         name = only_fork(session, args.fork)
         paths = project_paths(args.paths, session)
@@ -88,7 +92,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             if not paths and not args.all:
                 raise UsageError("which conflict?", f"name its PATH, or --all; mudroom resolve {name} lists them")
             if not conflicts:
-                raise UsageError("there is no conflict" + (" at " + ", ".join(map(show, paths)) if paths else ""))
+                where = " at " + ", ".join(map(show, paths)) if paths else ""
+                raise UsageError("there is no conflict" + where, f"mudroom diff {name} --conflicts lists them")
             for conflict in conflicts:
                 decide(conflict)
             conflicts = session.changes.conflicts(name, paths)
@@ -159,7 +164,9 @@ def _decision(
     if not any(ways):
         return None
     if sum(ways) > 1 or (args.whole and len(args.whole) > 1):
-        raise UsageError("one way of deciding at a time")
+        raise UsageError(
+            "one way of deciding at a time", "give one of --mine, --theirs, --both, --hunk, --edit, --tool"
+        )
     if args.undecide:
         return lambda conflict: resolution.undecide(session, name, conflict)
     if args.hunks:

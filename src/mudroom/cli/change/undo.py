@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    with open_session(context) as session, exclusive(session, context, "mudroom undo"):
+    with open_session(context, needs_policy=False) as session, exclusive(session, context, "mudroom undo"):
         applied = session.changes.undo(args.apply)
     return print_turned(applied, "undo", context)
 

@@ -15,6 +15,7 @@ from mudroom.cli.command.run import (
     commits_of,
     own_stdio,
     print_json,
+    require_shown,
     show_result,
     tool_log,
     warn_if_bare,
@@ -24,6 +25,7 @@ from mudroom.cli.project_session import full_disk_hint, open_session, working_di
 from mudroom.cli.terminal.approver import ASKS, Ask, set_host_approver
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.terminal import TITLE, cut
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.session import Client
@@ -140,6 +142,7 @@ def run_command(
     client.start()  # it starts while settings and project are read
     try:
         with open_for_command(args, context, client, agent, ask) as session:
+            require_shown(session, args.show)
             warn_if_bare(session, context)
             stdio = own_stdio(context)
             if stream:
@@ -148,6 +151,8 @@ def run_command(
                 result = session.run(argv, fork=args.fork, cwd=_directory(session), stdio=stdio)
             commits = {} if context.as_json or quiet else commits_of(session, result)
             log = "" if context.as_json or quiet else tool_log(session, result)
+            if args.fork is None and result.fork and not result.changeset.changes:
+                session.forks.discard_unchanged(result.fork)
     finally:
         client.close()
     if quiet and result.ran and not context.as_json:
@@ -229,6 +234,5 @@ def _print_outcome(
 
 def print_refused(result: Result, context: Context) -> None:
     verdict = result.verdict
-    context.terminal.error(
-        f"{show(b' '.join(result.command))}: refused: {verdict.reason} ({verdict.rule})", verdict.instead
-    )
+    line = cut(show(b" ".join(result.command)), TITLE)
+    context.terminal.error(f"refused: {verdict.reason} ({verdict.rule}): {line}", verdict.instead)

@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     grace = seconds(args.grace, "--grace") if args.grace else GRACE
-    with open_session(context) as session:
+    with open_session(context, needs_policy=False) as session:
         if args.output:
             return _print_output(session, args.ids, context)
         if args.end:

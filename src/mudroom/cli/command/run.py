@@ -10,7 +10,7 @@ from mudroom.cli.plain_options import REMAINDER
 from mudroom.cli.project_session import exclusive, full_disk_hint, open_session, working_directory
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
-from mudroom.cli.terminal.terminal import is_terminal
+from mudroom.cli.terminal.terminal import TITLE, cut, is_terminal
 from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.path import is_below, show, show_path
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 examples:
   mudroom run -- npm install lodash              asks: Allow registry.npmjs.org?
-  mudroom run --net open -- ./fetch.sh           the host's network, unfiltered
   mudroom run --yes -- make                      apply without asking
   mudroom run --no -- ./install.sh               only show its changes
   mudroom run --keep -- npx prettier -w .        decide later: mudroom diff, mudroom apply, mudroom discard
   mudroom run --json --yes -- make test          one JSON object; output of the command is in it
+  mudroom run --net open -- ./fetch.sh           the host's network, unfiltered: only for what you trust
 
 The network is behind a gate: hosts that mudroom net allow or the policy name are let through; others are asked about.
 Without a terminal to ask on, and without --yes, --no or --keep, the changes are kept."""
@@ -134,6 +134,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         level=asked_level(args),
         ask=args.ask,
     ) as session:
+        require_shown(session, args.show)
         cwd = _working_directory(session)
         if args.explain:
             _explain(session.explained(cwd), context)
@@ -173,7 +174,13 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
     reads = tuple(os.path.realpath(os.fsencode(path)) for path in args.read)
     for path in reads:
         if not os.path.exists(path):
-            raise UsageError(f"--read {show_path(path)}: no such file or directory")
+            raise UsageError(f"--read {show_path(path)}: no such file or directory", "give a path of this machine")
+    for variable in args.env:
+        if "=" not in variable and variable not in os.environ:
+            raise UsageError(
+                f"--env {show(os.fsencode(variable))}: your environment has no such variable",
+                "--env NAME=VALUE sets one",
+            )
     for option, (field, _metavar, _text) in LIMITS.items():
         value = getattr(args, option[2:].replace("-", "_"))
         if value is not None:
@@ -195,6 +202,24 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
 
         settings = settings._replace(image=image(args.image, "--image"))
     return settings
+
+
+def require_shown(session: Session, paths: Sequence[str]) -> None:
+    """Raise UsageError for a path of ``--show`` that names no file of the project. A name without a slash may be that
+    of a secret in any directory."""
+    if not paths:
+        return
+    from mudroom.core.tree.secret import is_masked
+
+    mask = session.actor.settings.secrets_mask
+    for path in (os.fsencode(path).removeprefix(b"./") for path in paths):
+        if b"*" in path or os.path.lexists(os.path.join(session.project, path)):
+            continue
+        if b"/" in path or not is_masked(path, mask, ()):
+            raise UsageError(
+                f"--show {show_path(path)}: the project has no such file",
+                "a path below the project, or a name or pattern of secrets: --show .env, --show '*.pem'",
+            )
 
 
 def _working_directory(session: Session) -> bytes:
@@ -248,6 +273,9 @@ def _decide(
         elif answer == "cancel":
             session.forks.discard(result.fork)
         else:
+            if answer == "interrupt":
+                context.terminal.say("interrupted: nothing was applied")
+                code = code or 130
             _print_kept(result, args, context)
     if context.as_json:
         print_json(result._replace(exit_code=code), outcome, context)
@@ -317,7 +345,7 @@ def show_result(
             terminal.note(line)
     if log:
         terminal.note(log)
-    title = show(b" ".join(argv))
+    title = cut(show(b" ".join(argv)), TITLE)
     if result.timed_out:
         terminal.say(terminal.style(f"{title} ran out of time and was ended", "red"))
     elif result.signal:
@@ -385,7 +413,7 @@ def _ask(result: Result, context: Context, session: Session) -> str:
             reply = context.terminal.ask(f"[a]pply  {git}[c]ancel  [d]iff  [k]eep for later: ")
         except KeyboardInterrupt:
             context.terminal.say()
-            return "keep"
+            return "interrupt"
         if not reply:
             context.terminal.say()
             return "keep"

@@ -85,7 +85,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError(f"{show(directory)} is not a directory", "name another one") from None
     written = [path for path in (_write(shell, text, fork) for shell in SHELLS) if path]
     if not written:
-        raise UsageError("no shell is installed in " + ", ".join(_DIRECTORIES))
+        raise UsageError("no shell is installed in " + ", ".join(_DIRECTORIES), "install bash, or dash")
     if context.as_json:
         import json
 

@@ -60,7 +60,7 @@ def _new(args: argparse.Namespace, context: Context) -> None:
 
 def _ls(args: argparse.Namespace, context: Context) -> None:
     del args
-    with open_session(context) as session:
+    with open_session(context, needs_policy=False) as session:
         rows = fork_rows(session)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.forks/1", "forks": rows}))

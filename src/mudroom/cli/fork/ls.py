@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     del args
-    with open_session(context) as session:
+    with open_session(context, needs_policy=False) as session:
         rows = fork_rows(session)
     if context.as_json:
         context.terminal.out(to_json_text({"schema": "mudroom.forks/1", "forks": rows}))

@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     del args
-    with open_session(context) as session:
+    with open_session(context, needs_policy=False) as session:
         rows = fork_rows(session)
         applies = session.changes.applies()
         project, vault = os.fsdecode(session.project), os.fsdecode(session.vault.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 
@@ -10,6 +11,7 @@ from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import EngineChoice
 from mudroom.doctor.probe import Finding, examine
+from mudroom.doctor.report import SANDBOX, everything, screen
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
 from mudroom.sandbox.platform import BY_RECORD
@@ -22,15 +24,15 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 examples:
   mudroom doctor
+  mudroom doctor --all         every protection in a line of its own, nothing cut
   mudroom doctor --json
   mudroom doctor --table       what is protected on which platform, by what, and where that was tried
 
 Exit code 0 if commands can be confined here, 1 if not."""
 
-_STYLES = {"strict": "green", "degraded": "yellow", "missing": "red", "not probed": "red"}
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="every protection, and every fix in full")
     parser.add_argument(
         "--table", action="store_true", help="every platform's protections as a document, instead of trying this one's"
     )
@@ -48,13 +50,22 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         rows = [finding._asdict() for finding in findings]
         context.terminal.out(json.dumps({"schema": "mudroom.doctor.probe/1", "protections": rows}))
     else:
-        width = max(len(finding.protection) for finding in findings)
-        for finding in findings:
-            state = context.terminal.style(f"{finding.state:<10}", _STYLES[finding.state], 1)
-            context.terminal.out(f"{finding.protection:<{width}}  {state}  {finding.found}")
-            if finding.fix:
-                context.terminal.out(f"{'':<{width}}            fix: {finding.fix}")
-    return 1 if any(f.protection == "a sandbox" and f.state == "missing" for f in findings) else 0
+
+        def style(text: str, name: str) -> str:
+            return context.terminal.style(text, name, 1)
+
+        lines = everything(findings, style) if args.all else screen(findings, style, *_size())
+        context.terminal.out("\n".join(lines))
+    return 1 if any(f.protection == SANDBOX and f.state == "missing" for f in findings) else 0
+
+
+def _size() -> tuple[int, int]:
+    """Return the columns and rows of the terminal on stdout; of the smallest usual one if there is none."""
+    try:
+        columns, rows = os.get_terminal_size(1)
+    except OSError:
+        return 80, 24
+    return max(columns or 80, 40), max(rows or 24, 12)
 
 
 def certified(state: bytes, platform: str = sys.platform, tool: bytes = b"") -> list[Finding]:

@@ -91,10 +91,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         needed = "port" if args.what in ("open", "show") else "fork and port" if args.what == "reach" else "host"
         raise UsageError(f"net {args.what} needs a {needed}", "mudroom net --help has examples")
     if args.hosts and not wants_hosts and args.what not in ("credential", "presets"):
-        raise UsageError(f"net {args.what} takes no host")
+        raise UsageError(f"net {args.what} takes no host", "mudroom net --help has examples")
     for attribute, (option, actions) in _OPTIONS.items():
         if getattr(args, attribute) and args.what not in actions:
-            raise UsageError(f"{option} is for net {' and net '.join(actions)}")
+            raise UsageError(f"{option} is for net {' and net '.join(actions)}", "mudroom net --help has examples")
     code: int = _ACTIONS[args.what](args, context)
     return code
 

@@ -62,7 +62,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError("which question is answered?", "mudroom approve lists them")
     if args.deny and args.preset:
         raise UsageError("--preset allows, and --deny does not", "mudroom net deny @NAME denies a preset")
-    with open_session(context) as session:
+    lists = not (args.follow or args.ids)
+    with open_session(context, needs_policy=not lists) as session:
         queue = session.vault.approvals
         if args.follow:
             return _follow(queue, session, context)

@@ -68,7 +68,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if args.what in _MODULES:
         module: Any = importlib.import_module(_MODULES[args.what])
         if args.about is not None and args.what != "check":
-            raise UsageError(f"mudroom policy {args.what} takes no {args.about!r}")
+            raise UsageError(
+                f"mudroom policy {args.what} takes no {args.about!r}", "mudroom policy --help has examples"
+            )
         code: int = module.execute(args, context)
         return code
     if args.command is not None:

@@ -94,7 +94,7 @@ class CommandSignals:
         number = self.ended_by(result)
         if number is not None:
             return 128 + number
-        return 124 if result.timed_out else result.exit_code
+        return result.exit_code
 
 
 @contextmanager

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _WIDE = 1 << 16
+TITLE = 60
+"""Columns of a command line in a sentence about it."""
 _PROGRESS_AFTER = 0.3
 """Seconds. Work shorter than this shows no progress: a flash of text is noise."""
 
@@ -99,6 +101,12 @@ class Terminal:
             return os.get_terminal_size(2).columns
         except OSError:
             return 100
+
+
+def cut(text: str, columns: int) -> str:
+    """Return the text on one line of at most ``columns`` characters: its beginning, and a mark if more follows."""
+    first, newline, _rest = text.partition("\n")
+    return first if len(first) <= columns and not newline else first[: columns - 1].rstrip() + "…"
 
 
 def _write(number: int, text: str) -> None:

@@ -17,4 +17,4 @@ def line(event: Event, style: Callable[[str, str], str] = lambda text, _style: t
     severity = gravity(event)
     kind = f"{event.kind if event.kind in ROWS else printable(event.kind):<8}"
     head = f"{event.number:>4}  {style(when, 'dim')}  {style(kind, _STYLES[severity]) if severity else kind}"
-    return f"{head} {printable(event.fork) or '-':<9} " + "  ".join(event_words(event))
+    return (f"{head} {printable(event.fork) or '-':<9} " + "  ".join(event_words(event))).rstrip()

@@ -102,11 +102,28 @@ def _show(session: Session, args: argparse.Namespace, where: EventFilter, contex
             print_event(event)
     if args.follow:
         return _follow(session, last, where, print_event)
+    if not context.as_json and has_events:
+        _print_more(session, args, where, context)
     if not has_events and not context.as_json:
         context.terminal.say(
             "nothing has happened yet" if where == EventFilter() else "nothing of that kind has happened"
         )
     return 0
+
+
+def _print_more(session: Session, args: argparse.Namespace, where: EventFilter, context: Context) -> None:
+    """Say how many events the list leaves out because nobody has asked for a number of them."""
+    shown = _event_count(args)
+    if shown is None or args.last is not None:
+        return
+    more = "earlier"
+    if where == EventFilter():
+        count = session.vault.journal.head().number - shown
+        more = f"{count:,} earlier"
+    else:  # counting them reads the whole journal
+        count = sum(1 for _event in session.vault.journal.events(last=shown + 1, where=where)) - shown
+    if count > 0:
+        context.terminal.say(f"{more} event{'' if more == '1 earlier' else 's'} not shown (-n 0 shows all)")
 
 
 def _event_count(args: argparse.Namespace) -> int | None:

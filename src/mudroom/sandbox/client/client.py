@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
+from mudroom.sandbox.client.connection import AGAIN, Connection, wait_readable, with_report
 from mudroom.sandbox.client.report import parse_report, read_report
 from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
@@ -156,7 +156,7 @@ class Running:
         finally:
             channel.close()
         if not ancillary:
-            raise MudroomError("the sandbox ended before it had a view")
+            raise MudroomError("the sandbox ended before it had a view", AGAIN)
         return _descriptor_of(ancillary[0][2])
 
     def terminal(self) -> tuple[int, _socket.socket] | None:
@@ -444,7 +444,7 @@ class Client:
         """Return the process that performs a plan, its namespaces, its steps, and those of the steps that it does not
         know yet. The caller holds ``_choosing``."""
         if self._launcher is None:
-            raise MudroomError("the sandbox launcher is not running")
+            raise MudroomError("the sandbox launcher is not running", AGAIN)
         if not plan.shared:
             return self._launcher, plan.namespaces, plan.steps, plan.steps
         shared = template_plan(plan)
@@ -516,7 +516,7 @@ class Client:
         """Make a standing sandbox: a template of one fork. ``door``: a listening socket, at which it is dissolved; the
         caller closes it. Raise StepFailed if a step fails."""
         if self._launcher is None:
-            raise MudroomError("the sandbox launcher is not running")
+            raise MudroomError("the sandbox launcher is not running", AGAIN)
         from mudroom.sandbox.client.template import StandingSandbox, prepare
 
         place = self._place

@@ -14,6 +14,9 @@ from collections.abc import Mapping, Sequence
 from mudroom.errors import MudroomError
 from mudroom.typing import Any
 
+AGAIN = "run the command again; mudroom doctor tries the sandbox"
+"""What a user can do if a launcher has gone."""
+
 
 class Connection:
     """A socket to a launcher or a template. Several threads may send, and so may a signal handler that has interrupted
@@ -52,7 +55,7 @@ class Connection:
             if sent < len(message):
                 self._socket.sendall(message[sent:])
         except OSError as error:
-            raise MudroomError(f"the sandbox launcher is gone: {error.strerror}") from error
+            raise MudroomError(f"the sandbox launcher is gone: {error.strerror}", AGAIN) from error
         finally:
             self._sending = False
 

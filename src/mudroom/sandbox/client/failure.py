@@ -46,6 +46,8 @@ _TOO_LITTLE = {
 
 def _not_started(program: bytes, number: int) -> CommandNotStarted:
     name = os.fsdecode(program)
+    if number in (ENOENT, ENOTDIR) and " " in name and not name.startswith(("/", ".")):
+        return CommandNotStarted(f"{name}: command not found", 127, f"its words stand apart: mudroom run -- {name}")
     if number in (ENOENT, ENOTDIR):
         return CommandNotStarted(f"{name}: command not found", 127, "the sandbox sees the PATH of this shell")
     hint = "is it an executable file?"

@@ -424,7 +424,7 @@ class SharedSandbox:
             background.say(error.message)
         background.running.close()
         background.drain()
-        code, now = exit_code_of(status), self.basis.clock()
+        code, now = exit_code_of(status, timed_out=background.timed_out), self.basis.clock()
         ended = BackgroundEnd(code, (status & 0x7F) or None, background.timed_out, now)
         command = CollectedCommand(background.started.command, code, now, background.started.level)
         background.ended = ended

@@ -380,7 +380,7 @@ def read_record(fork: Fork) -> ForkRecord:
     try:
         return load(fork.record_path, ForkRecord)
     except FileNotFoundError:
-        raise UsageError(f"the fork {fork.name} holds no changes") from None
+        raise UsageError(f"the fork {fork.name} holds no changes", f"mudroom discard {fork.name} removes it") from None
 
 
 def _select(changes: Sequence[Change], request: LandingRequest) -> list[Change]:

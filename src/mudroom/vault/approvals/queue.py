@@ -138,7 +138,10 @@ class Queue:
         command, host = (question, None) if isinstance(question, CommandQuestion) else (None, question)
         size = sum(map(len, command.command)) if command is not None else 0
         if size > LARGEST:
-            raise MudroomError(f"the command has {size:,} bytes, more than the {LARGEST:,} that can be asked about")
+            raise MudroomError(
+                f"the command has {size:,} bytes, more than the {LARGEST:,} that can be asked about",
+                "put it into a script, and run that",
+            )
         os.makedirs(self._path, mode=0o700, exist_ok=True)
         for _attempt in range(100):
             asked = QueuedQuestionRecord(FORMAT, self._new_id(), moment, patience, note, command, host)

@@ -42,7 +42,7 @@ def find_repository(project: bytes, repository: bytes) -> RepositoryPlace:
         with open(at, "rb") as stream:
             text = stream.read(LINE_LIMIT)
         if not text.startswith(b"gitdir: "):
-            raise UsageError(f"{shown} is not a git repository")
+            raise UsageError(f"{shown} is not a git repository", "its file .git begins with gitdir: and names one")
         at = os.path.realpath(os.path.join(os.path.dirname(at), text[8:].rstrip(b"\r\n")))
     common = at
     if os.path.isfile(at + b"/commondir"):

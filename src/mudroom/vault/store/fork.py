@@ -406,7 +406,9 @@ def fork_directory(name: str) -> bytes:
             "use up to 64 letters, digits, '-', '_' and '.', starting with a letter or digit",
         )
     if name in ("base", "now"):
-        raise UsageError(f"{name} cannot be the name of a fork: it has another meaning in mudroom diff")
+        raise UsageError(
+            f"{name} cannot be the name of a fork: it has another meaning in mudroom diff", "choose another name"
+        )
     return name.encode()
 
 

@@ -440,7 +440,10 @@ def open_vault(state: bytes, project: bytes, source: bytes = b"") -> Vault:
     except FileNotFoundError:
         return _make_vault(path, project, source)
     except OSError as error:
-        raise MudroomError(f"the vault {os.fsdecode(path)} cannot be read: {error.strerror}") from error
+        raise MudroomError(
+            f"the vault {os.fsdecode(path)} cannot be read: {error.strerror}",
+            "mudroom vault check says what is damaged",
+        ) from error
     if written != FORMAT:
         older = written.isdigit() and int(written) < int(FORMAT)
         raise MudroomError(
@@ -448,7 +451,10 @@ def open_vault(state: bytes, project: bytes, source: bytes = b"") -> Vault:
             "it was made by a mudroom before the first release: move it aside" if older else "upgrade mudroom",
         )
     if os.stat(path).st_uid != os.geteuid():
-        raise MudroomError(f"the vault {os.fsdecode(path)} belongs to another user")
+        raise MudroomError(
+            f"the vault {os.fsdecode(path)} belongs to another user",
+            "set MUDROOM_STATE to a directory of your own, or run mudroom as that user",
+        )
     return Vault(path, project, source=source)
 
 

@@ -7,7 +7,10 @@ Lists are requested often, and must work even if one row is damaged: each fork i
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from itertools import islice
+from typing import Literal
 
 from msgspec import Struct
 
@@ -17,12 +20,17 @@ from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.session.upkeep import ForkSummary, Vault, why_unusable
+from mudroom.vault.apply.drift import find_drift
 from mudroom.web import shape
 from mudroom.web.api.endpoint import ApiCall, Endpoint
 from mudroom.web.api.landing import recovered_of
 from mudroom.web.state.refusal import Refusal
 from mudroom.web.state.server_state import ServerState, require_at_rest, require_fork
 
+MOST_NOTICES = 12
+"""Forks of a project in the first view."""
+MOST_COMPARED = 1000
+"""Changed files up to which a fork is compared with the project for the first view, an lstat(2) each."""
 SAFE = "Sandboxed: safe to edit"
 _LABELS = {
     0: ("Not sandboxed", "level 0: commands see your files and your network; only their changes are staged"),
@@ -87,12 +95,38 @@ def _row(server: ServerState, vault: Vault) -> shape.ProjectRowShape:
         row.running = sum(fork.state == "running" for fork in forks)
         row.unapplied = sum(fork.brief.summary.files for fork in forks if fork.brief is not None)
         row.remarks += [f"{fork.name}: {fork.problem}" for fork in forks if fork.problem]
+        row.notices = list(islice(_notices(vault, reversed(forks)), MOST_NOTICES))
         row.questions = sum(question.state == "waiting" for question in vault.approvals.rows())
     except MudroomError as error:
         row.remarks.append(error.message)
     except OSError as error:
         row.remarks.append(f"cannot be read: {error.strerror}")
     return row
+
+
+def _notices(vault: Vault, forks: Iterable[ForkSummary]) -> Iterator[shape.NoticeShape]:
+    """Yield a notice for each fork that runs or needs the user."""
+    for summary in forks:
+        brief = summary.brief
+        files = brief.summary.files if brief is not None else 0
+        kind: Literal["damaged", "cut off", "conflict", "finished", "running"]
+        if summary.state in ("damaged", "cut off", "running"):
+            kind = summary.state
+        elif files and summary.state == "idle":
+            touched = _touched(vault, summary.name) if files <= MOST_COMPARED else 0
+            kind, files = ("conflict", touched) if touched else ("finished", files)
+        else:
+            continue
+        code = brief.exit_code if brief is not None and brief.command else None
+        yield shape.NoticeShape(kind, summary.name, summary.agent, files, _badge(summary, _UNKNOWN), code)
+
+
+def _touched(vault: Vault, name: str) -> int:
+    """Return how many files of the fork the project has changed, too; 0 if that cannot be read."""
+    try:
+        return len(find_drift(vault, vault.fork(name)))
+    except (MudroomError, OSError):
+        return 0  # the fork is gone, or its own view says what is wrong
 
 
 def project(call: ApiCall) -> shape.ProjectShape:

@@ -164,7 +164,7 @@ function leave() {
 }
 
 /** Move the focus to the first card, or to the panel, and back again. */
-function goThere() {
+export function goThere() {
   const panel = document.getElementById("decide");
   if (panel?.contains(document.activeElement)) return goBack();
   from = document.activeElement;

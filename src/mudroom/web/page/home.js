@@ -5,6 +5,7 @@ import { ForkCard } from "./fork.js";
 import { Applies } from "./applies.js";
 import { useLoaded } from "./load.js";
 import { toProject } from "./route.js";
+import { Needs, Running } from "./first.js";
 import { Tries } from "./tries.js";
 
 /** @param {{label?: string}} props */
@@ -33,14 +34,15 @@ export function Home({ me }) {
   if (error && !data) return html`<${Failed} error=${error} again=${reload} />`;
   if (!data) return html`<${Waiting} />`;
   return html`<main class="page" tabindex="-1"><div class="spread"><h1>Projects</h1><a class="button primary" href="#/new">New session</a></div>
+    ${data.length > 0 && html`<${Needs} projects=${data} /><${Running} projects=${data} /><h2 class="hidden">All projects</h2>`}
     ${me.sandbox.map((/** @type {string} */ line) => html`<p class=${"small name " + (/closed|none/.test(line) ? "banner warn" : "dim")}>Sandbox: ${line}</p>`)}
-    ${data.length === 0 && html`<p class="empty panel">No project yet. A new session stages a folder; so does <code>mudroom run</code> in a terminal.</p>`}
+    ${data.length === 0 && html`<p class="empty panel">No project yet. Choose <a href="#/new">New session</a> to stage a folder, or run this in one: <code>mudroom run -- npm install</code></p>`}
     <ul class="cards">${data.map((/** @type {any} */ one) => html`<${ProjectCard} key=${one.id} project=${one} />`)}</ul></main>`;
 }
 
 /** @param {{project: any}} props */
 function ProjectCard({ project }) {
-  return html`<li class="card"><h2><a class="name" href=${toProject(project.id)}>${spelled(project.path || project.id)}</a></h2>
+  return html`<li class="card"><h3><a class="name" href=${toProject(project.id)}>${spelled(project.path || project.id)}</a></h3>
     <p class="row">
       ${project.questions > 0 && html`<span class="tag warn">${counted(project.questions, "question")} waiting</span>`}
       ${project.running > 0 && html`<span class="tag warn">${project.running} running</span>`}
@@ -60,7 +62,7 @@ export function Project({ project, place: { data, error, reload } }) {
     ${data.notes.map((/** @type {string} */ note) => html`<p class="banner warn name">${note}</p>`)}
     ${data.verify && html`<p class="dim small">Before an apply, this has to succeed: <code class="name">${data.verify}</code></p>`}
     <h2>Forks</h2>
-    ${data.forks.length === 0 && html`<p class="empty panel">No fork. One is made by <code>mudroom run</code>, by an agent, or by a new session.</p>`}
+    ${data.forks.length === 0 && html`<p class="empty panel">No fork. Run a command in this folder to make one: <code>mudroom run --keep -- COMMAND</code></p>`}
     <ul class="cards">${data.forks.map((/** @type {any} */ one) => html`<${ForkCard} key=${one.name} project=${project} fork=${one} changed=${reload} />`)}</ul>
     <${Tries} project=${project} />
     <h2>Applies</h2><${Applies} project=${project} applies=${data.applies} changed=${reload} /></main>`;

@@ -44,6 +44,21 @@ class BadgeShape(Struct):
     why: str
 
 
+class NoticeShape(Struct):
+    """A fork in the first view: it runs, or it needs the user."""
+
+    kind: Literal["damaged", "cut off", "conflict", "finished", "running"]
+    """``conflict``: files of it have changed in the project meanwhile, and may conflict. ``finished``: it holds changes
+    and waits for a review."""
+    fork: str
+    agent: str
+    files: int
+    """Changed files; for ``conflict``: those that the project has changed, too."""
+    badge: BadgeShape
+    exit_code: int | None = None
+    """Of its last command; None: none has ended."""
+
+
 class ProjectRowShape(Struct):
     id: str
     path: str
@@ -54,6 +69,8 @@ class ProjectRowShape(Struct):
     questions: int
     running: int
     remarks: list[str] = []
+    notices: list[NoticeShape] = []
+    """Of its newest forks, newest first."""
 
 
 class SummaryShape(Struct):

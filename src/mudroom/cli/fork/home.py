@@ -1,0 +1,95 @@
+"""``mudroom`` alone: what waits for the user in this project, with the command for it, or how to begin.
+
+It looks and changes nothing: a project without a vault does not get one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from mudroom.cli.fork.ls import describe, fork_rows
+from mudroom.cli.project_session import open_session, project_of
+from mudroom.cli.terminal.context import Context
+from mudroom.core.text.plural import counted
+from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
+from mudroom.policy.config import places
+from mudroom.session import Session, require_project
+from mudroom.vault.store.store import vault_path
+
+MOST_FORKS = 5
+"""Forks that are listed; the newest."""
+_COLUMN = 34
+"""Columns of a command; what it does stands beside it."""
+
+BEGIN = (
+    ("mudroom run -- npm install", "run a command; see what it would change; apply or not"),
+    ("mudroom run -- rm -rf src", "shows the damage, does none"),
+    ("mudroom claude", "an agent, unchanged; mudroom agent ls: the others"),
+)
+"""Commands for a project in which mudroom has not been used."""
+ALWAYS = (
+    ("mudroom doctor", "what this machine can protect"),
+    ("mudroom --help", "all verbs"),
+)
+
+
+def show_home(context: Context) -> int:
+    """Print it; return the exit code, which is 0 also where no project can be."""
+    try:
+        place = places(context.environ)
+        project, _home, state = require_project(project_of(context), place.state, place.home)
+    except UsageError as error:
+        _print(context, [f"{error.message}: mudroom works in a project"], (("cd PROJECT", "then: mudroom"), *ALWAYS))
+        return 0
+    if not os.path.lexists(vault_path(state, project)):
+        lines = [f"{show(project)}: mudroom has not been used here. Nothing lands until you apply it."]
+        _print(context, lines, (*BEGIN, *ALWAYS))
+        return 0
+    with open_session(context, needs_policy=False) as session:
+        lines, commands = _waiting(session, context)
+    _print(context, [show(project), *lines], (*commands, *ALWAYS[1:]))
+    return 0
+
+
+def _waiting(session: Session, context: Context) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return lines about what waits, and the next commands, the most urgent first."""
+    lines: list[str] = []
+    commands: list[tuple[str, str]] = []
+    questions = [row for row in session.vault.approvals.rows() if row.state == "waiting"]
+    if questions:
+        wait = "waits" if len(questions) == 1 else "wait"
+        lines.append(f"{counted(len(questions), 'question')} of agents {wait} for your answer")
+        commands.append(("mudroom approve", "shows and answers them"))
+    applies = session.changes.applies()
+    unfinished = [row["apply"] for row in applies if row["state"] in ("deferred", "interrupted")]
+    if unfinished:
+        lines.append(f"cut off in the middle of an apply: {', '.join(unfinished)}")
+        commands.append(("mudroom recover", "finishes or takes back what was cut off"))
+    rows = fork_rows(session)
+    if rows:
+        lines.append(f"{counted(len(rows), 'fork')}, not applied:")
+        width = context.terminal.columns(1) - 2
+        lines += [f"  {describe(row, width)}" for row in rows[-MOST_FORKS:]]
+        if len(rows) > MOST_FORKS:
+            lines.append(f"  and {counted(len(rows) - MOST_FORKS, 'older fork')} (mudroom ls)")
+        name = next((row["fork"] for row in reversed(rows) if not row["problem"]), rows[-1]["fork"])
+        commands += [
+            (f"mudroom review {name}", "look, choose, decide"),
+            (f"mudroom apply {name}", "bring it into the project"),
+            (f"mudroom discard {name}", "throw it away"),
+        ]
+    undoable = [row["apply"] for row in applies if row["state"] == "applied"]
+    if undoable:
+        lines.append(f"the last apply can be taken back: {undoable[-1]}")
+        commands.append(("mudroom undo", "takes it back"))
+    if not lines:
+        return ["nothing waits for you here"], list(BEGIN)
+    return lines, commands
+
+
+def _print(context: Context, lines: list[str], commands: Sequence[tuple[str, str]]) -> None:
+    column = max(_COLUMN, *(len(command) + 2 for command, _what in commands))
+    rows = [f"  {command:<{column}}{context.terminal.style(what, 'dim', 1)}" for command, what in commands]
+    context.terminal.out("\n".join([*lines, "", *rows]))

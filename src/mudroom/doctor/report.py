@@ -1,0 +1,110 @@
+"""Findings as text. ``screen`` fits a terminal: what holds in one paragraph, a line for each protection that does not,
+each fix once. ``everything`` has a line for each protection, uncut. Pure: no files, no terminal.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+
+from mudroom.typing import NamedTuple, Protocol
+
+STYLES = {"strict": "green", "degraded": "yellow", "missing": "red", "not probed": "red"}
+MORE = "mudroom doctor --all"
+SANDBOX = "a sandbox"
+"""The protection without which no command is confined."""
+_STATE = 10
+"""Columns of a state."""
+_LEAST = 20
+"""Columns of a finding at least, however narrow the terminal is."""
+
+Style = Callable[[str, str], str]
+"""(text, style) → the text coloured."""
+
+
+class FindingLike(Protocol):
+    """A row of this machine's or of its containers' examination."""
+
+    @property
+    def protection(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def found(self) -> str: ...
+    @property
+    def fix(self) -> str: ...
+
+
+class Fix(NamedTuple):
+    text: str
+    helps: tuple[str, ...]
+    """Protections that it gives."""
+
+
+def fixes(findings: Sequence[FindingLike]) -> list[Fix]:
+    """Return each fix once, in the order of the findings."""
+    helps: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.fix:
+            helps.setdefault(finding.fix, []).append(finding.protection)
+    return [Fix(text, tuple(names)) for text, names in helps.items()]
+
+
+def screen(findings: Sequence[FindingLike], style: Style, columns: int = 80, rows: int = 24) -> list[str]:
+    """Return at most ``rows`` - 1 lines of at most ``columns`` columns: the prompt takes one. Fixes are cut first, then
+    the names of what holds, then findings, and the last line says how to see all."""
+    strict = [finding.protection for finding in findings if finding.state == "strict"]
+    others = [finding for finding in findings if finding.state != "strict"]
+    head = f"{len(strict)} of {len(findings)} protections hold here"
+    if any(finding.protection == SANDBOX and finding.state == "missing" for finding in findings):
+        head = f"commands cannot be confined here: {head}"
+    names = textwrap.wrap(", ".join(strict), columns - 2, initial_indent="  ", subsequent_indent="  ")
+    table = _table(others, style, columns)
+    every = [_wrapped(fix, columns) for fix in fixes(others)]
+    room = rows - 1
+    for most in (room, 3, 2, 1):
+        cut = any(len(lines) > most for lines in every)
+        if most < 3 and len(names) > 1:
+            names, cut = [_shortened(" ".join(line.strip() for line in names), columns)], True
+        lines = [head, *names, *table, *(line for fix in every for line in _first(fix, most))]
+        if cut:
+            lines.append(f"(cut; {MORE} shows all)")
+        if len(lines) <= room:
+            return lines
+    left = room - len(names) - 2
+    return [head, *names, *table[:left], f"({len(table) - left} more and the fixes: {MORE})"]
+
+
+def everything(findings: Sequence[FindingLike], style: Style) -> list[str]:
+    """Return a line for each protection, then each fix with the protections that it gives."""
+    width = max(len(finding.protection) for finding in findings)
+    lines = [
+        f"{finding.protection:<{width}}  {style(f'{finding.state:<{_STATE}}', STYLES[finding.state])}  {finding.found}"
+        for finding in findings
+    ]
+    return lines + [f"fix for {', '.join(fix.helps)}: {fix.text}" for fix in fixes(findings)]
+
+
+def _table(findings: Sequence[FindingLike], style: Style, columns: int) -> list[str]:
+    width = max((len(finding.protection) for finding in findings), default=0)
+    left = max(columns - width - _STATE - 4, _LEAST)
+    return [
+        f"{style(f'{finding.state:<{_STATE}}', STYLES[finding.state])}  {finding.protection:<{width}}  "
+        + _shortened(finding.found, left)
+        for finding in findings
+    ]
+
+
+def _wrapped(fix: Fix, columns: int) -> list[str]:
+    text = f"fix for {', '.join(fix.helps)}: {fix.text}"
+    return textwrap.wrap(text, columns, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _first(lines: Sequence[str], most: int) -> list[str]:
+    if len(lines) <= most:
+        return list(lines)
+    return [*lines[: most - 1], lines[most - 1][:-1] + "…"]
+
+
+def _shortened(text: str, columns: int) -> str:
+    return text if len(text) <= columns else text[: columns - 1] + "…"

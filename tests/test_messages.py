@@ -1,0 +1,38 @@
+"""Every message of an error that users see: its text is in a test, or in the list of those without; and it says what
+happened in one line, without words of the source."""
+
+from __future__ import annotations
+
+import re
+
+from messages import UNTESTED, messages, untested
+
+MOST = 200
+"""Characters of a text without its values: longer ones have their reason beyond the edge of a terminal."""
+NOT_WORDS = re.compile(r"\b(None|errno|Traceback|self|argv|stderr of)\b|[a-z]_[a-z]+\(|^Error|^error")
+
+
+def test_each_message_is_tested_or_listed() -> None:
+    listed, found = set(UNTESTED.read_text().splitlines()), set(untested())
+    hint = ".venv/bin/python tests/messages.py --write, after a test for each new message"
+    assert sorted(found - listed) == [], f"messages that no test has; {hint}"
+    assert sorted(listed - found) == [], f"listed, but tested or gone; {hint}"
+
+
+def test_each_message_is_a_line_for_a_reader() -> None:
+    problems = [
+        f"{found.module}:{found.line}: {text!r}"
+        for found in messages()
+        if not found.module.startswith("library/")  # its readers write Python
+        for text in (found.text, found.hint)
+        if "\n" in text or len(text) > MOST or text.rstrip().endswith(".") or NOT_WORDS.search(text)
+    ]
+    assert problems == []
+
+
+def test_the_table_has_all_kinds() -> None:
+    """The reader of the source finds what it is for."""
+    rows = list(messages())
+    assert len(rows) > 700
+    assert len({row.kind for row in rows}) >= 5
+    assert sum(bool(row.hint) for row in rows) > len(rows) // 2
