@@ -482,6 +482,6 @@ def test_an_encoding_that_is_not_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_compilers_have_nothing_to_say() -> None:
     for compiler in COMPILERS:
-        words = [compiler, *STRICT, "-fsyntax-only", "-O2", *SOURCES]
+        words = [compiler, *STRICT, "-fsyntax-only", "-O2", *map(str, SOURCES)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
