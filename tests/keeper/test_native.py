@@ -218,7 +218,7 @@ def test_an_ignored_signal_and_a_stop(both: NativeKept) -> None:
     )
     assert process.stdout is not None and process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGHUP)
-    process.send_signal(signal.SIGTSTP)
+    process.send_signal(signal.SIGSTOP)  # as Ctrl-Z, which an orphaned process group ignores (signal(7))
     os.waitid(os.P_PID, process.pid, os.WSTOPPED)
     process.send_signal(signal.SIGCONT)
     out, _err = process.communicate(b"word\n", timeout=PATIENCE)
