@@ -137,9 +137,7 @@ def test_a_program_that_never_says_hello_is_not_waited_for(ends: Ends) -> None:
 
 def test_a_worker_that_does_not_read_is_let_go(ends: Ends) -> None:
     ends.greet()
-    ends.link.send(Frame(wire.ERRAND, 1, bytes(1 << 20)))
-    _until(lambda: 1 not in ends.link.unsent())
-    for number in range(2, 40):
+    for number in range(1, 40):
         ends.link.send(Frame(wire.ERRAND, number, bytes(1 << 20)))
     end = ends.end()
     assert "does not read what it is sent" in end.reason
