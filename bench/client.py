@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.small import program
 
-_SOURCE = Path(__file__).parents[1] / "src/native/mudroom.c"
+_SOURCES = sorted(map(str, (Path(__file__).parents[1] / "src/native").glob("*.c")))
 _SCRIPT = "import sys\nfrom mudroom.cli import main\nsys.exit(main())\n"
 _COMPILERS = ("musl-gcc -static", "cc -static", "cc")
 
@@ -26,7 +26,7 @@ def clients(directory: bytes) -> tuple[str, str]:
     script.chmod(0o755)
     for compiler in _COMPILERS:
         try:
-            words = [*compiler.split(), "-std=c11", "-O2", "-s", str(_SOURCE), "-o", native]
+            words = [*compiler.split(), "-std=c11", "-O2", "-s", *_SOURCES, "-o", native]
             if subprocess.run(words, capture_output=True, check=False).returncode == 0:
                 return native, str(script)
         except OSError:

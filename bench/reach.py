@@ -193,7 +193,7 @@ def _whole_process(base: bytes, scale: Scale) -> Iterator[Finding]:
             found = interleave(contestants, max(3, min(scale.cold, 20)), warm_up=2)
             yield from _processes(found, why or no_native)
             if not why:
-                yield _keeper_memory(place)
+                yield _keeper_memory(place, native)
         finally:
             if not why:
                 _keeper(place, "stop")
@@ -244,11 +244,11 @@ def _keepers(place: Place) -> list[int]:
     return [int(row["pid"]) for row in said.get("keepers", ())]
 
 
-def _keeper_memory(place: Place) -> Finding:
+def _keeper_memory(place: Place, client: str) -> Finding:
     """Of the keeper and all below it, when a dozen forks have each run a command."""
     what = f"memory of a keeper with {_FORKS} forks"
     for number in range(_FORKS):
-        words = [*program(), "exec", "--json", "--fork", f"reach-{number}", "--", "true"]
+        words = [client, "exec", "--json", "--fork", f"reach-{number}", "--", "true"]
         command(words, place.project, place.environ)
     sizes = [proportional(pid) for keeper in _keepers(place) for pid in (keeper, *descendants(keeper))]
     known = [size for size in sizes if size is not None]

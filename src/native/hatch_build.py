@@ -22,7 +22,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = "src/native/mudroom.c"
+SOURCE = "src/native"
+"""The directory; all its files of C are one program."""
 COMPILERS = ("musl-gcc", "cc", "gcc", "clang")
 OPTIONS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-fstack-protector-strong", "-Wl,-z,relro,-z,now", "-s")
 LINKS = (("-static",), ())
@@ -63,14 +64,15 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
             self._scratch.cleanup()
 
 
-def compile_client(source: str, program: str) -> str:
-    """Compile the client into ``program``. Return why that is not possible; empty: it was."""
+def compile_client(directory: str, program: str) -> str:
+    """Compile the client in ``directory`` into ``program``. Return why that is not possible; empty: it was."""
+    sources = sorted(os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".c"))
     why = "no C compiler"
     given = shlex.split(os.environ.get("CC", ""))
     for compiler in [given] if given else [[name] for name in COMPILERS]:
         for link in LINKS:
             try:
-                words = [*compiler, *OPTIONS, *link, source, "-o", program]
+                words = [*compiler, *OPTIONS, *link, *sources, "-o", program]
                 done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
             except OSError:
                 break  # there is no such compiler

@@ -19,10 +19,10 @@ from conftest import Place, tick
 from kept import PATIENCE, Kept
 from mudroom.sandbox.client.client import Client
 
-SOURCE = Path(__file__).parents[2] / "src/native/mudroom.c"
+SOURCES = sorted((Path(__file__).parents[2] / "src/native").glob("*.c"))
 STRICT = (
     "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-align", "-Wstrict-prototypes",
-    "-Wformat=2", "-Wvla", "-Werror",
+    "-Wmissing-prototypes", "-Wformat=2", "-Wvla", "-Werror",
 )  # fmt: skip
 COMPILERS = [name for name in ("gcc", "clang", "musl-gcc") if shutil.which(name)]
 LEFT = b"left to the script\n"
@@ -50,7 +50,7 @@ else:
 def compile_native(directory: Path, *options: str, compiler: str = COMPILERS[0] if COMPILERS else "cc") -> Path:
     """Build the client in ``directory``, with the script beside it. Return its path."""
     program = directory / "mudroom"
-    subprocess.run([compiler, *STRICT, *(options or ("-O2",)), str(SOURCE), "-o", str(program)], check=True)
+    subprocess.run([compiler, *STRICT, *(options or ("-O2",)), *SOURCES, "-o", program], check=True)
     script = directory / "mudroom-python"
     script.write_text(SCRIPT)
     script.chmod(0o755)

@@ -39,6 +39,7 @@ def some_bytes(choice: random.Random, most: int) -> bytes:
 
 
 @pytest.mark.deep
+@pytest.mark.limit(400)
 def test_any_input(sanitized: Path, tmp_path: Path) -> None:
     choice = random.Random(SEED)
     script = sanitized.with_name("mudroom-python")
@@ -62,6 +63,7 @@ def test_any_input(sanitized: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.limit(400)
 def test_any_keeper(sanitized: Path, tmp_path: Path) -> None:
     """One that says anything, at any time, reads nothing or something, and goes at any time."""
     choice = random.Random(SEED)

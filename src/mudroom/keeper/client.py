@@ -17,7 +17,7 @@ the handler of the interpreter write the number into a pipe that the keeper's pr
 first, the pipe does too: the command ends as after a hang-up. A stop (SIGTSTP) stops this process alone: it is for
 terminals, of which a command that is run here has none.
 
-Where mudroom was installed with its native client (``src/native/mudroom.c``), that is the program ``mudroom``, and does
+Where mudroom was installed with its native client (``src/native``), that is the program ``mudroom``, and does
 the same without an interpreter. It executes ``SCRIPT`` beside it for whatever it leaves to this file.
 """
 

@@ -1,0 +1,253 @@
+/* The connection to a keeper, the request, the signals, and the end of the command. */
+#define _GNU_SOURCE
+#include "native.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define DIRECTORY "/keeper" /* below the state directory */
+#define PATIENCE 500000     /* microseconds to wait for a process of the keeper, or for a place in its queue */
+#define STARTED 's'
+#define ENDED 'e'
+
+extern char **environ;
+
+static const int RELAYED[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+/* Open the directory of the keepers' sockets. Return -1 if there is none that is this user's alone. */
+static int open_directory(void)
+{
+    struct bytes path = {0};
+    struct stat found;
+    const char *state = getenv("MUDROOM_STATE"), *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    if (state != NULL && state[0] != '\0') {
+        append_text(&path, state);
+    } else if (home != NULL && home[0] == '/') {
+        bool has_xdg = xdg != NULL && xdg[0] == '/';
+        append_text(&path, has_xdg ? xdg : home);
+        append_text(&path, has_xdg ? "/mudroom" : "/.local/state/mudroom");
+    }
+    append(&path, DIRECTORY, sizeof DIRECTORY);
+    if (path.has_failed || path.data[0] != '/' || strcmp((char *)path.data, DIRECTORY) == 0)
+        return -1;
+    int directory = open((char *)path.data, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (directory < 0)
+        return -1;
+    if (fstat(directory, &found) < 0 || found.st_uid != geteuid() || (found.st_mode & 077) != 0) {
+        close(directory);
+        return -1;
+    }
+    return directory;
+}
+
+static bool set_patience(int connection, int option, long microseconds)
+{
+    struct timeval patience = {.tv_sec = 0, .tv_usec = microseconds};
+    return setsockopt(connection, SOL_SOCKET, option, &patience, sizeof patience) == 0;
+}
+
+/* Connect to the keeper of this name, of this user. The path leads through a descriptor: a socket's path has at most
+ * 107 bytes (unix(7)), and what was checked is what is used. Return -1 if there is none. */
+int connect_to_keeper(const char *name)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct ucred owner; /* of the process that called listen(2) */
+    socklen_t size = sizeof owner;
+    int directory = open_directory();
+    if (directory < 0)
+        return -1;
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", directory, name);
+    int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connection >= 0 && set_patience(connection, SO_SNDTIMEO, PATIENCE) &&
+        connect(connection, (struct sockaddr *)&address, sizeof address) == 0 &&
+        getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &owner, &size) == 0 && size == sizeof owner &&
+        owner.uid == geteuid()) {
+        close(directory);
+        return connection;
+    }
+    if (connection >= 0)
+        close(connection);
+    close(directory);
+    return -1;
+}
+
+/* Return the next byte, or -1 at the end, after an error, or when the patience has ended. */
+static int receive_byte(int connection)
+{
+    unsigned char byte;
+    ssize_t size;
+    do
+        size = recv(connection, &byte, 1, 0);
+    while (size < 0 && errno == EINTR);
+    return size == 1 ? byte : -1;
+}
+
+static bool send_all(int connection, const unsigned char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t sent = send(connection, data, size, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent < 0)
+            return false;
+        data += sent;
+        size -= (size_t)sent;
+    }
+    return true;
+}
+
+static void append_size(struct bytes *bytes, size_t size)
+{
+    unsigned char four[4] = {(unsigned char)size, (unsigned char)(size >> 8), (unsigned char)(size >> 16),
+                             (unsigned char)(size >> 24)};
+    if (size > INT32_MAX)
+        bytes->has_failed = true; /* marshal has signed sizes */
+    append(bytes, four, sizeof four);
+}
+
+static void append_string(struct bytes *bytes, const char *data, size_t size)
+{
+    append(bytes, "s", 1);
+    append_size(bytes, size);
+    append(bytes, data, size);
+}
+
+/* Return ``marshal.dumps((argv, environ))`` with words of bytes (Python/marshal.c: TYPE_TUPLE, TYPE_LIST, TYPE_STRING,
+ * TYPE_DICT, TYPE_NULL). The first word is the script, as it is for an interpreter. Each variable has a sign of equality
+ * (``is_variable_right``). */
+struct bytes make_request(const char *script, int argc, char **argv)
+{
+    struct bytes request = {0};
+    append(&request, "(", 1);
+    append_size(&request, 2);
+    append(&request, "[", 1);
+    append_size(&request, (size_t)argc);
+    append_string(&request, script, strlen(script));
+    for (int at = 1; at < argc; at++)
+        append_string(&request, argv[at], strlen(argv[at]));
+    append(&request, "{", 1);
+    for (char **variable = environ; variable != NULL && *variable != NULL; variable++) {
+        const char *equals = strchr(*variable, '=');
+        append_string(&request, *variable, (size_t)(equals - *variable));
+        append_string(&request, equals + 1, strlen(equals + 1));
+    }
+    append(&request, "0", 1);
+    return request;
+}
+
+/* Send the size of the request with the descriptors 0 to 2 and READER (cmsg(3)), then the request. */
+static bool send_request(int connection, const struct bytes *request, int reader)
+{
+    int rights[] = {0, 1, 2, reader};
+    union {
+        char data[CMSG_SPACE(sizeof rights)];
+        struct cmsghdr align;
+    } control = {0};
+    struct bytes head = {0};
+    append_size(&head, request->size);
+    if (head.has_failed)
+        return false;
+    struct iovec part = {.iov_base = head.data, .iov_len = head.size};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.data, .msg_controllen = sizeof control.data};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof rights);
+    memcpy(CMSG_DATA(header), rights, sizeof rights);
+    ssize_t sent;
+    do
+        sent = sendmsg(connection, &message, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent == (ssize_t)head.size && send_all(connection, request->data, request->size);
+}
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t wakeup = -1, first_signal, last_signal;
+static struct sigaction broken_pipe; /* as it was */
+
+/* Pass a signal on to the keeper's process. A full pipe holds enough of them. */
+static void relay(int number)
+{
+    int before = errno;
+    unsigned char byte = (unsigned char)number;
+    if (write(wakeup, &byte, 1) < 0)
+        byte = 0;
+    if (first_signal == 0)
+        first_signal = number;
+    last_signal = number;
+    errno = before;
+}
+
+/* Have signals that would end this process handled in this way. One that is ignored stays so. */
+static void handle_signals(void (*handler)(int))
+{
+    struct sigaction before, action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    for (size_t at = 0; at < COUNT(RELAYED); at++)
+        if (sigaction(RELAYED[at], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(RELAYED[at], &action, NULL);
+}
+
+/* Be ended by a signal. Return only if that is not possible. */
+static void end_by(int number)
+{
+    signal(number, SIG_DFL);
+    kill(getpid(), number);
+}
+
+/* Hand the command over. Return whether it has started; otherwise it will not. */
+bool start(int connection, const struct bytes *request)
+{
+    int ends[2];
+    if (!set_patience(connection, SO_RCVTIMEO, PATIENCE))
+        return false;
+    if (receive_byte(connection) < 0) /* a process of the keeper is there, and looks at this one */
+        return false;
+    if (!set_patience(connection, SO_RCVTIMEO, 0) || pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+        return false;
+    wakeup = ends[1];
+    /* ``relay`` may write when the other process has gone; an interpreter ignores it, too */
+    struct sigaction ignored = {.sa_handler = SIG_IGN};
+    sigaction(SIGPIPE, &ignored, &broken_pipe);
+    handle_signals(relay);
+    bool is_sent = send_request(connection, request, ends[0]);
+    close(ends[0]);
+    return is_sent && receive_byte(connection) == STARTED;
+}
+
+/* Handle signals as before ``start``. One that has come meanwhile ends this process. */
+void take_signals_back(void)
+{
+    if (wakeup < 0)
+        return;
+    handle_signals(SIG_DFL);
+    sigaction(SIGPIPE, &broken_pipe, NULL);
+    if (first_signal != 0)
+        end_by(first_signal);
+}
+
+/* Wait for the end of the command, and end in the same way. */
+_Noreturn void wait_for_end(int connection)
+{
+    if (receive_byte(connection) == ENDED) {
+        int code = receive_byte(connection);
+        if (code >= 0)
+            _exit(code);
+    }
+    if (last_signal != 0) /* it was ended by a signal that would have ended this process */
+        end_by(last_signal);
+    write_error("the process that ran the command was killed", " (the next mudroom collects its changes)", "");
+    _exit(FAILED);
+}

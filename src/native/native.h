@@ -1,0 +1,47 @@
+/* What the files of the native client share. The rules are at the top of mudroom.c. */
+#ifndef MUDROOM_NATIVE_H
+#define MUDROOM_NATIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define PROTOCOL "mudroom-native-1" /* PROTOCOL of client.py: another one has another name, and is not found */
+#define SCRIPT "mudroom-python"     /* SCRIPT of client.py */
+#define FAILED 125                  /* exit code: mudroom failed */
+#define NAME_SIZE 33                /* bytes of a keeper's name, with its NUL */
+#define COUNT(table) (sizeof(table) / sizeof *(table))
+
+/* ---- bytes.c ---- */
+
+struct bytes {
+    unsigned char *data;
+    size_t size, room;
+    bool has_failed; /* no memory: the content is not to be used */
+};
+
+void append(struct bytes *bytes, const void *data, size_t size);
+void append_text(struct bytes *bytes, const char *text);
+bool starts_with(const char *text, const char *beginning);
+bool starts_with_any(const char *text, const char *const *beginnings, size_t count);
+bool is_among(const char *text, const char *const *texts, size_t count);
+void write_error(const char *first, const char *second, const char *third);
+
+/* ---- eligible.c ---- */
+
+bool are_descriptors_right(void);
+bool are_words_right(int argc, char **argv);
+char **sorted_environment(size_t *count);
+
+/* ---- name.c ---- */
+
+bool name_of(const char *script, char **variables, size_t count, char *name);
+
+/* ---- keeper.c ---- */
+
+int connect_to_keeper(const char *name);
+struct bytes make_request(const char *script, int argc, char **argv);
+bool start(int connection, const struct bytes *request);
+_Noreturn void wait_for_end(int connection);
+void take_signals_back(void);
+
+#endif
