@@ -342,6 +342,14 @@ def shell(_place: "Place") -> str:
     return str(os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", "exit 7"]))
 
 
+def git(_place: "Place") -> str:
+    """Return the status of a tool that most commands use, in the form of ``shell``."""
+    import subprocess
+
+    null = subprocess.DEVNULL
+    return str(7 + subprocess.run(["git", "--version"], stdout=null, stderr=null, check=False).returncode)
+
+
 _NO_DEEDS = ("put", "get", "main", "tried")
 DEEDS = {
     name: value

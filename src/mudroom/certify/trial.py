@@ -200,8 +200,11 @@ def _judge(ground: TrialGround, trial: Trial, places: Mapping[str, Canary]) -> t
     evidence = answers[-1][2] if answers else ""
     if row.canary == "reading":
         return _judge_reading(status, answers, twin)
-    if row.canary == "works" and aim.is_done(evidence) and not status:
-        return "held", "it works", 0
+    if row.canary == "works":
+        is_right = aim.is_done(evidence) and not status
+        return (
+            ("held", "it works", 0) if is_right else ("not shown", "it does not work", answers[-1][1] if answers else 0)
+        )
     if aim.is_done(evidence) or aim.nonce.encode() in output:
         return "fell", "it was done", 0
     if timed_out:
