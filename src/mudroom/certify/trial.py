@@ -219,11 +219,8 @@ def _judge(ground: TrialGround, trial: Trial, places: Mapping[str, Canary]) -> t
     if row.canary == "process":
         return ("held", "it was ended with the command", 0) if aim.was_there else ("not shown", "it did not start", 0)
     if number not in row.errors:
-        return (
-            "not shown",
-            f"it was refused by {errno.errorcode.get(number, str(number) if number else 'no error')}, not by the sandbox",
-            number,
-        )
+        name = errno.errorcode.get(number, str(number)) if number else "no error"
+        return "not shown", f"it was refused by {name}, not by the sandbox", number
     return "held", f"refused by {errno.errorcode[number]}" if number else "done in a place of its own", number
 
 
