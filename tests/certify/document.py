@@ -27,6 +27,7 @@ CERTIFICATES = ROOT / "docs/certificates"
 _OTHERS = {
     "leftover": "the mark of the run is lost",
     "shell": "no shell is started",
+    "git": "git is not started",
     "precedence": "rules decide by an order that no source names",
     "rlimit": "limits are not set",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -23,10 +24,11 @@ NO_FACTS = Certificate("darwin", "a system", "a machine", 0)
 UNENFORCED: dict[str, dict[str, object]] = {
     "leftover": {"unmarked": True},
     "shell": {"forbid": [("process-exec", os.path.realpath("/bin/sh"))]},
+    "git": {"forbid": [("process-exec", os.path.realpath(shutil.which("git") or "/usr/bin/git"))]},
     "precedence": {"reading": "wildcards"},
 }
 """Mutants of the stand-in for rows that are no refusal of one operation: the mark by which a process is found is lost;
-no shell is started; rules decide by an order that no source names."""
+no shell or no git is started; rules decide by an order that no source names."""
 WITHOUT = {"open_files": "rlimit", "file_size": "rlimit"}
 """Mutants of the plan: a step is lost."""
 

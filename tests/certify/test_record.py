@@ -170,6 +170,43 @@ def test_two_that_certify_at_once_leave_one_record(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "certificates")) == sorted(["key", f"{HERE.key}.json"])
 
 
+def test_two_processes_that_certify_at_once_leave_one_record_and_one_key(tmp_path: Path) -> None:
+    children = []
+    for _number in range(4):
+        if not (child := os.fork()):
+            try:
+                for _again in range(5):
+                    save(bytes(tmp_path), HERE, CERTIFICATE)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    assert load(bytes(tmp_path), HERE, TABLE).certificate == CERTIFICATE
+    assert sorted(os.listdir(tmp_path / "certificates")) == sorted(["key", f"{HERE.key}.json"])
+
+
+def test_a_record_that_is_swapped_while_it_is_read_opens_nothing_of_others(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the name and the reading of the file another puts a link there: what was opened is judged."""
+    real = os.path.lexists
+
+    def swapped(path: bytes) -> bool:
+        found = real(path)
+        if path == os.fsencode(kept.path) and not kept.path.is_symlink():
+            link(kept)
+        return found
+
+    monkeypatch.setattr(os.path, "lexists", swapped)
+    assert kept.load()[0] is None
+
+
+def test_a_record_of_another_user_is_none(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert kept.load()[0] is None
+
+
 def test_what_is_sent_has_no_path_and_no_name() -> None:
     assert decode(json.loads(json.dumps(encode(CERTIFICATE)))) == CERTIFICATE
     assert set(encode(CERTIFICATE)) == {"platform", "system", "machine", "made", "rows"}

@@ -7,6 +7,7 @@ import shutil
 import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from mudroom.session import Session
 from mudroom.stage.reader import ANEW
 from mudroom.stage.stamp import is_settled
 from mudroom.vault.store import fork as forks_module
+from mudroom.web.api.project import me
 from pageside import PageSide, changed, cut_off
 
 
@@ -321,3 +323,10 @@ def test_a_list_reads_each_record_once(place: Place, page: PageSide, monkeypatch
     read.clear()
     assert page.get("/projects")[0]["unapplied"] == 3
     assert read.count(b"a") == 1
+
+
+def test_me_tells_what_is_certified_and_closed() -> None:
+    told = ("macOS 26.0 25A1, open", "closed: network: gate is refused: gate_port fell")
+    environment = SimpleNamespace(version="1", roots=(b"/a",), certified=lambda: told)
+    call: Any = SimpleNamespace(server=SimpleNamespace(environment=environment))
+    assert me(call).sandbox == list(told)

@@ -66,7 +66,9 @@ class Canary:
             self._victim = subprocess.Popen(["/bin/sleep", "600"], stdin=subprocess.DEVNULL)
             self._victim_pid = self._victim.pid
         elif self._kind == "arguments":
-            self._victim = subprocess.Popen([self.nonce, "600"], executable="/bin/sleep", stdin=subprocess.DEVNULL)
+            self._victim = subprocess.Popen(
+                [self.nonce, "600"], executable="/bin/sleep", env={}, stdin=subprocess.DEVNULL
+            )
             self._victim_pid = self._victim.pid
         elif self._kind == "service" and sys.platform != "darwin":
             os.mkdir(self._path + "/services")

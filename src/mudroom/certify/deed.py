@@ -246,8 +246,8 @@ def daemon(place: "Place") -> None:
 
 PERMITTED = "com.apple.system.notification_center"
 """A service that each command may ask for."""
-_NOT_PRIVILEGED = 1100
-"""servers/bootstrap.h"""
+_REFUSED = (1100, 159)
+"""BOOTSTRAP_NOT_PRIVILEGED of servers/bootstrap.h; "Sandbox restriction", as launchctl(1) error tells it."""
 
 
 def look_up(place: "Any") -> str:
@@ -270,7 +270,7 @@ def _looked_up(place: "Any", name: str) -> str:
     library, found = ctypes.CDLL(None), ctypes.c_uint32()
     own = ctypes.c_uint32.in_dll(library, "bootstrap_port")
     if number := library.bootstrap_look_up(own, name.encode(), ctypes.byref(found)):
-        raise OSError(1 if number == _NOT_PRIVILEGED else 2, "no port of a service")
+        raise OSError(1 if number in _REFUSED else number, "no port of a service")
     return "found"
 
 
@@ -340,6 +340,14 @@ def write_long(place: "Place") -> str:
 def shell(_place: "Place") -> str:
     """Return the status of a shell, which a command has to be able to start."""
     return str(os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", "exit 7"]))
+
+
+def git(_place: "Place") -> str:
+    """Return the status of a tool that most commands use, in the form of ``shell``."""
+    import subprocess
+
+    null = subprocess.DEVNULL
+    return str(7 + subprocess.run(["git", "--version"], stdout=null, stderr=null, check=False).returncode)
 
 
 _NO_DEEDS = ("put", "get", "main", "tried")

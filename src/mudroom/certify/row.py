@@ -16,13 +16,14 @@ from mudroom.typing import Literal, NamedTuple
 
 Verdict = Literal["held", "fell", "not shown"]
 VERDICTS: tuple[Verdict, ...] = ("held", "fell", "not shown")
-Closes = Literal["platform", "network", "gate", "level 0", "limits", "leftovers"]
+Closes = Literal["platform", "network", "gate", "level 0", "limits", "leftovers", "tools"]
 CLOSED: Mapping[Closes, str] = {
     "platform": "no command runs",
     "network": "commands run with network: open alone",
     "gate": "network: gate is refused",
     "level 0": "level 0 is refused",
     "limits": "limits of open files and of the size of files may not hold",
+    "tools": "some tools do not start in a sandbox",
     "leftovers": "processes may outlive their command, in its sandbox",
 }
 Canary = Literal[

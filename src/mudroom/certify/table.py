@@ -90,6 +90,7 @@ _LIMITS = (
 )  # fmt: skip
 _WORKS = (
     TrialRow("shell", "works", "a shell starts, and ends by exit", "shell", "works", where="copy", twin="plain_write"),
+    TrialRow("git", "works", "git starts, and ends by exit", "git", "works", "tools", where="copy", twin="plain_write"),
 )  # fmt: skip
 _LEVEL_0 = (
     TrialRow("store_read", "level 0", "a hidden store is read", "plain_read", "secret", "level 0", "store", "level 0"),

@@ -200,8 +200,11 @@ def _judge(ground: TrialGround, trial: Trial, places: Mapping[str, Canary]) -> t
     evidence = answers[-1][2] if answers else ""
     if row.canary == "reading":
         return _judge_reading(status, answers, twin)
-    if row.canary == "works" and aim.is_done(evidence) and not status:
-        return "held", "it works", 0
+    if row.canary == "works":
+        is_right = aim.is_done(evidence) and not status
+        return (
+            ("held", "it works", 0) if is_right else ("not shown", "it does not work", answers[-1][1] if answers else 0)
+        )
     if aim.is_done(evidence) or aim.nonce.encode() in output:
         return "fell", "it was done", 0
     if timed_out:
@@ -216,7 +219,8 @@ def _judge(ground: TrialGround, trial: Trial, places: Mapping[str, Canary]) -> t
     if row.canary == "process":
         return ("held", "it was ended with the command", 0) if aim.was_there else ("not shown", "it did not start", 0)
     if number not in row.errors:
-        return "not shown", f"it was refused by {errno.errorcode.get(number, 'no error')}, not by the sandbox", number
+        name = errno.errorcode.get(number, str(number)) if number else "no error"
+        return "not shown", f"it was refused by {name}, not by the sandbox", number
     return "held", f"refused by {errno.errorcode[number]}" if number else "done in a place of its own", number
 
 
