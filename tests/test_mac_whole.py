@@ -87,7 +87,7 @@ CLI = """
 import io, contextlib
 from mudroom.sandbox import platform
 from mudroom.sandbox.macos.client import DarwinClient
-platform.UNTRIED = frozenset()
+platform.BY_RECORD = frozenset()
 mac = platform.DARWIN._replace(client=lambda: DarwinClient(tool={tool!r}))
 platform.PLATFORMS = {{"darwin": mac}}
 os.environ.update(HOME={place!r} + "/home", MUDROOM_STATE={place!r} + "/state", MUDROOM_KEEPER="0", NO_COLOR="1")
