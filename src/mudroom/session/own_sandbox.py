@@ -30,10 +30,11 @@ from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.confinement.crowd import Slot
 from mudroom.session.confinement.standing import CommandPlace
-from mudroom.session.forks import Forks, settled_mount
+from mudroom.session.forks import Forks, set_fork_apart, settled_mount
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
 from mudroom.session.retention import keep_journal
+from mudroom.stage.lease import CAN_TELL
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
@@ -308,6 +309,9 @@ class OwnSandbox:
         if standing.sandbox is None:  # otherwise there are no new entries
             outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit, cleared=self._cleared)
         fork.end()
+        if fork.has_copy and not CAN_TELL:  # an apply would do it: it would not find the very files that are shown now
+            set_fork_apart(self._forks, fork)
+            changeset = fork.record.changeset if fork.record is not None else changeset
         self._open.close()
         if outcome.merged is not None:
             from mudroom.vault.forks.flatten import use_merged_layer
