@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mudroom.sandbox.host.process_table import carries, row_of, rows, words_of
-from mudroom.system.libproc import BSDINFO_SIZE, SSTOP, SZOMB
 from mudroom.sandbox.macos import warden
 from mudroom.sandbox.macos.warden import Family
+from mudroom.system.libproc import BSDINFO_SIZE, SSTOP, SZOMB
 
 ME = 501
 

@@ -17,7 +17,7 @@ from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.errors import UsageError
 from mudroom.project_session import with_shown
 from mudroom.sandbox.platform import new_client
-from mudroom.session import Client, Session, Stdio
+from mudroom.session import Session, Stdio
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
