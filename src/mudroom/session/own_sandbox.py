@@ -34,7 +34,6 @@ from mudroom.session.forks import Forks, set_fork_apart, settled_mount
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
 from mudroom.session.retention import keep_journal
-from mudroom.stage.lease import CAN_TELL
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
@@ -303,15 +302,15 @@ class OwnSandbox:
             standing.outdated()
         if isinstance(self._view, OverlayView) and not self._cleared:
             self._view.unmounted()
-        if fork.has_copy:
+        has_copy = fork.has_copy
+        if has_copy:
             argv = self._opened.shown(command.argv)
             keep_artifacts(fork, argv, {stream.name: stream.data for stream in self._output.streams})
         if standing.sandbox is None:  # otherwise there are no new entries
             outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit, cleared=self._cleared)
         fork.end()
-        if fork.has_copy and not CAN_TELL:  # an apply would do it: it would not find the very files that are shown now
-            set_fork_apart(self._forks, fork)
-            changeset = fork.record.changeset if fork.record is not None else changeset
+        if has_copy:
+            changeset = _apart(self._forks, fork, changeset)
         self._open.close()
         if outcome.merged is not None:
             from mudroom.vault.forks.flatten import use_merged_layer
