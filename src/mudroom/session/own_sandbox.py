@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import stat
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -309,8 +310,9 @@ class OwnSandbox:
         if standing.sandbox is None:  # otherwise there are no new entries
             outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit, cleared=self._cleared)
         fork.end()
-        if has_copy:
-            changeset = _apart(self._forks, fork, changeset)
+        if has_copy and sys.platform != "linux":  # no leases: an apply would replace the files that are shown now
+            set_fork_apart(self._forks, fork)
+            changeset = fork.record.changeset if fork.record is not None else changeset
         self._open.close()
         if outcome.merged is not None:
             from mudroom.vault.forks.flatten import use_merged_layer

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import sys
 
-CAN_TELL = sys.platform == "linux"
-"""Whether the system knows about other open descriptions of a file. F_SETLEASE of macOS is for file servers alone."""
-
 
 def is_open_elsewhere(descriptor: int) -> bool:
     """Return whether another open file description, or a mapping, leads to the file of a descriptor; True also if the
@@ -16,7 +13,7 @@ def is_open_elsewhere(descriptor: int) -> bool:
     closed (fcntl(2); check_conflicting_open in fs/locks.c). Paths (O_PATH) do not count: they have to be opened first,
     and a write then changes the times.
     """
-    if not CAN_TELL:
+    if sys.platform != "linux":
         return True
     import fcntl
 
