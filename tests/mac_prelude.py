@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 
@@ -360,6 +361,29 @@ def ioctl(fd, request, *more):
 
 
 fcntl.ioctl = ioctl
+real_fcntl, _OFD_SETLK, _OFD_GETLK = fcntl.fcntl, 37, 36
+
+
+def mac_fcntl(fd, command, argument=0):
+    "F_OFD_SETLK and F_OFD_GETLK with the struct flock of bsd/sys/fcntl.h; F_GETPATH, F_FULLFSYNC."
+    if command in (90, 92):
+        start, length, pid, kind, whence = struct.unpack("qqihh", argument)
+        kind = {1: _RDLCK, 2: _UNLCK, 3: _WRLCK}[kind]
+        given = struct.pack("hhqqi4x", kind, whence, start, length, pid)
+        reply = real_fcntl(fd, _OFD_SETLK if command == 90 else _OFD_GETLK, given)
+        kind, whence, start, length, pid = struct.unpack("hhqqi4x", reply)
+        return struct.pack("qqihh", start, length, pid, {_RDLCK: 1, _UNLCK: 2, _WRLCK: 3}[kind], whence)
+    if command == fcntl.F_GETPATH:
+        return os.fsencode(_real_readlink(f"/proc/self/fd/{fd}")).ljust(len(argument), b"\0")
+    if command == fcntl.F_FULLFSYNC:
+        return os.fsync(fd) or 0
+    assert command not in range(1024, 1040), command
+    return real_fcntl(fd, command, argument)
+
+
+_RDLCK, _WRLCK, _UNLCK = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
+fcntl.F_RDLCK, fcntl.F_UNLCK, fcntl.F_WRLCK, fcntl.F_GETPATH, fcntl.F_FULLFSYNC = 1, 2, 3, 50, 51
+fcntl.fcntl = mac_fcntl
 LIBSYSTEM = {
     "fgetxattr": lambda fd, name, buffer, size, _position, _options: give(GET(fd, name), buffer, size),
     "fsetxattr": lambda fd, name, value, _size, _position, _options: SET(fd, name, value) or 0,

@@ -87,7 +87,7 @@ CLI = """
 import io, contextlib
 from mudroom.sandbox import platform
 from mudroom.sandbox.macos.client import DarwinClient
-platform.UNTRIED = frozenset()
+platform.BY_RECORD = frozenset()
 mac = platform.DARWIN._replace(client=lambda: DarwinClient(tool={tool!r}))
 platform.PLATFORMS = {{"darwin": mac}}
 os.environ.update(HOME={place!r} + "/home", MUDROOM_STATE={place!r} + "/state", MUDROOM_KEEPER="0", NO_COLOR="1")
@@ -119,21 +119,120 @@ def mudroom(*words):
 """
 
 
+CLI_STEPS = """
+import http.server
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "7")
+        self.end_headers()
+        self.wfile.write(b"served\\n")
+    def log_message(self, *_words):
+        pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Page)
+served = os.fork()
+if not served:
+    server.serve_forever()
+try:
+    port = str(server.server_port)
+    mudroom("run", "--yes", "--", "sh", "-c", "echo two >> old; echo new > made; exit 3")
+    print(sorted(os.listdir()), open("old").read())
+    mudroom("undo", "--yes")
+    print(sorted(os.listdir()), open("old").read())
+    fetch = f"import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:{port}/').read())"
+    mudroom("net", "allow", f"127.0.0.1:{port}")
+    mudroom("exec", "--fork", "g", "--", "env", "no_proxy=", "NO_PROXY=", "python3", "-c", fetch)
+    mudroom("exec", "--fork", "g", "--background", "--", "sleep", "9")
+    mudroom("agent", "run", "--level", "1", "--", "sh", "-c", "echo agent > by")
+    mudroom("net", "open", "8000")
+    mudroom("keeper", "status")
+    mudroom("vault", "check")
+finally:
+    os.kill(served, signal.SIGKILL)
+"""
+
+
 def test_the_command_line(mac: Path) -> None:
+    """The verbs of a first day, each in a process of its own."""
+    said = on_a_mac(CLI.format(place=str(mac), tool=fake_sandbox_exec(mac / "tool")) + CLI_STEPS)
+    for part in (
+        "run 3 ",
+        "applied: 2 written",
+        "['made', 'old'] one\ntwo\n",
+        "undo 0 ",
+        "['old'] one\n",
+        "net 0 ",
+        "exec 0 b'served\\n'",
+        "exec 125 mudroom: a command in the background needs namespaces",
+        "agent 0 ",
+        "by  new, +1",
+        "net 125 mudroom: no command with a network of its own is running",
+        "keeper 1 no keeper",
+        "the vault is whole",
+    ):
+        assert part in said, (part, said)
+    assert "Traceback" not in said
+
+
+QUESTION = """
+from mudroom.core.approval.approval import HostQuestion
+from mudroom.vault.approvals.queue import Queue
+place = {place!r}.encode()
+question = HostQuestion("example.com", 443, "connect", "f", "bot")
+read, write = os.pipe()
+child = os.fork()
+if not child:
+    ticket = Queue(place).put(question, 30.0)
+    os.write(write, b"put")
+    while (decision := ticket.look()) is None:
+        select.select([ticket.fileno()], [], [], 0.05)
+    print("told", decision.allowed, flush=True)
+    os._exit(0)
+os.read(read, 3)
+queue = Queue(place)
+(row,) = queue.rows()
+print(row.state, row.waiter == child)
+"""
+
+
+def test_a_question_is_answered_by_another_process(mac: Path) -> None:
+    """Boot and start times by sysctl and libproc; a waiter that was killed waits no more."""
     said = on_a_mac(
-        CLI.format(place=str(mac), tool=fake_sandbox_exec(mac / "tool"))
+        QUESTION.format(place=str(mac / "state"))
         + """
-mudroom("run", "--fork", "f", "--", "sh", "-c", "echo two >> old; echo new > made")
-mudroom("exec", "--fork", "f", "--json", "--", "cat", "old")
-mudroom("diff", "f")
-mudroom("status")
-mudroom("apply", "f")
-mudroom("undo")
-mudroom("log")
-mudroom("net", "open", "8000")
-mudroom("keeper", "status")
-mudroom("doctor")
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+(row,) = queue.rows()
+print(row.state, row.waiter)
+from mudroom.vault.moment import now
+from mudroom.system.process import boot, started
+print(len(boot()), now().boot == boot(), started(os.getpid()) > 0, started(child))
 """
     )
-    print(said)
-    assert 0
+    assert said == "waiting True\nwaiting 0\n36 True True 0\n"
+
+
+SERVE = """
+import http.client, json
+read, write = os.pipe()
+child = os.fork()
+if not child:
+    os.dup2(write, 1)
+    code = run(["serve", "--port", "0", "--json"], os.environb, later=lambda _place, action: action())
+    os._exit(code)
+os.close(write)
+with open(read, "rb") as stream:
+    first = json.loads(stream.readline())
+    port = int(first["url"].split(":")[2].split("/")[0])
+    asked = http.client.HTTPConnection("127.0.0.1", port)
+    asked.request("GET", "/")
+    print(asked.getresponse().status)
+    os.kill(child, signal.SIGTERM)
+    stream.read()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_the_page_is_served(mac: Path) -> None:
+    said = on_a_mac(CLI.format(place=str(mac), tool=fake_sandbox_exec(mac / "tool")) + SERVE)
+    assert said == "200\n0\n"

@@ -179,9 +179,9 @@ def _run_verb(argv: list[str], usual: Context) -> int:
     row = VERBS[verb]
     if usual.client is not None or not (row.launches and _is_to_launch(argv)):
         return _execute(verb, row, argv, usual)
-    from mudroom.sandbox.client.client import Client
+    from mudroom.sandbox.platform import new_client
 
-    client = Client()
+    client = new_client()
     try:
         client.start()
         return _execute(verb, row, argv, usual._replace(client=client))

@@ -8,23 +8,20 @@ must not be able to block a writer.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
-import struct
 import time
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage import disk
+from mudroom.system.write_lock import is_read_locked, try_write_lock
 
 LIMIT = 1 << 20
 """Bytes of a file here."""
 PATIENCE = 10.0
 """Seconds for which a writer waits for others. Each needs milliseconds."""
 _PAUSE = 0.005
-_FLOCK = "hhqqi4x"
-"""struct flock of fcntl(2) on 64-bit machines: type, whence, start, length, pid."""
 _ELSEWHERE = "replace the link by a real file or directory"
 
 
@@ -110,9 +107,9 @@ class LocalDirectory:
         until = time.monotonic() + PATIENCE
         while True:
             self._lock = self._open_lock(b"lock", os.O_CREAT)
-            if _lock_state(self._lock, fcntl.F_OFD_SETLK) == fcntl.F_UNLCK and self._is_lock(self._lock):
+            if try_write_lock(self._lock) and self._is_lock(self._lock):
                 return
-            if _lock_state(self._lock, fcntl.F_OFD_GETLK) == fcntl.F_RDLCK and self._is_lock(self._lock):
+            if is_read_locked(self._lock) and self._is_lock(self._lock):
                 self._new_lock()
             os.close(self._lock)
             self._lock = -1
@@ -181,20 +178,6 @@ class LocalDirectory:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-
-
-def _lock_state(descriptor: int, command: int) -> int:
-    """With F_OFD_SETLK: try to take the write lock; return F_UNLCK on success. With F_OFD_GETLK: return the type of the
-    lock in its way (fcntl(2), "Open file description locks")."""
-    request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    try:
-        reply = fcntl.fcntl(descriptor, command, request)
-    except BlockingIOError:
-        return fcntl.F_WRLCK
-    except PermissionError:  # EACCES means EAGAIN on other systems, and on some network file systems
-        return fcntl.F_WRLCK
-    kind: int = struct.unpack(_FLOCK, reply)[0]
-    return fcntl.F_UNLCK if command == fcntl.F_OFD_SETLK else kind
 
 
 def read_open(descriptor: int, shown: str, *, own: bool = True) -> bytes:

@@ -7,6 +7,7 @@ command can change, such as the environment or the policy, chooses it.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 
 from mudroom.core.confinement.fallback import Mode
@@ -99,12 +100,16 @@ DARWIN = Platform(
 PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (LINUX, DARWIN)}
 
 
-UNPORTED: Mapping[str, Mapping[str, str]] = {
-    "darwin": {"gate": "the gate does not run on macOS yet: set network.mode to none or open"},
-}
+UNPORTED: Mapping[str, Mapping[str, str]] = {}
 """Parts whose half on the host is not ported, with the reason. They are refused there with every record."""
 BY_RECORD = frozenset(("darwin",))
 """Platforms that open by a record of what held on this machine (``certify``), and never without."""
+
+
+def new_client() -> Client:
+    """Return a client of this system, to be started. Where mudroom is not built for the system it is that of Linux,
+    which no session gets to use."""
+    return PLATFORMS.get(sys.platform, LINUX).client()
 
 
 def platform_here(name: str, certified: Callable[[Platform], Platform] | None = None) -> Platform:

@@ -146,7 +146,7 @@ class Forks:
             if fork.interrupted is not None or name in self.tools:
                 self.secrets.look()
             self.settle(fork)
-            _set_apart(self, fork)
+            set_fork_apart(self, fork)
             self.remarks.extend(self.tools.flush(fork))
             yield fork
             _merge_layers(self.vault, fork)
@@ -396,7 +396,7 @@ class Forks:
         if started is not None:
             shown = vault or self.vault
             if note is None and not fork.has_copy:
-                _set_apart(self, fork)  # its processes may still be dying
+                set_fork_apart(self, fork)  # its processes may still be dying
             with OpenFork(shown, fork) as opened:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
                 started = noted.since if noted is not None else started
@@ -426,7 +426,7 @@ class Forks:
         fork = self.vault.fork(name)
         with fork.lock_if_free("looking at what is left") as free:
             if free and mount_note(fork) is None:
-                _set_apart(self, fork)
+                set_fork_apart(self, fork)
                 record = fork.record
         return record
 
@@ -487,7 +487,7 @@ def _merge_layers(vault: Vault, fork: Fork) -> None:
         merge_if_deep(vault, fork)
 
 
-def _set_apart(forks: Forks, fork: Fork) -> None:
+def set_fork_apart(forks: Forks, fork: Fork) -> None:
     """Make sure that nobody else can change the fork's files, and that its record is of these files. Hold the
     fork's lock; no command may be running in it."""
     from mudroom.vault.forks.apart import set_apart

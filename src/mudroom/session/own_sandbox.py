@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import stat
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -30,7 +31,7 @@ from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.confinement.crowd import Slot
 from mudroom.session.confinement.standing import CommandPlace
-from mudroom.session.forks import Forks, settled_mount
+from mudroom.session.forks import Forks, set_fork_apart, settled_mount
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
 from mudroom.session.retention import keep_journal
@@ -302,12 +303,16 @@ class OwnSandbox:
             standing.outdated()
         if isinstance(self._view, OverlayView) and not self._cleared:
             self._view.unmounted()
-        if fork.has_copy:
+        has_copy = fork.has_copy
+        if has_copy:
             argv = self._opened.shown(command.argv)
             keep_artifacts(fork, argv, {stream.name: stream.data for stream in self._output.streams})
         if standing.sandbox is None:  # otherwise there are no new entries
             outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit, cleared=self._cleared)
         fork.end()
+        if has_copy and sys.platform != "linux":  # no leases: an apply would replace the files that are shown now
+            set_fork_apart(self._forks, fork)
+            changeset = fork.record.changeset if fork.record is not None else changeset
         self._open.close()
         if outcome.merged is not None:
             from mudroom.vault.forks.flatten import use_merged_layer

@@ -2,7 +2,7 @@
 
 | wait | Linux | macOS | why not poll(2) there |
 | --- | --- | --- | --- |
-| of the gate, thousands of sockets | epoll(7) | kqueue(2) | it registers each descriptor anew at every call (poll_nocancel) |
+| of the gate, thousands of sockets | epoll(7) | kqueue(2) | it registers each descriptor at each call (poll_nocancel) |
 | beside a command, on terminals | poll(2) | select(2) | "currently does not support devices" (poll(2), BUGS) |
 
 Both are the selectors of the standard library (https://docs.python.org/3/library/selectors.html), behind the methods of

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Place
+from mac import PRETEND
 from mudroom.sandbox.host.process_table import rows
 from screen import BASH, Screen, Shell
 
@@ -16,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "sandbox"))
 
 from macbox import fake_sandbox_exec
 
-DRIVER = """
+DRIVER = """{pretend}
 import os, sys
 sys.path[:0] = {path!r}
 from mudroom.sandbox.macos.client import DarwinClient
@@ -38,6 +39,7 @@ def driver(place: Place, tmp_path: Path) -> str:
     """A program that runs its words as on a Mac."""
     path = tmp_path / "driver.py"
     text = DRIVER.format(
+        pretend=PRETEND,
         path=sys.path,
         tool=fake_sandbox_exec(tmp_path),
         project=bytes(place.project),

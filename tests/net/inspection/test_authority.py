@@ -286,3 +286,13 @@ def test_a_keyring_is_asked_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> 
     assert read_credentials(wanted, {}, b"/")[0].value == "git+ada+password"
     with pytest.raises(UsageError, match="has no other for ada"):
         read_credentials([parse_credential("A", "a.example", "x", "keyring:other/ada")], {}, b"/")
+
+
+def test_certificates_without_files_in_memory(vault: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS has no memfd_create: certificate and key come from pipes, and no descriptor is left."""
+    issuer = Issuer(load_authority(vault, PROJECT))
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.delattr(os, "memfd_create")
+    context = issuer.context("a.example", "h2")
+    assert context is issuer.context("a.example", "h2") and len(os.listdir("/proc/self/fd")) == before
+    assert os.listdir(vault) == [b"authority.pem"]

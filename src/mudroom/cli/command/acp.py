@@ -14,6 +14,7 @@ from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import is_below
 from mudroom.errors import CommandNotStarted, UsageError
+from mudroom.sandbox.platform import new_client
 from mudroom.session import Client, Session
 from mudroom.typing import TYPE_CHECKING
 
@@ -60,7 +61,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if context.as_json:
         raise UsageError("--json: stdout is the editor's", "leave it out")
     args.card = args.checked = None
-    client = Client()
+    client = new_client()
     client.start()  # it starts while the profile and the settings are read
     try:
         return _serve_outside(args, context, client) if args.outside else _serve_inside(args, context, client)

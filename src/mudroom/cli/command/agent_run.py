@@ -21,6 +21,7 @@ from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, UsageError
 from mudroom.policy.config import load_card, load_policy, places
 from mudroom.review.agent_settings import settings_lines
+from mudroom.sandbox.platform import new_client
 from mudroom.session import Client, Session
 from mudroom.session.agents.agent_settings import agent_settings
 from mudroom.session.agents.run_agent import AgentResult, run_agent
@@ -49,7 +50,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if os.path.exists(args.card):
             raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
         args.card, args.command = None, [args.card]  # mudroom agent run claude
-    client = Client()
+    client = new_client()
     if args.on is None:
         client.start()  # it starts while the card and the settings are read
     try:

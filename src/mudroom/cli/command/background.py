@@ -19,7 +19,7 @@ from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.core.background import to_json
 from mudroom.core.result import Result
 from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError
+from mudroom.errors import MudroomError, Unsupported
 from mudroom.session import Background, Client, Session
 from mudroom.typing import Any, NamedTuple, NoReturn
 
@@ -38,6 +38,8 @@ class _KeeperError(MudroomError):
 
 def start(keeper: Keeper, context: Context) -> int:
     """Start the keeper; return the exit code as soon as the command has started."""
+    if sys.platform == "darwin":
+        raise Unsupported("a command in the background", "namespaces that others can join", "macOS, which has none")
     read, write = os.pipe()
     parent = os.getpid()
     child = os.fork()

@@ -28,6 +28,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import TITLE, cut
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
+from mudroom.sandbox.platform import new_client
 from mudroom.session import Client
 from mudroom.typing import TYPE_CHECKING
 
@@ -138,7 +139,7 @@ def run_command(
     """Run a command in a fork. ``agent``: the agent that runs it, unless a card names one; None: the user, whose
     commands are not judged. ``stream``: print output as it arrives. ``quiet``: print nothing about one that has run."""
     argv = _command(args)
-    client = context.client or Client()
+    client = context.client or new_client()
     client.start()  # it starts while settings and project are read
     try:
         with open_for_command(args, context, client, agent, ask) as session:

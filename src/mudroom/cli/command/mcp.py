@@ -17,6 +17,7 @@ from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.core.confinement.environment import is_inside
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
+from mudroom.sandbox.platform import new_client
 from mudroom.session import Client, Session
 from mudroom.typing import TYPE_CHECKING, Any, NoReturn
 
@@ -80,7 +81,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     from mudroom.mcp import stdio
 
     streams = stdio.taken_streams() if args.http is None else None
-    client = context.client or Client()
+    client = context.client or new_client()
     client.start()  # it starts while settings and project are read
     try:
         with wake_for_signals(), _ended_by_signals(), _open(args, context, client) as session:

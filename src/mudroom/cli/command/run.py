@@ -16,7 +16,8 @@ from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.errors import UsageError
 from mudroom.project_session import with_shown
-from mudroom.session import Client, Session, Stdio
+from mudroom.sandbox.platform import new_client
+from mudroom.session import Session, Stdio
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("no command was given", "mudroom run -- COMMAND")
-    client = context.client or Client()
+    client = context.client or new_client()
     if not args.explain and args.on is None:
         client.start()  # it starts while settings and project are read
     argv = [os.fsencode(word) for word in command]

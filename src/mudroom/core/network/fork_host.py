@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mudroom.core.network.host import parse_host, parse_port
+from mudroom.core.network.host import parse_port
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
 from mudroom.core.network.loopback import OWN_PORTS
 from mudroom.typing import NamedTuple
@@ -26,6 +26,9 @@ ENDPOINT_PORT = 80
 CATALOGUE = "agents"
 """Label of the list of running agents. No fork has it."""
 SOURCE = "network.agents"
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+_LONGEST = 63
+"""Characters of a label."""
 NO_NAME = "names of forks have one part before .mudroom.internal"
 DECIDED_BY_HOST = "forks reach each other with the consent of both"
 
@@ -58,22 +61,22 @@ def is_fork_host(host: str) -> bool:
 
 def label_of(name: str) -> str:
     """Return the label of a fork: its name in lower case, with ``-`` for ``_`` and ``.``; empty if that is no label."""
-    label = name.lower().replace("_", "-").replace(".", "-")
+    label = _folded(name)
     return label if _is_label(label) else ""
 
 
+def _folded(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
 def _is_label(label: str) -> bool:
-    if not label or "." in label or "_" in label or not label.isascii():
-        return False
-    try:
-        return parse_host((label + SUFFIX).encode()).text == label + SUFFIX
-    except ValueError:
-        return False
+    """As ``parse_host`` has it for a part of a name; RFC 1035 2.3.4 and RFC 952."""
+    return 0 < len(label) <= _LONGEST and label[0] != "-" and label[-1] != "-" and _LETTERS.issuperset(label)
 
 
 def names_of(label: str, names: Iterable[str]) -> list[str]:
     """Return the names of forks that have this label. Several forks with one label have no name."""
-    return [name for name in names if label_of(name) == label and label != CATALOGUE]
+    return [name for name in names if _folded(name) == label] if _is_label(label) and label != CATALOGUE else []
 
 
 def fork_host(name: str) -> str:
@@ -85,9 +88,9 @@ def fork_host(name: str) -> str:
 
 
 def fork_of(host: str) -> str:
-    """Return the label of a host; empty if the host has no part, or several, before the zone."""
+    """Return the label of a host; empty if the host is no fork's: it has no part, or several, before the zone."""
     label = host.removesuffix(SUFFIX) if host.endswith(SUFFIX) else ""
-    return label if "." not in label else ""
+    return label if _is_label(label) else ""
 
 
 def parse_link(text: str) -> AgentLink:
@@ -97,12 +100,12 @@ def parse_link(text: str) -> AgentLink:
         raise ValueError(f"{text!r} is not a link between two forks")
     target, colon, digits = target.partition(":")
     port = parse_port(digits.encode()) if colon else None
-    if source != "*":
-        fork_host(source)
-    fork_host(target)
+    for name in (target,) if source == "*" else (source, target):
+        if fork_host(name) != name + SUFFIX:
+            raise ValueError(f"{text!r}: forks are named here by lower-case letters, digits and hyphens")
     if port in OWN_PORTS:
         raise ValueError(f"{text!r}: port {port} inside is the gate's own")
-    if source != "*" and label_of(source) == label_of(target):
+    if source != "*" and source == target:
         raise ValueError(f"{text!r} leads from a fork to itself: a command reaches its own servers at localhost")
     return AgentLink(source, target, port)
 
@@ -113,6 +116,6 @@ def decide_fork(request: Request, rules: Sequence[HostRule]) -> HostDecision:
     decision = decide(request, [rule for rule in rules if rule.action == "deny"])
     if decision.action == "deny":
         return decision
-    return HostDecision(
-        "allow" if fork_of(request.host) else "deny", None, DECIDED_BY_HOST if fork_of(request.host) else NO_NAME
-    )
+    if not fork_of(request.host):
+        return HostDecision("deny", None, NO_NAME)
+    return HostDecision("allow", None, DECIDED_BY_HOST)

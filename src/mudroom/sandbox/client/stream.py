@@ -81,7 +81,7 @@ def _syscall(number: int, *arguments: int) -> int | None:
 
 def _make_pipe(ours: int) -> tuple[int, int]:
     """Return a new pipe. ``ours``: 0 or 1, the end that does not block. The flag is of that end alone."""
-    pair = os.pipe2(os.O_CLOEXEC)
+    pair = os.pipe()
     os.set_blocking(pair[ours], False)
     return pair
 
