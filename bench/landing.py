@@ -30,8 +30,8 @@ from bench.measure import (
 from bench.place import Place, Scale, discard, fill, have, new_place, run, tick
 from mudroom.core.result import Result
 from mudroom.session import Session
+from mudroom.stage.disk import sync_filesystem
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.vault.apply.rename import sync_filesystem
 
 Argv = Sequence[str | bytes]
 

@@ -4,6 +4,7 @@ imports included, and the size of objects."""
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -270,3 +271,28 @@ def test_the_launcher_loads_nothing_else() -> None:
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
     assert not (HEAVY | {"typing", "re", "enum", "collections"}) & set(done.stdout.split())
+
+
+LINUX_ONLY_CALLS = (
+    "keeper/caller.py",
+    "keeper/command.py",
+    "keeper/server.py",
+    "keeper/start.py",
+    "sandbox/container/box.py",
+    "sandbox/launcher/clearing.py",
+    "sandbox/launcher/directory.py",
+    "sandbox/launcher/mediator.py",
+    "sandbox/launcher/step.py",
+)
+"""Files that pass ``dir_fd`` themselves: they run on Linux alone, and import no other room that could do it for them.
+The list may only become shorter."""
+
+
+def test_files_are_called_by_one_module() -> None:
+    source = ROOT / "src" / "mudroom"
+    found = [
+        str(path.relative_to(source))
+        for path in sorted(source.rglob("*.py"))
+        if path.name != "disk.py" and re.search(r"\b(?:src_|dst_)?dir_fd=", path.read_text())
+    ]
+    assert found == sorted(LINUX_ONLY_CALLS), "call mudroom.stage.disk, which Windows has in another form"

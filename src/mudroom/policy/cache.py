@@ -20,6 +20,7 @@ from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import LeftOut, Loaded, Settings
 from mudroom.errors import MudroomError
 from mudroom.policy import private_file
+from mudroom.stage import disk
 from mudroom.typing import Any
 
 _LIMIT = 16 << 20
@@ -102,8 +103,8 @@ def store(path: bytes, key: tuple[Any, ...], loaded: Loaded, stamps: Iterable[tu
     try:
         require_private(os.path.dirname(os.path.dirname(path)))
         make_private(os.path.dirname(path))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(beside, flags, 0o600), "wb") as stream:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_NOFOLLOW | disk.O_CLOEXEC
+        with open(disk.open_path(beside, flags, 0o600), "wb") as stream:
             stream.write(_checked(data))
         os.rename(beside, path)
     except (OSError, MudroomError):  # opening the vault names what is wrong with the state directory

@@ -33,6 +33,7 @@ from mudroom.policy.local_directory import LocalDirectory, read_open
 from mudroom.policy.parse import ROLE, GivenSetting, PolicyFolder, parse, settings_from
 from mudroom.policy.setting_row import stricter_action
 from mudroom.policy.trust import TrustJudgement, describe, judge, record_path, roles_in
+from mudroom.stage import disk
 
 PROJECT, USER, LOCAL = (RANKS.index(name) for name in ("project", "user", "local"))
 UNSEEN = -1
@@ -184,7 +185,7 @@ def _read_user(config: bytes, included: list[bytes]) -> list[GivenSetting]:
     """The user's file may be a symbolic link: some users keep such files together elsewhere."""
     path = config + b"/" + POLICY
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = disk.open_path(path, os.O_RDONLY | disk.O_NONBLOCK | disk.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError) as error:
         if os.path.islink(path):  # the file may hold denials, so a dangling link must not count as an empty file
             raise UsageError(
@@ -242,8 +243,8 @@ def _read_beside(directory: bytes, name: bytes, *, own: bool = False) -> bytes |
     missing."""
     shown = show(directory + b"/" + name)
     try:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        above = os.open(directory, flags if own else flags | os.O_NOFOLLOW)
+        flags = os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC
+        above = disk.open_path(directory, flags if own else flags | disk.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -253,7 +254,7 @@ def _read_beside(directory: bytes, name: bytes, *, own: bool = False) -> bytes |
             raise UsageError(f"{show(directory)}: {error.strerror}") from error
         raise UsageError(f"{show(directory)} is a symbolic link", _ELSEWHERE) from error
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=above)
+        descriptor = disk.open_at(above, name, os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError as error:

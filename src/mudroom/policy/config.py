@@ -15,6 +15,7 @@ from mudroom.core.confinement.limit import show_size
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def answers_name_loopback(project: bytes) -> bool:
     """Return whether the answers of this machine about hosts may name this machine's loopback. Their file is searched,
     not parsed: parsing it costs a command without such an answer more than anything else that mudroom does for it."""
     try:
-        descriptor = os.open(project + b"/" + ANSWERS, os.O_RDONLY | _SEARCHED)
+        descriptor = disk.open_path(project + b"/" + ANSWERS, os.O_RDONLY | _SEARCHED)
     except OSError:
         return False
     try:

@@ -16,6 +16,7 @@ import time
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 
 LIMIT = 1 << 20
 """Bytes of a file here."""
@@ -64,9 +65,9 @@ class LocalDirectory:
         """Return the content of a file, or None if it is missing."""
         if not self.there:
             return None
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not block the reader
+        flags = os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC  # a FIFO must not block the reader
         try:
-            descriptor = os.open(name, flags, dir_fd=self._descriptor)
+            descriptor = disk.open_at(self._descriptor, name, flags)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -77,15 +78,15 @@ class LocalDirectory:
         """Replace a file atomically. Durable when it returns."""
         beside = name + b".new"
         try:
-            os.unlink(beside, dir_fd=self._descriptor)  # left by a killed writer: we hold the lock
+            disk.unlink(self._descriptor, beside)  # left by a killed writer: we hold the lock
         except FileNotFoundError:
             pass
         self._create(beside, data, 0o600)
-        os.rename(beside, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+        disk.rename(self._descriptor, beside, self._descriptor, name)
         os.fsync(self._descriptor)
 
     def _open(self) -> None:
-        above = os.open(self._project, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        above = disk.open_path(self._project, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
         shown = show(self._project)
         for name, mode in ((b".mudroom", 0o777), (b"local", 0o700)):
             shown += "/" + name.decode()
@@ -125,19 +126,19 @@ class LocalDirectory:
         """Replace the lock file; a process that has opened the old one keeps that."""
         beside = b"lock." + os.urandom(8).hex().encode()
         os.close(self._open_lock(beside, os.O_CREAT | os.O_EXCL))
-        os.rename(beside, b"lock", src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+        disk.rename(self._descriptor, beside, self._descriptor, b"lock")
 
     def _open_lock(self, name: bytes, how: int) -> int:
-        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | how
+        flags = os.O_RDWR | disk.O_NOFOLLOW | disk.O_CLOEXEC | how
         try:
-            return os.open(name, flags, 0o600, dir_fd=self._descriptor)
+            return disk.open_at(self._descriptor, name, flags, 0o600)
         except OSError as error:
             raise self._explain(error, name, self._descriptor, self.shown(name)) from error
 
     def _is_lock(self, descriptor: int) -> bool:
         """Return whether the descriptor is still the file that other writers open."""
         try:
-            current = os.lstat(b"lock", dir_fd=self._descriptor)
+            current = disk.stat_at(self._descriptor, b"lock")
         except FileNotFoundError:
             return False
         return os.path.samestat(current, os.fstat(descriptor))
@@ -147,10 +148,10 @@ class LocalDirectory:
         try:
             if self._write:
                 try:
-                    os.mkdir(name, mode, dir_fd=above)
+                    disk.mkdir(above, name, mode)
                 except FileExistsError:
                     pass
-            return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+            return disk.open_at(above, name, os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
         except FileNotFoundError:
             return -1
         except OSError as error:
@@ -160,7 +161,7 @@ class LocalDirectory:
         """Return the error for the user. For a link O_NOFOLLOW gives ELOOP, with O_DIRECTORY ENOTDIR (open(2)); neither
         names the link."""
         try:
-            linked = stat.S_ISLNK(os.lstat(name, dir_fd=above).st_mode)
+            linked = stat.S_ISLNK(disk.stat_at(above, name).st_mode)
         except OSError:
             linked = False
         if linked:
@@ -175,8 +176,8 @@ class LocalDirectory:
             pass
 
     def _create(self, name: bytes, data: bytes, mode: int) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(name, flags, mode, dir_fd=self._descriptor), "wb") as stream:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
+        with open(disk.open_at(self._descriptor, name, flags, mode), "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())

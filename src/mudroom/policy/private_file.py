@@ -6,13 +6,15 @@ from __future__ import annotations
 import os
 import stat
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+from mudroom.stage import disk
+
+_READ = os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC
 
 
 def read(path: bytes, limit: int) -> bytes | None:
     """Return at most ``limit`` bytes of a file that only the user can access, or None if there is no such file."""
     try:
-        descriptor = os.open(path, _READ)
+        descriptor = disk.open_path(path, _READ)
     except OSError:
         return None
     try:

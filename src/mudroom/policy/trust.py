@@ -22,6 +22,7 @@ from mudroom.core.command.policy import RANKS, STRICTNESS, ClassRule, CommandRul
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.policy.parse import ROLE, GivenSetting
+from mudroom.stage import disk
 from mudroom.typing import Any, NamedTuple
 
 SCHEMA = "mudroom.policy.trust/1"
@@ -197,7 +198,7 @@ def _lock(path: bytes) -> Iterator[None]:
 
     require_private(os.path.dirname(os.path.dirname(path)))
     make_private(os.path.dirname(path))
-    lock = os.open(path + b".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    lock = disk.open_path(path + b".lock", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -210,8 +211,8 @@ def _write(path: bytes, record: dict[str, Any]) -> None:
     import json
 
     beside = path + b".new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(beside, flags, 0o600), "wb") as stream:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_NOFOLLOW | disk.O_CLOEXEC
+    with open(disk.open_path(beside, flags, 0o600), "wb") as stream:
         stream.write(json.dumps(record, indent=1).encode("utf-8", "surrogateescape"))
         stream.flush()
         os.fsync(stream.fileno())
@@ -397,7 +398,7 @@ def _read(path: bytes) -> dict[str, Any] | None:
     import json
 
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = disk.open_path(path, os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC)
     except OSError:
         return None
     with open(descriptor, "rb") as stream:

@@ -20,6 +20,7 @@ from mudroom.core.tree.path import is_below, relpath, show
 from mudroom.core.tree.secret import ELSEWHERE, is_secret, matches
 from mudroom.errors import Refused, Unsupported, UsageError
 from mudroom.session import Session
+from mudroom.stage import disk
 from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.exclude import left_out, megabytes, weight
 from mudroom.stage.originals.snapshot import read_patterns
@@ -122,12 +123,12 @@ def describe_folder(path: bytes, name: bytes, descriptor: int) -> Folder:
 
 
 def _open(name: bytes, above: int) -> int:
-    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    return disk.open_at(above, name, os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
 
 
 def _has(descriptor: int, name: bytes) -> bool:
     try:
-        os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        disk.stat_at(descriptor, name)
         return True
     except OSError:
         return False

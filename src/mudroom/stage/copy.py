@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from mudroom.core.tree.entry import Entry
-from mudroom.stage import xattr
+from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, open_beneath, open_file, reach
 from mudroom.stage.source import Source
 from mudroom.stage.view import require_depth
@@ -43,7 +43,7 @@ def clone(
     for path in sorted(copied, reverse=True):  # directories last: their own modes may forbid writing into them
         if items[path].kind == "directory":
             with reach(target, path) as (at, rest):
-                os.chmod(rest, items[path].mode, dir_fd=at)
+                disk.set_mode(at, rest, items[path].mode)
     return copied
 
 
@@ -116,17 +116,17 @@ def copy_entry(source: int, target: int, path: bytes, entry: Entry, links: dict[
 def link(source: int, path: bytes, target: int, to: bytes) -> None:
     """Add the name ``to`` below ``target`` for the file at ``path`` below ``source``. Raise OSError as link(2) does."""
     with reach(source, path) as (at, rest), reach(target, to) as (into, name):
-        os.link(rest, name, src_dir_fd=at, dst_dir_fd=into, follow_symlinks=False)
+        disk.link(at, rest, into, name)
 
 
 def _copy_special(target: int, path: bytes, entry: Entry) -> bool:
     with reach(target, path) as (at, rest):
         if entry.kind == "directory":
-            os.mkdir(rest, 0o700, dir_fd=at)
+            disk.mkdir(at, rest, 0o700)
         elif entry.kind == "symlink":
-            os.symlink(entry.target, rest, dir_fd=at)
+            disk.symlink(at, rest, entry.target)
         elif entry.kind == "fifo":
-            os.mkfifo(rest, entry.mode, dir_fd=at)
+            disk.mkfifo(at, rest, entry.mode)
         else:
             return False
     return True
@@ -150,8 +150,8 @@ def copy_open_file(read: int, target: int, to: bytes, entry: Entry) -> None:
     try:
         copy_content(read, write, entry.size)
         copy_xattrs(read, write)
-        os.fchmod(write, entry.mode)
-        os.utime(write, ns=(entry.mtime, entry.mtime))
+        disk.set_mode_of(write, entry.mode)
+        disk.set_times_of(write, entry.mtime)
     finally:
         os.close(write)
 
@@ -166,8 +166,7 @@ if sys.platform == "darwin":
         with directory(target, above) as opened:
             if not clone_file(read, opened, last):
                 return False
-            os.chmod(last, entry.mode, dir_fd=opened, follow_symlinks=False)
-            os.utime(last, ns=(entry.mtime, entry.mtime), dir_fd=opened, follow_symlinks=False)
+            disk.set_mode_and_times(opened, last, entry.mode, entry.mtime)
             return True
 
 

@@ -17,6 +17,7 @@ import stat
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MaskedRights, MudroomError, UsageError
+from mudroom.stage import disk
 
 PRIVATE = 0o700
 _OTHERS = 0o077
@@ -70,7 +71,7 @@ def _give(path: bytes) -> None:
     owner = os.lstat(os.path.dirname(path))
     if os.geteuid() or not owner.st_uid:
         return
-    opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    opened = disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     try:
         if os.fstat(opened).st_uid == 0 and not os.listdir(opened):
             os.fchown(opened, owner.st_uid, owner.st_gid)
@@ -90,7 +91,7 @@ def _close(state: bytes, info: os.stat_result) -> None:
         raise UsageError(
             f"{name} belongs to another user (uid {info.st_uid})", "set MUDROOM_STATE to a directory of your own"
         )
-    opened = os.open(state, _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    opened = disk.open_path(state, _O_PATH | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     try:
         if not os.path.samestat(os.fstat(opened), info):
             raise UsageError(f"{name} is being replaced", "run the command again")

@@ -13,6 +13,7 @@ import stat
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.stage import disk
 from mudroom.stage.beneath import open_root
 
 _HINT = "a command has put it there; run `mudroom discard` to drop the fork (the project is unchanged)"
@@ -36,7 +37,7 @@ def open_regular(path: bytes, flags: int = os.O_RDONLY, *, at: int | None = None
     """Return a descriptor of the regular file. ``at``: the open directory in which ``path`` is a name. Raise
     FileNotFoundError, or MudroomError if the path is a link or not a regular file."""
     try:
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=at)
+        descriptor = disk.open_at(at, path, flags | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC, 0o600)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise _planted(path, "file") from error

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 
+from mudroom.stage import disk
 from mudroom.stage.filesystem_kind import filesystem_magic
 
 _EXT = 0xEF53
@@ -26,7 +27,7 @@ def spread(path: bytes) -> bool:
     if filesystem_magic(path) != _EXT:
         return False
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     except OSError:
         return False
     try:

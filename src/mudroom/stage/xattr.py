@@ -9,6 +9,7 @@ import ctypes
 import os
 import sys
 
+from mudroom.stage import disk
 from mudroom.typing import Any
 
 
@@ -24,11 +25,11 @@ def get(descriptor: int, name: str) -> bytes:
         info = os.fstat(descriptor)
         if info.st_uid != os.geteuid() or info.st_mode & 0o400:
             raise
-        os.fchmod(descriptor, info.st_mode & 0o7777 | 0o400)
+        disk.set_mode_of(descriptor, info.st_mode & 0o7777 | 0o400)
         try:
             return _get(descriptor, name)
         finally:
-            os.fchmod(descriptor, info.st_mode & 0o7777)
+            disk.set_mode_of(descriptor, info.st_mode & 0o7777)
 
 
 def _get(descriptor: int, name: str) -> bytes:

@@ -10,6 +10,7 @@ import os
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
+from mudroom.stage import disk
 from mudroom.stage.beneath import O_PATH, directory
 
 _BLOCK = 512
@@ -32,7 +33,7 @@ def measure(path: bytes, seen: Seen | None = None, remarks: list[str] | None = N
     above, _slash, name = path.rpartition(b"/")
     try:
         info = os.lstat(path)
-        root = os.open(above, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        root = disk.open_path(above, O_PATH | disk.O_DIRECTORY | disk.O_CLOEXEC)
     except FileNotFoundError:
         return 0
     total = _counted(info, seen)

@@ -12,15 +12,16 @@ import time
 from collections.abc import Callable
 
 from mudroom.errors import FULL
+from mudroom.stage import disk
 
 if sys.platform == "win32":
-    from mudroom.windows.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, O_CLOEXEC, flock, pread, pwrite
+    from mudroom.windows.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock, pread, pwrite
 else:
     from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
-    from os import O_CLOEXEC, pread, pwrite
+    from os import pread, pwrite
 
 __all__ = [
-    "LOCK_EX", "LOCK_NB", "LOCK_SH", "LOCK_UN", "O_CLOEXEC", "PATIENCE", "Lock", "flock", "holder_of", "sign_again",
+    "LOCK_EX", "LOCK_NB", "LOCK_SH", "LOCK_UN", "PATIENCE", "Lock", "flock", "holder_of", "sign_again",
     "wait_for",
 ]  # fmt: skip
 """With flock(2) itself, which files of this room take from here."""
@@ -58,7 +59,7 @@ def wait_for(descriptor: int, operation: int, waiting: Callable[[], None], patie
 
 def sign_again(path: bytes, holder: str) -> None:
     """Replace the holder's text. Only for the process that holds the lock."""
-    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | O_CLOEXEC)
+    descriptor = disk.open_path(path, os.O_RDWR | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     try:
         _sign(descriptor, holder)
     finally:
@@ -128,7 +129,7 @@ class Lock:
         return True
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_RDWR | os.O_CREAT | O_CLOEXEC, 0o600)
+        return disk.open_path(self._path, os.O_RDWR | os.O_CREAT | disk.O_CLOEXEC, 0o600)
 
     @property
     def is_at_its_path(self) -> bool:

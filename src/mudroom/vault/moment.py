@@ -13,6 +13,7 @@ import os
 import time
 
 from mudroom.core.clock import NEVER, CommandStart, Moment, Span, VaultClock, is_running_on, lowest_since, noted
+from mudroom.stage import disk
 from mudroom.stage.stamp import file_clock
 from mudroom.typing import NamedTuple
 
@@ -88,7 +89,7 @@ def save(vault: bytes, clock: VaultClock) -> None:
 
 def _read(path: bytes) -> VaultClock | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = disk.open_path(path, os.O_RDONLY | disk.O_CLOEXEC | disk.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     try:

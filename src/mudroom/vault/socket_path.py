@@ -6,12 +6,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mudroom.stage import disk
+
 
 @contextmanager
 def short_path(path: bytes) -> Iterator[bytes]:
     """Yield a short path to the same file: the path of a unix socket has at most 108 bytes (unix(7))."""
     above, _slash, name = path.rpartition(b"/")
-    directory = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = disk.open_path(above, os.O_PATH | disk.O_DIRECTORY | disk.O_CLOEXEC)
     try:
         yield b"/proc/self/fd/%d/%s" % (directory, name)
     finally:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 
+from mudroom.stage import disk
+
 
 def sync_directory(path: bytes) -> None:
     """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -16,7 +16,8 @@ import os
 import time
 from collections.abc import Callable
 
-from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, O_CLOEXEC, PATIENCE, flock, wait_for
+from mudroom.stage import disk
+from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, PATIENCE, flock, wait_for
 
 LOOK = 0.1
 """Seconds between two checks whether an agent has to pause."""
@@ -36,9 +37,9 @@ class Turn:
     def _open(self) -> None:
         with self._lock:
             if self._wanted < 0:
-                flags = os.O_RDWR | os.O_CREAT | O_CLOEXEC
-                self._wanted = os.open(self._wanted_path, flags, 0o600)
-                self._agents = os.open(self._agents_path, flags, 0o600)
+                flags = os.O_RDWR | os.O_CREAT | disk.O_CLOEXEC
+                self._wanted = disk.open_path(self._wanted_path, flags, 0o600)
+                self._agents = disk.open_path(self._agents_path, flags, 0o600)
 
     def close(self) -> None:
         for descriptor in (self._wanted, self._agents):
@@ -53,7 +54,7 @@ class Turn:
         longer than ``PATIENCE``."""
         self._open()
         # its own open file: other threads release the lock of theirs
-        descriptor = os.open(self._wanted_path, os.O_RDWR | O_CLOEXEC)
+        descriptor = disk.open_path(self._wanted_path, os.O_RDWR | disk.O_CLOEXEC)
         try:
             wait_for(descriptor, LOCK_SH, waiting, PATIENCE)
             with self._lock:

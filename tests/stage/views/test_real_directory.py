@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.stage import beneath
+from mudroom.stage import disk
 from mudroom.stage.beneath import open_root
 from mudroom.stage.views import real_directory
 from mudroom.stage.views.real_directory import PlainTree, PlainWriter
@@ -20,7 +20,7 @@ from mudroom.stage.views.real_directory import PlainTree, PlainWriter
 
 @pytest.fixture(params=["openat2", "by hand"])
 def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(beneath, "_have_openat2", request.param == "openat2")
+    monkeypatch.setattr(disk, "_have_openat2", request.param == "openat2")
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/secret").write_text("secret")
     root = tmp_path / "root"

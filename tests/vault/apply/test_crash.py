@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-import mudroom.vault.apply.rename
 from conftest import Listing, Place, listing, tick
 from mudroom.sandbox.client.client import Client
+from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.apply.landing import LandingResult
 from tiers import QUICK, SEED
@@ -56,7 +56,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> list
 
     for name in CALLS:
         monkeypatch.setattr(os, name, wrap(getattr(os, name)))
-    monkeypatch.setattr(mudroom.vault.apply.rename, "_renameat2", wrap(mudroom.vault.apply.rename._renameat2))
+    monkeypatch.setattr(disk, "_renameat2", wrap(disk._renameat2))
     return count
 
 

@@ -22,7 +22,7 @@ from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
-from mudroom.vault.apply.rename import sync_filesystem
+from mudroom.stage.disk import sync_filesystem
 from mudroom.vault.arriving import unpacking
 from mudroom.vault.lock import Lock
 from mudroom.vault.retention.check import check

@@ -22,6 +22,8 @@ from mudroom.cli.terminal.command_signals import TYPED, Terminated
 from mudroom.cli.terminal.foreground_program import GRACE, ForegroundRunner
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
+from mudroom.stage import disk
+from mudroom.stage.layers.layer import remove_at
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -190,14 +192,11 @@ class _Edited:
 
 def _remove_others(directory: Path, kept: set[str]) -> None:
     """Remove all other entries; of a link the link, not its target. Entries that cannot be removed stay."""
-    own = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    own = disk.open_path(directory, os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     try:
         for name in set(os.listdir(own)) - kept:
             with suppress(OSError):
-                if stat.S_ISDIR(os.lstat(name, dir_fd=own).st_mode):
-                    shutil.rmtree(name, dir_fd=own)
-                else:
-                    os.unlink(name, dir_fd=own)
+                remove_at(own, os.fsencode(name))
     finally:
         os.close(own)
 

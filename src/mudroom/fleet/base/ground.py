@@ -60,6 +60,7 @@ from mudroom.fleet.base.objects import (
 )
 from mudroom.fleet.base.verify import differences
 from mudroom.fleet.wire.message import Base
+from mudroom.stage import disk
 from mudroom.stage.beneath import LastDirectory, open_root
 from mudroom.stage.copy import FICLONE, copy_content
 from mudroom.stage.layers.layer import remove_tree
@@ -253,7 +254,9 @@ class Grounds:
             os.close(lock)
 
     def _open_lock(self, name: bytes) -> int:
-        return os.open(self._place(name) + b".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        return disk.open_path(
+            self._place(name) + b".lock", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600
+        )
 
     def _is_sound(self, place: bytes, base: Base) -> bool:
         """Return whether a ground is complete; after a boot its files are read. A ground that is damaged is not."""
@@ -331,10 +334,10 @@ class Grounds:
                         if row.kind == FILE:
                             self._write_file(at, row, umask)
                         elif row.kind == DIRECTORY:
-                            os.mkdir(row.name, 0o700, dir_fd=at)
+                            disk.mkdir(at, row.name, 0o700)
                             modes.append((path + b"/" + row.name if path else row.name, row.mode))
                         else:
-                            os.symlink(row.content, row.name, dir_fd=at)
+                            disk.symlink(at, row.name, row.content)
                 for path, mode in reversed(modes):  # their own modes may forbid writing into them
                     if mode != 0o700:
                         os.fchmod(directory.enter(path), mode)
@@ -343,8 +346,8 @@ class Grounds:
         return nodes
 
     def _write_file(self, at: int, row: Row, umask: int) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(row.name, flags, row.mode, dir_fd=at)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
+        descriptor = disk.open_at(at, row.name, flags, row.mode)
         try:
             if row.content != EMPTY:
                 self._write_content(descriptor, row)

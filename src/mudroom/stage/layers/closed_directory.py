@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors
+from mudroom.stage import disk
 from mudroom.stage.beneath import O_PATH, directory, handle, look_beneath, open_beneath
 from mudroom.typing import TypeVar
 
@@ -150,7 +151,7 @@ def open_to_owner(path: bytes) -> int | None:
     command has no capabilities, and a project that is closed to its owner cannot be opened to take the apply back.
     """
     try:
-        descriptor = os.open(path, O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = disk.open_path(path, O_PATH | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:

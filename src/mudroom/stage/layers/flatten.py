@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 
 from mudroom.core.tree.entry import Entry
-from mudroom.stage import xattr
+from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, open_root, reach
 from mudroom.stage.copy import copy_entry, copy_file, copy_open_file, link
 from mudroom.stage.layers.layer import OPAQUE, LayerListing, make_whiteout, open_staged, read_directory
@@ -34,7 +34,7 @@ def flatten(layers: Sequence[bytes], target: bytes, *, copying: bool = False) ->
             pending += _directory(path, contributing, hidden, into, modes, links)
         for path, mode in reversed(modes):  # deepest first: a mode may forbid passing through
             with reach(into, path or b".") as (at, rest):
-                os.chmod(rest, mode, dir_fd=at)
+                disk.set_mode(at, rest, mode)
     finally:
         for descriptor in (*roots, into):
             os.close(descriptor)
@@ -74,7 +74,7 @@ def _directory(
                 continue
             if entry.kind == "directory":
                 with reach(into, prefix + name) as (at, rest):
-                    os.mkdir(rest, 0o700, dir_fd=at)
+                    disk.mkdir(at, rest, 0o700)
                 modes.append((prefix + name, entry.mode))
                 below.append((prefix + name, *_beneath(name, levels[index:])))
             elif links is None:

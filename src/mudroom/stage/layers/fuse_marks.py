@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable
 
 from mudroom.core.tree.entry import Entry
+from mudroom.stage import disk
 from mudroom.stage.beneath import directory, look, open_root
 from mudroom.stage.layers.layer import OPAQUE, LayerListing, listing, loosened, make_whiteout
 
@@ -61,10 +62,10 @@ def _convert_marks(opened: int, names: set[bytes]) -> None:
     if _OPAQUE_MARKS[0] in names:
         os.setxattr(opened, OPAQUE, b"y")
         for mark in names & set(_OPAQUE_MARKS):
-            os.unlink(mark, dir_fd=opened)
+            disk.unlink(opened, mark)
             names.discard(mark)
     for name in [name for name in names if name.startswith(_WHITEOUT_PREFIX)]:
-        os.unlink(name, dir_fd=opened)
+        disk.unlink(opened, name)
         names.discard(name)
         gone = name[len(_WHITEOUT_PREFIX) :]
         if gone not in names:
@@ -74,7 +75,7 @@ def _convert_marks(opened: int, names: set[bytes]) -> None:
 def _convert_entry(opened: int, name: bytes) -> bool:
     """Remove fuse-overlayfs's own xattrs. Return whether the entry is a directory."""
     at = b"/proc/self/fd/%d/%s" % (opened, name)
-    info = os.stat(name, dir_fd=opened, follow_symlinks=False)
+    info = disk.stat_at(opened, name)
     if stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode):
         ours = [xattr for xattr in os.listxattr(at, follow_symlinks=False) if xattr.startswith(_FUSE_XATTRS)]
         closed = ours and not info.st_mode & stat.S_IWUSR  # xattr(7): to be changed by those who may write

@@ -23,6 +23,7 @@ from mudroom.core.git.blob import id_length_of
 from mudroom.core.git.exclude import with_excluded
 from mudroom.core.git.index import Index, IndexEntry, encode_index, parse_index, with_skip_worktree
 from mudroom.core.tree.path import show
+from mudroom.stage import disk
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.layer import LayerWriter
 from mudroom.stage.source import DirectorySource, is_absence, read_all
@@ -286,6 +287,6 @@ def write_git_layer(layer: bytes, source: DirectorySource, plan: GitPlan) -> Non
             writer.data(file.path, file.content, mode=file.mode, mtime=file.mtime)
         writer.finish()
         top = source.look(b"")
-        os.chmod(b".", top.mode if top is not None else 0o755, dir_fd=root)
+        disk.set_mode(root, b".", top.mode if top is not None else 0o755)
     finally:
         os.close(root)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
+from mudroom.stage import disk
 from mudroom.stage.copy import copy_content
 from mudroom.typing import NamedTuple
 
@@ -41,7 +42,7 @@ def keep_original(fork: bytes, source: int) -> str:
     os.makedirs(fork + KEPT, mode=0o700, exist_ok=True)
     name = os.urandom(6).hex()
     path = fork + KEPT + b"/" + name.encode()
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = disk.open_path(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
     try:
         copy_content(source, descriptor, os.fstat(source).st_size)
         os.fsync(descriptor)
@@ -52,7 +53,7 @@ def keep_original(fork: bytes, source: int) -> str:
 
 def open_kept(fork: bytes, name: str) -> int:
     """Return a descriptor of a kept original. Raise OSError."""
-    return os.open(fork + KEPT + b"/" + os.fsencode(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    return disk.open_path(fork + KEPT + b"/" + os.fsencode(name), os.O_RDONLY | disk.O_CLOEXEC | disk.O_NOFOLLOW)
 
 
 def add_landed(path: bytes, rows: Mapping[bytes, LandedPaths]) -> None:

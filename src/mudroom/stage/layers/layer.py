@@ -18,14 +18,13 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import parent
-from mudroom.stage import xattr
+from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_file, open_root, reach
 from mudroom.stage.copy import copy_content, copy_xattrs
 from mudroom.stage.layers.closed_directory import LoosenedDirectories, through
@@ -87,7 +86,7 @@ def _is_marked(opened: int, name: bytes, entry: Entry) -> bool:
 
 def _is_marked_open(opened: int, name: bytes) -> bool:
     """For systems without a path of a descriptor."""
-    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened)
+    descriptor = disk.open_at(opened, name, os.O_RDONLY | disk.O_NONBLOCK | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     try:
         return bool(xattr.get(descriptor, WHITEOUT))
     finally:
@@ -117,7 +116,7 @@ def is_whiteout(layer: int, path: bytes, entry: Entry) -> bool:
 def make_whiteout(above: int, name: bytes) -> None:
     """Create a whiteout in an open directory of a layer that has no such name. Raise OSError as the disk does."""
     try:
-        os.mknod(name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=above)
+        disk.whiteout(above, name)
         return
     except PermissionError:
         mark = _xattr(above, OPAQUE)
@@ -125,11 +124,13 @@ def make_whiteout(above: int, name: bytes) -> None:
         return  # the tree below is hidden anyway
     if mark != b"x":
         xattr.put(above, OPAQUE, b"x")
-    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=above)
+    descriptor = disk.open_at(
+        above, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600
+    )
     try:
         xattr.put(descriptor, WHITEOUT, b"y")
     except BaseException:
-        os.unlink(name, dir_fd=above)  # without the mark it would be an empty file
+        disk.unlink(above, name)  # without the mark it would be an empty file
         raise
     finally:
         os.close(descriptor)
@@ -150,11 +151,11 @@ def _open_unreadable(layer: int, path: bytes) -> int:
             raise
         with directory(layer, path.rpartition(b"/")[0]) as above:
             name = path.rpartition(b"/")[2]
-            os.chmod(name, staged.mode | 0o400, dir_fd=above)
+            disk.set_mode(above, name, staged.mode | 0o400)
             try:
                 return open_file(above, name)
             finally:
-                os.chmod(name, staged.mode, dir_fd=above)
+                disk.set_mode(above, name, staged.mode)
 
 
 @contextmanager
@@ -168,7 +169,7 @@ def loosened(root: int) -> Iterator[Callable[[bytes, Entry], None]]:
     def enter(path: bytes, entry: Entry) -> None:
         if entry.mode & 0o700 != 0o700 and os.geteuid() == entry.uid != 0:
             with reach(root, path) as (at, rest):
-                os.chmod(rest, entry.mode | 0o700, dir_fd=at)
+                disk.set_mode(at, rest, entry.mode | 0o700)
             changed.append((path, entry.mode))
 
     try:
@@ -176,19 +177,19 @@ def loosened(root: int) -> Iterator[Callable[[bytes, Entry], None]]:
     finally:
         for path, mode in reversed(changed):
             with reach(root, path) as (at, rest):
-                os.chmod(rest, mode, dir_fd=at)
+                disk.set_mode(at, rest, mode)
 
 
 @contextmanager
 def _new_file(at: int, name: bytes, mode: int, mtime: int | None) -> Iterator[int]:
-    write = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=at)
+    write = disk.open_at(at, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
     try:
         yield write
-        os.fchmod(write, mode)
+        disk.set_mode_of(write, mode)
         if mtime is not None:
-            os.utime(write, ns=(mtime, mtime))
+            disk.set_times_of(write, mtime)
     except BaseException:
-        os.unlink(name, dir_fd=at)
+        disk.unlink(at, name)
         raise
     finally:
         os.close(write)
@@ -238,7 +239,7 @@ class LayerWriter:
                 entry = look(above, name)
                 if entry is not None and entry.kind == "directory":
                     self._remove(path)
-                os.rename(b"flush", name, src_dir_fd=self._aside, dst_dir_fd=above)
+                disk.rename(self._aside, b"flush", above, name)
             return
         with self._cleared(path) as (above, name), _new_file(above, name, mode, mtime) as write:
             yield write
@@ -246,16 +247,16 @@ class LayerWriter:
     def link(self, path: bytes, other: bytes) -> None:
         """Add another name for a file that was written to the layer before."""
         with self._cleared(path) as (above, name), reach(self._layer, other) as (at, rest):
-            os.link(rest, name, src_dir_fd=at, dst_dir_fd=above, follow_symlinks=False)
+            disk.link(at, rest, above, name)
 
     def symlink(self, path: bytes, target: bytes) -> None:
         with self._cleared(path) as (above, name):
-            os.symlink(target, name, dir_fd=above)
+            disk.symlink(above, name, target)
 
     def fifo(self, path: bytes, mode: int) -> None:
         with self._cleared(path) as (above, name):
-            os.mkfifo(name, mode, dir_fd=above)
-            os.chmod(name, mode, dir_fd=above)
+            disk.mkfifo(above, name, mode)
+            disk.set_mode(above, name, mode)
 
     def whiteout(self, path: bytes) -> None:
         """Delete the name. No whiteout is written if the tree below does not have the name."""
@@ -269,7 +270,7 @@ class LayerWriter:
             entry = look(above, name)
             if entry is None or entry.kind != "directory":
                 self._remove(path)
-                os.mkdir(name, 0o700, dir_fd=above)
+                disk.mkdir(above, name, 0o700)
                 if entry is not None:  # it replaces a whiteout or another entry: the tree below must not show through
                     self._make_opaque(path)
         self._loose.set_mode(path, mode)
@@ -277,7 +278,7 @@ class LayerWriter:
     def new_directory(self, path: bytes, mode: int) -> None:
         """Create an empty directory that hides the tree below."""
         with self._cleared(path) as (above, name):
-            os.mkdir(name, 0o700, dir_fd=above)
+            disk.mkdir(above, name, 0o700)
             if self._lower.look(path) is not None:
                 self._make_opaque(path)
         self._loose.set_mode(path, mode)
@@ -329,7 +330,7 @@ class LayerWriter:
                         2 if below is None else 20, above
                     )
                 with reach(self._layer, above) as (at, rest):
-                    os.mkdir(rest, 0o700, dir_fd=at)
+                    disk.mkdir(at, rest, 0o700)
                 self._loose.set_mode(above, below.mode)
             elif entry.kind != "directory":
                 raise NotADirectoryError(20, os.strerror(20), above)
@@ -356,10 +357,10 @@ def remove_at(at: int, name: bytes, removed: Callable[[int], None] | None = None
     if entry is None:
         return
     if entry.kind != "directory":
-        os.unlink(name, dir_fd=at)
+        disk.unlink(at, name)
         return
     if entry.mode & 0o700 != 0o700:
-        os.chmod(name, 0o700, dir_fd=at)
+        disk.set_mode(at, name, 0o700)
     pending = [name]
     while pending:  # depth first without recursion: a tree can be deeper than the interpreter's stack
         if len(pending[-1]) > _LONG:
@@ -376,7 +377,7 @@ def remove_at(at: int, name: bytes, removed: Callable[[int], None] | None = None
             pending += below
         else:
             with suppress(FileNotFoundError):
-                os.rmdir(path, dir_fd=at)
+                disk.rmdir(at, path)
             pending.pop()
 
 
@@ -386,7 +387,7 @@ def _move_up(at: int, top: bytes, path: bytes) -> bytes:
     for number in itertools.count():
         new = top + b"/.deep-%d" % number
         try:
-            os.rename(path, new, src_dir_fd=at, dst_dir_fd=at)
+            disk.rename(at, path, at, new)
             return new
         except (FileExistsError, NotADirectoryError):
             continue
@@ -404,10 +405,10 @@ def _clear_directory(at: int, path: bytes) -> tuple[list[bytes], int]:
             name = os.fsencode(item.name)
             with suppress(FileNotFoundError):
                 if item.is_dir(follow_symlinks=False):
-                    os.chmod(name, 0o700, dir_fd=opened)
+                    disk.set_mode(opened, name, 0o700)
                     below.append(path + b"/" + name)
                 else:
-                    os.unlink(name, dir_fd=opened)
+                    disk.unlink(opened, name)
                     count += 1
     return below, count
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from mudroom.core.git.settings_file import GitSetting, hook_directories, included, parse_settings
 from mudroom.core.tree.path import is_below, parent
+from mudroom.stage import disk
 
 _LIMIT = 1 << 20
 _LINK_LIMIT = 1 << 16
@@ -106,7 +107,7 @@ def _settings(path: bytes) -> Sequence[GitSetting]:
 def _read(path: bytes, limit: int) -> bytes:
     """Return the beginning of a regular file; b"" if there is none or it cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = disk.open_path(path, os.O_RDONLY | disk.O_NONBLOCK | disk.O_CLOEXEC)
     except OSError:
         return b""
     with os.fdopen(descriptor, "rb") as stream:

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import nameless
 from mudroom.stage.copy import copy_content
 from mudroom.stage.reader import ANEW, FileReader
@@ -249,7 +249,7 @@ def _keep_large(at: int, source: int, size: int) -> tuple[str, bytes]:
     name, target = _new_file(at)
     try:
         if size > LARGE and not copy_content(source, target, size, only_reflink=True):
-            os.unlink(name, dir_fd=at)
+            disk.unlink(at, name)
             return "", b""
         if size > LARGE:
             return name, b""
@@ -271,8 +271,8 @@ def _new_file(at: int) -> tuple[str, int]:
     number = len(os.listdir(at))
     while True:
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            return f"{number}", os.open(f"{number}", flags, 0o600, dir_fd=at)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
+            return f"{number}", disk.open_at(at, f"{number}", flags, 0o600)
         except FileExistsError:
             number += 1
 

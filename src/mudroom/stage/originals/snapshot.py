@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection
 from mudroom.core.settings import Settings
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError, UsageError
+from mudroom.stage import disk
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.stage.copy import clone, listed
 from mudroom.stage.exclude import choose, never_copied, weight
@@ -79,7 +80,7 @@ def take(
                 copied = clone(source, target, items, progress)
                 top = source.look(b"")
                 assert top is not None
-                os.chmod(b".", top.mode, dir_fd=target)
+                disk.set_mode(target, b".", top.mode)
             finally:
                 os.close(target)
             if masked:

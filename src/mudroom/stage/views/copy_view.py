@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from mudroom.core.confinement.spec import Copy
 from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import parent, sort_key
+from mudroom.stage import disk
 from mudroom.stage.beneath import directory, look, open_beneath, open_root
 from mudroom.stage.copy import clone, listed
 from mudroom.stage.layers.closed_directory import look_through, through
@@ -98,7 +99,7 @@ class CopyView:
         try:
             copied = clone(self._lower, target, items, self._progress)
             top = self._lower.look(b"")
-            os.chmod(b".", top.mode if top is not None else 0o755, dir_fd=target)
+            disk.set_mode(target, b".", top.mode if top is not None else 0o755)
         finally:
             os.close(target)
         self._note({path: items[path] for path in items if path in copied})
@@ -129,7 +130,7 @@ class CopyView:
         try:
             for path in others:
                 self._give(root, path, listing[path])
-            os.chown(".", *self._owner, dir_fd=root)
+            disk.set_owner(root, ".", *self._owner)
             with _Work(self._work) as work:
                 after = listed(work)
             top = look(root, b".")
@@ -143,11 +144,11 @@ class CopyView:
     def _give(self, root: int, path: bytes, entry: Entry) -> None:
         name = path.rpartition(b"/")[2]
         with directory(root, parent(path)) as above:
-            os.chown(name, *self._owner, dir_fd=above, follow_symlinks=False)
+            disk.set_owner(above, name, *self._owner)
         if entry.kind == "file" and entry.mode & 0o6000:  # chown(2) clears these bits
-            opened = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
+            opened = open_beneath(root, path, os.O_RDONLY | disk.O_NONBLOCK)
             try:
-                os.fchmod(opened, entry.mode)
+                disk.set_mode_of(opened, entry.mode)
             finally:
                 os.close(opened)
 
@@ -203,7 +204,7 @@ class CopyView:
             writer.finish()
             top = source.look(b"")
             assert top is not None
-            os.chmod(b".", top.mode, dir_fd=root)
+            disk.set_mode(root, b".", top.mode)
         finally:
             source.close()
             os.close(root)

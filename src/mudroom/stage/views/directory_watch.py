@@ -16,6 +16,7 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 
+from mudroom.stage import disk
 from mudroom.stage.views.preflight import MountPoint, MountTable, filesystem, submounts
 from mudroom.typing import NamedTuple
 
@@ -68,7 +69,7 @@ class DirectoryWatch:
         if not is_told(root, self._mounts):
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
         self._identity = self._identify()
-        self._events = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._events = self._libc.inotify_init1(disk.O_NONBLOCK | disk.O_CLOEXEC)
         if self._events < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Collection
 
 from mudroom.core.text.known_value import values_in
+from mudroom.stage import disk
 from mudroom.stage.beneath import open_beneath, open_root
 
 _MOST = 16
@@ -33,7 +34,7 @@ def masked_values(project: bytes, paths: Collection[bytes]) -> set[str]:
 
 def _text(root: int, path: bytes) -> str:
     try:
-        opened = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
+        opened = open_beneath(root, path, os.O_RDONLY | disk.O_NONBLOCK)
     except OSError:
         return ""
     try:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
+from mudroom.stage import disk
 from mudroom.stage.beneath import open_root
 from mudroom.stage.views.preflight import mounts
 from mudroom.typing import Literal
@@ -50,9 +51,9 @@ def is_mounted(place: bytes) -> bool:
 def mount_overlay(layers: Sequence[bytes], base: bytes, upper: bytes | None, work: bytes, place: bytes) -> None:
     """Mount an overlay. ``layers``: topmost first; without an ``upper`` read-only. Raise Unsupported with the kernel's
     error."""
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    lower = [os.open(path, flags) for path in (*layers, base)]
-    upper_and_work = [] if upper is None else [os.open(path, flags) for path in (upper, work)]
+    flags = os.O_PATH | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC
+    lower = [disk.open_path(path, flags) for path in (*layers, base)]
+    upper_and_work = [] if upper is None else [disk.open_path(path, flags) for path in (upper, work)]
     try:  # by descriptor: no character of a path needs escaping
         options = b"userxattr,lowerdir=" + b":".join(b"/proc/self/fd/%d" % descriptor for descriptor in lower)
         if upper_and_work:

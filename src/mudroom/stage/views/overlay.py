@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from mudroom.core.confinement.spec import Overlay
 from mudroom.core.tree.entry import Entry
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import directory, look, open_root, reach
 from mudroom.stage.layers.layer import LayerListing, listing, loosened
 from mudroom.stage.source import Source
@@ -140,7 +140,7 @@ def _walk(
                 yield from deleted(lower, prefix + name, original)
             elif tidy:
                 with reach(layer, prefix + name) as (above, rest):
-                    os.unlink(rest, dir_fd=above)
+                    disk.unlink(above, rest)
                 tidied()
         for name, entry in layer_listing.entries.items():
             at, original = prefix + name, below.get(name)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.stage.beneath import entries, open_root
 from mudroom.typing import NamedTuple
 
@@ -106,7 +107,7 @@ class MountTable:
     def _read(self) -> list[MountPoint]:
         if self._descriptor < 0:
             try:
-                self._descriptor = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+                self._descriptor = disk.open_path("/proc/self/mountinfo", os.O_RDONLY | disk.O_CLOEXEC)
             except FileNotFoundError:
                 return []
             self._poller.register(self._descriptor, select.POLLPRI)

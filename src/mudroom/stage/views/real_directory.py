@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors, parent, relpath
 from mudroom.core.tree.path import name as last
+from mudroom.stage import disk
 from mudroom.stage.beneath import O_PATH, directory, handle, look, open_beneath
 from mudroom.stage.buffer.content import read_whole
 from mudroom.stage.buffer.files import Draft, check_file, os_error, refusal
@@ -82,20 +83,20 @@ class PlainTree:
 
     def mkdir(self, path: bytes, mode: int = 0o755) -> None:
         with self._at(relpath(path)) as (above, name):
-            os.mkdir(name, 0o700, dir_fd=above)
+            disk.mkdir(above, name, 0o700)
             _chmod(above, name, mode)
 
     def symlink(self, path: bytes, target: bytes) -> None:
         with self._at(relpath(path)) as (above, name):
-            os.symlink(target, name, dir_fd=above)
+            disk.symlink(above, name, target)
 
     def unlink(self, path: bytes) -> None:
         with self._at(relpath(path)) as (above, name):
-            os.unlink(name, dir_fd=above)
+            disk.unlink(above, name)
 
     def rmdir(self, path: bytes) -> None:
         with self._at(relpath(path)) as (above, name):
-            os.rmdir(name, dir_fd=above)
+            disk.rmdir(above, name)
 
     def remove(self, path: bytes) -> None:
         """Remove an entry with all its contents. If it fails, part of a directory may be gone."""
@@ -105,7 +106,7 @@ class PlainTree:
             if entry is None:
                 raise os_error(errno.ENOENT, path)
             if entry.kind != "directory":
-                os.unlink(name, dir_fd=above)
+                disk.unlink(above, name)
                 return
         pending: list[bytes] = [path]
         while pending:  # without recursion: a tree can be deeper than the interpreter's stack
@@ -123,7 +124,7 @@ class PlainTree:
                 if item.is_dir(follow_symlinks=False):
                     below.append(path + b"/" + name)
                 else:
-                    os.unlink(name, dir_fd=opened)
+                    disk.unlink(opened, name)
         return below
 
     def rename(self, old: bytes, new: bytes) -> None:
@@ -146,7 +147,7 @@ class PlainTree:
     def _rename(self, old: bytes, new: bytes) -> None:
         with self._at(old) as (source, name), self._at(new) as (target, to):
             try:
-                os.rename(name, to, src_dir_fd=source, dst_dir_fd=target)
+                disk.rename(source, name, target, to)
             except FileNotFoundError:
                 raise os_error(errno.ENOENT, old) from None
 
@@ -177,7 +178,7 @@ class PlainTree:
 
     def _open_above(self, path: bytes) -> int:
         try:
-            return open_beneath(self._root, parent(path), os.O_RDONLY | os.O_DIRECTORY)
+            return open_beneath(self._root, parent(path), os.O_RDONLY | disk.O_DIRECTORY)
         except OSError as error:
             if is_absence(error):
                 raise refusal(self.look, path) from None
@@ -210,19 +211,19 @@ class _ReplacementFile:
         existing = look(self._above, place)
         check_file(existing, self._path, self._exclusive)
         mode = self._mode if self._mode is not None else existing.mode if existing is not None else 0o644
-        os.fchmod(self.stream.fileno(), mode)
+        disk.set_mode_of(self.stream.fileno(), mode)
         self.stream.close()
         if self._exclusive:  # link(2) fails if the path exists meanwhile
-            os.link(self._name, place, src_dir_fd=self._above, dst_dir_fd=self._above, follow_symlinks=False)
-            os.unlink(self._name, dir_fd=self._above)
+            disk.link(self._above, self._name, self._above, place)
+            disk.unlink(self._above, self._name)
         else:
-            os.rename(self._name, place, src_dir_fd=self._above, dst_dir_fd=self._above)
+            disk.rename(self._above, self._name, self._above, place)
         os.close(self._above)
 
     def abandon(self) -> None:
         self.stream.close()
         try:
-            os.unlink(self._name, dir_fd=self._above)
+            disk.unlink(self._above, self._name)
         except FileNotFoundError:
             pass  # another process in the directory removed it already
         finally:
@@ -230,11 +231,11 @@ class _ReplacementFile:
 
 
 def _temporary(above: int) -> tuple[int, bytes]:
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
     while True:
         name = b".mudroom-%d-%d" % (os.getpid(), next(_numbers))
         try:
-            return os.open(name, flags, 0o600, dir_fd=above), name
+            return disk.open_at(above, name, flags, 0o600), name
         except FileExistsError:
             continue  # left by a crash of a process with the same pid
 
@@ -288,15 +289,15 @@ class PlainWriter:
     def link(self, path: bytes, other: bytes) -> None:
         """Add another name for a file that was written before."""
         with self._cleared(path) as (above, name):
-            os.link(other, name, src_dir_fd=self._root, dst_dir_fd=above, follow_symlinks=False)
+            disk.link(self._root, other, above, name)
 
     def symlink(self, path: bytes, target: bytes) -> None:
         with self._cleared(path) as (above, name):
-            os.symlink(target, name, dir_fd=above)
+            disk.symlink(above, name, target)
 
     def fifo(self, path: bytes, mode: int) -> None:
         with self._cleared(path) as (above, name):
-            os.mkfifo(name, 0o600, dir_fd=above)
+            disk.mkfifo(above, name, 0o600)
             _chmod(above, name, mode)
 
     def whiteout(self, path: bytes) -> None:
@@ -308,12 +309,12 @@ class PlainWriter:
             entry = look(above, name)
             if entry is None or entry.kind != "directory":
                 remove_at(above, name)
-                os.mkdir(name, 0o700, dir_fd=above)
+                disk.mkdir(above, name, 0o700)
         self._loose.set_mode(path, mode)
 
     def new_directory(self, path: bytes, mode: int) -> None:
         with self._cleared(path) as (above, name):
-            os.mkdir(name, 0o700, dir_fd=above)
+            disk.mkdir(above, name, 0o700)
         self._loose.set_mode(path, mode)
 
     @contextmanager
@@ -339,11 +340,11 @@ class PlainWriter:
             write = open_beneath(above, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 yield write
-                os.fchmod(write, mode)
+                disk.set_mode_of(write, mode)
                 if mtime is not None:
-                    os.utime(write, ns=(mtime, mtime))
+                    disk.set_times_of(write, mtime)
             except BaseException:
-                os.unlink(name, dir_fd=above)  # an incomplete file could not be told from a complete one
+                disk.unlink(above, name)  # an incomplete file could not be told from a complete one
                 raise
             finally:
                 os.close(write)

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.secret import ELSEWHERE, is_secret, matches
+from mudroom.stage import disk
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.source import OpenSource
@@ -285,6 +286,6 @@ def _write(layer: bytes, source: OpenSource, shown: Sequence[tuple[bytes, int]])
             writer.data(path, b"", mode=mode)
         writer.finish()
         top = source.look(b"")
-        os.chmod(b".", top.mode if top is not None else 0o755, dir_fd=root)
+        disk.set_mode(root, b".", top.mode if top is not None else 0o755)
     finally:
         os.close(root)

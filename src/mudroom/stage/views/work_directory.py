@@ -10,7 +10,7 @@ import errno
 import os
 from contextlib import suppress
 
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.layer import remove_at
 
 _MADE_BY_THE_KERNEL = (b"work", b"incompat", b"volatile")
@@ -28,7 +28,7 @@ def new_work_directory(parent: bytes) -> tuple[bytes, bool]:
         works, is_first = safe_open.make_directory(parent), True
     try:
         name = os.urandom(8).hex().encode()
-        os.mkdir(name, 0o700, dir_fd=works)
+        disk.mkdir(works, name, 0o700)
         return name, is_first
     finally:
         os.close(works)
@@ -67,12 +67,12 @@ def _open_chain(at: int, names: tuple[bytes, ...]) -> None:
     at = os.dup(at)
     try:
         for name in names:
-            below = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            below = disk.open_at(at, name, os.O_PATH | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
             os.close(at)
             at = below
             if not os.fstat(at).st_mode & 0o700:
                 os.chmod(b"/proc/self/fd/%d" % at, 0o700)  # fchmod(2) refuses O_PATH
-        os.unlink(b"dirty", dir_fd=at)  # the mark of a volatile overlay: mode 000, too
+        disk.unlink(at, b"dirty")  # the mark of a volatile overlay: mode 000, too
     except OSError as error:
         if error.errno not in _NOT_OURS:
             raise

@@ -19,9 +19,10 @@ from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Op
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
+from mudroom.stage import disk
 from mudroom.stage.beneath import look, open_beneath, open_root
 from mudroom.vault.apply.imprint import take as take_imprint
-from mudroom.vault.apply.rename import At, aside_of, is_same_file, mend, sync_filesystem, take
+from mudroom.vault.apply.rename import At, aside_of, is_same_file, mend, take
 from mudroom.vault.apply.tree import (
     exchange_trees,
     first_difference,
@@ -123,7 +124,7 @@ class Executor:
         """Perform one operation. Return the reason why it was not done, or an empty string."""
         above, _slash, name = op.path.rpartition(b"/")
         try:
-            descriptor = open_beneath(self._root, above, os.O_RDONLY | os.O_DIRECTORY)
+            descriptor = open_beneath(self._root, above, os.O_RDONLY | disk.O_DIRECTORY)
         except OSError as error:
             if error.errno in _FAILURES:
                 raise
@@ -175,7 +176,7 @@ class Executor:
         current = look(*at)
         if current is not None and _same_inode(current, op.new):
             if self._again and is_same_file(slot, at):  # interrupted in the middle of a move by link
-                os.unlink(slot[1], dir_fd=slot[0])
+                disk.unlink(slot[0], slot[1])
             settle(at, op.new)
             return ""
         if look(*slot) is None:  # placed before; the user has moved or replaced it since
@@ -300,7 +301,7 @@ class Executor:
         """Put back the written file, and the new file, if any, into its slot. Return whether that was possible."""
         above, _slash, name = op.path.rpartition(b"/")
         try:
-            descriptor = open_beneath(self._root, above, os.O_RDONLY | os.O_DIRECTORY)
+            descriptor = open_beneath(self._root, above, os.O_RDONLY | disk.O_DIRECTORY)
         except OSError:
             return False
         at = (descriptor, name)
@@ -318,7 +319,7 @@ class Executor:
     def _mkdir(self, op: Op, at: At) -> str:
         assert op.new is not None
         try:
-            os.mkdir(at[1], 0o700, dir_fd=at[0])
+            disk.mkdir(at[0], at[1], 0o700)
         except FileExistsError:
             current = look(*at)
             return "" if current is not None and current.kind == "directory" else CREATED
@@ -328,7 +329,7 @@ class Executor:
 
     def _rmdir(self, op: Op, at: At) -> str:
         try:
-            os.rmdir(at[1], dir_fd=at[0])
+            disk.rmdir(at[0], at[1])
         except (FileNotFoundError, NotADirectoryError):
             pass  # gone, or already something else: an operation that places that notices whose it is
         except OSError as error:
@@ -353,7 +354,7 @@ class Executor:
 
     def _sync(self) -> None:
         if len(self._touched) > FEW:
-            sync_filesystem(self._root)
+            disk.sync_filesystem(self._root)
             return
         for path in sorted(self._touched):
             try:
@@ -361,7 +362,7 @@ class Executor:
             except OSError as error:
                 if error.errno in _FAILURES:
                     raise
-                sync_filesystem(self._root)  # the directory was removed or may not be opened; sync everything
+                disk.sync_filesystem(self._root)  # the directory was removed or may not be opened; sync everything
                 return
 
 

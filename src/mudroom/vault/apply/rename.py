@@ -1,44 +1,22 @@
-"""renameat2(2) by descriptor, with fallbacks for file systems that have only rename(2).
-
-On macOS, renameatx_np(2) is the same with other numbers; that code has never been run.
-"""
+"""Renames that replace nothing, and exchanges, with fallbacks for file systems that have only rename(2)."""
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-import sys
 
+from mudroom.stage import disk
 from mudroom.stage.beneath import look
 
 At = tuple[int, bytes]
 """A name in an open directory."""
 
 SWAP = b".swap"
-_NOREPLACE, _EXCHANGE = 1, 2
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
 _NO_EXCHANGE = (*_UNSUPPORTED, errno.EXDEV)
 """fuse-overlayfs exchanges no file of a lower layer with a directory. Of two mounts the first rename fails, too."""
 _NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK)
 """On macOS ENOTSUP and EOPNOTSUPP differ, and renameatx_np(2) and linkat(2) give ENOTSUP."""
-
-_FLAGS_OF_DARWIN = {_NOREPLACE: 4, _EXCHANGE: 2}
-"""RENAME_EXCL and RENAME_SWAP of sys/stdio.h."""
-_F_FULLFSYNC = 51
-"""sys/fcntl.h: also flush the disk's own cache, which fsync(2) of macOS does not."""
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _renameat2(old: At, new: At, flags: int) -> None:
-    if sys.platform == "darwin":
-        call, flags = _libc.renameatx_np, _FLAGS_OF_DARWIN[flags]
-    else:
-        call = _libc.renameat2
-    if call(ctypes.c_int(old[0]), old[1], ctypes.c_int(new[0]), new[1], ctypes.c_uint(flags)) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), old[1], None, new[1])
 
 
 def move(old: At, new: At) -> None:
@@ -50,7 +28,7 @@ def move(old: At, new: At) -> None:
     another process puts there in between would be unlinked. Use ``take`` for the user's files.
     """
     try:
-        _renameat2(old, new, _NOREPLACE)
+        disk.rename_new(*old, *new)
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise
@@ -60,7 +38,7 @@ def move(old: At, new: At) -> None:
 def take(old: At, new: At) -> None:
     """Like ``move``, for a directory ``new`` in which only mudroom creates names."""
     try:
-        _renameat2(old, new, _NOREPLACE)
+        disk.rename_new(*old, *new)
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise
@@ -70,14 +48,14 @@ def take(old: At, new: At) -> None:
 def _rename_checked(old: At, new: At) -> None:
     if look(*new) is not None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new[1])
-    os.rename(old[1], new[1], src_dir_fd=old[0], dst_dir_fd=new[0])
+    disk.rename(old[0], old[1], new[0], new[1])
 
 
 def _move_without_flags(old: At, new: At) -> None:
     entry = look(*old)
     if entry is not None and entry.kind != "directory":
         try:
-            os.link(old[1], new[1], src_dir_fd=old[0], dst_dir_fd=new[0], follow_symlinks=False)
+            disk.link(old[0], old[1], new[0], new[1])
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
@@ -90,9 +68,9 @@ def _move_without_flags(old: At, new: At) -> None:
 def _unlink_old(old: At, new: At) -> None:
     """Second half of a move by link: remove the old name."""
     try:
-        os.unlink(old[1], dir_fd=old[0])
+        disk.unlink(old[0], old[1])
     except OSError:
-        os.unlink(new[1], dir_fd=new[0])
+        disk.unlink(new[0], new[1])
         raise
 
 
@@ -104,7 +82,7 @@ def exchange(one: At, other: At) -> None:
     at ``other`` in between: that file stays, and the earlier one is at ``one`` + ``.swap``.
     """
     try:
-        _renameat2(one, other, _EXCHANGE)
+        disk.exchange(*one, *other)
     except OSError as error:
         if error.errno not in _NO_EXCHANGE:
             raise
@@ -134,7 +112,7 @@ def mend(one: At, other: At) -> bool:
         return True
     for double in (aside, one):  # a move by link, interrupted between its halves
         if is_same_file(double, other):
-            os.unlink(double[1], dir_fd=double[0])
+            disk.unlink(double[0], double[1])
     if look(*aside) is None:
         return True
     if look(*one) is None:
@@ -150,23 +128,3 @@ def is_same_file(one: At, other: At) -> bool:
     """Whether both names exist and are the same file."""
     a, b = look(*one), look(*other)
     return a is not None and b is not None and (a.device, a.inode, a.kind) == (b.device, b.inode, b.kind)
-
-
-def sync_filesystem(descriptor: int) -> None:
-    """syncfs(2): one call instead of an fsync for every file.
-
-    macOS has no syncfs. There, sync(2) only begins to write, and F_FULLFSYNC waits until the disk has written
-    everything it was given before (fcntl(2)).
-    """
-    if sys.platform == "darwin":
-        import fcntl
-
-        os.sync()
-        try:
-            fcntl.fcntl(descriptor, _F_FULLFSYNC)
-        except OSError:
-            os.fsync(descriptor)  # not supported by this file system, such as a network's
-        return
-    if _libc.syncfs(descriptor) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

@@ -31,12 +31,12 @@ from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.stage.beneath import look, mount_of, open_root
+from mudroom.stage.disk import sync_filesystem
 from mudroom.stage.layers.closed_directory import LastEntered, entered, look_through
 from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
 from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.apply.execution import FEW, Executor, Progress
-from mudroom.vault.apply.rename import sync_filesystem
 from mudroom.vault.apply.reversal import reverse
 from mudroom.vault.apply.tree import (
     discard,

@@ -12,7 +12,7 @@ from mudroom.core.tree.entry import Entry, same_stamp
 from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkMoved
-from mudroom.stage import xattr
+from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import (
     O_PATH,
     directory,
@@ -157,12 +157,12 @@ def put_back(slot: At, at: At, entry: Entry) -> None:
                 stayed = error
     if stayed is not None:
         raise stayed
-    os.rmdir(slot[1], dir_fd=slot[0])
+    disk.rmdir(slot[0], slot[1])
 
 
 def set_mode(at: At, mode: int) -> None:
     """chmod without following a link, through an O_PATH descriptor: fchmodat(2) cannot refuse to follow one."""
-    descriptor = os.open(at[1], O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at[0])
+    descriptor = disk.open_at(at[0], at[1], O_PATH | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     try:
         os.chmod(handle(descriptor), mode)
     finally:
@@ -258,13 +258,13 @@ def _copy_in(staged: Source, new: At, path: bytes, entry: Entry) -> None:
         finally:
             os.close(opened)
     elif entry.kind == "directory":
-        os.mkdir(beside[1], 0o700, dir_fd=beside[0])
+        disk.mkdir(beside[0], beside[1], 0o700)
         below = dict(walk_source(staged, path))
         with directory(*beside) as target:
             clone(_Below(staged, path), target, {at[len(path) + 1 :]: child for at, child in below.items()})
         set_mode(beside, entry.mode)
     elif entry.kind == "symlink":
-        os.symlink(entry.target, beside[1], dir_fd=beside[0])
+        disk.symlink(beside[0], beside[1], entry.target)
     else:
         raise ForkMoved(path, show(path))  # no such entry is in a changeset: core/tree/landing_form.py
     move(beside, new)
@@ -292,7 +292,7 @@ def discard(at: At) -> None:
     if entry is None:
         return
     if entry.kind != "directory":
-        os.unlink(at[1], dir_fd=at[0])
+        disk.unlink(at[0], at[1])
         return
     remove_at(*at)
 
@@ -338,7 +338,7 @@ def _strip_one(root: int, path: bytes) -> bool:
 def _strip_open(root: int, path: bytes) -> bool:
     """Strip by descriptor, for systems without /proc/self/fd. A symlink is not opened: it has no such attribute."""
     try:
-        descriptor = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = open_beneath(root, path, os.O_RDONLY | disk.O_NONBLOCK)
     except OSError as error:
         if error.errno == errno.ELOOP:
             return False
@@ -369,7 +369,7 @@ def _remove_xattr(root: int, path: bytes, full: bytes, name: str) -> None:
 
 
 def sync_path(root: int, path: bytes) -> None:
-    descriptor = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
+    descriptor = open_beneath(root, path, os.O_RDONLY | disk.O_NONBLOCK)
     try:
         os.fsync(descriptor)
     finally:

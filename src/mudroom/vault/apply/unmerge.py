@@ -13,6 +13,7 @@ from mudroom.core.merge.merge import combine_modes
 from mudroom.core.merge.operations import Op
 from mudroom.core.text.linediff import is_binary
 from mudroom.core.tree.entry import Entry
+from mudroom.stage import disk
 from mudroom.stage.beneath import look, open_beneath
 from mudroom.stage.originals.original import SMALL, Originals
 from mudroom.stage.source import DirectorySource, read_all
@@ -43,7 +44,7 @@ def keep_applied(place: bytes, slots: int, ops: Iterable[Op]) -> dict[bytes, byt
         return digests
     kept.save()
     for name in (b"pack", b"index"):
-        descriptor = os.open(place + b"/originals/" + name, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = disk.open_path(place + b"/originals/" + name, os.O_RDONLY | disk.O_CLOEXEC)
         try:
             os.fsync(descriptor)
         finally:
@@ -88,7 +89,7 @@ class Unmerge:
             return None
         with os.fdopen(original, "rb") as stream:
             applied = stream.read()
-        descriptor = open_beneath(self._root, op.path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = open_beneath(self._root, op.path, os.O_RDONLY | disk.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as stream:
             mine = stream.read()
         before = read_all(DirectorySource(self._slots), b"%d" % op.slot, SMALL)
@@ -98,12 +99,12 @@ class Unmerge:
         return None if reason else content
 
     def _write(self, name: bytes, content: bytes, mode: int) -> Entry:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(name, flags, 0o600, dir_fd=self._slots)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_NOFOLLOW | disk.O_CLOEXEC
+        descriptor = disk.open_at(self._slots, name, flags, 0o600)
         with open(descriptor, "wb") as stream:
             stream.write(content)
             stream.flush()
-            os.fchmod(descriptor, mode)
+            disk.set_mode_of(descriptor, mode)
             os.fsync(descriptor)
         os.fsync(self._slots)
         entry = look(self._slots, name)

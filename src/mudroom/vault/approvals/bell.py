@@ -16,6 +16,8 @@ from __future__ import annotations
 import errno
 import os
 
+from mudroom.stage import disk
+
 _NEW = b"."
 """Prefix of a bell that is not open yet."""
 
@@ -38,7 +40,7 @@ class Bell:
         except OSError:
             return
         try:
-            self._descriptor = os.open(new, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._descriptor = disk.open_path(new, os.O_RDWR | disk.O_NONBLOCK | disk.O_NOFOLLOW | disk.O_CLOEXEC)
             os.rename(new, path)
             self._path = path
         except OSError:
@@ -90,7 +92,7 @@ def listeners(directory: bytes) -> frozenset[str]:
 
 def _is_open(path: bytes) -> bool:
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+        os.close(disk.open_path(path, os.O_WRONLY | disk.O_NONBLOCK | disk.O_NOFOLLOW | disk.O_CLOEXEC))
     except OSError as error:
         if error.errno == errno.ENXIO:
             _unlink(path)
@@ -100,7 +102,7 @@ def _is_open(path: bytes) -> bool:
 
 def _ring(path: bytes) -> None:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = disk.open_path(path, os.O_WRONLY | disk.O_NONBLOCK | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ENXIO:
             _unlink(path)

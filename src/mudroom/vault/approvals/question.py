@@ -23,6 +23,7 @@ import msgspec
 from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, QueueRow
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.stage import disk
 from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
 from mudroom.vault.sync import sync_directory
 
@@ -49,7 +50,7 @@ class WaiterLock:
 
 def become_waiter(place: bytes) -> WaiterLock | None:
     """Become the process that waits for a question. Return None if another process waits. Raise OSError."""
-    descriptor = os.open(place + b"/waiter", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = disk.open_path(place + b"/waiter", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600)
     try:
         flock(descriptor, LOCK_EX | LOCK_NB)
         if os.fstat(descriptor).st_nlink == 0:  # removed meanwhile
@@ -181,7 +182,7 @@ def _decode(data: bytes, kind: type[_Record]) -> _Record | None:
 
 def _write(path: bytes, data: bytes) -> None:
     """Write a new file, durably."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = disk.open_path(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as stream:
         stream.write(data)
         stream.flush()

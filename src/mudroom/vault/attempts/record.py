@@ -23,7 +23,7 @@ import msgspec
 from mudroom.core.attempt import FORMAT, AttemptRecord, TryRecord, best_of
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, flock
 
 KEPT = 100
@@ -70,7 +70,7 @@ def begin(vault: bytes) -> TryLock:
         with suppress(FileExistsError):
             os.mkdir(place, 0o700)
             break
-    descriptor = os.open(place + b"/lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = disk.open_path(place + b"/lock", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600)
     flock(descriptor, LOCK_EX)
     return TryLock(name, place, descriptor)
 
@@ -127,7 +127,7 @@ def tries(vault: bytes) -> Tries:
 def is_running(vault: bytes, name: str) -> bool:
     """Return whether a process runs this try now."""
     try:
-        descriptor = os.open(_place(vault, name) + b"/lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = disk.open_path(_place(vault, name) + b"/lock", os.O_RDWR | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:

@@ -18,7 +18,7 @@ import stat
 from contextlib import suppress
 
 from mudroom.core.confinement.cache_place import NAMES, NOWHERE, CacheShare, CacheView, pool_written, pools_read
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.stage.views.work_directory import new_work_directory, open_work_directories, remove_old_work_directories
 from mudroom.typing import NamedTuple
 from mudroom.vault.store.fork import Fork, write_small
@@ -125,9 +125,9 @@ class ForkCache:
                 copy_pools(lowers, plain, seed)
             for name in NAMES:
                 try:
-                    os.mkdir(name, 0o700, dir_fd=plain)
+                    disk.mkdir(plain, name, 0o700)
                     if self._use.owner is not None:
-                        os.chown(name, *self._use.owner, dir_fd=plain, follow_symlinks=False)
+                        disk.set_owner(plain, name, *self._use.owner)
                 except FileExistsError:
                     os.close(safe_open.open_directory(self._place + b"/plain/" + name))  # it is no link
             _open_up(plain)
@@ -183,9 +183,9 @@ def is_empty(path: bytes) -> bool:
 def _open_up(directory: int) -> None:
     """Give the owner access to each cache again: a command may have closed one for all later commands of the fork."""
     for name in os.listdir(directory):
-        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        status = disk.stat_at(directory, name)
         if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            opened = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+            opened = disk.open_at(directory, name, os.O_PATH | disk.O_NOFOLLOW | disk.O_CLOEXEC)
             try:
                 os.chmod(b"/proc/self/fd/%d" % opened, 0o700)
             finally:

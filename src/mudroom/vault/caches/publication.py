@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.errors import FULL
-from mudroom.stage import safe_open, xattr
+from mudroom.stage import disk, safe_open, xattr
 from mudroom.stage.beneath import O_PATH, directory, entries, handle, look, open_beneath
 from mudroom.stage.copy import copy_content
 from mudroom.stage.layers.layer import OPAQUE, remove_tree
@@ -105,17 +105,17 @@ class _Publication:
         """Make the directory in the pool, and open the fork's to this process. Return whether it is published."""
         if at.count(b"/") >= MOST_LEVELS or len(at) > LONGEST_PATH:
             return False
-        descriptor = open_beneath(source, name, O_PATH | os.O_DIRECTORY)
+        descriptor = open_beneath(source, name, O_PATH | disk.O_DIRECTORY)
         try:
             if entry.mode & stat.S_IRWXU != stat.S_IRWXU:
                 os.chmod(handle(descriptor), 0o700)
         finally:
             os.close(descriptor)
         try:
-            os.mkdir(name, 0o755, dir_fd=place)
+            disk.mkdir(place, name, 0o755)
             return True
         except FileExistsError:
-            is_directory = stat.S_ISDIR(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode)
+            is_directory = stat.S_ISDIR(disk.stat_at(place, name).st_mode)
             return is_directory and not _is_opaque(source, name)
 
     def _take(self, source: int, place: int, beside: int, at: bytes, entry: Entry) -> None:
@@ -129,14 +129,14 @@ class _Publication:
         try:
             made = _copy(source, beside, name, entry) if entry.kind == "file" else _link(beside, at, entry)
             if made:
-                os.rename(b"new", name, src_dir_fd=beside, dst_dir_fd=place)
+                disk.rename(beside, b"new", place, name)
                 if not self._keep:
-                    os.unlink(name, dir_fd=source)
+                    disk.unlink(source, name)
                 cache = at.partition(b"/")[0]
                 self.published[cache] = self.published.get(cache, 0) + entry.size
         except OSError as error:
             if os.path.lexists(self._beside + b"/new"):
-                os.unlink(b"new", dir_fd=beside)
+                disk.unlink(beside, b"new")
             if error.errno in FULL:
                 self.notes.append(f"the disk is full: new entries of the caches stay in this fork ({show(at)})")
             elif error.errno not in (errno.EACCES, errno.EISDIR, errno.ENOTEMPTY):
@@ -148,7 +148,7 @@ class _Publication:
             return
         with directory(self._upper, above) as parent:
             try:
-                os.rmdir(name, dir_fd=parent)
+                disk.rmdir(parent, name)
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
                     raise
@@ -164,13 +164,13 @@ def _is_same(there: Entry | None, entry: Entry) -> bool:
 
 
 def _copy(source: int, beside: int, name: bytes, entry: Entry) -> bool:
-    read = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=source)
+    read = disk.open_at(source, name, os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC)
     try:
-        write = os.open(b"new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=beside)
+        write = disk.open_at(beside, b"new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
         try:
             copy_content(read, write, entry.size)
-            os.fchmod(write, entry.mode & 0o755 | stat.S_IRUSR)
-            os.utime(write, ns=(entry.mtime, entry.mtime))
+            disk.set_mode_of(write, entry.mode & 0o755 | stat.S_IRUSR)
+            disk.set_times_of(write, entry.mtime)
         finally:
             os.close(write)
     finally:
@@ -187,7 +187,7 @@ def _link(beside: int, at: bytes, entry: Entry) -> bool:
         depth += -1 if part == b".." else part not in (b"", b".")
         if depth < 0:
             return False
-    os.symlink(entry.target, b"new", dir_fd=beside)
+    disk.symlink(beside, b"new", entry.target)
     return True
 
 

@@ -16,7 +16,7 @@ from mudroom.core.merge.merge import BINARY, Combined, Delta, PartialChoice, com
 from mudroom.core.merge.merge_tree import ConflictAnswer, FileSides, LiveProject
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
-from mudroom.stage import xattr
+from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import LastDirectory, directory, entries, look, look_beneath, open_root
 from mudroom.stage.copy import copy_open_file, listed
 from mudroom.stage.filesystem_kind import FUSE, OVERLAYFS, filesystem_magic, has_weak_ctime, is_weak
@@ -277,12 +277,12 @@ class Reconciler:
         """Write the content that ``path`` is to have. ``like``: a file of the project whose user xattrs are copied."""
         name = self._new_name(path)
         place = self._merged + b"/" + name
-        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = disk.open_path(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as stream:
             stream.write(content)
             # writing clears set-id bits, except for root (write(2), inode(7)), so set the mode afterwards
             stream.flush()
-            os.fchmod(stream.fileno(), mode)
+            disk.set_mode_of(stream.fileno(), mode)
             if like:
                 self._copy_xattrs(like, stream.fileno())
         return self._written(name)

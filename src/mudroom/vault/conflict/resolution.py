@@ -16,6 +16,7 @@ from mudroom.core.merge.resolution_words import Take
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
+from mudroom.stage import disk
 from mudroom.stage.source import Source
 from mudroom.typing import NamedTuple
 from mudroom.vault.conflict.reconciliation import Reconciler
@@ -93,7 +94,7 @@ def keep_content(fork: Fork, content: bytes) -> str:
     os.makedirs(fork.path + RESOLVED, mode=0o700, exist_ok=True)
     name = os.urandom(6).hex()
     path = fork.path + RESOLVED + b"/" + name.encode()
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = disk.open_path(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as stream:
         stream.write(content)
         stream.flush()

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from mudroom.errors import FULL, SandboxAlive
+from mudroom.stage import disk
 from mudroom.stage.beneath import open_root
 from mudroom.stage.copy import copy_open_file
 from mudroom.stage.layers.closed_directory import entered, look_through
@@ -98,10 +99,10 @@ def _replace_if_open(root: int, place: int, path: bytes) -> bool:
         if entry is None or not is_open_elsewhere(opened):
             return False
         with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=place)  # left by a crash
+            disk.unlink(place, name)  # left by a crash
         copy_open_file(opened, place, name, entry)
         with entered(root, path.rpartition(b"/")[0]) as above:
-            os.rename(name, path.rpartition(b"/")[2], src_dir_fd=place, dst_dir_fd=above)
+            disk.rename(place, name, above, path.rpartition(b"/")[2])
         return True
     finally:
         os.close(opened)

@@ -17,14 +17,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from mudroom.core.agent.artifact import matcher
 from mudroom.core.tree.change import Change
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.stage.source import SourceContent
 from mudroom.typing import NamedTuple
 
 LARGEST, TOTAL, MOST = 100 << 20, 500 << 20, 10_000
 """Bytes of one file, bytes of all files, number of files."""
 _CHUNK = 1 << 20
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
 
 
 class ArtifactLimits(NamedTuple):
@@ -83,10 +84,10 @@ def collect(
     limits: ArtifactLimits = ArtifactLimits(),  # noqa: B008 - a value
 ) -> Artifacts:
     """Copy the matching changed files and the streams into ``place``, an empty directory."""
-    root = os.open(place, _DIRECTORY)
+    root = disk.open_path(place, _DIRECTORY)
     try:
         for name, data in streams.items():
-            with os.fdopen(os.open(name, _NEW, 0o600, dir_fd=root), "wb") as stream:
+            with os.fdopen(disk.open_at(root, name, _NEW, 0o600), "wb") as stream:
                 stream.write(data)
         files: list[bytes] = []
         left: list[tuple[bytes, str]] = []
@@ -134,7 +135,7 @@ def _copy(descriptor: int, root: int, path: bytes) -> int:
     above, _slash, name = path.rpartition(b"/")
     directory = _open_directory(root, above.split(b"/"))
     try:
-        target = os.open(name, _NEW, 0o644, dir_fd=directory)
+        target = disk.open_at(directory, name, _NEW, 0o644)
     finally:
         os.close(directory)
     size = 0
@@ -154,10 +155,10 @@ def _open_directory(root: int, parts: Sequence[bytes]) -> int:
     for part in parts:
         try:
             try:
-                os.mkdir(part, 0o755, dir_fd=current)
+                disk.mkdir(current, part, 0o755)
             except FileExistsError:
                 pass
-            below = os.open(part, _DIRECTORY, dir_fd=current)
+            below = disk.open_at(current, part, _DIRECTORY)
         finally:
             os.close(current)
         current = below

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from mudroom.core.background import BackgroundEnd, BackgroundStart, from_json, to_json
+from mudroom.stage import disk
 from mudroom.typing import Any, NamedTuple
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -125,7 +126,7 @@ def _part(files: Sequence[tuple[int, int]], count: int, mark: str, limit: int) -
 
 def _opened(path: bytes, opened: ExitStack) -> int | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = disk.open_path(path, os.O_RDONLY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     except FileNotFoundError:
         return None
     opened.callback(os.close, descriptor)

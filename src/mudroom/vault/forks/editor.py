@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.tree.entry import Entry
+from mudroom.stage import disk
 from mudroom.stage.beneath import open_root
 from mudroom.stage.buffer.buffer import Buffer
 from mudroom.stage.buffer.files import version
@@ -49,7 +50,7 @@ class _Shown:
 
 def _pin(path: bytes) -> int:
     try:
-        return os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return disk.open_path(path, os.O_PATH | disk.O_CLOEXEC | disk.O_NOFOLLOW)
     except FileNotFoundError:
         return -1
 

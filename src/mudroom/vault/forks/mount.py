@@ -31,6 +31,7 @@ from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.path import is_below, show
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, UsageError
+from mudroom.stage import disk
 from mudroom.stage.layers.fuse_marks import convert_fuse_layer
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.views.copy_view import CopyView
@@ -187,7 +188,7 @@ def _show(vault: Vault, fork: Fork, note: MountNote) -> None:
     if note.kind == "overlay":
         mount_overlay(lowers, layers.lowers[-1], upper, work, note.place)
         return
-    alive = os.open(fork.path + ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    alive = disk.open_path(fork.path + ALIVE, os.O_RDWR | os.O_CREAT | disk.O_CLOEXEC | disk.O_NOFOLLOW, 0o600)
     try:
         flock(alive, LOCK_EX)
         mount_fuse(lowers, layers.lowers[-1], upper, work, note.place, kept=alive)
@@ -230,7 +231,7 @@ def _identity(place: bytes) -> tuple[int, int] | None:
 
 def close_place(place: bytes) -> None:
     """Let nobody write where a mount is missing for a moment: below a file nothing can be made."""
-    os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o400))
+    os.close(disk.open_path(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | disk.O_CLOEXEC, 0o400))
 
 
 def _is_closed(place: bytes) -> bool:
@@ -284,7 +285,7 @@ def _has_ended(fork: Fork) -> bool:
 def _is_served(fork: Fork) -> bool:
     """Return whether fuse-overlayfs still runs for a fork. The kernel answers for a while without asking it."""
     try:
-        alive = os.open(fork.path + ALIVE, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        alive = disk.open_path(fork.path + ALIVE, os.O_RDWR | disk.O_CLOEXEC | disk.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     try:

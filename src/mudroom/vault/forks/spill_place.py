@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
 
@@ -28,7 +29,7 @@ class SpillPlace:
             path = self._above + b"/" + os.urandom(4).hex().encode()
             with suppress(FileNotFoundError):  # a buffer that is being closed removes empty and unlocked directories
                 os.makedirs(path, mode=0o700)
-                held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                held = disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
                 if _is_locked_now(held) and _is_at(path, held):
                     return path, held
                 os.close(held)
@@ -47,7 +48,7 @@ class SpillPlace:
 
 def _remove_left(path: bytes) -> None:
     try:
-        held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        held = disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return  # removed meanwhile, or made by an earlier version; it goes with the fork
     try:

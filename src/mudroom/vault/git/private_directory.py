@@ -23,6 +23,7 @@ from mudroom.core.git.settings_file import GitSetting, encode_settings, parse_se
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.layer import LayerWriter
 from mudroom.stage.source import OpenSource, Source, is_absence, read_all, walk
@@ -222,7 +223,7 @@ def write_private(
             writer.finish()
         with OpenSource(project) as source:
             top = source.look(b"")
-        os.chmod(b".", top.mode if top is not None else 0o755, dir_fd=root)
+        disk.set_mode(root, b".", top.mode if top is not None else 0o755)
     finally:
         os.close(root)
 

@@ -15,6 +15,7 @@ from mudroom.core.git.settings_file import GitSetting, parse_settings
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.stage.source import is_absence
 from mudroom.typing import NamedTuple
 from mudroom.vault.git.place import SETTINGS_LIMIT, RepositoryPlace, is_true
@@ -28,7 +29,7 @@ def read_own(path: bytes, limit: int) -> bytes:
     """Return the content of a file of the user's, b"" if there is none or it is no regular file; a link is followed, as
     dotfiles often are links. Raise ValueError above ``limit`` bytes."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = disk.open_path(path, os.O_RDONLY | disk.O_CLOEXEC | disk.O_NONBLOCK)
     except OSError as error:
         if is_absence(error) or isinstance(error, PermissionError):
             return b""

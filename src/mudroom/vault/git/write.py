@@ -13,6 +13,7 @@ from dulwich.pack import UnpackedObject, write_pack_data, write_pack_index_v2
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.typing import BinaryIO, NoReturn
 from mudroom.vault.git.repository import NUMBERS, Repository
 
@@ -55,7 +56,7 @@ class RepositoryWriter:
         git gc removes what a killed process leaves under these names: builtin/prune.c, remove_temporary_files.
         """
         path = directory + b"/" + prefix + os.urandom(6).hex().encode()
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+        descriptor = disk.open_path(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o444)
         paths.append(path)
         with os.fdopen(descriptor, "wb") as stream:
             yield stream
@@ -159,11 +160,11 @@ def create_lock_file(lock: bytes, content: bytes, mode: int, *, again: bool = Fa
     ``again``: a lock file that holds this content or the beginning of it was left by this operation, which was killed,
     and is taken over. An empty one is not: git's own are empty at first."""
     try:
-        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        descriptor = disk.open_path(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, mode)
     except FileExistsError:
         if not again or not _holds(lock, content):
             raise
-        descriptor = os.open(lock, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = disk.open_path(lock, os.O_WRONLY | os.O_TRUNC | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)
@@ -185,7 +186,7 @@ def _holds(path: bytes, content: bytes) -> bool:
 
 
 def sync_directory(directory: bytes) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = disk.open_path(directory, os.O_RDONLY | disk.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

@@ -37,7 +37,7 @@ from mudroom.core.agent.artifact import matcher
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import MudroomError
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import O_PATH, directory, entries, handle, look, open_beneath, open_file, reach
 from mudroom.stage.copy import copy_content
 from mudroom.stage.layers.layer import remove_at
@@ -213,12 +213,14 @@ class AgentHome:
         at = self._at(number)
         if not place.is_directory:
             if not os.path.lexists(at):
-                with open(os.open(at, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as new:
+                with open(
+                    disk.open_path(at, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600), "wb"
+                ) as new:
                     new.write(_EMPTY_JSON if place.path.endswith(b".json") else b"")
             return
         root = safe_open.make_directory(at)
         try:
-            os.fchmod(root, 0o700)  # a command may have closed it
+            disk.set_mode_of(root, 0o700)  # a command may have closed it
             for token in self._store.tokens:
                 target = self._logins.get(self._home + b"/" + token)
                 if target is not None and is_below(token, place.path):
@@ -360,12 +362,12 @@ def _parents(root: int, path: bytes) -> None:
         with directory(root, above) as opened:
             entry = look(opened, name)
             if entry is not None and entry.kind != "directory":
-                os.unlink(name, dir_fd=opened)
+                disk.unlink(opened, name)
                 entry = None
             if entry is None:
-                os.mkdir(name, 0o700, dir_fd=opened)
+                disk.mkdir(opened, name, 0o700)
             elif entry.mode & stat.S_IRWXU != stat.S_IRWXU:
-                made = open_beneath(opened, name, O_PATH | os.O_DIRECTORY)
+                made = open_beneath(opened, name, O_PATH | disk.O_DIRECTORY)
                 try:
                     os.chmod(handle(made), 0o700)
                 finally:
@@ -384,9 +386,9 @@ def _make_login(root: int, path: bytes, target: bytes) -> None:
             if entry is not None:
                 remove(opened, name)
             if target:
-                os.symlink(target, name, dir_fd=opened)
+                disk.symlink(opened, name, target)
                 return
-            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=opened))
+            os.close(disk.open_at(opened, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600))
 
 
 def _copy(source: int, root: int, path: bytes, file: HomeFile) -> None:
@@ -396,14 +398,14 @@ def _copy(source: int, root: int, path: bytes, file: HomeFile) -> None:
         if look(opened, name) is not None:
             remove(opened, name)
         if file.digest.startswith("link:"):
-            os.symlink(os.fsencode(file.digest[5:]), name, dir_fd=opened)
+            disk.symlink(opened, name, os.fsencode(file.digest[5:]))
             return
         read = open_file(source, path)
         try:
-            write = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=opened)
+            write = disk.open_at(opened, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
             try:
                 copy_content(read, write, os.fstat(read).st_size)
-                os.fchmod(write, file.mode)
+                disk.set_mode_of(write, file.mode)
             finally:
                 os.close(write)
         finally:
@@ -421,8 +423,8 @@ def give(path: bytes, user: int, group: int) -> None:
     """Make a user the owner of a file, or of a directory with all that is in it. No link is followed."""
 
     def give_one(name: bytes, above: int | None) -> None:
-        if os.stat(name, dir_fd=above, follow_symlinks=False).st_uid != user:
-            os.chown(name, user, group, dir_fd=above, follow_symlinks=False)
+        if disk.stat_at(above, name).st_uid != user:
+            disk.set_owner(above, name, user, group)
 
     give_one(path, None)
     if os.path.isdir(path):
@@ -436,6 +438,6 @@ def _overwrite(path: bytes, content: bytes, mode: int) -> None:
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, content, 0)
-        os.fchmod(descriptor, mode)
+        disk.set_mode_of(descriptor, mode)
     finally:
         os.close(descriptor)

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from mudroom.core.agent.agent_store import HomeChange
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.typing import NamedTuple
 from mudroom.vault.homes.agent_home import AgentHome
 from mudroom.vault.homes.dotfiles import Dotfiles
@@ -133,7 +134,7 @@ def undo_settings(vault: Vault) -> tuple[list[LandedSetting], str]:
 def _read(path: bytes) -> tuple[bytes, int] | None:
     """Return the content and mode of a regular file of the host; None if there is none."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = disk.open_path(path, os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
     with open(descriptor, "rb") as stream:
@@ -154,9 +155,9 @@ def _perform(write: _Write) -> None:
 
 
 def _write_durably(path: bytes, content: bytes, mode: int = 0o600) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = disk.open_path(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as stream:
         stream.write(content)
         stream.flush()
-        os.fchmod(descriptor, mode)
+        disk.set_mode_of(descriptor, mode)
         os.fsync(descriptor)

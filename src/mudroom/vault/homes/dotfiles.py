@@ -26,7 +26,7 @@ from mudroom.core.agent.agent_store import HomeChange, HomeFile, home_changes
 from mudroom.core.confinement.credential_file import git_identity, holds_secret
 from mudroom.core.confinement.spec import Bind
 from mudroom.errors import MudroomError
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import entries, open_file
 from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.homes.agent_home import digest_of, give, remove
@@ -86,7 +86,7 @@ class Dotfiles:
         os.makedirs(self._place, mode=0o700, exist_ok=True)  # no sandbox writes here, only below
         base, host, staged = self._base(), self._host(), self._staged()
         with self._opened() as files:
-            os.fchmod(files, 0o700)  # a command may have closed it
+            disk.set_mode_of(files, 0o700)  # a command may have closed it
             for path, name in _NAMES.items():
                 if staged.get(path) not in (base.get(path), _NO_FILE):
                     continue
@@ -170,7 +170,9 @@ class Dotfiles:
     def _read_host(self, path: bytes) -> bytes | None:
         """Return the content of the user's own file; links are followed, as the programs do that read it."""
         try:
-            with open(os.open(self.host_path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+            with open(
+                disk.open_path(self.host_path(path), os.O_RDONLY | disk.O_NONBLOCK | disk.O_CLOEXEC), "rb"
+            ) as stream:
                 content = stream.read(MOST_BYTES + 1)
         except OSError:
             return None  # missing, no file, or not readable: as for the programs that read it
@@ -218,6 +220,8 @@ def _content(files: int, name: bytes) -> bytes | None:
 
 def _write(files: int, name: bytes, content: bytes, mode: int) -> None:
     remove(files, name)
-    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=files)
+    descriptor = disk.open_at(
+        files, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC, mode
+    )
     with open(descriptor, "wb") as stream:
         stream.write(content)

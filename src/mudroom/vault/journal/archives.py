@@ -19,6 +19,7 @@ from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.stage import disk
 from mudroom.typing import NamedTuple
 
 _FORMAT = 1
@@ -142,7 +143,7 @@ def write_archive(directory: bytes, events: Iterable[Event], previous: ChainHead
 
     new = directory + b"/new"
     last = previous.number
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = disk.open_path(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_CLOEXEC | disk.O_NOFOLLOW, 0o600)
     with open(descriptor, "wb") as file:
         with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_LEVEL, mtime=0) as stream:
             stream.write(_line({"format": _FORMAT, "previous": previous.digest}))
@@ -201,7 +202,7 @@ def _line(value: object) -> bytes:
 
 
 def _sync(directory: bytes) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = disk.open_path(directory, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -13,6 +13,7 @@ import errno
 import os
 
 from mudroom.core.journal.event import ChainHead
+from mudroom.stage import disk
 
 _LENGTH = 20 + 1 + 20 + 1 + 64 + 1 + 20 + 1
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -31,7 +32,7 @@ class KeptHead:
         """Return the kept head, or None if it is missing or damaged."""
         if self._descriptor < 0:
             try:
-                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+                self._descriptor = disk.open_path(self._path, os.O_RDWR | disk.O_CLOEXEC | disk.O_NOFOLLOW)
             except FileNotFoundError:
                 return None
             except OSError as error:
@@ -42,7 +43,7 @@ class KeptHead:
 
     def _read_only(self) -> ChainHead | None:
         """Return the kept head of a journal that may only be read, such as a backup. It is not kept open."""
-        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = disk.open_path(self._path, os.O_RDONLY | disk.O_CLOEXEC | disk.O_NOFOLLOW)
         try:
             return _newest(_lines(os.pread(descriptor, 2 * _LENGTH, 0)))
         finally:
@@ -51,7 +52,9 @@ class KeptHead:
     def write(self, head: ChainHead) -> None:
         """Write the head. Raise OSError as the disk does."""
         if self._descriptor < 0:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._descriptor = disk.open_path(
+                self._path, os.O_RDWR | os.O_CREAT | disk.O_CLOEXEC | disk.O_NOFOLLOW, 0o600
+            )
         first, second = self._both()
         at = _LENGTH if first is not None and (second is None or second < first) else 0
         turn = max(line[0] if line is not None else 0 for line in (first, second)) + 1

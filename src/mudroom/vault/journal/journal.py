@@ -30,6 +30,7 @@ from mudroom.core.journal.event import BEGIN, GENESIS, BrokenChain, ChainCheck, 
 from mudroom.core.journal.event_filter import EVERYTHING, EventFilter
 from mudroom.core.text.redaction import redact_data, truncate
 from mudroom.errors import FULL, MudroomError
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.vault.journal.archives import (
     DamagedArchive,
@@ -530,7 +531,7 @@ def _cannot_write_beside(path: bytes) -> OSError | None:
     give the reason."""
     trial = path + b"-trial-" + os.urandom(4).hex().encode()
     try:
-        os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(disk.open_path(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600))
         os.unlink(trial)
     except OSError as error:
         return error

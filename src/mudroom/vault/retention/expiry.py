@@ -15,6 +15,7 @@ from mudroom.core.clock import VaultClock, horizon
 from mudroom.core.retention import ApplyFact, Expired, RetentionLimits, expired_applies
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.stage import disk
 from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.layers.layer import remove_at
 from mudroom.stage.source import is_absence
@@ -105,9 +106,9 @@ def _remove_slots(vault: Vault, place: ApplyDirectory, record: ApplyRecord) -> N
             with directory(own, b"apply") as opened:
                 remove_at(opened, os.fsencode(place.name))
                 if os.listdir(opened) == [".gitignore"]:
-                    os.unlink(b".gitignore", dir_fd=opened)
-            os.rmdir(b"apply", dir_fd=own)
-        os.rmdir(b".mudroom", dir_fd=root)
+                    disk.unlink(opened, b".gitignore")
+            disk.rmdir(own, b"apply")
+        disk.rmdir(root, b".mudroom")
     except OSError as error:
         if not is_absence(error) and error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise  # otherwise: already gone, or the directory holds other files

@@ -10,6 +10,7 @@ import os
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.stage import disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def save_credentials(vault: bytes, rules: tuple[CredentialRule, ...]) -> None:
     import json
 
     new = vault + _NAME + b".new"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = disk.open_path(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_CLOEXEC | disk.O_NOFOLLOW, 0o600)
     with open(descriptor, "w") as stream:
         json.dump([_row(rule) for rule in rules], stream, indent=1)
         stream.flush()

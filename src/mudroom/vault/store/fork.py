@@ -29,6 +29,7 @@ from mudroom.core.clock import CommandStart
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import ForkState
 from mudroom.errors import ForkGone, MudroomError, UsageError
+from mudroom.stage import disk
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.lock import PATIENCE, Lock
@@ -54,7 +55,7 @@ _LOOK = 0.005
 
 def read_small(path: bytes) -> bytes:
     """Return the content of a file of mudroom's own, with half of the calls that ``open`` makes for a few bytes."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = disk.open_path(path, os.O_RDONLY | disk.O_CLOEXEC)
     try:
         parts = [os.read(descriptor, _SMALL)]
         while len(parts[-1]) == _SMALL:
@@ -66,7 +67,7 @@ def read_small(path: bytes) -> bytes:
 
 def write_small(path: bytes, content: bytes, flags: int) -> None:
     """Create a file of mudroom's own, or write an existing one anew. ``flags``: O_EXCL or O_TRUNC."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o666)
+    descriptor = disk.open_path(path, os.O_WRONLY | os.O_CREAT | disk.O_CLOEXEC | disk.O_NOFOLLOW | flags, 0o666)
     try:
         while content:
             content = content[os.write(descriptor, content) :]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from mudroom.stage import disk
+
 _MARK = b"/fork-grants"
 
 
@@ -13,4 +15,4 @@ def has_grants(vault: bytes) -> bool:
 
 def mark_grants(vault: bytes) -> None:
     """Raise OSError if the mark cannot be made."""
-    os.close(os.open(vault + _MARK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    os.close(disk.open_path(vault + _MARK, os.O_WRONLY | os.O_CREAT | disk.O_CLOEXEC | disk.O_NOFOLLOW, 0o600))

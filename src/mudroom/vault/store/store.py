@@ -36,6 +36,7 @@ from collections.abc import Callable, Collection
 
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkExists, ForkGone, MudroomError, UsageError
+from mudroom.stage import disk
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.stage.views.secret import NO_MASK
 from mudroom.typing import TYPE_CHECKING
@@ -465,7 +466,7 @@ def _require_ability(vault: bytes) -> None:
     if os.lstat(trial).st_mode & 0o077:
         os.rmdir(trial)
         raise _unable(vault, "does not keep permissions")
-    opened = os.open(trial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    opened = disk.open_path(trial, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
     try:
         make_whiteout(opened, b"w")
         entry = look(opened, b"w")

@@ -28,9 +28,9 @@ import msgspec
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import safe_open
+from mudroom.stage.disk import sync_filesystem
 from mudroom.stage.layers.landed import LANDED, add_landed
 from mudroom.stage.source import OpenSource
-from mudroom.vault.apply.rename import sync_filesystem
 from mudroom.vault.arriving import unpacking
 from mudroom.vault.lock import Lock
 from mudroom.vault.record import save

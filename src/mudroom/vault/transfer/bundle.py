@@ -31,7 +31,7 @@ from mudroom.core.tree.entry import Entry, is_untouched
 from mudroom.core.tree.landing_form import STAYS
 from mudroom.core.tree.stack import LIVE, ForkState, to_text
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.originals.original import Original, Originals, read_rows
@@ -170,7 +170,7 @@ def _new_file(path: bytes) -> Iterator[IO[bytes]]:
     """Write under another name, and rename the file when it is complete and on disk."""
     beside = path + b".part"
     with open(
-        os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb"
+        disk.open_path(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600), "wb"
     ) as raw:
         try:
             yield raw

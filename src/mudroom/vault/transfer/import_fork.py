@@ -18,6 +18,7 @@ import msgspec
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, Checkpoint, ForkState, from_text
+from mudroom.stage import disk
 from mudroom.stage.layers.landed import LandedPaths
 from mudroom.stage.source import OpenSource
 from mudroom.vault.record import FORK_FORMAT, ForkRecord, current
@@ -219,9 +220,9 @@ class _Unpacking:
             raise RefusedArchive(f"it holds {show(name_of(info))}, which does not belong there")
         place = layer + THEIRS + b"/originals"
         os.makedirs(place, mode=0o700, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC
         try:
-            descriptor = os.open(place + b"/" + name, flags, 0o600)
+            descriptor = disk.open_path(place + b"/" + name, flags, 0o600)
         except FileExistsError:
             raise RefusedArchive(f"it has {show(name_of(info))} twice") from None
         with open(descriptor, "wb") as stream:

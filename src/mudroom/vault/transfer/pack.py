@@ -19,7 +19,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.landing_form import LANDING_KINDS, bits_left_out
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.stage import safe_open, xattr
+from mudroom.stage import disk, safe_open, xattr
 from mudroom.stage.beneath import directory, entries, look, open_root
 from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, is_whiteout, loosened, open_staged
 from mudroom.typing import IO
@@ -205,4 +205,4 @@ def _is_whiteout(root: int, path: bytes, entry: Entry) -> bool:
         return is_whiteout(root, path, entry)
     above, _slash, name = path.rpartition(b"/")
     with directory(root, above) as opened:
-        return os.stat(name, dir_fd=opened, follow_symlinks=False).st_rdev == os.makedev(0, 0)
+        return disk.stat_at(opened, name).st_rdev == os.makedev(0, 0)

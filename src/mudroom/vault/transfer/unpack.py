@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import relpath, show
 from mudroom.errors import FULL
-from mudroom.stage import xattr
+from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import open_beneath, open_root
 from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, make_whiteout
 from mudroom.vault.transfer.archive import BLOCK, ArchiveReader, RefusedArchive, name_of
@@ -55,9 +55,9 @@ class TreeWriter:
         if self._root < 0:
             return
         for path, mode in reversed(self._modes):
-            descriptor = open_beneath(self._root, path, os.O_RDONLY | os.O_DIRECTORY)
+            descriptor = open_beneath(self._root, path, os.O_RDONLY | disk.O_DIRECTORY)
             try:
-                os.fchmod(descriptor, mode)
+                disk.set_mode_of(descriptor, mode)
             finally:
                 os.close(descriptor)
         self.abandon()
@@ -89,7 +89,7 @@ class TreeWriter:
             elif info.islnk():
                 self._link(above, name, info)
             elif info.issym():
-                os.symlink(_target(info), name, dir_fd=above)
+                disk.symlink(above, name, _target(info))
             elif info.type == tarfile.CHRTYPE and self._is_layer and (info.devmajor, info.devminor) == (0, 0):
                 make_whiteout(above, name)
             else:
@@ -100,18 +100,18 @@ class TreeWriter:
         if self._above is None or self._above[0] != above:
             self._leave()
             try:
-                self._above = (above, open_beneath(self._root, above, os.O_RDONLY | os.O_DIRECTORY))
+                self._above = (above, open_beneath(self._root, above, os.O_RDONLY | disk.O_DIRECTORY))
             except OSError as error:
                 raise RefusedArchive(f"{show(path)} is in no directory of the archive: {error.strerror}") from error
         return self._above[1], name
 
     def _directory(self, above: int, name: bytes, path: bytes, info: tarfile.TarInfo) -> None:
         mode = _mode(info, DIRECTORY_MODE)
-        os.mkdir(name, 0o700, dir_fd=above)
+        disk.mkdir(above, name, 0o700)
         self._modes.append((path, mode))
         marks = dict(self._xattrs(info, OPAQUE, (b"y", b"x")))
         if marks:
-            descriptor = open_beneath(above, name, os.O_RDONLY | os.O_DIRECTORY)
+            descriptor = open_beneath(above, name, os.O_RDONLY | disk.O_DIRECTORY)
             try:
                 _set_xattrs(descriptor, marks, path)
             finally:
@@ -125,16 +125,16 @@ class TreeWriter:
                 f"{show(name_of(info))} is a link to {show(target)}, which is not a file of the same tree"
             )
         parent, _slash, last = path.rpartition(b"/")
-        opened = open_beneath(self._root, parent, os.O_RDONLY | os.O_DIRECTORY)
+        opened = open_beneath(self._root, parent, os.O_RDONLY | disk.O_DIRECTORY)
         try:
-            os.link(last, name, src_dir_fd=opened, dst_dir_fd=above, follow_symlinks=False)
+            disk.link(opened, last, above, name)
         finally:
             os.close(opened)
 
     def _file(self, above: int, name: bytes, path: bytes, info: tarfile.TarInfo, archive: ArchiveReader) -> None:
         mode, mtime = _mode(info, FILE_MODE), _mtime(info)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(name, flags, 0o600, dir_fd=above)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
+        descriptor = disk.open_at(above, name, flags, 0o600)
         try:
             for block in archive.blocks(info):
                 if block == _ZEROS[: len(block)]:
@@ -143,8 +143,8 @@ class TreeWriter:
                     _write(descriptor, block)
             os.ftruncate(descriptor, info.size)
             _set_xattrs(descriptor, dict(self._xattrs(info, WHITEOUT, (b"", b"y"))), path)
-            os.fchmod(descriptor, mode)
-            os.utime(descriptor, ns=(mtime, mtime))
+            disk.set_mode_of(descriptor, mode)
+            disk.set_times_of(descriptor, mtime)
         finally:
             os.close(descriptor)
         self._files.add(path)

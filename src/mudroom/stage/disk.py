@@ -1,0 +1,276 @@
+"""The calls on files, by a directory's descriptor and a name in it. POSIX; Windows has ``nt_disk.py`` in its place.
+
+Every module that changes files in a project, a fork or the state calls these, and no other module passes ``dir_fd``.
+``stage/__init__.py`` chooses the module when it is imported, as ``os`` chooses ``os.path``, so a call costs a Python
+function and no more; ``tests/stage/test_disk.py`` compares the names and parameters of both. Here each function is one
+system call (open(2) and the others), which raises OSError as that call does. A directory of None: the name is a path.
+
+Rules: the directory comes first, then the name. A symbolic link is never followed at the end of a path, except by
+``set_mode``, which is for names that only mudroom creates. Flags of ``open_at`` and ``open_path`` that Windows lacks
+are names of this module: a caller takes them from here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_CLOEXEC = os.O_DIRECTORY, os.O_NOFOLLOW, os.O_NONBLOCK, os.O_CLOEXEC
+O_PATH: int = getattr(os, "O_PATH", getattr(os, "O_EVTONLY", os.O_RDONLY))
+"""For naming a file without reading it: open(2). macOS has no O_PATH; its O_EVTONLY does not open a symbolic link,
+because O_NOFOLLOW is always passed with it."""
+
+_SYS_openat2 = 437  # the same number on every architecture
+_RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
+_RESOLVE = _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
+_PATH_LIMIT = 4000
+"""Bytes of a path for one call: PATH_MAX is 4096, and a name has at most 255."""
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOREPLACE, _EXCHANGE = 1, 2
+_FLAGS_OF_DARWIN = {_NOREPLACE: 4, _EXCHANGE: 2}
+"""RENAME_EXCL and RENAME_SWAP of sys/stdio.h."""
+_F_FULLFSYNC = 51
+"""sys/fcntl.h: also flush the disk's own cache, which fsync(2) of macOS does not."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_have_openat2 = os.uname().sysname == "Linux"
+
+fstat = os.fstat
+
+
+def open_path(path: bytes | str | os.PathLike[str], flags: int, mode: int = 0o777) -> int:
+    """Open a path whose directories are trusted."""
+    return os.open(path, flags, mode)
+
+
+def open_root(path: bytes) -> int:
+    """Return a descriptor of a directory whose own path is trusted (the project, a layer)."""
+    return os.open(path, _DIRECTORY)
+
+
+def mount_of(path: bytes) -> tuple[int, int]:
+    """Return the device number and the mount id of a directory. rename(2) requires the same mount, not only the same
+    file system: one file system bound to two places, as containers do, gives EXDEV."""
+    descriptor = os.open(path, O_PATH | os.O_CLOEXEC)
+    try:
+        device = os.fstat(descriptor).st_dev
+        with open(f"/proc/self/fdinfo/{descriptor}", "rb") as stream:  # proc_pid_fdinfo(5), mnt_id
+            fields = dict(line.split(b":", 1) for line in stream.read().splitlines() if b":" in line)
+        return device, int(fields.get(b"mnt_id", b"0"))
+    except FileNotFoundError:
+        return device, 0  # no /proc: macOS, Windows
+    finally:
+        os.close(descriptor)
+
+
+def open_beneath(root: int, path: bytes, flags: int, mode: int = 0) -> int:
+    """Open ``path`` below ``root`` as openat(2) would, refusing every symbolic link on the way and at the end.
+
+    Raises OSError: ELOOP for a symbolic link, ENOTDIR, ENOENT and the rest as open(2) does.
+    """
+    if not path:
+        return os.open(b".", flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=root)
+    if len(path) >= _PATH_LIMIT:
+        return _open_long(root, path, flags, mode)
+    if _have_openat2:
+        descriptor = _openat2(root, path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        if descriptor is not None:
+            return descriptor
+    return _walk(root, path, flags, mode)
+
+
+def _open_long(root: int, path: bytes, flags: int, mode: int) -> int:
+    """Open a path that is too long for one call (PATH_MAX, path_resolution(7)) in parts, each as long as possible."""
+    with reach(root, path) as (current, rest):
+        return open_beneath(current, rest, flags, mode)
+
+
+@contextmanager
+def reach(root: int, path: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield a directory and a path below it that together name ``path`` below ``root``, for calls that take a path:
+    short enough for one call, also where ``path`` is longer than PATH_MAX."""
+    if len(path) < _PATH_LIMIT:
+        yield root, path
+        return
+    current = os.dup(root)
+    try:
+        begin = 0
+        while len(path) - begin >= _PATH_LIMIT:
+            end = path.rindex(b"/", begin, begin + _PATH_LIMIT)
+            below = open_beneath(current, path[begin:end], O_PATH | os.O_DIRECTORY)
+            os.close(current)
+            current, begin = below, end + 1
+        yield current, path[begin:]
+    finally:
+        os.close(current)
+
+
+def _openat2(root: int, path: bytes, flags: int, mode: int) -> int | None:
+    """openat2(2). Return None if the kernel is older than 5.6 or a container's seccomp filter does not know the call
+    (EPERM)."""
+    global _have_openat2  # noqa: PLW0603 - learnt once about the kernel, never changes back
+    how = flags.to_bytes(8, "little") + mode.to_bytes(8, "little") + _RESOLVE.to_bytes(8, "little")
+    while True:
+        descriptor: int = _libc.syscall(ctypes.c_long(_SYS_openat2), root, path, how, ctypes.c_size_t(24))
+        if descriptor >= 0:
+            return descriptor
+        number = ctypes.get_errno()
+        if number in (errno.ENOSYS, errno.EPERM):
+            _have_openat2 = number == errno.EPERM and _have_openat2
+            return None
+        if number not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: a concurrent rename, try again
+            raise OSError(number, os.strerror(number), path)
+
+
+def _walk(root: int, path: bytes, flags: int, mode: int) -> int:
+    """Open ``path`` without openat2(2), one component at a time. ``path`` is a RelPath, so no component is ``..``."""
+    *directories, last = path.split(b"/")
+    current = os.dup(root)
+    try:
+        for directory in directories:
+            below = os.open(directory, O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+            os.close(current)
+            current = below
+        return os.open(last, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=current)
+    finally:
+        os.close(current)
+
+
+def handle(descriptor: int) -> int | bytes:
+    """Return the name by which chmod(2) and utimensat(2) reach the file of an O_PATH descriptor: on Linux its path in
+    /proc (fchmod(2) refuses such a descriptor), elsewhere the descriptor itself."""
+    return b"/proc/self/fd/%d" % descriptor if sys.platform == "linux" else descriptor
+
+
+def open_at(at: int | None, name: bytes | str, flags: int, mode: int = 0o777) -> int:
+    return os.open(name, flags, mode, dir_fd=at)
+
+
+def stat_at(at: int | None, name: bytes | str) -> os.stat_result:
+    return os.stat(name, dir_fd=at, follow_symlinks=False)
+
+
+def readlink(at: int, name: bytes) -> bytes:
+    return os.readlink(name, dir_fd=at)
+
+
+def names(at: int) -> list[bytes]:
+    """Return the names in an open directory."""
+    return [os.fsencode(name) for name in os.listdir(at)]
+
+
+def mkdir(at: int, name: bytes | str, mode: int) -> None:
+    os.mkdir(name, mode, dir_fd=at)
+
+
+def mkfifo(at: int, name: bytes, mode: int) -> None:
+    os.mkfifo(name, mode, dir_fd=at)
+
+
+def whiteout(at: int, name: bytes) -> None:
+    """Create a character device 0:0, which any user may: stage/layers/layer.py."""
+    os.mknod(name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=at)
+
+
+def symlink(at: int, name: bytes, target: bytes) -> None:
+    os.symlink(target, name, dir_fd=at)
+
+
+def link(at: int, name: bytes, to: int, new: bytes) -> None:
+    """Add the name ``new`` in ``to``. Of a symbolic link the link itself gets the second name."""
+    os.link(name, new, src_dir_fd=at, dst_dir_fd=to, follow_symlinks=False)
+
+
+def unlink(at: int, name: bytes | str) -> None:
+    os.unlink(name, dir_fd=at)
+
+
+def rmdir(at: int, name: bytes | str) -> None:
+    os.rmdir(name, dir_fd=at)
+
+
+def rename(at: int, name: bytes | str, to: int, new: bytes | str) -> None:
+    """Rename, replacing a file of that name."""
+    os.rename(name, new, src_dir_fd=at, dst_dir_fd=to)
+
+
+def rename_new(at: int, name: bytes, to: int, new: bytes) -> None:
+    """Rename without replacing. Raise FileExistsError; OSError with EINVAL or the like if the file system cannot tell:
+    NFS, some FUSE."""
+    _renameat2(at, name, to, new, _NOREPLACE)
+
+
+def exchange(at: int, name: bytes, to: int, new: bytes) -> None:
+    """Swap two names in one step. Raise OSError with EINVAL, ENOSYS or the like if the file system cannot."""
+    _renameat2(at, name, to, new, _EXCHANGE)
+
+
+def _renameat2(at: int, name: bytes, to: int, new: bytes, flags: int) -> None:
+    """renameat2(2). On macOS, renameatx_np(2) is the same with other numbers; that code has never been run."""
+    if sys.platform == "darwin":
+        call, flags = _libc.renameatx_np, _FLAGS_OF_DARWIN[flags]
+    else:
+        call = _libc.renameat2
+    if call(ctypes.c_int(at), name, ctypes.c_int(to), new, ctypes.c_uint(flags)) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), name, None, new)
+
+
+def set_mode(at: int, name: bytes, mode: int) -> None:
+    """Set the mode. A symbolic link is followed: call it for names that only mudroom creates, else
+    ``set_mode_safely``."""
+    os.chmod(name, mode, dir_fd=at)
+
+
+def set_mode_safely(at: int, name: bytes, mode: int) -> None:
+    """Set the mode without following a link, through an O_PATH descriptor: fchmodat(2) cannot refuse to follow one."""
+    descriptor = os.open(name, O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:
+        os.chmod(handle(descriptor), mode)
+    finally:
+        os.close(descriptor)
+
+
+def set_mode_of(descriptor: int, mode: int) -> None:
+    """Set the mode of an open file."""
+    os.fchmod(descriptor, mode)
+
+
+def set_times_of(descriptor: int, time: int) -> None:
+    """Set the times of access and modification of an open file, in nanoseconds since 1970."""
+    os.utime(descriptor, ns=(time, time))
+
+
+def set_mode_and_times(at: int, name: bytes, mode: int, time: int) -> None:
+    """Set both by name, without following a link: macOS, whose clones are not open."""
+    os.chmod(name, mode, dir_fd=at, follow_symlinks=False)
+    os.utime(name, ns=(time, time), dir_fd=at, follow_symlinks=False)
+
+
+def set_owner(at: int | None, name: bytes | str, user: int, group: int) -> None:
+    os.chown(name, user, group, dir_fd=at, follow_symlinks=False)
+
+
+def sync_filesystem(descriptor: int) -> None:
+    """syncfs(2): one call instead of an fsync for every file.
+
+    macOS has no syncfs. There, sync(2) only begins to write, and F_FULLFSYNC waits until the disk has written
+    everything it was given before (fcntl(2)).
+    """
+    if sys.platform == "darwin":
+        import fcntl
+
+        os.sync()
+        try:
+            fcntl.fcntl(descriptor, _F_FULLFSYNC)
+        except OSError:
+            os.fsync(descriptor)  # not supported by this file system, such as a network's
+        return
+    if _libc.syncfs(descriptor) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
