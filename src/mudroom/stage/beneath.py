@@ -122,17 +122,11 @@ class LastDirectory:
 def entries(directory_fd: int) -> dict[bytes, Entry]:
     """Return the entries of an open directory by name."""
     by_name = {}
-    with os.scandir(directory_fd) as scan:
-        for item in scan:
-            name = os.fsencode(item.name)
-            try:
-                stat = item.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue  # deleted since it was listed
-            if stat.st_mode & 0o170000 != 0o120000:
-                by_name[name] = from_stat(stat)  # type: ignore[arg-type]
-            elif (entry := look(directory_fd, name)) is not None:
-                by_name[name] = entry
+    for name, stat in disk.stats(directory_fd):
+        if stat.st_mode & 0o170000 != 0o120000:
+            by_name[name] = from_stat(stat)  # type: ignore[arg-type]
+        elif (entry := look(directory_fd, name)) is not None:
+            by_name[name] = entry
     return by_name
 
 

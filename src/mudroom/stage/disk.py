@@ -3,7 +3,8 @@
 Every module that changes files in a project, a fork or the state calls these, and no other module passes ``dir_fd``.
 ``stage/__init__.py`` chooses the module when it is imported, as ``os`` chooses ``os.path``, so a call costs a Python
 function and no more; ``tests/stage/test_disk.py`` compares the names and parameters of both. Here each function is one
-system call (open(2) and the others), which raises OSError as that call does. A directory of None: the name is a path.
+system call (open(2) and the others), which raises OSError as that call does. A directory of None: the name is a
+path.
 
 Rules: the directory comes first, then the name. A symbolic link is never followed at the end of a path, except by
 ``set_mode``, which is for names that only mudroom creates. Flags of ``open_at`` and ``open_path`` that Windows lacks
@@ -164,6 +165,25 @@ def names(at: int) -> list[bytes]:
     return [os.fsencode(name) for name in os.listdir(at)]
 
 
+def stats(at: int) -> Iterator[tuple[bytes, os.stat_result]]:
+    """Yield names and what ``stat_at`` returns of them, without those that are gone meanwhile."""
+    with os.scandir(at) as scan:
+        for item in scan:
+            try:
+                info = item.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            yield os.fsencode(item.name), info
+
+
+def children(at: int) -> list[tuple[bytes, bool]]:
+    """Return the names with whether each is a directory, as rm(1) orders them: a directory has the order of hashes."""
+    with os.scandir(at) as scan:
+        return [
+            (os.fsencode(item.name), item.is_dir(follow_symlinks=False)) for item in sorted(scan, key=os.DirEntry.inode)
+        ]
+
+
 def mkdir(at: int, name: bytes | str, mode: int) -> None:
     os.mkdir(name, mode, dir_fd=at)
 
@@ -254,6 +274,16 @@ def set_mode_and_times(at: int, name: bytes, mode: int, time: int) -> None:
 
 def set_owner(at: int | None, name: bytes | str, user: int, group: int) -> None:
     os.chown(name, user, group, dir_fd=at, follow_symlinks=False)
+
+
+def user() -> int:
+    """Return the user whose permissions count."""
+    return os.geteuid()
+
+
+def sync(descriptor: int) -> None:
+    """Flush a file or a directory."""
+    os.fsync(descriptor)
 
 
 def sync_filesystem(descriptor: int) -> None:

@@ -12,6 +12,11 @@ import sys
 from mudroom.stage import disk
 from mudroom.typing import Any
 
+if sys.platform == "win32":
+    import errno
+
+    from mudroom.stage import nt_disk
+
 
 def get(descriptor: int, name: str) -> bytes:
     """Return the value. Raise OSError as fgetxattr(2) does.
@@ -35,12 +40,19 @@ def get(descriptor: int, name: str) -> bytes:
 def _get(descriptor: int, name: str) -> bytes:
     if sys.platform == "darwin":
         return _read_sized(lambda buffer, size: _libc().fgetxattr(descriptor, os.fsencode(name), buffer, size, 0, 0))
+    if sys.platform == "win32":
+        try:
+            return nt_disk.marks(descriptor)[name].encode("latin-1")
+        except KeyError:
+            raise OSError(errno.ENODATA, os.strerror(errno.ENODATA)) from None
     return os.getxattr(descriptor, name)
 
 
 def put(descriptor: int, name: str, value: bytes) -> None:
     if sys.platform == "darwin":
         _checked(_libc().fsetxattr(descriptor, os.fsencode(name), value, len(value), 0, 0))
+    elif sys.platform == "win32":
+        nt_disk.set_marks(descriptor, {**nt_disk.marks(descriptor), name: value.decode("latin-1")})
     else:
         os.setxattr(descriptor, name, value)
 
@@ -48,6 +60,8 @@ def put(descriptor: int, name: str, value: bytes) -> None:
 def drop(descriptor: int, name: str) -> None:
     if sys.platform == "darwin":
         _checked(_libc().fremovexattr(descriptor, os.fsencode(name), 0))
+    elif sys.platform == "win32":
+        nt_disk.set_marks(descriptor, {key: value for key, value in nt_disk.marks(descriptor).items() if key != name})
     else:
         os.removexattr(descriptor, name)
 
@@ -57,6 +71,8 @@ def names(descriptor: int) -> list[str]:
     if sys.platform == "darwin":
         listed = _read_sized(lambda buffer, size: _libc().flistxattr(descriptor, buffer, size, 0))
         return [os.fsdecode(name) for name in listed.split(b"\0") if name]
+    if sys.platform == "win32":
+        return list(nt_disk.marks(descriptor))
     return os.listxattr(descriptor)
 
 

@@ -167,7 +167,7 @@ def loosened(root: int) -> Iterator[Callable[[bytes, Entry], None]]:
     changed: list[tuple[bytes, int]] = []
 
     def enter(path: bytes, entry: Entry) -> None:
-        if entry.mode & 0o700 != 0o700 and os.geteuid() == entry.uid != 0:
+        if entry.mode & 0o700 != 0o700 and disk.user() == entry.uid != 0:
             with reach(root, path) as (at, rest):
                 disk.set_mode(at, rest, entry.mode | 0o700)
             changed.append((path, entry.mode))
@@ -400,11 +400,10 @@ def _move_up(at: int, top: bytes, path: bytes) -> bytes:
 def _clear_directory(at: int, path: bytes) -> tuple[list[bytes], int]:
     """Unlink the files of a directory. Return its subdirectories, made accessible, and the number of files."""
     below, count = [], 0
-    with directory(at, path) as opened, os.scandir(opened) as scan:
-        for item in sorted(scan, key=os.DirEntry.inode):  # as rm(1) does: the order of a directory is that of hashes
-            name = os.fsencode(item.name)
+    with directory(at, path) as opened:
+        for name, is_directory in disk.children(opened):
             with suppress(FileNotFoundError):
-                if item.is_dir(follow_symlinks=False):
+                if is_directory:
                     disk.set_mode(opened, name, 0o700)
                     below.append(path + b"/" + name)
                 else:

@@ -1,0 +1,267 @@
+"""Calls of ntdll on one open file or one name in an open directory, for ``nt_disk.py``, whose rules hold here.
+
+Sources: NtCreateFile, NtSetInformationFile, NtQueryInformationFile, NtQueryDirectoryFile in the documentation of the
+Windows Driver Kit; the numbers are those of ntifs.h and ntstatus.h.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.platform != "win32":
+    raise ImportError("ntdll is a part of Windows")
+
+import ctypes
+import errno
+import msvcrt
+import os
+import struct
+import time
+from collections.abc import Callable, Iterator
+from ctypes import wintypes
+
+from mudroom.core.tree.windows_name import why_no_name
+
+TABLE = ".mudroom-layer"
+"""File with the whiteouts and marks of a layer's directory."""
+PATIENCE = 0.25
+"""Seconds: indexers and virus scanners hold a new file for some milliseconds."""
+PAUSES = (0.005, 0.01, 0.02, 0.04, 0.07, 0.105)
+SYNCHRONIZE, DELETE, READ_ATTRIBUTES, WRITE_ATTRIBUTES = 0x100000, 0x10000, 0x80, 0x100
+GENERIC_READ, GENERIC_WRITE = 0x120089, 0x120116  # FILE_GENERIC_READ, FILE_GENERIC_WRITE
+LIST = SYNCHRONIZE | READ_ATTRIBUTES | 0x1 | 0x20  # FILE_LIST_DIRECTORY, FILE_TRAVERSE
+OPEN, CREATE, OPEN_IF, OVERWRITE, OVERWRITE_IF = 1, 2, 3, 4, 5
+OPTIONS = 0x20 | 0x4000 | 0x200000  # SYNCHRONOUS_IO_NONALERT, OPEN_FOR_BACKUP_INTENT, OPEN_REPARSE_POINT
+IS_DIRECTORY, IS_FILE = 0x1, 0x40
+READ_ONLY, DIRECTORY, NORMAL, REPARSE = 0x1, 0x10, 0x80, 0x400
+BASIC, STANDARD, RENAME, LINK, DISPOSITION, TAG = 4, 5, 10, 11, 13, 35
+DISPOSITION_EX, RENAME_EX = 64, 65
+MISSING, HELD = (0xC0000034, 0xC000003A), (0xC0000043, 0xC0000056)
+DENIED, CANNOT_DELETE, NO_MORE, NO_FILE = 0xC0000022, 0xC0000121, 0x80000006, 0xC000000F
+OLD = (0xC0000002, 0xC0000003, 0xC000000D, 0xC0000010, 0xC00000BB)
+"""Statuses of a system or file system that does not know a class of information."""
+ERRNO = {
+    **dict.fromkeys((*MISSING, NO_FILE), errno.ENOENT),
+    **dict.fromkeys(HELD, errno.EBUSY),
+    **dict.fromkeys(OLD, errno.ENOSYS),
+    0xC0000035: errno.EEXIST,
+    0xC0000103: errno.ENOTDIR,
+    0xC00000BA: errno.EISDIR,
+    0xC0000101: errno.ENOTEMPTY,
+    0xC0000033: errno.EINVAL,
+    0xC000007F: errno.ENOSPC,
+    0xC00000D4: errno.EXDEV,
+    0xC0000106: errno.ENAMETOOLONG,
+    DENIED: errno.EACCES,
+    CANNOT_DELETE: errno.EACCES,
+}
+SINCE_1601 = 116_444_736_000_000_000
+"""Units of 100 ns from 1601 to 1970."""
+NAME_SURROGATE = 0x20000000
+"""Bit of a reparse tag that stands for another place: symbolic links, junctions."""
+
+_nt = ctypes.WinDLL("ntdll")
+kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+
+
+class _String(ctypes.Structure):
+    _fields_ = (("length", wintypes.USHORT), ("room", wintypes.USHORT), ("text", ctypes.c_void_p))
+
+
+class _Object(ctypes.Structure):
+    _fields_ = (
+        ("length", wintypes.ULONG),
+        ("root", wintypes.HANDLE),
+        ("name", ctypes.POINTER(_String)),
+        ("attributes", wintypes.ULONG),
+        ("descriptor", ctypes.c_void_p),
+        ("quality", ctypes.c_void_p),
+    )
+
+
+class _Status(ctypes.Structure):
+    _fields_ = (("status", ctypes.c_void_p), ("information", ctypes.c_size_t))
+
+
+kernel.CloseHandle.argtypes = (wintypes.HANDLE,)
+kernel.FlushFileBuffers.argtypes = (wintypes.HANDLE,)
+kernel.GetFileInformationByHandle.argtypes = (wintypes.HANDLE, ctypes.c_void_p)
+for _call in (_nt.NtCreateFile, _nt.NtQueryInformationFile, _nt.NtSetInformationFile, _nt.NtQueryDirectoryFile):
+    _call.restype = wintypes.ULONG
+_nt.NtQueryInformationFile.argtypes = _nt.NtSetInformationFile.argtypes = (
+    wintypes.HANDLE,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    wintypes.ULONG,
+    ctypes.c_int,
+)
+
+
+def error_of(status: int, name: object = None) -> OSError:
+    number = ERRNO.get(status, errno.EIO)
+    text = "another program holds it open" if number == errno.EBUSY else f"{os.strerror(number)} ({status:08x})"
+    error = OSError(number, text, name)
+    error.winerror = None  # type: ignore[assignment]
+    return error
+
+
+# --- one component ---
+
+
+def create(root: int, name: str, access: int, disposition: int = OPEN, options: int = 0, share: int = 7) -> int:
+    """NtCreateFile. Return a handle. Raise OSError."""
+    for pause in (*PAUSES, None):
+        status, handle = try_create(root, name, access, disposition, options, share)
+        if not status:
+            return handle
+        if status not in HELD or pause is None or share != 7:
+            raise error_of(status, name)
+        time.sleep(pause)
+    raise AssertionError
+
+
+def try_create(root: int, name: str, access: int, disposition: int, options: int, share: int) -> tuple[int, int]:
+    text = name.encode("utf-16-le", "surrogatepass")
+    buffer = ctypes.create_string_buffer(text, len(text) + 2)
+    string = _String(len(text), len(text), ctypes.addressof(buffer))
+    what = _Object(ctypes.sizeof(_Object), root, ctypes.pointer(string), 0x40, None, None)  # OBJ_CASE_INSENSITIVE
+    handle, result = wintypes.HANDLE(), _Status()
+    status = _nt.NtCreateFile(
+        ctypes.byref(handle),
+        wintypes.ULONG(access | SYNCHRONIZE),
+        ctypes.byref(what),
+        ctypes.byref(result),
+        None,
+        wintypes.ULONG(DIRECTORY if options & IS_DIRECTORY else NORMAL),
+        wintypes.ULONG(share),
+        wintypes.ULONG(disposition),
+        wintypes.ULONG(OPTIONS | options),
+        None,
+        wintypes.ULONG(0),
+    )
+    return status, handle.value or 0
+
+
+def query(handle: int, kind: int, size: int) -> bytes:
+    buffer, result = ctypes.create_string_buffer(size), _Status()
+    status = _nt.NtQueryInformationFile(handle, ctypes.byref(result), buffer, size, kind)
+    if status:
+        raise error_of(status)
+    return buffer.raw
+
+
+def change(handle: int, kind: int, data: bytes) -> int:
+    result = _Status()
+    status: int = _nt.NtSetInformationFile(handle, ctypes.byref(result), data, len(data), kind)
+    return status
+
+
+def close(handle: int) -> None:
+    kernel.CloseHandle(handle)
+
+
+def attributes_of(handle: int) -> int:
+    number: int = struct.unpack_from("<I", query(handle, BASIC, 40), 32)[0]
+    return number
+
+
+def refuse_link(handle: int, name: str) -> None:
+    if attributes_of(handle) & REPARSE:
+        raise OSError(errno.ELOOP, "it is a link, a junction or another reparse point", name)
+
+
+def handle_of(descriptor: int) -> int:
+    return msvcrt.get_osfhandle(descriptor)
+
+
+def checked(name: bytes | str, may_create: bool = False) -> str:
+    raw = os.fsencode(name)
+    why = why_no_name(raw) if raw != TABLE.encode() else "it is the name of a table of layers"
+    if why is not None:
+        raise OSError(errno.EINVAL if may_create else errno.ENOENT, why, name)
+    return os.fsdecode(raw)
+
+
+def listed(root: int) -> list[str]:
+    """Return the names in a directory: NtQueryDirectoryFile with FileDirectoryInformation. By a handle of its own, for
+    the position belongs to the handle, and others share that."""
+    names: list[str] = []
+    handle, buffer = create(root, "", LIST, options=IS_DIRECTORY), ctypes.create_string_buffer(65536)
+    try:
+        while not (status := _next_names(handle, buffer)):
+            names += _names_in(buffer.raw)
+    finally:
+        close(handle)
+    if status not in (NO_MORE, NO_FILE):
+        raise error_of(status)
+    return names
+
+
+def _next_names(handle: int, buffer: ctypes.Array[ctypes.c_char]) -> int:
+    result, size = _Status(), len(buffer)
+    status: int = _nt.NtQueryDirectoryFile(
+        wintypes.HANDLE(handle), None, None, None, ctypes.byref(result), buffer, size, 1, 0, None, 0
+    )
+    return status
+
+
+def _names_in(data: bytes) -> Iterator[str]:
+    """Yield the names of FILE_DIRECTORY_INFORMATION, without those of the directory and its parent."""
+    offset = 0
+    while True:
+        (following,) = struct.unpack_from("<I", data, offset)
+        (length,) = struct.unpack_from("<I", data, offset + 60)
+        name = data[offset + 64 : offset + 64 + length].decode("utf-16-le", "surrogatepass")
+        if name not in (".", ".."):
+            yield name
+        if not following:
+            return
+        offset += following
+
+
+def delete(handle: int, name: str) -> None:
+    """Delete an open file and close it. POSIX semantics where the file system has them: the name is free at once, also
+    while others hold the file."""
+    try:
+        status = change(handle, DISPOSITION_EX, struct.pack("<I", 0x1 | 0x2 | 0x10))  # DELETE, POSIX, IGNORE_READONLY
+        if status in OLD:
+            if attributes_of(handle) & READ_ONLY:
+                change(handle, BASIC, struct.pack("<qqqqI4x", 0, 0, 0, 0, NORMAL))
+            status = change(handle, DISPOSITION, b"\1")
+        if status:
+            raise error_of(status, name)
+    finally:
+        close(handle)
+
+
+def rename_open(handle: int, data: bytes, old: bytes) -> int:
+    status = change(handle, RENAME_EX, data)
+    return change(handle, RENAME, old) if status in OLD else status
+
+
+def naming(flags: int, root: int, name: str) -> bytes:
+    """FILE_RENAME_INFORMATION and FILE_LINK_INFORMATION of 64-bit Windows."""
+    text = name.encode("utf-16-le", "surrogatepass")
+    return struct.pack("<I4xQI", flags, root, len(text)) + text + b"\0\0"
+
+
+def repeat(act: Callable[[], int], target: int, last: str, name: bytes | str) -> None:
+    """Do it, again while another program holds a file. A name that is to be replaced, and is held, is refused as
+    STATUS_ACCESS_DENIED, as a missing right is."""
+    for pause in (*PAUSES, None):
+        status = act()
+        if not status:
+            return
+        held = status in HELD or (status == DENIED and is_held(target, last))
+        if held and pause is not None:
+            time.sleep(pause)
+            continue
+        raise OSError(errno.EBUSY, "another program holds it open", name) if held else error_of(status, name)
+
+
+def is_held(root: int, name: str) -> bool:
+    """Return whether another program has the file open: an open that shares nothing is refused then."""
+    status, handle = try_create(root, name, READ_ATTRIBUTES | 0x1, OPEN, 0, 0)
+    if not status:
+        close(handle)
+    return status in HELD

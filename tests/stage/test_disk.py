@@ -1,0 +1,46 @@
+"""The two modules of calls on files have the same functions, with the same parameters, read and not run."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from house import ROOT
+from mudroom.stage import disk
+
+STAGE = ROOT / "src" / "mudroom" / "stage"
+
+
+def functions(name: str) -> dict[str, list[tuple[str, str | None]]]:
+    """Return the public functions of a module: the parameters with their defaults."""
+    found = {}
+    for node in ast.parse((STAGE / name).read_text()).body:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            words = node.args.args
+            defaults = [None] * (len(words) - len(node.args.defaults)) + [
+                ast.unparse(each) for each in node.args.defaults
+            ]
+            found[node.name] = [(word.arg, default) for word, default in zip(words, defaults, strict=True)]
+    return found
+
+
+def test_both_have_the_same_functions() -> None:
+    posix, nt = functions("disk.py"), functions("nt_disk.py")
+    posix["fstat"] = [("descriptor", None)]  # that of os
+    own = {"marks", "set_marks"}  # for stage/xattr.py
+    assert nt.keys() - own == posix.keys()
+    assert {name: words for name, words in nt.items() if name not in own} == posix
+
+
+@pytest.mark.parametrize("name", ["O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_PATH"])
+def test_both_have_the_flags(name: str) -> None:
+    assert isinstance(getattr(disk, name), int)
+    assert name in (STAGE / "nt_disk.py").read_text().partition(" = 1 << 24")[0]
+
+
+def test_the_flags_of_windows_are_no_others() -> None:
+    """Bits of the C runtime (fcntl.h of mingw-w64) end at 0x40000."""
+    line = next(line for line in (STAGE / "nt_disk.py").read_text().splitlines() if line.startswith("O_DIRECTORY,"))
+    shifts = [int(word) for word in line.partition(" = ")[2].replace("1 <<", "").split(",")]
+    assert len(set(shifts)) == 5 and min(shifts) > 20

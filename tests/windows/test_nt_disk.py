@@ -1,0 +1,273 @@
+"""The twin of ``mudroom.stage.disk`` on Windows: run by ``dev/wine``, and by anybody who has a Windows.
+
+Wine 8 makes no links and no junctions, and it resolves the links of Linux before ntdll could tell of them: that links
+are refused is shown by a Windows alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+if sys.platform != "win32":
+    pytest.skip("needs Windows, or dev/wine", allow_module_level=True)
+
+from mudroom.stage import disk, nt_call
+from mudroom.stage.beneath import directory, entries, look, look_beneath, open_beneath, open_root, read_file
+from mudroom.stage.nt_call import TABLE
+
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+DIRECTORY = os.O_RDONLY | disk.O_DIRECTORY
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[int]:
+    descriptor = open_root(os.fsencode(tmp_path))
+    yield descriptor
+    os.close(descriptor)
+
+
+def write(at: int, name: bytes, content: bytes = b"") -> None:
+    with os.fdopen(disk.open_at(at, name, NEW), "wb") as stream:
+        stream.write(content)
+
+
+def number(act: object, *words: object) -> int | None:
+    with pytest.raises(OSError) as raised:
+        act(*words)  # type: ignore[operator]
+    return raised.value.errno
+
+
+def hold(path: Path) -> int:
+    """Open the file as an editor may that shares nothing."""
+    kernel = ctypes.WinDLL("kernel32")
+    kernel.CreateFileW.restype = ctypes.c_void_p
+    handle = kernel.CreateFileW(str(path), 0x80000000, 0, None, 3, 0, None)
+    assert handle not in (None, ctypes.c_void_p(-1).value)
+    return int(handle)
+
+
+def test_a_file_goes_through_all_calls(root: int, tmp_path: Path) -> None:
+    disk.mkdir(root, b"d", 0o700)
+    write(root, b"d/a", b"one")
+    assert (tmp_path / "d" / "a").read_bytes() == b"one"
+    assert read_file(root, b"d/a", 100) == b"one"
+    entry = look_beneath(root, b"d/a")
+    assert entry is not None
+    assert (entry.kind, entry.mode, entry.size, entry.links) == ("file", 0o644, 3, 1)
+    disk.link(root, b"d/a", root, b"b")
+    assert {name: each.kind for name, each in entries(root).items()} == {b"d": "directory", b"b": "file"}
+    same = look(root, b"b")
+    assert same is not None and (same.inode, same.links) == (entry.inode, 2)
+    write(root, b"c", b"two")
+    assert number(disk.rename_new, root, b"b", root, b"c") == errno.EEXIST
+    assert read_file(root, b"c", 9) == b"two"
+    disk.rename(root, b"b", root, b"c")
+    assert read_file(root, b"c", 9) == b"one"
+    disk.rename_new(root, b"c", root, b"d/c")
+    assert number(disk.rmdir, root, b"d") == errno.ENOTEMPTY
+    disk.unlink(root, b"d/c")
+    disk.unlink(root, b"d/a")
+    disk.rmdir(root, b"d")
+    assert disk.names(root) == []
+
+
+def test_times_are_those_of_the_change(root: int) -> None:
+    """ctime is that of the last change and not of the creation: a tool that restores the mtime is noticed."""
+    write(root, b"f", b"1")
+    before = look(root, b"f")
+    assert before is not None
+    time.sleep(0.03)
+    descriptor = disk.open_at(root, b"f", os.O_WRONLY)
+    os.write(descriptor, b"2")
+    disk.set_times_of(descriptor, before.mtime)
+    os.close(descriptor)
+    after = look(root, b"f")
+    assert after is not None
+    assert (after.mtime // 1000, after.inode) == (before.mtime // 1000, before.inode)
+    assert after.ctime > before.ctime
+
+
+@pytest.mark.parametrize(
+    "name", [b"a:b", b"a\\b", b"nul", b"NUL.txt", b"com1", b"dot.", b"space ", b"..", b"a?", b"GIT~1"]
+)
+def test_a_name_that_means_another_is_refused(root: int, tmp_path: Path, name: bytes) -> None:
+    assert look(root, name) is None
+    assert number(disk.open_at, root, name, NEW) == errno.EINVAL
+    assert number(disk.mkdir, root, name, 0o700) == errno.EINVAL
+    write(root, b"plain")
+    assert number(disk.rename_new, root, b"plain", root, name) == errno.EINVAL
+    assert os.listdir(tmp_path) == ["plain"]
+
+
+def test_a_long_path(root: int) -> None:
+    """Windows' own calls end at 260 characters: here a path is one name after the other."""
+    path = b"/".join([b"d" * 60] * 6)
+    parts = path.split(b"/")
+    for length in range(1, len(parts) + 1):
+        disk.mkdir(root, b"/".join(parts[:length]), 0o700)
+    write(root, path + b"/file", b"deep")
+    assert read_file(root, path + b"/file", 9) == b"deep"
+    disk.unlink(root, path + b"/file")
+    for length in range(len(parts), 0, -1):
+        disk.rmdir(root, b"/".join(parts[:length]))
+    assert disk.names(root) == []
+
+
+@pytest.mark.parametrize("path", [b"C:file", b"file", b"//server/share/x", b"\\\\server\\share\\x", b"/x"])
+def test_a_path_that_depends_on_the_process_is_refused(path: bytes) -> None:
+    with pytest.raises(OSError, match=r"drive|server") as raised:
+        open_root(path)
+    assert raised.value.errno == errno.EINVAL
+
+
+def test_names_that_differ_in_case_clash(root: int) -> None:
+    write(root, b"Read", b"1")
+    assert number(disk.open_at, root, b"READ", NEW) == errno.EEXIST
+    assert number(disk.mkdir, root, b"read", 0o700) == errno.EEXIST
+    write(root, b"other", b"2")
+    assert number(disk.rename_new, root, b"other", root, b"READ") == errno.EEXIST
+    assert read_file(root, b"read", 9) == b"1"
+    assert disk.names(root) == [b"other", b"Read"] or disk.names(root) == [b"Read", b"other"]
+
+
+@pytest.mark.parametrize("act", ["rename", "unlink", "replace", "open"])
+def test_a_file_held_open_is_told_and_kept(root: int, tmp_path: Path, act: str) -> None:
+    write(root, b"held", b"mine")
+    write(root, b"new", b"theirs")
+    handle = hold(tmp_path / "held")
+    try:
+        with pytest.raises(OSError, match="another program holds it open") as raised:
+            if act == "rename":
+                disk.rename_new(root, b"held", root, b"moved")
+            elif act == "unlink":
+                disk.unlink(root, b"held")
+            elif act == "replace":
+                disk.rename(root, b"new", root, b"held")
+            else:
+                os.close(disk.open_at(root, b"held", os.O_RDONLY))
+        assert raised.value.errno == errno.EBUSY
+        assert sorted(disk.names(root)) == [b"held", b"new"]
+    finally:
+        nt_call.close(handle)
+    assert (tmp_path / "held").read_bytes() == b"mine"
+    disk.rename(root, b"new", root, b"held")
+    assert (tmp_path / "held").read_bytes() == b"theirs"
+
+
+def test_a_file_held_for_a_moment_is_waited_for(root: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root, b"held", b"mine")
+    handle = hold(tmp_path / "held")
+    monkeypatch.setattr(nt_call.time, "sleep", lambda _seconds: nt_call.close(handle))
+    disk.rename_new(root, b"held", root, b"moved")
+    assert disk.names(root) == [b"moved"]
+
+
+def test_a_read_only_file_can_be_deleted(root: int, tmp_path: Path) -> None:
+    write(root, b"f")
+    os.chmod(tmp_path / "f", stat.S_IREAD)
+    disk.unlink(root, b"f")
+    assert disk.names(root) == []
+
+
+def test_a_whiteout_stands_in_a_table(root: int, tmp_path: Path) -> None:
+    disk.whiteout(root, b"gone")
+    write(root, b"there")
+    assert {name: entry.kind for name, entry in entries(root).items()} == {b"gone": "device", b"there": "file"}
+    entry = look(root, b"gone")
+    assert entry is not None and entry.kind == "device"
+    assert number(disk.whiteout, root, b"gone") == errno.EEXIST
+    assert number(disk.whiteout, root, b"there") == errno.EEXIST
+    disk.rename(root, b"there", root, b"gone")
+    assert {name: entry.kind for name, entry in entries(root).items()} == {b"gone": "file"}
+    disk.unlink(root, b"gone")
+    disk.whiteout(root, b"gone")
+    disk.unlink(root, b"gone")
+    assert os.listdir(tmp_path) == []
+
+
+def test_marks_of_a_directory(root: int, tmp_path: Path) -> None:
+    from mudroom.stage import xattr
+
+    disk.mkdir(root, b"d", 0o700)
+    with directory(root, b"d") as opened:
+        xattr.put(opened, "user.overlay.opaque", b"y")
+        disk.whiteout(opened, b"x")
+        assert xattr.get(opened, "user.overlay.opaque") == b"y"
+        assert xattr.names(opened) == ["user.overlay.opaque"]
+        assert disk.names(opened) == [b"x"]
+        xattr.drop(opened, "user.overlay.opaque")
+        disk.unlink(opened, b"x")
+    disk.rmdir(root, b"d")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_damaged_table_is_an_error(root: int, tmp_path: Path) -> None:
+    (tmp_path / TABLE).write_text('{"gone": ["a"')
+    assert number(disk.names, root) == errno.EIO
+
+
+def test_nobody_makes_a_file_of_the_tables_name(root: int) -> None:
+    assert number(disk.open_at, root, TABLE.encode(), NEW) == errno.EINVAL
+    assert number(disk.mkdir, root, TABLE.encode(), 0o700) == errno.EINVAL
+
+
+def test_a_directory_stays_the_one_that_was_opened(root: int, tmp_path: Path) -> None:
+    disk.mkdir(root, b"d", 0o700)
+    with directory(root, b"d") as opened:
+        disk.rename_new(root, b"d", root, b"moved")
+        disk.mkdir(root, b"d", 0o700)
+        os.close(disk.open_at(opened, b"f", NEW))  # Wine loses what it knows of such a file by path: it is not read
+    assert sorted(path.name for path in tmp_path.rglob("f")) == ["f"]
+    assert (tmp_path / "moved" / "f").exists()
+
+
+def test_a_writer_may_not_be_a_directory(root: int) -> None:
+    disk.mkdir(root, b"d", 0o700)
+    write(root, b"f")
+    assert number(disk.open_at, root, b"d", os.O_WRONLY) == errno.EISDIR
+    assert number(open_beneath, root, b"f", DIRECTORY) == errno.ENOTDIR
+    assert number(open_beneath, root, b"f/x", os.O_RDONLY) in (errno.ENOTDIR, errno.ENOENT)
+    assert look_beneath(root, b"f/x") is None
+    assert number(disk.unlink, root, b"d") == errno.EISDIR
+    assert number(disk.rmdir, root, b"f") == errno.ENOTDIR
+
+
+# --- links ---
+
+
+@pytest.mark.parametrize("path", [b"link", b"link/secret", b"link/new"])
+def test_a_junction_is_not_followed(root: int, tmp_path: Path, path: bytes) -> None:
+    outside, project = tmp_path / "outside", tmp_path / "project"
+    outside.mkdir()
+    project.mkdir()
+    (outside / "secret").write_text("secret")
+    made = subprocess.run(["cmd", "/c", "mklink", "/J", str(project / "link"), str(outside)], check=False)
+    if made.returncode or not (project / "link" / "secret").exists():
+        pytest.skip("Wine 8 makes no junctions")
+    with directory(root, b"project") as opened:
+        for flags in (os.O_RDONLY, os.O_WRONLY | os.O_CREAT, DIRECTORY):
+            assert number(open_beneath, opened, path, flags) == errno.ELOOP
+        entry = look(opened, b"link")
+        assert entry is not None and entry.kind == "symlink"
+    assert os.listdir(outside) == ["secret"]
+
+
+def test_links_are_not_made(root: int) -> None:
+    assert number(disk.symlink, root, b"link", b"target") == errno.EPERM
+    assert number(disk.mkfifo, root, b"pipe", 0o600) == errno.ENOTSUP
+    assert disk.names(root) == []
+
+
+def test_all_calls_are_there() -> None:
+    """The twins have the same names: a caller does not ask which it has (tests/stage/test_disk.py reads both)."""
+    assert disk.__name__ == "mudroom.stage.nt_disk"
