@@ -37,6 +37,8 @@ def obstacle(error: BaseException) -> str | None:
     if isinstance(error, ImportError) and str(error).startswith("cannot import name"):
         return None  # a package whose names are loaded when they are asked for: the reason is told for their own module
     frames = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    if any("site-packages" in path.parts for path in frames):
+        return None  # a library of this machine, which is not for Windows
     own = [path for path in frames if SOURCE in path.parents]
     return own[-1].relative_to(SOURCE).as_posix()
 

@@ -8,10 +8,10 @@ must not be able to block a writer.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import struct
+import sys
 import time
 
 from mudroom.core.tree.path import show
@@ -110,9 +110,9 @@ class LocalDirectory:
         until = time.monotonic() + PATIENCE
         while True:
             self._lock = self._open_lock(b"lock", os.O_CREAT)
-            if _lock_state(self._lock, fcntl.F_OFD_SETLK) == fcntl.F_UNLCK and self._is_lock(self._lock):
+            if _take(self._lock) and self._is_lock(self._lock):
                 return
-            if _lock_state(self._lock, fcntl.F_OFD_GETLK) == fcntl.F_RDLCK and self._is_lock(self._lock):
+            if _is_held_by_reader(self._lock) and self._is_lock(self._lock):
                 self._new_lock()
             os.close(self._lock)
             self._lock = -1
@@ -183,18 +183,43 @@ class LocalDirectory:
             os.fsync(stream.fileno())
 
 
-def _lock_state(descriptor: int, command: int) -> int:
-    """With F_OFD_SETLK: try to take the write lock; return F_UNLCK on success. With F_OFD_GETLK: return the type of the
-    lock in its way (fcntl(2), "Open file description locks")."""
-    request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    try:
-        reply = fcntl.fcntl(descriptor, command, request)
-    except BlockingIOError:
-        return fcntl.F_WRLCK
-    except PermissionError:  # EACCES means EAGAIN on other systems, and on some network file systems
-        return fcntl.F_WRLCK
-    kind: int = struct.unpack(_FLOCK, reply)[0]
-    return fcntl.F_UNLCK if command == fcntl.F_OFD_SETLK else kind
+if sys.platform == "win32":
+    from mudroom.windows.lock import LOCK_EX, LOCK_NB, flock
+
+    def _take(descriptor: int) -> bool:
+        """Try to take the lock. Return whether it was free."""
+        try:
+            flock(descriptor, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _is_held_by_reader(_descriptor: int) -> bool:
+        """Return False: nobody can tell a reader's lock from a writer's, and the access list lets no other user in."""
+        return False
+
+else:
+    import fcntl
+
+    def _take(descriptor: int) -> bool:
+        """Try to take the write lock. Return whether it was free."""
+        return _lock_state(descriptor, fcntl.F_OFD_SETLK) == fcntl.F_UNLCK
+
+    def _is_held_by_reader(descriptor: int) -> bool:
+        return _lock_state(descriptor, fcntl.F_OFD_GETLK) == fcntl.F_RDLCK
+
+    def _lock_state(descriptor: int, command: int) -> int:
+        """With F_OFD_SETLK: try to take the write lock; return F_UNLCK on success. With F_OFD_GETLK: return the type of
+        the lock in its way (fcntl(2), "Open file description locks")."""
+        request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        try:
+            reply = fcntl.fcntl(descriptor, command, request)
+        except BlockingIOError:
+            return fcntl.F_WRLCK
+        except PermissionError:  # EACCES means EAGAIN on other systems, and on some network file systems
+            return fcntl.F_WRLCK
+        kind: int = struct.unpack(_FLOCK, reply)[0]
+        return fcntl.F_UNLCK if command == fcntl.F_OFD_SETLK else kind
 
 
 def read_open(descriptor: int, shown: str, *, own: bool = True) -> bytes:
