@@ -137,6 +137,25 @@ def test_a_turn_makes_agents_stand_aside(tmp_path: Path) -> None:
     user.close()
 
 
+@needs_files
+def test_the_clock_of_the_vault_runs(tmp_path: Path) -> None:
+    from mudroom.stage.stamp import file_clock
+    from mudroom.vault import moment
+
+    first = moment.note(os.fsencode(tmp_path))
+    assert first.last.boot.startswith("windows-")
+    again = moment.note(os.fsencode(tmp_path))
+    assert (len(again.spans), again.last.boot) == (len(first.spans), first.last.boot)
+    moment.save(os.fsencode(tmp_path), again)  # over the file that is there
+    assert moment.clock_of(os.fsencode(tmp_path)).swept == first.swept
+    before = file_clock()
+    (tmp_path / "file").write_bytes(b"x")
+    written = (tmp_path / "file").stat().st_mtime_ns
+    assert abs(written - before) < 5_000_000_000
+    start = moment.present()
+    assert start.boot < start.time
+
+
 def test_a_process_is_its_number_with_its_start() -> None:
     own = process.started(LIBRARY, os.getpid())
     assert own > 0

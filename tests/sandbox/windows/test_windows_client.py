@@ -67,7 +67,7 @@ def test_requests_of_other_platforms_are_refused(fake: Fake) -> None:
     client = client_of(fake)
     for wish in ({"held": True}, {"want_view": True}, {"want_gate": True}, {"after": 5}):
         with pytest.raises(Unsupported):
-            client.run(plan(), [b"cmd"], ENV, (0, 1, 2), **wish)  # type: ignore[arg-type]
+            client.run(plan(), [b"cmd"], ENV, (0, 1, 2), **wish)
     with pytest.raises(ValueError, match="another platform"):
         client.run(plan()._replace(steps=(("seatbelt",),)), [b"cmd"], ENV, (0, 1, 2))
     with pytest.raises(Unsupported):
