@@ -13,7 +13,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,9 +21,10 @@ import pytest
 if sys.platform != "win32":
     pytest.skip("needs Windows, or dev/wine", allow_module_level=True)
 
-from mudroom.stage import disk, nt_call
+import msvcrt
+
+from mudroom.stage import disk, nt_disk
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_beneath, open_root, read_file
-from mudroom.stage.nt_call import TABLE
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 DIRECTORY = os.O_RDONLY | disk.O_DIRECTORY
@@ -41,9 +42,9 @@ def write(at: int, name: bytes, content: bytes = b"") -> None:
         stream.write(content)
 
 
-def number(act: object, *words: object) -> int | None:
+def number(act: Callable[..., object], *words: object) -> int | None:
     with pytest.raises(OSError) as raised:
-        act(*words)  # type: ignore[operator]
+        act(*words)
     return raised.value.errno
 
 
@@ -53,7 +54,7 @@ def hold(path: Path) -> int:
     kernel.CreateFileW.restype = ctypes.c_void_p
     handle = kernel.CreateFileW(str(path), 0x80000000, 0, None, 3, 0, None)
     assert handle not in (None, ctypes.c_void_p(-1).value)
-    return int(handle)
+    return msvcrt.open_osfhandle(int(handle), os.O_RDONLY)
 
 
 def test_a_file_goes_through_all_calls(root: int, tmp_path: Path) -> None:
@@ -158,7 +159,7 @@ def test_a_file_held_open_is_told_and_kept(root: int, tmp_path: Path, act: str) 
         assert raised.value.errno == errno.EBUSY
         assert sorted(disk.names(root)) == [b"held", b"new"]
     finally:
-        nt_call.close(handle)
+        os.close(handle)
     assert (tmp_path / "held").read_bytes() == b"mine"
     disk.rename(root, b"new", root, b"held")
     assert (tmp_path / "held").read_bytes() == b"theirs"
@@ -167,7 +168,7 @@ def test_a_file_held_open_is_told_and_kept(root: int, tmp_path: Path, act: str) 
 def test_a_file_held_for_a_moment_is_waited_for(root: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(root, b"held", b"mine")
     handle = hold(tmp_path / "held")
-    monkeypatch.setattr(nt_call.time, "sleep", lambda _seconds: nt_call.close(handle))
+    monkeypatch.setattr(time, "sleep", lambda _seconds: os.close(handle))
     disk.rename_new(root, b"held", root, b"moved")
     assert disk.names(root) == [b"moved"]
 
@@ -212,13 +213,13 @@ def test_marks_of_a_directory(root: int, tmp_path: Path) -> None:
 
 
 def test_a_damaged_table_is_an_error(root: int, tmp_path: Path) -> None:
-    (tmp_path / TABLE).write_text('{"gone": ["a"')
+    (tmp_path / nt_disk.TABLE).write_text('{"gone": ["a"')
     assert number(disk.names, root) == errno.EIO
 
 
 def test_nobody_makes_a_file_of_the_tables_name(root: int) -> None:
-    assert number(disk.open_at, root, TABLE.encode(), NEW) == errno.EINVAL
-    assert number(disk.mkdir, root, TABLE.encode(), 0o700) == errno.EINVAL
+    assert number(disk.open_at, root, nt_disk.TABLE.encode(), NEW) == errno.EINVAL
+    assert number(disk.mkdir, root, nt_disk.TABLE.encode(), 0o700) == errno.EINVAL
 
 
 def test_a_directory_stays_the_one_that_was_opened(root: int, tmp_path: Path) -> None:

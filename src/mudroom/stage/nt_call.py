@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 
-if sys.platform != "win32":
-    raise ImportError("ntdll is a part of Windows")
+assert sys.platform == "win32"
 
 import ctypes
 import errno

@@ -24,8 +24,7 @@ from __future__ import annotations
 
 import sys
 
-if sys.platform != "win32":
-    raise ImportError("nt_disk is for Windows")
+assert sys.platform == "win32"
 
 import ctypes
 import errno

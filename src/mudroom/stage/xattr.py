@@ -28,7 +28,7 @@ def get(descriptor: int, name: str) -> bytes:
         return _get(descriptor, name)
     except PermissionError:
         info = os.fstat(descriptor)
-        if info.st_uid != os.geteuid() or info.st_mode & 0o400:
+        if info.st_uid != disk.user() or info.st_mode & 0o400:
             raise
         disk.set_mode_of(descriptor, info.st_mode & 0o7777 | 0o400)
         try:

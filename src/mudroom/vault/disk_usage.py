@@ -55,15 +55,11 @@ def measure(path: bytes, seen: Seen | None = None, remarks: list[str] | None = N
 
 def _measure_directory(root: int, at: bytes, seen: Seen, pending: list[bytes]) -> int:
     total = 0
-    with directory(root, at) as opened, os.scandir(opened) as scan:
-        for item in scan:
-            try:
-                info = item.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
+    with directory(root, at) as opened:
+        for name, info in disk.stats(opened):
             total += _counted(info, seen)
             if info.st_mode & 0o170000 == 0o040000:
-                pending.append(at + b"/" + os.fsencode(item.name))
+                pending.append(at + b"/" + name)
     return total
 
 

@@ -165,7 +165,11 @@ def start_bound(vault: bytes, called: int) -> StartBound:
     """Return the bound that ``command_start`` waits for."""
     earlier, now = _earlier(vault, called), present()
     running = _ticks()
-    while (again := file_clock()) != now.time:  # a tick came between the two readings
+    for _reading in range(_READINGS):
+        if (again := file_clock()) == now.time:
+            break
+        # A tick came between the two readings. A clock that does not tick, as those of other systems than Linux, never
+        # reads the same twice: the start is told too early by the time between two readings, which is the safe side.
         now, running = now._replace(time=again), _ticks()
     offset = now.time - running
     called_at, applied_at = (max(before - offset, 1) if before <= now.time + PATIENCE else 1 for before in earlier)

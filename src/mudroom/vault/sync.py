@@ -11,6 +11,6 @@ def sync_directory(path: bytes) -> None:
     """Make the names in a directory durable."""
     descriptor = disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        disk.sync(descriptor)
     finally:
         os.close(descriptor)

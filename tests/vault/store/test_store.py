@@ -15,6 +15,7 @@ from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import top_directory
+from mudroom.stage import disk
 from mudroom.stage.layers import layer
 from mudroom.vault.record import ForkRecord, load
 from mudroom.vault.retention.schedule import tidy
@@ -138,7 +139,7 @@ def test_a_file_that_is_open_on_nfs_or_fuse_does_not_fail_an_apply(
 
     rmdir = os.rmdir
     with monkeypatch.context() as patch:
-        patch.setattr(layer, "os", SimpleNamespace(**{**vars(os), "rmdir": held}))
+        patch.setattr(disk, "os", SimpleNamespace(**{**vars(os), "rmdir": held}))
         assert session.changes.apply("f").conflicts == ()
         assert len(os.listdir(trash)) == 1
     session.vault.empty_trash()

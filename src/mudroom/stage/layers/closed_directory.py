@@ -87,7 +87,7 @@ def through(root: int, path: bytes, do: Callable[[int, bytes], _Answer]) -> _Ans
     try:
         return do(root, path)
     except PermissionError:
-        if not os.geteuid():
+        if not disk.user():
             raise
     with _opened_up(root, path):
         return do(root, path)
@@ -97,7 +97,7 @@ def through(root: int, path: bytes, do: Callable[[int, bytes], _Answer]) -> _Ans
 def entered(root: int, path: bytes) -> Iterator[int]:
     """Yield a descriptor of the directory at ``path`` for reading and changing its names; it is closed when the block
     ends."""
-    with _opened_up(root, path) if os.geteuid() else nullcontext(), directory(root, path) as opened:
+    with _opened_up(root, path) if disk.user() else nullcontext(), directory(root, path) as opened:
         yield opened
 
 

@@ -45,7 +45,7 @@ def keep_original(fork: bytes, source: int) -> str:
     descriptor = disk.open_path(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
     try:
         copy_content(source, descriptor, os.fstat(source).st_size)
-        os.fsync(descriptor)
+        disk.sync(descriptor)
     finally:
         os.close(descriptor)
     return name

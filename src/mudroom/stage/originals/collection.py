@@ -43,7 +43,7 @@ from mudroom.core.tree.landing_form import (
 from mudroom.core.tree.path import ancestors, parent, sort_key
 from mudroom.core.tree.rename import pair_renames
 from mudroom.core.tree.rollup import whole_directories
-from mudroom.stage import xattr
+from mudroom.stage import disk, xattr
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import Source, read_all, same_bytes
 from mudroom.stage.stamp import is_outside
@@ -152,7 +152,7 @@ class _Collector:
     def _flags_of_form(self, change: Change, found: Entry | None) -> tuple[str, ...]:
         if change.staged is None or found is None:
             return ()
-        owners = (os.geteuid(), change.base.uid) if change.base is not None else (os.geteuid(),)
+        owners = (disk.user(), change.base.uid) if change.base is not None else (disk.user(),)
         reduced = (REDUCED,) if change.staged.mode != found.mode else ()
         return (*reduced, OWNER) if change.staged.uid not in owners else reduced
 

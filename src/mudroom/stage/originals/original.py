@@ -268,7 +268,7 @@ def _digest_of_file(descriptor: int, size: int) -> bytes:
 
 def _new_file(at: int) -> tuple[str, int]:
     """Make a file with the next free number as its name; another process may take numbers, too."""
-    number = len(os.listdir(at))
+    number = len(disk.names(at))
     while True:
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC

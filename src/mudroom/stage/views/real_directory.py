@@ -118,10 +118,9 @@ class PlainTree:
     def _unlink_files(self, path: bytes) -> list[bytes]:
         """Unlink the files of a directory. Return its subdirectories."""
         below = []
-        with directory(self._root, path) as opened, os.scandir(opened) as scan:
-            for item in scan:
-                name = os.fsencode(item.name)
-                if item.is_dir(follow_symlinks=False):
+        with directory(self._root, path) as opened:
+            for name, is_directory in disk.children(opened):
+                if is_directory:
                     below.append(path + b"/" + name)
                 else:
                     disk.unlink(opened, name)

@@ -63,6 +63,7 @@ _WORDS = {
     errno.EXDEV: "is on another mount than the project, so it cannot be replaced in one step",
     errno.EROFS: "the file system is read-only",
     errno.EACCES: "may not be written: its directory forbids it",
+    errno.EBUSY: "is held open by another program, or is a mount point",
     errno.EPERM: "may not be changed: it is immutable, or belongs to another user",
 }
 """Reasons for errors that concern one path."""

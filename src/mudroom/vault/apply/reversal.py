@@ -12,6 +12,7 @@ from mudroom.core.merge.made_undo import repositories_in, undo_of_repositories
 from mudroom.core.merge.operations import Op, expand, inverse
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import is_below
+from mudroom.stage import disk
 from mudroom.stage.beneath import LastDirectory, directory, open_root
 from mudroom.stage.layers.landed import elsewhere
 from mudroom.vault.apply.imprint import Recognition
@@ -33,7 +34,7 @@ def reverse(record: ApplyRecord, place: bytes, state: str) -> tuple[ApplyRecord,
     reader = LastDirectory(root)
     recognition = Recognition(load_imprint(place, state), reader)
     trees = dict(record.trees)
-    numbers = (int(name) for name in os.listdir(slots) if name.isdigit())
+    numbers = (int(name) for name in disk.names(slots) if name.isdigit())
     unmerge = Unmerge(place, root, slots, max(numbers, default=0) + 1_000_000)
     free = max((op.slot for op in record.ops), default=0) + 1
     ops: list[Op] = []

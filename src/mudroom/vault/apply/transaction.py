@@ -30,8 +30,8 @@ from mudroom.core.tree.entry import Entry, difference_in_words
 from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
+from mudroom.stage import disk
 from mudroom.stage.beneath import look, mount_of, open_root
-from mudroom.stage.disk import sync_filesystem
 from mudroom.stage.layers.closed_directory import LastEntered, entered, look_through
 from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
@@ -378,7 +378,7 @@ def _fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], 
     trees = dict(record.trees)
     ops: list[Op] = []
     with _slots_of(record) as slots, _fork_of(record) as fork:
-        filled = {os.fsencode(name) for name in os.listdir(slots)}
+        filled = set(disk.names(slots))
         fill = functools.partial(fill_slot, record.contents, fork, slots, filled)
         for op in record.ops:
             if not op.slot or op.new is None:
@@ -441,17 +441,17 @@ def _verify_tree(contents: Sequence[bytes], op: Op, tree: dict[bytes, Entry]) ->
 def _make_durable(slots: int, ops: list[Op]) -> None:
     filled = [op for op in ops if op.slot and op.new is not None]
     if len(filled) > FEW or any(op.whole for op in filled):
-        sync_filesystem(slots)
+        disk.sync_filesystem(slots)
         return
     try:
         for op in filled:
             if op.new is not None and op.new.kind == "file":
                 sync_path(slots, b"%d" % op.slot)
     except PermissionError:  # its owner may not read it
-        sync_filesystem(slots)
+        disk.sync_filesystem(slots)
         return
     if filled:
-        os.fsync(slots)
+        disk.sync(slots)
 
 
 def _return_slots(record: ApplyRecord) -> None:
@@ -485,7 +485,7 @@ def _return_slots(record: ApplyRecord) -> None:
                     move_tree((slots, name), (opened, last), op.new)
                 moved = True
         if moved:
-            sync_filesystem(slots)  # before the plan goes, which tells what is in the slots
+            disk.sync_filesystem(slots)  # before the plan goes, which tells what is in the slots
     finally:
         os.close(content)
         os.close(slots)

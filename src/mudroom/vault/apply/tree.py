@@ -71,7 +71,7 @@ def first_difference(
 
 def _needs_lending(entry: Entry | None) -> bool:
     """Whether the directory needs temporary write permission: rename(2) to another parent requires it."""
-    return entry is not None and entry.kind == "directory" and not entry.mode & 0o200 and os.geteuid() != 0
+    return entry is not None and entry.kind == "directory" and not entry.mode & 0o200 and disk.user() != 0
 
 
 def is_unchanged(expected: Entry | None, current: Entry | None) -> bool:
@@ -371,6 +371,6 @@ def _remove_xattr(root: int, path: bytes, full: bytes, name: str) -> None:
 def sync_path(root: int, path: bytes) -> None:
     descriptor = open_beneath(root, path, os.O_RDONLY | disk.O_NONBLOCK)
     try:
-        os.fsync(descriptor)
+        disk.sync(descriptor)
     finally:
         os.close(descriptor)

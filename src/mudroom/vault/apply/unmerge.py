@@ -46,7 +46,7 @@ def keep_applied(place: bytes, slots: int, ops: Iterable[Op]) -> dict[bytes, byt
     for name in (b"pack", b"index"):
         descriptor = disk.open_path(place + b"/originals/" + name, os.O_RDONLY | disk.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            disk.sync(descriptor)
         finally:
             os.close(descriptor)
     sync_directory(place + b"/originals")
@@ -105,8 +105,8 @@ class Unmerge:
             stream.write(content)
             stream.flush()
             disk.set_mode_of(descriptor, mode)
-            os.fsync(descriptor)
-        os.fsync(self._slots)
+            disk.sync(descriptor)
+        disk.sync(self._slots)
         entry = look(self._slots, name)
         assert entry is not None
         return entry

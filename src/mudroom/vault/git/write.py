@@ -61,7 +61,7 @@ class RepositoryWriter:
         with os.fdopen(descriptor, "wb") as stream:
             yield stream
             stream.flush()
-            os.fsync(descriptor)
+            disk.sync(descriptor)
         self.share(path)
 
     def create_lock(self, name: bytes, lock: bytes, content: bytes, *, again: bool = False) -> None:
@@ -169,7 +169,7 @@ def create_lock_file(lock: bytes, content: bytes, mode: int, *, again: bool = Fa
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)
             stream.flush()
-            os.fsync(descriptor)
+            disk.sync(descriptor)
     except BaseException:
         os.unlink(lock)
         raise
@@ -188,7 +188,7 @@ def _holds(path: bytes, content: bytes) -> bool:
 def sync_directory(directory: bytes) -> None:
     descriptor = disk.open_path(directory, os.O_RDONLY | disk.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        disk.sync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -204,6 +204,6 @@ def _line(value: object) -> bytes:
 def _sync(directory: bytes) -> None:
     descriptor = disk.open_path(directory, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        disk.sync(descriptor)
     finally:
         os.close(descriptor)

@@ -105,7 +105,7 @@ def _remove_slots(vault: Vault, place: ApplyDirectory, record: ApplyRecord) -> N
         with directory(root, b".mudroom") as own:
             with directory(own, b"apply") as opened:
                 remove_at(opened, os.fsencode(place.name))
-                if os.listdir(opened) == [".gitignore"]:
+                if disk.names(opened) == [b".gitignore"]:
                     disk.unlink(opened, b".gitignore")
             disk.rmdir(own, b"apply")
         disk.rmdir(root, b".mudroom")
