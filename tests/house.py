@@ -34,8 +34,8 @@ _MIDDLE = (*_BASE, "stage", "sandbox", "certify", "net", "vault", "policy", "age
 ROOMS: Mapping[str, Room] = {
     "errors": Room("exceptions by the party at fault, with exit codes"),
     "typing": Room("names of typing at run time, without its cost"),
-    "system": Room("facts of the running system, a module a fact; each with its twin for macOS", ("typing",)),
     "windows": Room("the Windows API: declared calls, and twins of POSIX calls that are made of them", ("typing",)),
+    "system": Room("facts of the running system, a module a fact; each with its twins", ("typing", "windows")),
     "importer": Room("finder of the modules of a command that starts"),
     "core": Room(
         "values and decisions; pure: no files, clock, randomness, sockets, threads",

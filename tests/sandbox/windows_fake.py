@@ -174,6 +174,10 @@ class Fake:
         self._call("is_in_job")
         return "job" not in self.lies
 
+    def process_ids(self, job: int) -> tuple[int, ...]:
+        self._call("process_ids")
+        return (77,) if self.alive else ()
+
     def terminate_job(self, job: int, code: int) -> None:
         self._call("terminate_job", self.handles[job], code)
         self.alive = False
@@ -209,6 +213,12 @@ class Fake:
     def exit_code(self, process: int) -> int:
         self._call("exit_code")
         return 3
+
+    def hold(self, pid: int) -> None:
+        self._call("hold", pid)
+
+    def release(self, pid: int) -> None:
+        self._call("release", pid)
 
     @property
     def left(self) -> list[object]:

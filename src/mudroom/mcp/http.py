@@ -45,8 +45,8 @@ SHORTAGE = 0.1
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPROTO, errno.EINTR)
 """Errors of accept(2) that end, but for those of the network, which loopback has not."""
 _PIECE = 1 << 16
-_HANG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
-"""Only Linux tells that the other side has closed its half, poll(2)."""
+_HANG_UP = getattr(select, "POLLRDHUP", 0) | getattr(select, "POLLHUP", 0) | getattr(select, "POLLERR", 0)
+"""Only Linux tells that the other side has closed its half, poll(2); Windows has no poll(2)."""
 _SESSION, _VERSION = "mcp-session-id", "mcp-protocol-version"
 _STATUS = {message.METHOD_NOT_FOUND: 404, message.HEADER_MISMATCH: 400, message.UNSUPPORTED_VERSION: 400}
 """Status of an error in 2026-07-28; other errors of a request are answered with 200."""

@@ -8,7 +8,6 @@ are not copied.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -227,6 +226,8 @@ def _reflink(read: int, write: int, size: int) -> bool:
 
         os.ftruncate(write, size)
         return share_extents(read, write, size)
+    import fcntl
+
     try:
         fcntl.ioctl(write, FICLONE, read)
         return True

@@ -1,5 +1,7 @@
 """Processes and boots as this system tells them apart: a handle of a process, its start time, the present boot.
 
+On Windows there is the start time and the boot (``windows/process.py``); a process's end is its handle there.
+
 | fact | Linux | macOS |
 | --- | --- | --- |
 | the end of a process, as a descriptor | pidfd_open(2) | kqueue(2), EVFILT_PROC with NOTE_EXIT |
@@ -10,6 +12,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import select
@@ -100,6 +103,16 @@ if sys.platform == "darwin":
     def _started(pid: int) -> int:
         info = bsd_info(pid)
         return 0 if info is None else start_in(info)
+
+elif sys.platform == "win32":
+    from mudroom.windows.process import boot_name as _boot
+    from mudroom.windows.process import start_time as _started
+
+    def _end_of(pid: int) -> tuple[int, Callable[[], None]]:
+        raise OSError(errno.ENOTSUP, "no descriptor is the end of a process", str(pid))
+
+    def _kill(_descriptor: int, pid: int) -> None:
+        raise OSError(errno.ENOTSUP, "a child is ended by its handle", str(pid))
 
 else:
     _boot, _started = _linux_boot, _linux_started

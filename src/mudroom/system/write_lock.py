@@ -9,35 +9,49 @@ process exclude each other.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import struct
 import sys
 
-_IS_MAC = sys.platform == "darwin"
-_SET: int = getattr(fcntl, "F_OFD_SETLK", 90)
-_GET: int = getattr(fcntl, "F_OFD_GETLK", 92)
+if sys.platform == "win32":
+    from mudroom.windows.lock import LOCK_EX, LOCK_NB, flock
 
+    def try_write_lock(descriptor: int) -> bool:
+        """Try to lock the whole of a file that is open for writing. Return whether that was possible. Raise OSError."""
+        try:
+            flock(descriptor, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
-def try_write_lock(descriptor: int) -> bool:
-    """Try to lock the whole of a file that is open for writing. Return whether that was possible. Raise OSError."""
-    try:
-        fcntl.fcntl(descriptor, _SET, _request())
-    except BlockingIOError:
+    def is_read_locked(_descriptor: int) -> bool:
+        """Return False: nobody can tell a reader's lock from a writer's, and the access list lets no other user in."""
         return False
-    except PermissionError:  # EACCES means EAGAIN on other systems, and on some network file systems
-        return False
-    return True
 
+else:
+    import fcntl
 
-def is_read_locked(descriptor: int) -> bool:
-    """Return whether a read lock is in the way of a write lock. Raise OSError."""
-    reply = fcntl.fcntl(descriptor, _GET, _request())
-    kind: int = struct.unpack("qqihh", reply)[3] if _IS_MAC else struct.unpack("hhqqi4x", reply)[0]
-    return kind == fcntl.F_RDLCK
+    _IS_MAC = sys.platform == "darwin"
+    _SET: int = getattr(fcntl, "F_OFD_SETLK", 90)
+    _GET: int = getattr(fcntl, "F_OFD_GETLK", 92)
 
+    def try_write_lock(descriptor: int) -> bool:
+        """Try to lock the whole of a file that is open for writing. Return whether that was possible. Raise OSError."""
+        try:
+            fcntl.fcntl(descriptor, _SET, _request())
+        except BlockingIOError:
+            return False
+        except PermissionError:  # EACCES means EAGAIN on other systems, and on some network file systems
+            return False
+        return True
 
-def _request() -> bytes:
-    if _IS_MAC:
-        return struct.pack("qqihh", 0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
-    return struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    def is_read_locked(descriptor: int) -> bool:
+        """Return whether a read lock is in the way of a write lock. Raise OSError."""
+        reply = fcntl.fcntl(descriptor, _GET, _request())
+        kind: int = struct.unpack("qqihh", reply)[3] if _IS_MAC else struct.unpack("hhqqi4x", reply)[0]
+        return kind == fcntl.F_RDLCK
+
+    def _request() -> bytes:
+        if _IS_MAC:
+            return struct.pack("qqihh", 0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
+        return struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

@@ -15,13 +15,13 @@ from mudroom.errors import FULL
 from mudroom.stage import disk
 
 if sys.platform == "win32":
-    from mudroom.windows.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, O_CLOEXEC, flock, pread, pwrite
+    from mudroom.windows.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock, pread, pwrite
 else:
     from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
-    from os import O_CLOEXEC, pread, pwrite
+    from os import pread, pwrite
 
 __all__ = [
-    "LOCK_EX", "LOCK_NB", "LOCK_SH", "LOCK_UN", "O_CLOEXEC", "PATIENCE", "Lock", "flock", "holder_of", "sign_again",
+    "LOCK_EX", "LOCK_NB", "LOCK_SH", "LOCK_UN", "PATIENCE", "Lock", "flock", "holder_of", "sign_again",
     "wait_for",
 ]  # fmt: skip
 """With flock(2) itself, which files of this room take from here."""

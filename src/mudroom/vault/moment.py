@@ -10,6 +10,7 @@ same clock, so either file is right. A damaged file is taken for that of a new v
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from mudroom.core.clock import NEVER, CommandStart, Moment, Span, VaultClock, is_running_on, lowest_since, noted
@@ -30,11 +31,20 @@ _LOOK = 0.0002
 _LIMIT = 1 << 16
 
 
+if sys.platform == "win32":
+    from mudroom.windows.process import running
+else:
+
+    def running() -> int:
+        """Return nanoseconds since the boot, sleep included."""
+        return time.clock_gettime_ns(_BOOTTIME)
+
+
 def now(wall: int | None = None) -> Moment:
     """Return the present moment. ``wall``: the time of the wall clock, if the caller has another one."""
     from mudroom.system.process import boot  # seldom asked: once after each boot
 
-    return Moment(time.time_ns() if wall is None else wall, time.clock_gettime_ns(_BOOTTIME), boot())
+    return Moment(time.time_ns() if wall is None else wall, running(), boot())
 
 
 # --- the clock of a vault ---
@@ -48,7 +58,7 @@ def clock_of(vault: bytes, wall: int | None = None) -> VaultClock:
 def _advanced(kept: VaultClock | None, wall: int | None) -> VaultClock:
     wall = time.time_ns() if wall is None else wall
     if kept is not None:
-        quick = Moment(wall, time.clock_gettime_ns(_BOOTTIME), kept.last.boot)
+        quick = Moment(wall, running(), kept.last.boot)
         if kept.last.boot and is_running_on(kept, quick):
             return noted(kept, quick)
     return noted(kept, now(wall))
@@ -82,7 +92,7 @@ def save(vault: bytes, clock: VaultClock) -> None:
     beside = vault + NAME + b"." + os.urandom(4).hex().encode()  # of this thread alone
     with open(beside, "w", encoding="ascii") as stream:
         stream.write(text)
-    os.rename(beside, vault + NAME)
+    os.replace(beside, vault + NAME)  # rename(2); on Windows os.rename replaces no file
 
 
 def _read(path: bytes) -> VaultClock | None:
@@ -168,5 +178,5 @@ def _ticks() -> int:
 def present() -> CommandStart:
     """Return the time by the clock of the file systems, with the time of the boot."""
     # the wall clock is read first, so that an interruption between the two readings makes the result lower
-    boot = max(time.time_ns() - time.clock_gettime_ns(_BOOTTIME) for _reading in range(_READINGS))
+    boot = max(time.time_ns() - running() for _reading in range(_READINGS))
     return CommandStart(file_clock(), boot)

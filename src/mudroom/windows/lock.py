@@ -24,8 +24,6 @@ from mudroom.windows.api import CallFailed, Library
 
 LOCK_SH, LOCK_EX, LOCK_NB, LOCK_UN = 1, 2, 4, 8
 """As in Linux's <sys/file.h>."""
-O_CLOEXEC: int = getattr(os, "O_NOINHERIT", 0) | getattr(os, "O_BINARY", 0)
-"""No child inherits the descriptor, and the C runtime changes no line ends."""
 _BYTE = 1 << 62
 _PAUSE = 0.005
 """Seconds between two attempts of a wait."""

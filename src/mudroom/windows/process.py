@@ -7,6 +7,7 @@ which it was created ("GetProcessTimes").
 
 from __future__ import annotations
 
+import time
 from ctypes import byref, c_uint64, sizeof
 
 from mudroom.windows import types as w
@@ -65,3 +66,30 @@ def boot_id(library: Library) -> str:
     place = (c_uint64 * 6)()
     library.NtQuerySystemInformation(_TIME_OF_DAY, byref(place), sizeof(place), None)
     return f"windows-{place[0] - place[4]:x}"
+
+
+def running() -> int:
+    """Return nanoseconds since the boot, sleep included, as CLOCK_BOOTTIME: GetTickCount64 counts so."""
+    return time.monotonic_ns()
+
+
+def start_time(pid: int) -> int:
+    """Return ``started`` by this machine's library."""
+    return started(_library(), pid)
+
+
+def boot_name() -> str:
+    """Return ``boot_id`` of this machine, or "" if the system does not tell it."""
+    try:
+        return boot_id(_library())
+    except CallFailed:
+        return ""
+
+
+_LIBRARIES: list[Library] = []
+
+
+def _library() -> Library:
+    if not _LIBRARIES:
+        _LIBRARIES.append(Library())
+    return _LIBRARIES[0]

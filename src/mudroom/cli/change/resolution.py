@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mudroom.cli.terminal.command_signals import Terminated
-from mudroom.cli.terminal.foreground_program import GRACE, TYPED, ForegroundRunner
+from mudroom.cli.terminal.command_signals import TYPED, Terminated
+from mudroom.cli.terminal.foreground_program import GRACE, ForegroundRunner
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import disk

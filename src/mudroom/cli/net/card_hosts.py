@@ -7,7 +7,6 @@ asked they are refused, except for agents whose cards the policy trusts (``netwo
 
 from __future__ import annotations
 
-import termios
 from collections.abc import Sequence
 
 from mudroom import project_session
@@ -81,11 +80,11 @@ def _ask_about_open(
 
 
 def _ask(question: str, context: Context) -> str:
+    from mudroom.cli.terminal.asking import forget_typed
+
     terminal = context.terminal
     for _time in range(_ASKED):
-        try:
-            termios.tcflush(0, termios.TCIFLUSH)  # discard input typed before the question
-        except termios.error:
+        if not forget_typed(0):
             return "n"
         reply = terminal.ask(terminal.style(question, "bold") + f"  {_CHOICES}")
         if not reply:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import signal
-import termios
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -208,6 +208,16 @@ def text(value: str) -> str:
 
 def forget_typed(descriptor: int) -> bool:
     """Discard input typed before the question. Return False if the terminal is gone."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        from mudroom.windows.api import Library
+        from mudroom.windows.console import discard_typed
+
+        discard_typed(Library(), msvcrt.get_osfhandle(descriptor))
+        return True
+    import termios
+
     try:
         termios.tcflush(descriptor, termios.TCIFLUSH)
     except termios.error:

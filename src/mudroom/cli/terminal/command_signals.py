@@ -16,6 +16,7 @@ reach it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -34,14 +35,21 @@ else:
 
 GRACE = 5
 """Seconds between the first signal and SIGKILL for the command."""
-_TOLD: dict[int, int] = {
-    signal.SIGINT: signal.SIGTERM,
-    signal.SIGQUIT: signal.SIGQUIT,
-    signal.SIGTERM: signal.SIGTERM,
-    signal.SIGHUP: signal.SIGTERM,
-}
+_SIGHUP, _SIGKILL = 1, 9
+_TOLD: dict[int, int]
 """Signal to mudroom → first signal to the command."""
-_TYPED = (signal.SIGINT, signal.SIGQUIT)
+if sys.platform == "win32":
+    _TOLD = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGBREAK), signal.SIGTERM)
+    TYPED: tuple[int, ...] = (signal.SIGINT, signal.SIGBREAK)
+else:
+    _TOLD = {
+        signal.SIGINT: signal.SIGTERM,
+        signal.SIGQUIT: signal.SIGQUIT,
+        signal.SIGTERM: signal.SIGTERM,
+        signal.SIGHUP: signal.SIGTERM,
+    }
+    TYPED = (signal.SIGINT, signal.SIGQUIT)
+"""Sent by Ctrl-C and Ctrl-\\; on Windows by Ctrl-C and Ctrl-Break."""
 
 
 class Terminated(MudroomError):
@@ -65,9 +73,9 @@ class CommandSignals:
     def handle(self, number: int, _frame: object) -> None:
         session = self._session
         self.received.append(number)
-        told = signal.SIGKILL if len(self.received) > 1 else _TOLD[number]
+        told = _SIGKILL if len(self.received) > 1 else _TOLD[number]
         if self._send(told):
-            signal.alarm(GRACE)
+            _alarm(GRACE)
         elif not session.sandboxes.has_run:
             if number != signal.SIGINT:
                 raise Terminated(number)
@@ -75,7 +83,7 @@ class CommandSignals:
                 raise KeyboardInterrupt
 
     def kill(self, _number: int, _frame: object) -> None:
-        self._send(signal.SIGKILL)
+        self._send(_SIGKILL)
 
     def _send(self, number: int) -> bool:
         try:
@@ -86,7 +94,7 @@ class CommandSignals:
     def ended_by(self, result: Result) -> int | None:
         """Return the signal that ended mudroom, or None. A command that ended by itself after SIGINT or SIGQUIT has
         handled the signal, and mudroom goes on."""
-        ending = (number for number in self.received if result.signal or number not in _TYPED)
+        ending = (number for number in self.received if result.signal or number not in TYPED)
         return next(ending, None)
 
     def exit_code(self, result: Result) -> int:
@@ -97,6 +105,13 @@ class CommandSignals:
         return result.exit_code
 
 
+def _alarm(seconds: int) -> None:
+    """Have ``CommandSignals.kill`` called after this time; 0: not any more. On Windows a job ends at the first signal,
+    and the only one that can be handled, Ctrl-C in a console of its own, may be typed again."""
+    if sys.platform != "win32":
+        signal.alarm(seconds)
+
+
 @contextmanager
 def command_signals(session: Session) -> Iterator[CommandSignals]:
     """Handle signals as above for the block. After SIGHUP the terminal's descriptors lead to /dev/null."""
@@ -104,13 +119,14 @@ def command_signals(session: Session) -> Iterator[CommandSignals]:
     terminals = [number for number in (0, 1, 2) if is_terminal(number)]
     heeded = [number for number in _TOLD if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, signals.handle) for number in heeded}
-    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, signals.kill)
+    if sys.platform != "win32":
+        before[signal.SIGALRM] = signal.signal(signal.SIGALRM, signals.kill)
     try:
         with wake_for_signals():
             yield signals
     finally:
-        signal.alarm(0)
+        _alarm(0)
         for number, handler in before.items():
             signal.signal(number, handler)
-        if signal.SIGHUP in signals.received:
+        if _SIGHUP in signals.received:
             replace_by_null(terminals)

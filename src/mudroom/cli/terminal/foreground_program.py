@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from mudroom.cli.terminal.command_signals import Terminated
+from mudroom.cli.terminal.command_signals import TYPED, Terminated
 from mudroom.cli.terminal.terminal import is_terminal, replace_by_null
 
 Handler = Callable[[int, FrameType | None], None]
@@ -31,8 +31,6 @@ Sleep = Callable[["subprocess.Popen[bytes]", float | None], object]
 
 GRACE = 2.0
 """Seconds between SIGTERM for the program and SIGKILL."""
-TYPED = (signal.SIGINT, signal.SIGQUIT)
-"""Sent by Ctrl-C and Ctrl-\\."""
 
 
 @contextmanager

@@ -30,7 +30,8 @@ def page(lines: Iterator[bytes], context: Context) -> None:
         return
     import subprocess
 
-    from mudroom.cli.terminal.foreground_program import TYPED, ignore_signal, signal_handlers
+    from mudroom.cli.terminal.command_signals import TYPED
+    from mudroom.cli.terminal.foreground_program import ignore_signal, signal_handlers
 
     command = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less"))) or ["cat"]
     if shutil.which(command[0]) is None:

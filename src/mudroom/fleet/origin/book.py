@@ -13,7 +13,6 @@ Rules of this file:
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import time
@@ -27,7 +26,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.fleet.wire.errand import FINAL, may_follow
 from mudroom.fleet.wire.message import Errand, ErrandOutcome
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.vault.lock import Lock
+from mudroom.vault.lock import LOCK_NB, LOCK_SH, Lock, flock
 
 DIRECTORY = b"/fleet"
 """Below the vault's directory."""
@@ -150,7 +149,7 @@ class ErrandBook:
         """Return whether a process acts on this book."""
         descriptor = os.open(self.place + b"/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            flock(descriptor, LOCK_SH | LOCK_NB)
             return False
         except BlockingIOError:
             return True

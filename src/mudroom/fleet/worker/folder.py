@@ -21,7 +21,6 @@ Rules of this file:
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ import msgspec
 
 from mudroom.errors import UsageError
 from mudroom.fleet.wire.message import Errand, ErrandOutcome
+from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, flock
 
 MOST_KEPT = 20_000
 """Names in ``kept``. Beyond them the oldest are removed."""
@@ -93,7 +93,7 @@ class ErrandFolder:
         """Take the lock if its process is gone. Return False if that runs."""
         lock = os.open(self.path + b"/lock", os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(lock, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             os.close(lock)
             return False
@@ -107,7 +107,7 @@ class ErrandFolder:
             return True
         lock = os.open(self.path + b"/lock", os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            flock(lock, LOCK_SH | LOCK_NB)
         except BlockingIOError:
             return True
         finally:
@@ -118,7 +118,7 @@ class ErrandFolder:
         """Wait until the process that runs it has written the outcome, or is gone."""
         lock = os.open(self.path + b"/lock", os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH)
+            flock(lock, LOCK_SH)
         finally:
             os.close(lock)
 
@@ -154,7 +154,7 @@ class ErrandFolders:
         os.mkdir(beside, 0o700)
         lock = os.open(beside + b"/lock", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            flock(lock, LOCK_EX)
             _write(beside + b"/errand", msgspec.msgpack.encode(errand))
             try:
                 os.rename(beside, self._path + b"/" + name)

@@ -18,8 +18,8 @@ from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
 
 from mudroom.typing import Any
 
-READABLE, WRITABLE = select.POLLIN, select.POLLOUT
-"""The values of EPOLLIN and EPOLLOUT, too; those names are Linux's alone."""
+READABLE, WRITABLE = 1, 4
+"""POLLIN and POLLOUT of poll(2), the values of EPOLLIN and EPOLLOUT, too; not every system has the names."""
 Handler = Callable[[int], bool]
 """Called with the reported events. Returns whether it has only passed bytes on: no task was woken and no timer set."""
 Failure = Callable[[Exception], None]

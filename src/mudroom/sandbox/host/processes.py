@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from mudroom.sandbox.launcher.pause import generations
 from mudroom.typing import NamedTuple
 
-_TICK = os.sysconf("SC_CLK_TCK")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 _LISTEN = b"0A"
 """TCP_LISTEN in include/net/tcp_states.h, as in /proc/net/tcp."""
 
@@ -58,8 +56,8 @@ def _usage(pids: list[int]) -> ProcessUsage:
     for pid in pids:
         words = _read(pid, b"stat").rpartition(b") ")[2].split()
         if len(words) > 21:  # utime, stime, starttime and rss are the fields 14, 15, 22 and 24
-            cpu += (int(words[11]) + int(words[12])) / _TICK
-            memory += int(words[21]) * _PAGE
+            cpu += (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+            memory += int(words[21]) * os.sysconf("SC_PAGE_SIZE")
             if earliest is None or int(words[19]) < earliest:
                 oldest, earliest = pid, int(words[19])
         ports |= _ports(pid)

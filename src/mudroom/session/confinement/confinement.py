@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import stat
 from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,8 +42,10 @@ def _permitted(rlimit: tuple[int, int, int], platform: Platform = LINUX) -> tupl
 
     The numbers are Linux's. Some differ on macOS (its 7 is RLIMIT_NPROC), so the warden does this by name there.
     """
-    if platform.name == "darwin":
+    if platform.name in ("darwin", "win32"):
         return rlimit
+    import resource
+
     number, soft, hard = rlimit
     ours = resource.getrlimit(number)[1]
     return rlimit if ours == resource.RLIM_INFINITY else (number, min(soft, ours), min(hard, ours))

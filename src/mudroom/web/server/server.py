@@ -7,6 +7,7 @@ import errno
 import signal
 import socket
 import struct
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
     from mudroom.web.server.guard import RequestGuard
 
 HOST = "127.0.0.1"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+if sys.platform == "win32":
+    _LAST = signal.SIGBREAK
+else:
+    _LAST = signal.SIGHUP
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, _LAST)
 _PATIENCE = 2
 """Seconds that open connections have when the server ends."""
 CONNECTIONS = 512

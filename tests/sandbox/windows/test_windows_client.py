@@ -1,0 +1,100 @@
+"""``WindowsClient`` on recorded calls: which requests it takes, and how an end is told. The rest runs under Wine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mudroom.core.confinement.limit import Limits
+from mudroom.core.confinement.plan import Plan
+from mudroom.core.confinement.spec import Copy, SandboxSpec
+from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
+from mudroom.sandbox.windows import client as client_module
+from mudroom.sandbox.windows.client import WindowsClient, WindowsRunning
+from mudroom.sandbox.windows.plan import WindowsMachine
+from windows_fake import Fake
+
+ENV = {b"PATH": b"C:\\Windows\\System32", b"PATHEXT": b".EXE"}
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    monkeypatch.setattr(client_module, "_handles", lambda _stdio: (1, 2, 3))
+    made = Fake()
+    monkeypatch.setattr(made, "wait", lambda _process, _milliseconds: True)
+    return made
+
+
+def client_of(fake: Fake) -> WindowsClient:
+    return WindowsClient(
+        fake.calls, variables={"SYSTEMROOT": "C:\\Windows"}, machine=WindowsMachine(), is_file=lambda _path: True
+    )
+
+
+def plan() -> Plan:
+    spec = SandboxSpec(b"C:/p", Copy(b"C:/state/work"), b"C:/p", b"C:/Users/ann", b"C:/state/scratch")
+    return Plan(0, (b"", b"", False), (("windows", spec, Limits()),))
+
+
+def begin(fake: Fake, *argv: bytes) -> WindowsRunning:
+    return client_of(fake).run(plan(), argv or (b"cmd",), ENV, (0, 1, 2))
+
+
+def test_a_command_is_confined_as_the_plan_says_and_nothing_is_left(fake: Fake) -> None:
+    running = begin(fake)
+    ended = running.wait()
+    assert ended.status == 3 << 8
+    assert (ended.user, ended.max_rss) == (1.5, 4)
+    assert running.is_over
+    assert running.left == ()
+    assert fake.left == []
+    running.signal(9)  # it has ended
+    assert running.wait() == ended
+
+
+def test_a_pause_that_new_processes_outrun_is_given_up(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = begin(fake)
+    numbers = iter(range(10_000))
+    monkeypatch.setattr(fake, "process_ids", lambda _job: (next(numbers),), raising=False)
+    with pytest.raises(MudroomError, match="starts new processes"):
+        running.pause()
+    running.wait()
+
+
+def test_requests_of_other_platforms_are_refused(fake: Fake) -> None:
+    client = client_of(fake)
+    for wish in ({"held": True}, {"want_view": True}, {"want_gate": True}, {"after": 5}):
+        with pytest.raises(Unsupported):
+            client.run(plan(), [b"cmd"], ENV, (0, 1, 2), **wish)
+    with pytest.raises(ValueError, match="another platform"):
+        client.run(plan()._replace(steps=(("seatbelt",),)), [b"cmd"], ENV, (0, 1, 2))
+    with pytest.raises(Unsupported):
+        client.prepare_move()
+    assert fake.left == []
+
+
+def test_a_program_that_is_not_found_is_told_before_anything_is_made(fake: Fake) -> None:
+    client = WindowsClient(fake.calls, variables={}, machine=WindowsMachine(), is_file=lambda _path: False)
+    with pytest.raises(CommandNotStarted) as raised:
+        client.run(plan(), [b"nowhere"], ENV, (0, 1, 2))
+    assert raised.value.exit_code == 127
+    assert fake.left == []
+
+
+def test_without_calls_it_needs_windows() -> None:
+    if os.name != "nt":
+        with pytest.raises(OSError, match="not Windows"):
+            WindowsClient(variables={})
+
+
+def test_no_flag_opens_the_platform() -> None:
+    """``shape`` is passed by tests alone: no source of the package names it but the client's own."""
+    root = Path(client_module.__file__).parents[2]
+    users = [
+        path.name
+        for path in root.rglob("*.py")
+        if "shape=" in path.read_text() and "WindowsClient(" in path.read_text()
+    ]
+    assert users == []
