@@ -17,12 +17,15 @@ Rules of this file:
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import lzma
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import zipfile
@@ -127,7 +130,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 
 def deb(tree: Path, file: Path) -> None:
-    """A binary package, by dpkg-deb(1): reproducible with SOURCE_DATE_EPOCH, owned by root without being root."""
+    """A binary package (deb-control(5)), owned by root without being root."""
     version = _version()
     pythons = (tree / "versions").read_text().split()
     last = pythons[-1].split(".")
@@ -173,9 +176,41 @@ def deb(tree: Path, file: Path) -> None:
                 executable = path in (program, update) or (home in path.parents and os.access(path, os.X_OK))
                 executable = executable or (path.parent == control and path.name in ("postinst", "prerm"))
                 path.chmod(0o755 if path.is_dir() or executable else 0o644)
-        environ = os.environ | {"SOURCE_DATE_EPOCH": str(epoch())}
-        words = ["dpkg-deb", "--root-owner-group", "-Zxz", "-z6", "--build", str(root), str(file)]
-        subprocess.run(words, check=True, env=environ, stdout=subprocess.DEVNULL)
+        _write_deb(root, control, file)
+
+
+def _write_deb(root: Path, control: Path, file: Path) -> None:
+    """Write an archive by deb(5). dpkg-deb is not asked: its bytes depend on its version and on that of tar."""
+    own = sorted(control.iterdir())
+    data = [path for path in sorted(root.rglob("*")) if path != control and control not in path.parents]
+    members = {
+        "debian-binary": b"2.0\n",
+        "control.tar.xz": _tar([(path.name, path) for path in own]),
+        "data.tar.xz": _tar([(str(path.relative_to(root)), path) for path in data]),
+    }
+    with open(file, "wb") as stream:
+        stream.write(b"!<arch>\n")
+        for name, content in members.items():
+            stream.write(f"{name:<16}{epoch():<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode())
+            stream.write(content + b"\n" * (len(content) % 2))
+
+
+def _tar(rows: list[tuple[str, Path]]) -> bytes:
+    def normal(item: tarfile.TarInfo) -> tarfile.TarInfo:
+        item.uid = item.gid = 0
+        item.uname = item.gname = "root"
+        item.mtime = epoch()
+        item.mode = 0o777 if item.issym() else item.mode & 0o755
+        return item
+
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        top = tarfile.TarInfo("./")
+        top.type, top.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(normal(top))
+        for name, path in rows:
+            archive.add(path, "./" + name, recursive=False, filter=normal)
+    return lzma.compress(buffer.getvalue(), preset=2)
 
 
 def _version() -> str:

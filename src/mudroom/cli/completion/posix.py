@@ -164,7 +164,7 @@ def _options(lines: Sequence[VerbLine], *, with_help: bool) -> list[tuple[Sequen
 
 
 def _actions(lines: Sequence[VerbLine], *, with_help: bool) -> list[tuple[Sequence[str], str]]:
-    rows = []
+    rows: list[tuple[Sequence[str], str]] = []
     for line in lines:
         if line.actions:
             printed = [(action, "") for action in line.actions]
@@ -177,7 +177,7 @@ def _whether_actions(lines: Sequence[VerbLine]) -> list[tuple[Sequence[str], str
 
 
 def _values(lines: Sequence[VerbLine]) -> list[tuple[Sequence[str], str]]:
-    rows = []
+    rows: list[tuple[Sequence[str], str]] = []
     for (kind, choices), words in options_by_value(lines).items():
         said = "words" + " ".join(choices) if choices else "kind" + kind
         rows.append(([_quoted(word) for word in words], f"echo {_quoted(said)}"))
