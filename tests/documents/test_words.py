@@ -49,7 +49,14 @@ MEASURED = {
 }
 """Documents with tables of measured figures, and the command that each names."""
 _FIGURE = re.compile(r"\| *[^|\n]*\b\d+(?:[.,]\d+)? ?(?:ms|µs|MB/s|x)\b[^|\n]*\|")
-_PLAIN = {"docs/FOREIGN.md", "docs/ATTEMPTS.md", "docs/CALLS.md", "docs/CONTAINERS.md", "docs/FLEET.md", "docs/SETTINGS.md"}
+_PLAIN = {
+    "docs/FOREIGN.md",
+    "docs/ATTEMPTS.md",
+    "docs/CALLS.md",
+    "docs/CONTAINERS.md",
+    "docs/FLEET.md",
+    "docs/SETTINGS.md",
+}
 """Documents whose figures in tables are limits and examples, not measurements."""
 
 
