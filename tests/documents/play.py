@@ -95,8 +95,8 @@ def _run(block: Block, machine: Machine) -> tuple[list[str], str | None]:
     if block.language == "python" and name is None:
         script = machine.root / "block.py"
         script.write_text(block.text)
-        path = os.pathsep.join(sys.path)
-        done = machine.run(f"PYTHONPATH='{path}' '{sys.executable}' -W error '{script}'")
+        modules = os.pathsep.join(filter(None, sys.path))
+        done = machine.run(f"PYTHONPATH='{modules}' '{sys.executable}' -W error '{script}'")
         return ([] if done.exit_code == 0 else [f"exit {done.exit_code}\n{done.printed}"]), None
     try:
         if block.language == "json":

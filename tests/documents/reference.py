@@ -59,7 +59,8 @@ def library_page() -> str:
             parts.append(f"## mudroom.{name}\n\n{_docstring(value)}\n")
             for key, method in vars(value).items():
                 if not key.startswith("_") and callable(method):
-                    parts.append(f"`{key}{_signature(method)}`\n: {_docstring(method)}\n")
+                    parts.append(f"* `{key}{_signature(method)}`: {_docstring(method)}".removesuffix(": "))
+            parts.append("")
         else:
             parts.append(f"## mudroom.{name}\n\n`{name}{_signature(value)}`\n\n{_docstring(value)}\n")
     return "\n".join(parts)
@@ -70,7 +71,7 @@ def _is_error(value: object) -> bool:
 
 
 def _docstring(value: object) -> str:
-    return " ".join((inspect.getdoc(value) or "").replace("``", "`").split()) or "No further words."
+    return " ".join((inspect.getdoc(value) or "").replace("``", "`").split()) or ""
 
 
 def _signature(value: Any) -> str:
