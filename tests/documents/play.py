@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
+import socket
 import sys
 import tomllib
 from pathlib import Path
@@ -71,6 +73,8 @@ def play(document: Path, root: Path, *, network: bool = False) -> Played:
             assert done.exit_code == 0, f"{document}: {part.script}: {done.printed}"
         else:
             ran += 1
+            if part.note("network") is not None and is_mirrored("registry.npmjs.org"):
+                machine.run("mudroom net allow --private @npm @pypi")
             problems, shown = _run(part, machine)
             differences += [Difference(part, problem) for problem in problems]
             if shown is not None and shown != part.text:
@@ -79,6 +83,14 @@ def play(document: Path, root: Path, *, network: bool = False) -> Played:
     for (start, end), shown in reversed(changes):
         text = text[:start] + shown + text[end:]
     return Played(differences, ran, text)
+
+
+def is_mirrored(host: str) -> bool:
+    """Return whether a mirror in a private network stands for this host: the gate wants that said (``--private``)."""
+    try:
+        return not all(ipaddress.ip_address(row[4][0]).is_global for row in socket.getaddrinfo(host, 443))
+    except OSError:
+        return False  # the block says so itself
 
 
 def _run(block: Block, machine: Machine) -> tuple[list[str], str | None]:

@@ -7,6 +7,7 @@ import inspect
 import io
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def _docstring(value: object) -> str:
 
 def _signature(value: Any) -> str:
     try:
-        return str(inspect.signature(value)).replace("'", "")
+        return re.sub(r"(: |-> )'([^']+)'", r"\1\2", str(inspect.signature(value)))
     except ValueError:
         return "(…)"
 
