@@ -73,8 +73,6 @@ def play(document: Path, root: Path, *, network: bool = False) -> Played:
             assert done.exit_code == 0, f"{document}: {part.script}: {done.printed}"
         else:
             ran += 1
-            if part.note("network") is not None and is_mirrored("registry.npmjs.org"):
-                machine.run("mudroom net allow --private @npm @pypi")
             problems, shown = _run(part, machine)
             differences += [Difference(part, problem) for problem in problems]
             if shown is not None and shown != part.text:
@@ -100,7 +98,8 @@ def _run(block: Block, machine: Machine) -> tuple[list[str], str | None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.text)
     if block.language == "console":
-        return _run_console(block, machine)
+        mirrored = block.note("network") is not None and is_mirrored("registry.npmjs.org")
+        return _run_console(block, machine, (" allow @", " allow --private @") if mirrored else ("", ""))
     if block.language == "sh" and name is None:
         done = machine.run(f"set -e\n{block.text}")
         return ([] if done.exit_code == 0 else [f"exit {done.exit_code}\n{block.text}{done.printed}"]), None
@@ -125,12 +124,17 @@ def _run(block: Block, machine: Machine) -> tuple[list[str], str | None]:
     return [], None
 
 
-def _run_console(block: Block, machine: Machine) -> tuple[list[str], str]:
+def _run_console(block: Block, machine: Machine, instead: tuple[str, str]) -> tuple[list[str], str]:
+    """``instead``: words of a command, and those that run in their place."""
     problems, shown = [], []
     answers = (block.note("types") or "").split()
     for typed in commands_of(block.text):
         at_terminal = block.note("types") is not None and typed.command.startswith("mudroom")
-        done = machine.run_at_terminal(typed.command, answers) if at_terminal else machine.run(typed.command)
+        done = (
+            machine.run_at_terminal(typed.command, answers)
+            if at_terminal
+            else machine.run(typed.command.replace(*instead))
+        )
         if at_terminal:
             answers = []
         wanted = typed.exit_code or 0
