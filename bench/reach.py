@@ -1,5 +1,5 @@
-"""The table of docs/SPEED.md: a row for each promise about speed, all measured in one run of three minutes, each beside its
-rival of the same minute.
+"""The table of docs/SPEED.md: a row for each promise about speed, all measured in one run of three minutes, each beside
+its rival of the same minute.
 
 ``mudroom keeper`` is used where it exists; ``MUDROOM_KEEPER=0`` switches it off. A fork that has run a command before
 may keep its sandbox: that is "one fork", as an agent works, and a *kept* mount; "a new fork each" has neither.

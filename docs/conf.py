@@ -25,10 +25,11 @@ NAVIGATION = {
     "Start": "tutorial CALLS faq troubleshooting comparison",
     "How to": (
         "howto/agent howto/packages howto/ci howto/containers howto/team-policy howto/undo howto/best-of-n "
-        " howto/machines howto/hooks-and-mcp"
+        "howto/machines howto/hooks-and-mcp"
     ),
     "Reference": (
-        "reference/commands reference/json SETTINGS POLICY NETWORK APPROVALS PROFILES LIBRARY COMMANDS FORMAT GLOSSARY"
+        "reference/commands reference/json reference/library SETTINGS POLICY NETWORK APPROVALS PROFILES LIBRARY "
+        "COMMANDS FORMAT GLOSSARY"
     ),
     "Subjects": (
         "PAGE REVIEW GIT MOUNTS ATTEMPTS HOOKS MCP ACP CONTAINERS FLEET CLUSTERS AGENTS TRANSCRIPT RUNS_LATER"

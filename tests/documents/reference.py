@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import mudroom
 from documents.json_objects import NOT_PRINTED, SCHEMAS, document, printed
 from documents.machine import ROOT
 from mudroom.cli.main import VERBS, run
@@ -18,6 +21,7 @@ from mudroom.stage.layers.layer import remove_tree
 
 COMMANDS = ROOT / "docs/reference/commands.md"
 JSON = ROOT / "docs/reference/json.md"
+LIBRARY = ROOT / "docs/reference/library.md"
 MADE = "Made of the program by `dev/docs --update`."
 
 _JSON = f"""# JSON
@@ -42,6 +46,40 @@ def commands_page() -> str:
     sections = "\n\n".join(f"## {verb}\n\n```text\n{help_of(verb)}\n```" for verb in VERBS)
     table = f"| verb | |\n| --- | --- |\n{rows}"
     return f"# Commands\n\n{MADE} [CALLS.md](../CALLS.md) has the calls by subject.\n\n{table}\n\n{sections}\n"
+
+
+def library_page() -> str:
+    """Return the page of the public names of the library, with their signatures and docstrings."""
+    parts = [f"# The library, name by name\n\n{MADE} [LIBRARY.md](../LIBRARY.md) shows how they are used.\n"]
+    for name in mudroom.__all__:
+        value = getattr(mudroom, name)
+        if inspect.ismodule(value):
+            rows = [f"* `{key}`: {_docstring(each)}" for key, each in vars(value).items() if _is_error(each)]
+            parts.append("\n".join([f"## mudroom.{name}\n", *rows, ""]))
+        elif inspect.isclass(value):
+            parts.append(f"## mudroom.{name}\n\n{_docstring(value)}\n")
+            for key, method in vars(value).items():
+                if not key.startswith("_") and callable(method):
+                    parts.append(f"* `{key}{_signature(method)}`: {_docstring(method)}".removesuffix(": "))
+            parts.append("")
+        else:
+            parts.append(f"## mudroom.{name}\n\n`{name}{_signature(value)}`\n\n{_docstring(value)}\n")
+    return "\n".join(parts)
+
+
+def _is_error(value: object) -> bool:
+    return inspect.isclass(value) and issubclass(value, Exception) and value.__module__.startswith("mudroom")
+
+
+def _docstring(value: object) -> str:
+    return " ".join((inspect.getdoc(value) or "").replace("``", "`").split()) or ""
+
+
+def _signature(value: Any) -> str:
+    try:
+        return re.sub(r"(: |-> )'([^']+)'", r"\1\2", str(inspect.signature(value)))
+    except ValueError:
+        return "(…)"
 
 
 def json_page(schemas: dict[str, Any]) -> str:
@@ -73,3 +111,4 @@ if __name__ == "__main__":
     SCHEMAS.write_text(json.dumps(schemas, indent=1, sort_keys=False) + "\n")
     JSON.write_text(json_page(schemas))
     COMMANDS.write_text(commands_page())
+    LIBRARY.write_text(library_page())

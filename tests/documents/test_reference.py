@@ -12,7 +12,7 @@ import pytest
 from documents.json_objects import BRIEF, COMMANDS, NOT_PRINTED, SCHEMAS, infer, printed
 from documents.machine import ROOT
 from documents.reference import COMMANDS as COMMANDS_PAGE
-from documents.reference import JSON, commands_page, json_page
+from documents.reference import JSON, LIBRARY, commands_page, json_page, library_page
 
 NAMELESS = {"log", "net log", "policy why", "agent card", "ps"}
 """Verbs with objects that name no schema: events, flows, a card of A2A."""
@@ -20,6 +20,10 @@ NAMELESS = {"log", "net log", "policy why", "agent card", "ps"}
 
 def test_the_page_of_commands_is_made_of_the_help() -> None:
     assert COMMANDS_PAGE.read_text() == commands_page(), "dev/docs --update writes it"
+
+
+def test_the_page_of_the_library_is_made_of_its_docstrings() -> None:
+    assert LIBRARY.read_text() == library_page(), "dev/docs --update writes it"
 
 
 def test_every_schema_of_the_source_has_a_definition() -> None:
