@@ -166,8 +166,8 @@ def protect(flags: tuple[str, ...]) -> tuple[str, ...]:
 
 def is_protected(path: bytes) -> bool:
     """Return whether apply leaves out ``path`` unless the user names it: anything in a ``.mudroom``, git's hooks and
-    settings, and names that a file system takes for ``.git`` (``.GIT``). A ``.mudroom`` in any directory makes that
-    directory a separate project, in which this project's policy does not hold."""
+    settings, and names that a file system takes for ``.git`` or ``.mudroom`` (``.GIT``). A ``.mudroom`` in any
+    directory makes that directory a separate project, in which this project's policy does not hold."""
     if b".mudroom" in path and b".mudroom" in path.split(b"/"):
         return True
     if b".git" in path and any(is_setting(within) for within in _within_repositories(path)):
@@ -177,9 +177,11 @@ def is_protected(path: bytes) -> bool:
 
 def _has_confusable(path: bytes) -> bool:
     lower = path.lower()
-    if b".git" not in lower and b"git~1" not in lower and path.isascii():
+    if b".git" not in lower and b"git~1" not in lower and b"mudroo" not in lower and path.isascii():
         return False  # most paths end here
-    return any(part != b".git" and reads_as(part, b".git") for part in path.split(b"/"))
+    return any(
+        part != b".git" and (reads_as(part, b".git") or reads_as(part, b".mudroom")) for part in path.split(b"/")
+    )
 
 
 def _within_repositories(path: bytes) -> Iterator[list[bytes]]:
