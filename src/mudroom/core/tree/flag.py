@@ -172,16 +172,20 @@ def is_protected(path: bytes) -> bool:
         return True
     if b".git" in path and any(is_setting(within) for within in _within_repositories(path)):
         return True
-    return _has_confusable(path)
+    return _has_confusable(path) or _has_own_confusable(path)
 
 
 def _has_confusable(path: bytes) -> bool:
     lower = path.lower()
-    if b".git" not in lower and b"git~1" not in lower and b"mudroo" not in lower and path.isascii():
+    if b".git" not in lower and b"git~1" not in lower and path.isascii():
         return False  # most paths end here
-    return any(
-        part != b".git" and (reads_as(part, b".git") or reads_as(part, b".mudroom")) for part in path.split(b"/")
-    )
+    return any(part != b".git" and reads_as(part, b".git") for part in path.split(b"/"))
+
+
+def _has_own_confusable(path: bytes) -> bool:
+    if b"mudroo" not in path.lower() and path.isascii():
+        return False  # most paths end here
+    return any(reads_as(part, b".mudroom") for part in path.split(b"/"))
 
 
 def _within_repositories(path: bytes) -> Iterator[list[bytes]]:
