@@ -178,3 +178,20 @@ def test_a_new_repository_is_not_brought_as_commits() -> None:
     new = [Change(b"x/.git", "added", None, entry("directory"), flags=("new-repository",))]
     new.append(Change(b"x/.git/HEAD", "added", None, entry("file"), flags=("new-repository",)))
     assert repositories([own, *new]) == {b".git"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b".MUDROOM/policy.yaml", b".Mudroom", b"sub/.mUdroom/local/x", b".mudroom. /policy.yaml",
+        b"MUDROO~1/policy.yaml", b".mudroom::$INDEX_ALLOCATION/policy.yaml", ".mud\u200croom/policy.yaml".encode(),
+    ],
+)  # fmt: skip
+def test_a_name_that_another_file_system_takes_for_mudrooms(path: bytes) -> None:
+    """In a project on a Mac, whose file systems fold case, it would be the policy."""
+    assert is_protected(path)
+
+
+@pytest.mark.parametrize("path", [b"MUDROOM/x", b".MUDROOMX/x", b"x.Mudroom/y", b"src/mudroom/a.py", b"mudroo/~1"])
+def test_names_that_are_none_of_them(path: bytes) -> None:
+    assert not is_protected(path)

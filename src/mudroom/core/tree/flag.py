@@ -166,13 +166,13 @@ def protect(flags: tuple[str, ...]) -> tuple[str, ...]:
 
 def is_protected(path: bytes) -> bool:
     """Return whether apply leaves out ``path`` unless the user names it: anything in a ``.mudroom``, git's hooks and
-    settings, and names that a file system takes for ``.git`` (``.GIT``). A ``.mudroom`` in any directory makes that
-    directory a separate project, in which this project's policy does not hold."""
+    settings, and names that a file system takes for ``.git`` or ``.mudroom`` (``.GIT``). A ``.mudroom`` in any
+    directory makes that directory a separate project, in which this project's policy does not hold."""
     if b".mudroom" in path and b".mudroom" in path.split(b"/"):
         return True
     if b".git" in path and any(is_setting(within) for within in _within_repositories(path)):
         return True
-    return _has_confusable(path)
+    return _has_confusable(path) or _has_own_confusable(path)
 
 
 def _has_confusable(path: bytes) -> bool:
@@ -180,6 +180,12 @@ def _has_confusable(path: bytes) -> bool:
     if b".git" not in lower and b"git~1" not in lower and path.isascii():
         return False  # most paths end here
     return any(part != b".git" and reads_as(part, b".git") for part in path.split(b"/"))
+
+
+def _has_own_confusable(path: bytes) -> bool:
+    if b"mudroo" not in path.lower() and path.isascii():
+        return False  # most paths end here
+    return any(reads_as(part, b".mudroom") for part in path.split(b"/"))
 
 
 def _within_repositories(path: bytes) -> Iterator[list[bytes]]:

@@ -1,4 +1,4 @@
-"""Names that a file system takes for a name that git reads.
+"""Names that a file system takes for a name that git or mudroom reads.
 
 Source: git's utf8.c (is_hfs_dot_generic) and path.c (is_ntfs_dot_generic).
 """
@@ -11,6 +11,7 @@ HFS_IGNORES = dict.fromkeys((0x200C, 0x200D, 0x200E, 0x200F, *range(0x202A, 0x20
 _SHORT_NAMES = {
     b".git": regex(rb"git~1"),
     b".gitmodules": regex(rb"gitmod~[1-4]|(?=.{8}$)g(i(7(e(b(a)?)?)?)?)?~[1-9][0-9]*"),
+    b".mudroom": regex(rb"mudroo~[1-9]"),
     b".gitattributes": regex(rb"gitatt~[1-4]|(?=.{8}$)g(i(7(d(2(9)?)?)?)?)?~[1-9][0-9]*"),
 }
 
@@ -19,7 +20,7 @@ def reads_as(name: bytes, target: bytes) -> bool:
     """Return whether some file system takes ``name`` for ``target``: one that ignores case, HFS+ (ignored invisible
     characters), or NTFS (streams, trailing dots and blanks, short names, backslashes).
     """
-    if name.isascii() and b"g" not in name.lower():
+    if name.isascii() and target[1:3] not in name.lower() and b"~" not in name:
         return False
     if name.decode("utf-8", "replace").translate(HFS_IGNORES).lower().encode() == target:
         return True
