@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from mudroom.core.attempt import TryRecord
     from mudroom.session import Session
 
-ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+ENDING = (signal.SIGTERM, signal.SIGINT, *((signal.SIGHUP,) if sys.platform != "win32" else ()))
 
 
 class ReviewEnd(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-KILL = signal.SIGKILL
+KILL = 9
+"""SIGKILL; Windows has no name for it."""
 
 
 class ReviewHooks(NamedTuple):
