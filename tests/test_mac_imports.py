@@ -22,8 +22,8 @@ for found in pkgutil.walk_packages(mudroom.__path__, "mudroom."):
             print(found.name, type(error).__name__, error)
 print("done")
 """
-LINUX = LAUNCHER - {"sandbox.wire"} | {"keeper.zygote"}
-"""Never imported on a Mac: they run in the launcher's process."""
+LINUX = LAUNCHER - {"sandbox.wire"} | {"keeper.zygote", "stage.nt_call", "stage.nt_disk"}
+"""Never imported on a Mac: they run in the launcher's process, or are twins for Windows."""
 
 
 def test_nothing_of_linux_alone_is_needed_to_import() -> None:

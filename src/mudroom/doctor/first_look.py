@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.doctor.probe import Finding
+from mudroom.doctor.report import Fix, fixes
 from mudroom.typing import NamedTuple
 
 _LIMIT, _CONTAINER = "limit: ", "containers: "
@@ -18,12 +19,6 @@ class Level(NamedTuple):
     """yes, partly, no."""
     missing: tuple[str, ...]
     """Protections that are not there, or weaker than elsewhere; of ``no``: the reason."""
-
-
-class Fix(NamedTuple):
-    fix: str
-    protections: tuple[str, ...]
-    """All that it brings back."""
 
 
 class FirstLook(NamedTuple):
@@ -47,7 +42,7 @@ def first_look(findings: Sequence[Finding]) -> FirstLook:
         levels,
         tuple(row.protection.removeprefix(_LIMIT) for row in limits if row.state == "strict"),
         tuple(row.protection.removeprefix(_LIMIT) for row in limits if row.state != "strict"),
-        _fixes([*walls, *limits, *boxes]),
+        tuple(fixes([row for row in (*walls, *limits, *boxes) if row.state != "strict"])),
     )
 
 
@@ -57,11 +52,3 @@ def _level(number: int, about: str, rows: Sequence[Finding]) -> Level:
     if first is None or first.state in ("missing", "not probed"):
         return Level(number, about, "no", (first.found,) if first is not None else ())
     return Level(number, about, "partly" if weak else "yes", tuple(row.protection for row in weak))
-
-
-def _fixes(rows: Sequence[Finding]) -> tuple[Fix, ...]:
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        if row.fix and row.state != "strict":
-            found.setdefault(row.fix, []).append(row.protection)
-    return tuple(Fix(fix, tuple(names)) for fix, names in found.items())

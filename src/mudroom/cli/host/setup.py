@@ -119,7 +119,7 @@ def _screen(look: FirstLook, advice: _Advice, context: Context) -> list[str]:
         lines.append(f"                   not here: {', '.join(look.no_limits)}")
     for number, fix in enumerate(look.fixes[:_SHOWN_FIXES]):
         lines += [""] if not number else []
-        lines += [f"  for {', '.join(fix.protections)}:", f"    {fix.fix}"]
+        lines += [f"  for {', '.join(fix.helps)}:", f"    {fix.text}"]
     if len(look.fixes) > _SHOWN_FIXES:
         lines.append(f"  {len(look.fixes) - _SHOWN_FIXES} more: mudroom doctor")
     lines.append("")
@@ -146,7 +146,7 @@ def _as_json(look: FirstLook, advice: _Advice) -> dict[str, object]:
         ],
         "limits": [*look.limits],
         "limits_missing": [*look.no_limits],
-        "fixes": [{"fix": fix.fix, "for": [*fix.protections]} for fix in look.fixes],
+        "fixes": [{"fix": fix.text, "for": [*fix.helps]} for fix in look.fixes],
         "completion": _COMPLETIONS[advice.shell][0] if advice.shell else None,
         "agents": [*advice.agents],
         "first": advice.first,

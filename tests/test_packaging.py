@@ -1,0 +1,168 @@
+"""What is made for a release: the description, the tree of several wheels, the zipapp and the Debian package."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"packaging_{name}", ROOT / f"packaging/{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+tree: Any = _load("tree")
+metadata: Any = _load("metadata")
+
+
+def test_the_description_has_no_link_without_an_address() -> None:
+    text = metadata.described((ROOT / "README.md").read_text())
+    outside_blocks = "".join(text.split("```")[::2])
+    assert "](docs/" not in outside_blocks and "![" not in outside_blocks
+    assert metadata.described("[a](docs/A.md) [b](https://b.example) ![p](p.png)\n") == "a [b](https://b.example) "
+    assert metadata.described("```\n[a](b)\n```") == "```\n[a](b)\n```"
+
+
+def test_the_licence_covers_what_is_vendored() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    known = {"Apache License": "Apache-2.0", "BSD 3-Clause": "BSD-3-Clause", "The MIT License": "MIT"}
+    licences = [ROOT / "LICENSE", *(ROOT / "src/mudroom/web/page/vendor").glob("*.LICENSE")]
+    texts = [path.read_text() for path in licences]
+    assert set(project["license"].split(" AND ")) == {
+        known[name] for name in known for text in texts if name in text[:300]
+    }
+    assert "urls" not in project  # the project has no public address yet
+
+
+def _wheel(place: Path, name: str, files: dict[str, str]) -> None:
+    with zipfile.ZipFile(place / name, "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    place = tmp_path / "wheels"
+    place.mkdir()
+    main = "import os, sys\ndef main():\n    print('ran', *sys.argv[1:], os.path.dirname(sys.executable))\n"
+    shells = {
+        f"mudroom-1.data/data/share/{name}": name
+        for name in ("man/man1/mudroom.1", "bash-completion/completions/mudroom", "zsh/site-functions/_mudroom",
+                     "fish/vendor_completions.d/mudroom.fish")
+    }  # fmt: skip
+    own = {"mudroom/__init__.py": "", "mudroom/cli.py": main, "mudroom-1.dist-info/RECORD": "", **shells}
+    _wheel(place, "mudroom-1-py3-none-any.whl", own)
+    for version in ("311", "313"):
+        files = {"fast/__init__.py": "same", f"fast/_c.cpython-{version}.so": version}
+        _wheel(place, f"fast-1-cp{version}-cp{version}-linux.whl", files)
+    return place
+
+
+def _build(wheels: Path, target: Path) -> Path:
+    tree.build(wheels, target, [VERSION])
+    return target
+
+
+def test_extension_modules_of_several_versions_lie_beside_each_other(wheels: Path, tmp_path: Path) -> None:
+    site = _build(wheels, tmp_path / "tree") / tree.SITE
+    assert sorted(path.name for path in (site / "fast").iterdir()) == [
+        "__init__.py", "_c.cpython-311.so", "_c.cpython-313.so",
+    ]  # fmt: skip
+
+
+def test_wheels_that_differ_in_a_common_file_stop_the_build(wheels: Path, tmp_path: Path) -> None:
+    _wheel(wheels, "fast-1-cp312-cp312-linux.whl", {"fast/__init__.py": "other"})
+    with pytest.raises(SystemExit, match=r"fast/__init__\.py is not the same in two wheels"):
+        _build(wheels, tmp_path / "tree")
+
+
+def test_the_same_wheels_make_the_same_bytes(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    made = []
+    for name, mask in (("a", 0o022), ("b", 0o077)):
+        before = os.umask(mask)
+        try:
+            target = _build(wheels, tmp_path / name)
+            tree.zipapp(target, tmp_path / f"{name}.pyz")
+            tree.deb(target, tmp_path / f"{name}.deb")
+        finally:
+            os.umask(before)
+        made.append([(tmp_path / f"{name}{end}").read_bytes() for end in (".pyz", ".deb")])
+    assert made[0] == made[1]
+
+
+def test_the_debian_package_is_whole_and_owned_by_root(wheels: Path, tmp_path: Path) -> None:
+    tree.deb(_build(wheels, tmp_path / "tree"), tmp_path / "m.deb")
+    subprocess.run(["ar", "x", "m.deb"], cwd=tmp_path, check=True)
+    with tarfile.open(tmp_path / "data.tar.xz") as archive:
+        members = {item.name: item for item in archive.getmembers()}
+    assert members["./usr/bin/mudroom"].mode == 0o755
+    assert members["./usr/lib/mudroom/bin/python3"].linkname == "/usr/bin/python3"
+    assert "./usr/share/zsh/vendor-completions/_mudroom" in members
+    assert {(item.uid, item.gid, item.mode & 0o022) for item in members.values() if not item.issym()} == {(0, 0, 0)}
+
+
+@pytest.fixture
+def archive(wheels: Path, tmp_path: Path) -> Path:
+    tree.zipapp(_build(wheels, tmp_path / "tree"), tmp_path / "m.pyz")
+    (tmp_path / "project").mkdir()
+    return tmp_path / "m.pyz"
+
+
+def _start(archive: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environ = {"PATH": os.defpath, "HOME": str(archive.parent), "XDG_CACHE_HOME": str(archive.parent / "cache")}
+    python = getattr(sys, "_base_executable", sys.executable)
+    return subprocess.run(
+        [python, archive, *words],
+        cwd=archive.parent / "project", env=environ, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_the_zipapp_unpacks_once_and_runs_what_lies_there(archive: Path) -> None:
+    (archive.parent / "project/mudroom.py").write_text("raise SystemExit('the project runs')")
+    first = _start(archive, "a b", "--x")
+    [place] = (archive.parent / "cache/mudroom/zipapp").iterdir()
+    assert (first.stdout, first.stderr) == (f"ran a b --x {place}/bin\n", "")
+    stamp = place.stat().st_ino
+    assert _start(archive).returncode == 0
+    assert place.stat().st_ino == stamp
+    (place / tree.SITE / "mudroom/cli.py").unlink()
+    assert _start(archive, "again").stdout.startswith("ran again")
+
+
+def test_a_damaged_zipapp_runs_nothing(archive: Path) -> None:
+    with zipfile.ZipFile(archive) as old:
+        entries = {name: old.read(name) for name in old.namelist()}
+    entries[f"tree/{tree.SITE}/mudroom/cli.py"] = b"def main(): print('other')"
+    with zipfile.ZipFile(archive, "w") as new:
+        for name, data in entries.items():
+            new.writestr(name, data)
+    done = _start(archive)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "is damaged at lib/python3/site-packages/mudroom/cli.py" in done.stderr
+    assert list((archive.parent / "cache/mudroom/zipapp").iterdir()) == []
+
+
+def test_a_cache_that_others_may_write_to_is_refused(archive: Path) -> None:
+    place = archive.parent / "cache/mudroom/zipapp"
+    place.mkdir(parents=True)
+    place.chmod(0o777)
+    done = _start(archive)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr.endswith("is not a directory of yours alone (chmod go-w it, or set XDG_CACHE_HOME)\n")
