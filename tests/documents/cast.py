@@ -6,6 +6,7 @@ with ``prefers-reduced-motion``, shows the end.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from html import escape
 from pathlib import Path
@@ -17,6 +18,8 @@ from mudroom.stage.layers.layer import remove_tree
 PICTURE = ROOT / "docs/pictures/first-minute.svg"
 WIDTH, LINE, CHARACTER = 116, 19, 8.4
 _STEP, _PAUSE = 0.25, 1.1
+NAME = "run-4f2a91c0"
+"""Of the fork, in place of its random name."""
 
 
 class Shown(NamedTuple):
@@ -43,13 +46,11 @@ def record(root: Path) -> list[Shown]:
         at += _PAUSE
 
     step("mudroom run -- sh ./upgrade.sh", ["k"])
-    fork = machine.run(
-        'mudroom ls --json | python3 -c \'import json,sys; print(json.load(sys.stdin)["forks"][0]["fork"])\''
-    )
+    fork = re.findall(r"run-[0-9a-f]{8}", lines[-1].text)[0]
     step("cat README.md", [])
-    step(f"mudroom apply --yes {fork.printed.strip()} package.json", [])
+    step(f"mudroom apply --yes {fork} package.json", [])
     step("mudroom undo", [])
-    return lines
+    return [line._replace(text=line.text.replace(fork, NAME)) for line in lines]
 
 
 def as_svg(lines: list[Shown]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from documents.block import Block, Typed, commands_of, parts_of
+from documents.cast import PICTURE, as_svg, record
 from documents.machine import ROOT
 from documents.match import as_shown, matches
 from documents.play import LANGUAGES, NOT_RUN, documents, play
@@ -101,3 +102,8 @@ def test_a_comment_without_its_block_is_an_error(tmp_path: Path) -> None:
     page.write_text("<!-- block: not run: no -->\n\ntext\n")
     with pytest.raises(ValueError, match="not before its block"):
         parts_of(page)
+
+
+@pytest.mark.slow
+def test_the_recording_is_of_this_program(tmp_path: Path, nothing_left: None) -> None:
+    assert PICTURE.read_text() == as_svg(record(tmp_path / "d")), "dev/docs --cast records it again"
