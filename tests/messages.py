@@ -81,12 +81,10 @@ def tests_text(root: Path = ROOT) -> str:
 
 
 def untested(root: Path = ROOT) -> list[str]:
-    """Return the messages that no test has, as ``module: text``, sorted; each once."""
+    """Return the messages that no test has, sorted; each once."""
     tests = tests_text(root)
     lines = {
-        f"{found.module}: {found.text!r}"
-        for found in messages(root)
-        if found.parts and not any(part.strip() in tests for part in found.parts)
+        found.text for found in messages(root) if found.parts and not any(part.strip() in tests for part in found.parts)
     }
     return sorted(lines)
 

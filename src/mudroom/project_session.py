@@ -11,10 +11,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from mudroom.core.settings import Loaded, Settings
-from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.config import LOOPBACK_WORDS, answers_name_loopback, load_policy, places, trusts_any
-from mudroom.session import Client, Session, policy_above, require_project
+from mudroom.policy.config import (
+    KEEPS_ALL,
+    LOOPBACK_WORDS,
+    answers_name_loopback,
+    load_policy,
+    places,
+    project_settings,
+    trusts_any,
+)
+from mudroom.session import Client, Session, require_project
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,17 +40,6 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS = 60
 """Characters of a command that a note shows."""
-MOST_LEFT_OUT = 3
-"""Items of a policy that a note names."""
-_FOREVER = 1 << 62
-KEEPS_ALL = Settings()._replace(
-    keep_age=float(_FOREVER),
-    keep_applies=_FOREVER,
-    keep_bytes=_FOREVER,
-    keep_journal=_FOREVER,
-    keep_journal_age=float(_FOREVER),
-)
-"""Settings in place of a policy that cannot be read: its limits of retention are not known, so nothing is removed."""
 
 
 def open_project(
@@ -112,17 +108,6 @@ def open_project(
 
 
 # --- settings ---
-
-
-def project_settings(project: bytes, environ: Mapping[bytes, bytes], note: Callable[[str], None]) -> Settings:
-    """Return the settings of all policy files, the project's as far as it is trusted. Call ``note`` about the rest."""
-    loaded = load_policy(project, environ)
-    if loaded.left_out:
-        note(left_out(loaded))
-    above = policy_above(project, places(environ).home)
-    if above is not None:
-        note(not_above(project, above))
-    return loaded.settings
 
 
 def with_shown(settings: Settings, paths: Sequence[str]) -> Settings:
@@ -278,18 +263,3 @@ def cut_off(command: CutOffCommand) -> str:
     changes = "1 change" if command.changed == 1 else f"{command.changed:,} changes"
     name = command.fork
     return f"mudroom was killed while `{words}` ran in {name}; collected: {changes} (mudroom diff {name})"
-
-
-def not_above(project: bytes, above: bytes) -> str:
-    """Return one line that says whose policy does not apply here."""
-    return f"{show(project)} is a project of its own: the policy of {show(above)}, in which it lies, does not hold here"
-
-
-def left_out(loaded: Loaded) -> str:
-    """Return one line that says which part of the project's policy is not trusted, and what to do."""
-    items = list(dict.fromkeys(item.text for item in loaded.left_out))
-    files = dict.fromkeys(("/" + item.at).rpartition("/.mudroom/")[2].rpartition(":")[0] for item in loaded.left_out)
-    more = f" and {len(items) - MOST_LEFT_OUT} more" if len(items) > MOST_LEFT_OUT else ""
-    shown = "; ".join(item if len(item) < 80 else item[:79] + "…" for item in items[:MOST_LEFT_OUT])
-    where = ", ".join(".mudroom/" + name for name in list(files)[:MOST_LEFT_OUT])
-    return f"not taken from {where}, {loaded.why}: {shown}{more} (mudroom policy trust shows all and asks)"

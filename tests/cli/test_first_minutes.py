@@ -104,6 +104,10 @@ def test_a_fork_that_changed_nothing_is_not_left(cli: Cli) -> None:
     for line in ("run --yes -- git status", "exec -- ls", "exec --json -- git status", "exec --quiet -- true"):
         assert cli(*line.split()).returncode == 0
         assert cli.json("ls")["forks"] == [], line
+    told = cli("exec", "--", "rm", "b").stderr
+    (name,) = [row["fork"] for row in cli.json("ls")["forks"]]
+    assert f"kept as {name}: mudroom diff {name}, mudroom apply {name}, mudroom discard {name}\n" in told
+    assert cli("discard", name).returncode == 0
     assert cli("exec", "--fork", "mine", "--", "true").returncode == 0
     assert [row["fork"] for row in cli.json("ls")["forks"]] == ["mine"], "a named fork is its user's"
 

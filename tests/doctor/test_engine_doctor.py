@@ -153,12 +153,12 @@ def test_the_doctor_heeds_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(doctor, "examine", examine)
     monkeypatch.setattr(doctor, "settings_of", lambda *_: Settings(engine="podman"))
-    assert doctor.execute(Namespace(table=False), context) == 0
+    assert doctor.execute(Namespace(table=False, all=False), context) == 0
 
     def broken(*_: object) -> Settings:
         raise UsageError("line 1: no")
 
     monkeypatch.setattr(doctor, "settings_of", broken)
-    assert doctor.execute(Namespace(table=False), context) == 0
+    assert doctor.execute(Namespace(table=False, all=False), context) == 0
     assert asked == ["podman", "auto"]
     assert "the policy cannot be read and is ignored here: line 1: no" in said

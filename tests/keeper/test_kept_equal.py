@@ -103,9 +103,12 @@ def test_only_the_own_environment(kept: Kept) -> None:
     kept.environment["FIRST"] = "1"
     kept.start()
     del kept.environment["FIRST"]
-    words = ["run", "--yes", "--env", "FIRST", "--env", "SECOND", "--", "sh", "-c", "echo $FIRST$SECOND."]
-    assert kept(*words, more={"SECOND": "2"}).stdout == b"2.\n"
-    assert kept(*words).stdout == b".\n"
+    words = ["--", "sh", "-c", "echo $FIRST$SECOND."]
+    assert kept("run", "--yes", "--env", "SECOND", *words, more={"SECOND": "2"}).stdout == b"2.\n"
+    assert kept("run", "--yes", *words).stdout == b".\n"
+    for name in ("FIRST", "SECOND"):
+        done = kept("run", "--yes", "--env", name, *words)
+        assert (done.returncode, b"your environment has no such variable" in done.stderr) == (125, True)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])

@@ -8,36 +8,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from mudroom.cli.project_place import project_of as project_of
+from mudroom.cli.project_place import working_directory as working_directory
 from mudroom.cli.terminal.approver import set_command_approver, set_host_approver
 from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import relpath, show
 from mudroom.errors import FULL, MudroomError, UsageError
-from mudroom.policy.config import places
-from mudroom.project_session import open_project, project_settings
+from mudroom.policy.config import project_settings
+from mudroom.project_session import open_project
 from mudroom.sandbox.platform import BY_RECORD
-from mudroom.session import Client, Session, find_project
+from mudroom.session import Client, Session
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal.approver import Ask
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.network.host_rules import HostRule
-
-
-def working_directory() -> bytes:
-    try:
-        return os.getcwdb()
-    except FileNotFoundError:
-        raise UsageError("the current directory does not exist any more", "cd to one that does") from None
-
-
-def project_of(context: Context) -> bytes:
-    """Return the project as a real path."""
-    if context.project is not None:
-        return os.path.realpath(context.project)
-    home = places(context.environ).home
-    return find_project(os.path.realpath(working_directory()), home)
 
 
 def open_session(

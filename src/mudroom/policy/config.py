@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mudroom.core.confinement.limit import show_size
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage import disk
+from mudroom.stage.views.preflight import policy_above
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -181,3 +182,44 @@ def parse_settings(data: bytes, name: str) -> Settings:
     from mudroom.policy.parse import parse, settings_from
 
     return settings_from(parse(data, name))
+
+
+# --- settings of a project, with notes ---
+
+MOST_LEFT_OUT = 3
+"""Items of a policy that a note names."""
+_FOREVER = 1 << 62
+KEEPS_ALL = Settings()._replace(
+    keep_age=float(_FOREVER),
+    keep_applies=_FOREVER,
+    keep_bytes=_FOREVER,
+    keep_journal=_FOREVER,
+    keep_journal_age=float(_FOREVER),
+)
+"""Settings in place of a policy that cannot be read: its limits of retention are not known, so nothing is removed."""
+
+
+def project_settings(project: bytes, environ: Mapping[bytes, bytes], note: Callable[[str], None]) -> Settings:
+    """Return the settings of all policy files, the project's as far as it is trusted. Call ``note`` about the rest."""
+    loaded = load_policy(project, environ)
+    if loaded.left_out:
+        note(left_out(loaded))
+    above = policy_above(project, places(environ).home)
+    if above is not None:
+        note(not_above(project, above))
+    return loaded.settings
+
+
+def not_above(project: bytes, above: bytes) -> str:
+    """Return one line that says whose policy does not apply here."""
+    return f"{show(project)} is a project of its own: the policy of {show(above)}, in which it lies, does not hold here"
+
+
+def left_out(loaded: Loaded) -> str:
+    """Return one line that says which part of the project's policy is not trusted, and what to do."""
+    items = list(dict.fromkeys(item.text for item in loaded.left_out))
+    files = dict.fromkeys(("/" + item.at).rpartition("/.mudroom/")[2].rpartition(":")[0] for item in loaded.left_out)
+    more = f" and {len(items) - MOST_LEFT_OUT} more" if len(items) > MOST_LEFT_OUT else ""
+    shown = "; ".join(item if len(item) < 80 else item[:79] + "…" for item in items[:MOST_LEFT_OUT])
+    where = ", ".join(".mudroom/" + name for name in list(files)[:MOST_LEFT_OUT])
+    return f"not taken from {where}, {loaded.why}: {shown}{more} (mudroom policy trust shows all and asks)"

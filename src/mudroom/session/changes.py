@@ -371,20 +371,9 @@ class Changes:
 
     def applies(self) -> list[dict[str, str]]:
         """Return every apply of this project, oldest first, with its state in words."""
-        paths = self._vault.applies()
-        if not paths:
-            return []
-        from mudroom.vault.apply.transaction import ApplyDirectory
+        from mudroom.vault.apply.plan_state import list_applies
 
-        words = {"prepare": "deferred", "ready": "interrupted", "undoing": "interrupted", "done": "applied"}
-        words["redoing"] = "interrupted"
-        rows = []
-        for path in paths:
-            place = ApplyDirectory(path)
-            state = place.state()
-            if state is not None:
-                rows.append({"apply": place.name, "state": words.get(state, state)})
-        return rows
+        return list_applies(self._vault)
 
     def applied(self, last: int = 100) -> list[ApplyDetail]:
         """Return the ``last`` newest applies, oldest first, with the details that are cheap to read."""

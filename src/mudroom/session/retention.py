@@ -24,13 +24,6 @@ def keep_journal(forks: Forks, settings: Settings) -> list[str]:
     return []
 
 
-def cache_bytes(forks: Forks) -> int:
-    """Return the bytes of the shared caches of this project, an upper bound (``vault/caches/pool.py``)."""
-    from mudroom.vault.caches.pool import shared_caches
-
-    return sum(cache.size for cache in shared_caches(forks.vault.cache))
-
-
 def tidy(forks: Forks, *, applied: bool = False) -> None:
     """Remove data that retention (``keep:`` in the policy) does not keep, if a run is due. Hold the vault's lock.
 

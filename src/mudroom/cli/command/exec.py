@@ -109,10 +109,15 @@ def _run_elsewhere(args: argparse.Namespace, context: Context, agent: str) -> in
         there = run_there(session, args.on, argv, _directory(session), context)
     if args.quiet and there.result.ran and not context.as_json:
         return there.code
-    code, fork = _print_outcome(there.result, argv, context, there.code), there.result.fork
+    code = _print_outcome(there.result, argv, context, there.code)
+    _print_fork(there.result.fork, context)
+    return code
+
+
+def _print_fork(fork: str, context: Context) -> None:
+    """Name the fork of a command that has none by its command line."""
     if fork and not context.as_json:
         context.terminal.say(f"kept as {fork}: mudroom diff {fork}, mudroom apply {fork}, mudroom discard {fork}")
-    return code
 
 
 def _background(session: Session, argv: list[bytes], args: argparse.Namespace, context: Context) -> Background:
@@ -158,7 +163,10 @@ def run_command(
         client.close()
     if quiet and result.ran and not context.as_json:
         return signals.exit_code(result)
-    return _print_outcome(result, argv, context, signals.exit_code(result), commits, log)
+    code = _print_outcome(result, argv, context, signals.exit_code(result), commits, log)
+    if args.fork is None and result.changeset.changes:
+        _print_fork(result.fork, context)
+    return code
 
 
 def open_for_command(

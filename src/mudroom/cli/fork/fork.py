@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from mudroom.cli.fork.ls import describe, fork_rows
+from mudroom.cli.fork.ls import describe, listed_forks
+from mudroom.cli.listing import open_listing
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.text.plural import counted
@@ -60,8 +61,8 @@ def _new(args: argparse.Namespace, context: Context) -> None:
 
 def _ls(args: argparse.Namespace, context: Context) -> None:
     del args
-    with open_session(context, needs_policy=False) as session:
-        rows = fork_rows(session)
+    with open_listing(context) as listing:
+        rows = listed_forks(listing)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.forks/1", "forks": rows}))
     elif rows:

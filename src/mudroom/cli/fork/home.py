@@ -8,14 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from mudroom.cli.fork.ls import describe, fork_rows
-from mudroom.cli.project_session import open_session, project_of
+from mudroom.cli.fork.ls import describe, listed_forks
+from mudroom.cli.listing import ProjectListing, open_listing
+from mudroom.cli.project_place import project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
-from mudroom.session import Session, require_project
+from mudroom.stage.views.preflight import check_project
+from mudroom.vault.apply.plan_state import list_applies
 from mudroom.vault.store.store import vault_path
 
 MOST_FORKS = 5
@@ -39,7 +41,8 @@ def show_home(context: Context) -> int:
     """Print it; return the exit code, which is 0 also where no project can be."""
     try:
         place = places(context.environ)
-        project, _home, state = require_project(project_of(context), place.state, place.home)
+        project, state = os.path.realpath(project_of(context)), os.path.realpath(place.state)
+        check_project(project, os.path.realpath(place.home), state)
     except UsageError as error:
         _print(context, [f"{error.message}: mudroom works in a project"], (("cd PROJECT", "then: mudroom"), *ALWAYS))
         return 0
@@ -47,27 +50,27 @@ def show_home(context: Context) -> int:
         lines = [f"{show(project)}: mudroom has not been used here. Nothing lands until you apply it."]
         _print(context, lines, (*BEGIN, *ALWAYS))
         return 0
-    with open_session(context, needs_policy=False) as session:
-        lines, commands = _waiting(session, context)
+    with open_listing(context) as listing:
+        lines, commands = _waiting(listing, context)
     _print(context, [show(project), *lines], (*commands, *ALWAYS[1:]))
     return 0
 
 
-def _waiting(session: Session, context: Context) -> tuple[list[str], list[tuple[str, str]]]:
+def _waiting(listing: ProjectListing, context: Context) -> tuple[list[str], list[tuple[str, str]]]:
     """Return lines about what waits, and the next commands, the most urgent first."""
     lines: list[str] = []
     commands: list[tuple[str, str]] = []
-    questions = [row for row in session.vault.approvals.rows() if row.state == "waiting"]
+    questions = [row for row in listing.vault.approvals.rows() if row.state == "waiting"]
     if questions:
         wait = "waits" if len(questions) == 1 else "wait"
         lines.append(f"{counted(len(questions), 'question')} of agents {wait} for your answer")
         commands.append(("mudroom approve", "shows and answers them"))
-    applies = session.changes.applies()
+    applies = list_applies(listing.vault)
     unfinished = [row["apply"] for row in applies if row["state"] in ("deferred", "interrupted")]
     if unfinished:
         lines.append(f"cut off in the middle of an apply: {', '.join(unfinished)}")
         commands.append(("mudroom recover", "finishes or takes back what was cut off"))
-    rows = fork_rows(session)
+    rows = listed_forks(listing)
     if rows:
         lines.append(f"{counted(len(rows), 'fork')}, not applied:")
         width = context.terminal.columns(1) - 2

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from mudroom.cli.project_session import open_session
+from mudroom.cli.listing import ProjectListing, open_listing
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
-from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
     import argparse
+
+    from mudroom.session import Session
 
 _EMPTY: dict[str, Any] = {
     "fork": "", "command": [], "state": "", "level": None, "changed": 0, "lines_added": 0, "lines_removed": 0,
@@ -37,8 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     del args
-    with open_session(context, needs_policy=False) as session:
-        rows = fork_rows(session)
+    with open_listing(context) as listing:
+        rows = listed_forks(listing)
     if context.as_json:
         context.terminal.out(to_json_text({"schema": "mudroom.forks/1", "forks": rows}))
     elif rows:
@@ -49,11 +50,16 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def fork_rows(session: Session) -> list[dict[str, Any]]:
+    """Return the rows of a session's forks."""
+    return listed_forks(ProjectListing(session.vault, session.actor.settings, session.forks.known_record))
+
+
+def listed_forks(listing: ProjectListing) -> list[dict[str, Any]]:
     """Return a row for each fork, oldest first. The row of a fork that cannot be read says why (``problem``)."""
     rows = []
-    for fork in session.vault.forks():
+    for fork in listing.vault.forks():
         try:
-            rows.append(_row(session, fork))
+            rows.append(_row(listing, fork))
         except UNREADABLE as error:
             problem = damage_of(fork, error)
             if problem is not None:
@@ -61,8 +67,8 @@ def fork_rows(session: Session) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(session: Session, fork: Fork) -> dict[str, Any]:
-    record = session.forks.known_record(fork.name)
+def _row(listing: ProjectListing, fork: Fork) -> dict[str, Any]:
+    record = listing.record(fork.name)
     running = fork.interrupted is not None
     summary = summarise(record.changeset.changes if record is not None else ())
     return _EMPTY | {

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from mudroom.cli.fork.ls import describe, fork_rows
-from mudroom.cli.project_session import open_session
+from mudroom.cli.fork.ls import describe, listed_forks
+from mudroom.cli.listing import open_listing
 from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.limit import show_size
 from mudroom.core.text.json_text import to_json_text
-from mudroom.sandbox.platform import BY_RECORD
-from mudroom.session.retention import cache_bytes
 from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.apply.plan_state import list_applies
+from mudroom.vault.caches.pool import shared_caches
 
 if TYPE_CHECKING:
     import argparse
@@ -28,12 +28,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     del args
-    with open_session(context, needs_policy=False) as session:
-        rows = fork_rows(session)
-        applies = session.changes.applies()
-        project, vault = os.fsdecode(session.project), os.fsdecode(session.vault.path)
-        cached, limit = cache_bytes(session.forks), session.actor.settings.cache_limit
-    sandbox = _certified(context) if sys.platform in BY_RECORD else []
+    with open_listing(context) as listing:
+        rows, applies = listed_forks(listing), list_applies(listing.vault)
+        project, vault = os.fsdecode(listing.vault.project), os.fsdecode(listing.vault.path)
+        cached = sum(cache.size for cache in shared_caches(listing.vault.cache))
+        limit = listing.settings.cache_limit
+    sandbox = _certified(context)
     if context.as_json:
         places = {"schema": "mudroom.status/1", "project": project, "vault": vault}
         report = {**places, "forks": rows, "applies": applies, "caches": {"bytes": cached, "limit": limit}}
@@ -56,6 +56,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _certified(context: Context) -> list[str]:
+    platform: str = sys.platform
+    if platform == "linux":
+        return []  # no record opens it; not worth the modules of the sandbox
     from mudroom.cli.certification import certified
+    from mudroom.sandbox.platform import BY_RECORD
 
-    return certified(context.environ)
+    return certified(context.environ) if platform in BY_RECORD else []

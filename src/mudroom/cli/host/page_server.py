@@ -14,8 +14,7 @@ from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError
-from mudroom.policy.config import load_policy, places
-from mudroom.project_session import left_out
+from mudroom.policy.config import left_out, load_policy, places
 from mudroom.sandbox.platform import BY_RECORD
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING

@@ -13,11 +13,10 @@ from mudroom.core.command.policy import CommandPolicy
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.combine import read, read_single, watched_files
-from mudroom.policy.config import load_policy, places, user_config
+from mudroom.policy.config import left_out, load_policy, not_above, places, user_config
 from mudroom.policy.host_answers import NAME
 from mudroom.policy.host_answers import load as answered
 from mudroom.policy.parse import GivenSetting, settings_from
-from mudroom.project_session import left_out, not_above
 from mudroom.session import policy_above
 from mudroom.typing import TYPE_CHECKING
 

@@ -10,11 +10,10 @@ from mudroom.cli.project_session import project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.command.policy import BY_CLASS
 from mudroom.core.tree.path import show
-from mudroom.policy.config import load_policy, user_config
+from mudroom.policy.config import left_out, load_policy, user_config
 from mudroom.policy.parse import GivenSetting
 from mudroom.policy.settings_table import ROWS
 from mudroom.policy.trust import describe
-from mudroom.project_session import left_out
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from mudroom.cli.project_session import open_session
+from mudroom.cli.listing import open_listing
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.vault.event_row import line
 from mudroom.cli.vault.log_export import FORMS, as_json, export
@@ -20,9 +20,9 @@ from mudroom.core.journal.event_text import ROWS
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.session import Session
 from mudroom.system.readiness import is_abandoned
 from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     import argparse
@@ -67,12 +67,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     _check_options(args)
     where = _selection(args, time.time_ns())
-    with open_session(context, reads_policy=False) as session:
+    with open_listing(context, reads_policy=False) as listing:
+        vault = listing.vault
         if args.what == "verify":
-            return _verify(session, args.against, context)
+            return _verify(vault, args.against, context)
         if args.what == "export":
-            return _export(session, args, where, context)
-        return _show(session, args, where, context)
+            return _export(vault, args, where, context)
+        return _show(vault, args, where, context)
 
 
 _OF_VERIFY = ("against",)
@@ -91,8 +92,8 @@ def _check_options(args: argparse.Namespace) -> None:
             raise UsageError(f"{verb} has no {option}", f"it is an option of mudroom log {other}".rstrip())
 
 
-def _show(session: Session, args: argparse.Namespace, where: EventFilter, context: Context) -> int:
-    journal = session.vault.journal
+def _show(vault: Vault, args: argparse.Namespace, where: EventFilter, context: Context) -> int:
+    journal = vault.journal
     print_event = _event_printer(context)
     last = journal.head().number if args.follow else 0
     has_events = False
@@ -101,9 +102,9 @@ def _show(session: Session, args: argparse.Namespace, where: EventFilter, contex
         if event.number <= last or not args.follow:
             print_event(event)
     if args.follow:
-        return _follow(session, last, where, print_event)
+        return _follow(vault, last, where, print_event)
     if not context.as_json and has_events:
-        _print_more(session, args, where, context)
+        _print_more(vault, args, where, context)
     if not has_events and not context.as_json:
         context.terminal.say(
             "nothing has happened yet" if where == EventFilter() else "nothing of that kind has happened"
@@ -111,17 +112,17 @@ def _show(session: Session, args: argparse.Namespace, where: EventFilter, contex
     return 0
 
 
-def _print_more(session: Session, args: argparse.Namespace, where: EventFilter, context: Context) -> None:
+def _print_more(vault: Vault, args: argparse.Namespace, where: EventFilter, context: Context) -> None:
     """Say how many events the list leaves out because nobody has asked for a number of them."""
     shown = _event_count(args)
     if shown is None or args.last is not None:
         return
     more = "earlier"
     if where == EventFilter():
-        count = session.vault.journal.head().number - shown
+        count = vault.journal.head().number - shown
         more = f"{count:,} earlier"
     else:  # counting them reads the whole journal
-        count = sum(1 for _event in session.vault.journal.events(last=shown + 1, where=where)) - shown
+        count = sum(1 for _event in vault.journal.events(last=shown + 1, where=where)) - shown
     if count > 0:
         context.terminal.say(f"{more} event{'' if more == '1 earlier' else 's'} not shown (-n 0 shows all)")
 
@@ -143,11 +144,11 @@ def _event_printer(context: Context) -> Callable[[Event], None]:
     return print_event
 
 
-def _follow(session: Session, number: int, where: EventFilter, print_event: Callable[[Event], None]) -> int:
+def _follow(vault: Vault, number: int, where: EventFilter, print_event: Callable[[Event], None]) -> int:
     """Print new events until Ctrl-C, or until the reader of stdout is gone (``is_abandoned``)."""
     try:
         while not is_abandoned(1, _PAUSE / 1000):
-            for event in session.vault.journal.events_since(number):
+            for event in vault.journal.events_since(number):
                 number = event.number
                 if where.matches(event):
                     print_event(event)
@@ -205,14 +206,14 @@ def _moment(text: str, now: int) -> int:
 # --- verify, export ---
 
 
-def _verify(session: Session, against: str | None, context: Context) -> int:
+def _verify(vault: Vault, against: str | None, context: Context) -> int:
     terminal = context.terminal
-    journal = session.vault.journal
+    journal = vault.journal
     expected = _parse_against(against)
     check = journal.examine(lambda done, total: terminal.progress("checking the journal", done, total))
     terminal.clear()
     problems = [problem.text for problem in ((check.broken,) if check.broken is not None else ()) + check.gaps]
-    if expected is not None and not _has_event(session, check, *expected):
+    if expected is not None and not _has_event(vault, check, *expected):
         problems.append(f"event {expected[0]} is not there as it was: the journal has been written anew, or cut off")
     if context.as_json:
         row = {
@@ -247,20 +248,20 @@ def _parse_against(text: str | None) -> tuple[int, str] | None:
     return int(match[1]), match[2]
 
 
-def _has_event(session: Session, check: ChainCheck, number: int, digest: str) -> bool:
+def _has_event(vault: Vault, check: ChainCheck, number: int, digest: str) -> bool:
     if number > check.head.number:
         return False
     if number == check.head.number:
         return check.head.digest.startswith(digest)
-    event = next(session.vault.journal.events_since(number - 1), None)
+    event = next(vault.journal.events_since(number - 1), None)
     return event is not None and event.number == number and event.digest.startswith(digest)
 
 
-def _export(session: Session, args: argparse.Namespace, where: EventFilter, context: Context) -> int:
+def _export(vault: Vault, args: argparse.Namespace, where: EventFilter, context: Context) -> int:
     if args.follow:
         raise UsageError("log export does not follow", "mudroom log --follow --json")
-    total = session.vault.journal.head().number
-    events = session.vault.journal.events(last=_event_count(args), where=where)
+    total = vault.journal.head().number
+    events = vault.journal.events(last=_event_count(args), where=where)
 
     def watched() -> Iterator[Event]:
         for event in events:
@@ -268,7 +269,7 @@ def _export(session: Session, args: argparse.Namespace, where: EventFilter, cont
                 context.terminal.progress("exporting", event.number, total)
             yield event
 
-    count = export(watched(), args.format or "jsonl", args.output, show(session.project))
+    count = export(watched(), args.format or "jsonl", args.output, show(vault.project))
     if args.output not in (None, "-"):
         written = "1 event" if count == 1 else f"{count:,} events"
         context.terminal.say(f"exported {written}: {show(args.output.encode('utf-8', 'surrogateescape'))}")

@@ -37,6 +37,8 @@ from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
 from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.apply.execution import FEW, Executor, Progress
+from mudroom.vault.apply.plan_state import State as State
+from mudroom.vault.apply.plan_state import plan_path, state_of
 from mudroom.vault.apply.reversal import reverse
 from mudroom.vault.apply.tree import (
     discard,
@@ -54,13 +56,9 @@ from mudroom.vault.apply.unmerge import keep_applied
 from mudroom.vault.record import FORMAT, ApplyRecord, load, save
 from mudroom.vault.sync import sync_directory
 
-State = Literal["prepare", "ready", "done", "undoing", "undone", "redoing"]
 KEPT = "keeps the edits made since"
 _NO_MODES: Mapping[bytes, int] = MappingProxyType({})
 _NO_DIGESTS: Mapping[bytes, bytes] = MappingProxyType({})
-_ORDER: tuple[State, ...] = ("redoing", "undone", "undoing", "done", "ready", "prepare")
-
-
 _UNDER_WAY: dict[str, tuple[State, State]] = {"done": ("undoing", "undone"), "undone": ("redoing", "done")}
 
 
@@ -106,10 +104,10 @@ class ApplyDirectory:
         self.name = os.fsdecode(os.path.basename(path))
 
     def state(self) -> State | None:
-        return next((state for state in _ORDER if os.path.exists(self._plan(state))), None)
+        return state_of(self.path)
 
     def _plan(self, state: State) -> bytes:
-        return self.path + b"/plan." + state.encode()
+        return plan_path(self.path, state)
 
     def load(self) -> ApplyRecord:
         state = self.state()
@@ -173,7 +171,8 @@ class ApplyDirectory:
         os.unlink(self._plan(state))
 
     def drop_before(self, state: State) -> None:
-        """As ``drop``. ``undone`` is not ignored beside ``done`` (``_ORDER``): its removal is durable before a redo."""
+        """As ``drop``. ``undone`` is not ignored beside ``done`` (``plan_state.ORDER``): its
+        removal is durable before a redo."""
         self.drop(state)
         if state == "undone":
             sync_directory(self.path)

@@ -1,0 +1,77 @@
+"""What a verb that only shows needs of a project: its vault and its settings, without the modules that run commands.
+
+If a command of the project was cut off or runs, or a fork is mounted, there is something to settle first: then it is a
+whole session, as of ``open_session``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from mudroom.cli.project_place import project_of
+from mudroom.cli.terminal.context import Context
+from mudroom.core.settings import Settings
+from mudroom.errors import UsageError
+from mudroom.policy.config import KEEPS_ALL, places, project_settings
+from mudroom.stage.views.preflight import check_project
+from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.vault.store.fork import interrupted_forks
+from mudroom.vault.store.store import Vault, open_vault, require_private_state
+
+if TYPE_CHECKING:
+    from mudroom.vault.record import ForkRecord
+
+
+class ProjectListing(NamedTuple):
+    vault: Vault
+    settings: Settings
+    record: Callable[[str], ForkRecord | None]
+    """Return the record of the fork with this name."""
+
+
+@contextmanager
+def open_listing(context: Context, *, reads_policy: bool = True) -> Iterator[ProjectListing]:
+    """Yield the listing. Raise as ``open_session`` with ``needs_policy`` False; ``reads_policy`` False: the defaults
+    hold, and no policy is looked at."""
+    vault = _vault_at_rest(context) if sys.platform == "linux" else None
+    if vault is None:
+        from mudroom.cli.project_session import open_session
+
+        with open_session(context, reads_policy=reads_policy, needs_policy=False) as session:
+            yield ProjectListing(session.vault, session.actor.settings, session.forks.known_record)
+        return
+    try:
+        settings = _settings(vault.project, context) if reads_policy else Settings()
+        yield ProjectListing(vault, settings, lambda name: vault.fork(name).record)
+    finally:
+        vault.close()
+
+
+def _vault_at_rest(context: Context) -> Vault | None:
+    """Return the vault, or None if something is to be settled in it."""
+    place, project = places(context.environ), os.path.realpath(project_of(context))
+    state = os.path.realpath(place.state)
+    check_project(project, os.path.realpath(place.home), state)
+    require_private_state(place.state)
+    vault = open_vault(state, project)
+    forks = vault.path + b"/forks"
+    if interrupted_forks(vault.path) or any(os.path.lexists(f"{name}/mount") for name in _entries(forks)):
+        vault.close()
+        return None
+    return vault
+
+
+def _entries(directory: bytes) -> list[str]:
+    with os.scandir(os.fsdecode(directory)) as scan:
+        return [entry.path for entry in scan]
+
+
+def _settings(project: bytes, context: Context) -> Settings:
+    try:
+        return project_settings(project, context.environ, context.terminal.note)
+    except UsageError as error:
+        context.terminal.note(f"the policy is not in force: {error}")
+        return KEEPS_ALL

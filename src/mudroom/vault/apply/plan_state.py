@@ -1,0 +1,34 @@
+"""The state of an apply: which plan its directory holds. A list of applies reads no plan."""
+
+from __future__ import annotations
+
+import os
+
+from mudroom.typing import Literal
+from mudroom.vault.store.store import Vault
+
+State = Literal["prepare", "ready", "done", "undoing", "undone", "redoing"]
+ORDER: tuple[State, ...] = ("redoing", "undone", "undoing", "done", "ready", "prepare")
+"""Where a crash left two plans, the first one of these holds."""
+_WORDS: dict[State, str] = {
+    "prepare": "deferred",
+    "ready": "interrupted",
+    "undoing": "interrupted",
+    "redoing": "interrupted",
+    "done": "applied",
+}
+
+
+def plan_path(directory: bytes, state: State) -> bytes:
+    return directory + b"/plan." + state.encode()
+
+
+def state_of(directory: bytes) -> State | None:
+    """Return the state of an apply, or None if its directory holds no plan."""
+    return next((state for state in ORDER if os.path.exists(plan_path(directory, state))), None)
+
+
+def list_applies(vault: Vault) -> list[dict[str, str]]:
+    """Return every apply of a project, oldest first, with its state in words."""
+    states = ((os.fsdecode(os.path.basename(path)), state_of(path)) for path in vault.applies())
+    return [{"apply": name, "state": _WORDS.get(state, state)} for name, state in states if state is not None]
