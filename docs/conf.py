@@ -22,7 +22,7 @@ html_extra_path = ["openapi.json", "json.schema.json", "policy.schema.json", "ca
 _SOURCE = _METADATA.get("urls", {}).get("Source", "")
 """The repository in the web; empty: links to its other files are shown as their paths."""
 NAVIGATION = {
-    "Start": "tutorial CALLS faq troubleshooting comparison",
+    "Start": "INSTALL tutorial CALLS faq troubleshooting comparison",
     "How to": (
         "howto/agent howto/packages howto/ci howto/containers howto/team-policy howto/undo howto/best-of-n "
         "howto/machines howto/hooks-and-mcp"
