@@ -100,7 +100,7 @@ DARWIN = Platform(
 PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (LINUX, DARWIN)}
 
 
-UNPORTED: Mapping[str, Mapping[str, str]] = {}
+UNPORTED: Mapping[str, Mapping[str, str]] = {"darwin": {}}
 """Parts whose half on the host is not ported, with the reason. They are refused there with every record."""
 BY_RECORD = frozenset(("darwin",))
 """Platforms that open by a record of what held on this machine (``certify``), and never without."""
