@@ -14,8 +14,7 @@ import pytest
 from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage import top_directory
-from mudroom.stage import disk
+from mudroom.stage import disk, top_directory
 from mudroom.stage.layers import layer
 from mudroom.vault.record import ForkRecord, load
 from mudroom.vault.retention.schedule import tidy
