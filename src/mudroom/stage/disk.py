@@ -165,15 +165,17 @@ def names(at: int) -> list[bytes]:
     return [os.fsencode(name) for name in os.listdir(at)]
 
 
-def stats(at: int) -> Iterator[tuple[bytes, os.stat_result]]:
-    """Yield names and what ``stat_at`` returns of them, without those that are gone meanwhile."""
+def stats(at: int) -> list[tuple[bytes, os.stat_result]]:
+    """Return names and what ``stat_at`` returns of them, without those that are gone meanwhile. A list: a generator
+    that an error leaves behind would keep the directory open."""
+    found = []
     with os.scandir(at) as scan:
         for item in scan:
             try:
-                info = item.stat(follow_symlinks=False)
+                found.append((os.fsencode(item.name), item.stat(follow_symlinks=False)))
             except FileNotFoundError:
                 continue
-            yield os.fsencode(item.name), info
+    return found
 
 
 def children(at: int) -> list[tuple[bytes, bool]]:

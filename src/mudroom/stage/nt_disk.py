@@ -260,13 +260,15 @@ def names(at: int) -> list[bytes]:
     return [os.fsencode(name) for name in (*there, *gone) if name not in (TABLE, TABLE + ".new")]
 
 
-def stats(at: int) -> Iterator[tuple[bytes, StatResult]]:
-    """Yield names and what ``stat_at`` returns of them, without those that are gone meanwhile."""
+def stats(at: int) -> list[tuple[bytes, StatResult]]:
+    """Return names and what ``stat_at`` returns of them, without those that are gone meanwhile."""
+    found = []
     for name in names(at):
         try:
-            yield name, stat_at(at, name)
+            found.append((name, stat_at(at, name)))
         except FileNotFoundError:
             continue
+    return found
 
 
 def children(at: int) -> list[tuple[bytes, bool]]:
