@@ -219,6 +219,16 @@ def test_one_that_starts_is_stopped(kept: Kept) -> None:
     assert kept.start()  # at once: no half minute is waited
 
 
+def test_one_that_finds_another_mudroom_ends(kept: Kept) -> None:
+    """Its interpreter has no HOME, below which the package of the command may be, or another one be hidden."""
+    kept.place.state.mkdir(mode=0o700)
+    elsewhere = "setattr(__import__('mudroom.keeper.start').keeper.start, 'own_root', lambda: '/elsewhere')"
+    program = f"({elsewhere}, os.waitpid(start(PROGRAM, os.environb, idle=0.2), 0)[1])[1]"
+    assert kept.ask(program) == "0"
+    (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")
+    assert lock.read_bytes() == b""  # it has never served
+
+
 def test_one_whose_lock_file_is_removed_ends(kept: Kept) -> None:
     pid = kept.start(look=0.2)
     (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")

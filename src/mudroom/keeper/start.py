@@ -46,7 +46,18 @@ def start(program: str, environ: Mapping[bytes, bytes], *, idle: float = IDLE, l
             os.close(directory)
         return os.posix_spawn(
             sys.executable,
-            [sys.executable, *_options(), "-c", program, os.fsdecode(place), name, str(idle), str(look), *_before()],
+            [
+                sys.executable,
+                *_options(),
+                "-c",
+                program,
+                os.fsdecode(place),
+                name,
+                str(idle),
+                str(look),
+                own_root(),
+                *_before(),
+            ],
             variables_at_start(environ),
             file_actions=_nothing_of_ours(),
             setsid=True,
@@ -68,16 +79,30 @@ def _options() -> list[str]:
     return ["-P", *(option for option, is_given in given if is_given)]
 
 
+def own_root() -> str:
+    """Return the directory from which this package was loaded."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+
+
 def _before() -> list[str]:
     """Return the directories in which an interpreter looks for this package before it finds it, if a native client asks
     for the keeper: then nothing but the keeper sees whether another mudroom was installed there."""
     if not is_behind_native():
         return []
-    own = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     site = sys.modules.get("site")
     users = getattr(site, "ENABLE_USER_SITE", False) and getattr(site, "USER_SITE", None)
-    before = sys.path[: sys.path.index(own)] if own in sys.path else sys.path
-    return [*before, users] if users and users not in sys.path else [*before]
+    own = os.stat(own_root() + "/mudroom")
+    at = next((at for at, path in enumerate(sys.path) if _is_at(path + "/mudroom", own)), len(sys.path))
+    before = sys.path[:at]
+    return [*before, users] if users and users not in sys.path else before
+
+
+def _is_at(path: str, found: os.stat_result) -> bool:
+    """Return whether a path leads to a file that was found. That of PYTHONPATH may be written in another way."""
+    try:
+        return os.path.samestat(os.stat(path), found)
+    except OSError:
+        return False
 
 
 def open_directory(path: bytes) -> int:

@@ -1,5 +1,8 @@
 """The process of a keeper: it loads the verbs, rehearses the usual ones, and calls the function that runs one.
 
+Its interpreter has none of the variables of a command, as HOME, below which the user's own packages are. So it may find
+another mudroom than the command that started it: then it ends.
+
 A rehearsal is a command in a project, a home and a state directory of its own, which are removed. It leaves what a
 first use makes in an interpreter: modules, compiled patterns and filters. None of that depends on a command or on the
 machine's state: what does is kept in a session, which ends with its command.
@@ -23,8 +26,13 @@ REHEARSED = (
 
 
 def main() -> None:
-    """Be a keeper. The arguments are those of ``Place``."""
+    """Be a keeper. The arguments are those of ``Place``, and those of ``start``."""
     began = time.time_ns()
+    directory, name, idle, look, root, *before = sys.argv[1:]
+    from mudroom.keeper.start import own_root
+
+    if own_root() != root:
+        return
     from mudroom.cli.main import VERBS, run
     from mudroom.keeper.client import VERBS as KEPT
     from mudroom.keeper.code import Code
@@ -33,7 +41,6 @@ def main() -> None:
     os.chdir("/")
     for verb in KEPT:
         importlib.import_module(f"mudroom.cli.{VERBS[verb].folder}.{verb}")
-    directory, name, idle, look, *before = sys.argv[1:]
     place = Place(os.fsencode(directory), name, float(idle), float(look))
     keep(place, Code(began, before), run, lambda path: _rehearse(path, run))
 
