@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -16,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from conftest import tick
 from kept import PATIENCE, children
 from mudroom.cli.command.hook_run import own_words
-from mudroom.keeper import client
+from mudroom.keeper import client, start
 from mudroom.keeper.code import Code
 from mudroom.keeper.command import NotServed, _as_interpreted
 from native import COMPILERS, LEFT, SOURCES, STRICT, NativeKept, both, program, unstarted
@@ -466,6 +468,42 @@ def test_another_mudroom_that_would_be_loaded(tmp_path: Path) -> None:
     assert code.looks_current()  # no package
     (tmp_path / "user/mudroom/__init__.py").write_text("")
     assert not code.looks_current() and not code.is_current()
+
+
+def test_a_path_file_that_may_add_another_mudroom(tmp_path: Path) -> None:
+    """As of an editable installation among the user's own packages."""
+    users, files = tmp_path / "site-packages", tmp_path / "site-packages/dev.pth"
+
+    def install() -> None:
+        users.mkdir()
+        files.write_text("/elsewhere\n")
+
+    def edit() -> None:
+        files.write_text("/elsewhere/src\n")
+
+    def link() -> None:
+        files.symlink_to("nowhere")
+
+    for change in (install, edit, files.unlink, link):
+        code = Code(0, [str(users), str(tmp_path)])
+        assert code.looks_current()
+        (tmp_path / "other.pth").touch()  # where no interpreter looks for one
+        assert code.looks_current()
+        tick()
+        change()
+        assert not code.looks_current() and not code.is_current(), change
+
+
+def test_the_directories_before_this_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where PYTHONPATH has this one with a slash at its end, or through a link."""
+    monkeypatch.setattr(start, "is_behind_native", lambda: True)
+    monkeypatch.setattr(site, "ENABLE_USER_SITE", False)
+    (tmp_path / "link").symlink_to(start.own_root())
+    for own in (start.own_root(), start.own_root() + "/", str(tmp_path / "link")):
+        monkeypatch.setattr(sys, "path", ["/nowhere", str(tmp_path), own, "/behind"])
+        assert start._before() == ["/nowhere", str(tmp_path)], own
+    monkeypatch.setattr(sys, "path", ["/nowhere", str(tmp_path)])  # an editable installation with a finder
+    assert start._before() == sys.path
 
 
 def test_a_hook_is_installed_with_the_native_client(both: NativeKept, monkeypatch: pytest.MonkeyPatch) -> None:

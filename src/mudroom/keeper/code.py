@@ -14,7 +14,8 @@ Rules of this file:
    sets ``_doubt`` before, and clears it once it has looked at all files. A command looks at the watch first and at
    ``_doubt`` second: so it sees one of them.
 5. A native client does not know which mudroom its interpreter would load. It would be another one if there were one in
-   a directory of ``sys.path`` that comes before, as that of the user's own packages. These are looked at each time.
+   a directory of ``sys.path`` that comes before, as that of the user's own packages, or in one that a path file (*.pth)
+   there adds, as of an editable installation. These are looked at each time.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ import sys
 from collections.abc import Iterable, Mapping
 
 Stamp = tuple[int, int, int, int]
+_NONE: Stamp = (0, 0, 0, 0)
+_PACKAGES = "-packages"
+"""The end of the name of a directory with path files: site-packages, dist-packages (site.py)."""
 
 _MODIFY, _ATTRIB, _MOVED, _CREATE, _DELETE, _SELF = 0x02, 0x04, 0xC0, 0x100, 0x200, 0xC00
 _ONLYDIR = 0x0100_0000
@@ -44,6 +48,13 @@ _STATFS = 256
 def _stamp(path: str) -> Stamp:
     found = os.stat(path)
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _stamp_or_none(path: str) -> Stamp:
+    try:
+        return _stamp(path)
+    except OSError:
+        return _NONE  # removed meanwhile, or a link to nothing
 
 
 def _identity(directory: str) -> tuple[int, int]:
@@ -66,7 +77,10 @@ class Code:
         """``began``: the time in nanoseconds before the first of them was loaded. ``before``: directories in which no
         other mudroom may be."""
         self._began = began
+        before = list(before)
         self._others = [directory + name for directory in before for name in ("/mudroom/__init__.py", "/mudroom.py")]
+        self._sites = [directory for directory in before if directory.rstrip("/").endswith(_PACKAGES)]
+        self._path_files = self._look_for_path_files()
         self._stamps: dict[str, Stamp] = {}
         self.known = set(sys.modules)
         self._watch = CodeWatch()
@@ -86,15 +100,29 @@ class Code:
             self._stamps |= {path: _stamp(path) for path in fresh}
         except OSError:
             return False  # removed meanwhile
-        return all(self._stamps[path][3] < self._began for path in fresh)
+        stamps = [*(self._stamps[path] for path in fresh), *self._path_files.values()]
+        return all(stamp[3] < self._began for stamp in stamps)
 
     def is_current(self) -> bool:
         """Return whether all files are as they were loaded."""
         return (self._watch.is_quiet() and not self._is_hidden()) or self.looks_current()
 
     def _is_hidden(self) -> bool:
-        """Return whether another mudroom would be found before this one."""
-        return any(os.path.lexists(path) for path in self._others)
+        """Return whether another mudroom may be found before this one."""
+        return any(map(os.path.lexists, self._others)) or self._look_for_path_files() != self._path_files
+
+    def _look_for_path_files(self) -> dict[str, Stamp]:
+        found: dict[str, Stamp] = {}
+        for directory in self._sites:
+            try:
+                names = os.listdir(directory)
+            except OSError:
+                continue  # there is none yet
+            for name in names:
+                if name.endswith(".pth"):
+                    path = f"{directory}/{name}"
+                    found[path] = _stamp_or_none(path)
+        return found
 
     def rest(self) -> None:
         """In a process that waits for a command: look ahead at what needs no look then."""
