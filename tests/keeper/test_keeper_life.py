@@ -153,8 +153,13 @@ def moved(module: Path) -> None:
     shutil.copytree(above.with_name("before"), above)
 
 
+def launcher(module: Path) -> None:
+    """A file of code that no command loads itself: it is that of launchers, which confine commands."""
+    written(module.parents[2] / "sandbox/launcher/init.py")
+
+
 @pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "alive"])
-@pytest.mark.parametrize("change", [written, replaced, moved])
+@pytest.mark.parametrize("change", [written, replaced, moved, launcher])
 def test_changed_code_is_not_used(kept: Kept, tmp_path: Path, change: Callable[[Path], None], is_stopped: bool) -> None:
     """The next command runs in-process, also before the keeper itself has heard of the change, and the keeper ends."""
     source = tmp_path / "source"

@@ -25,7 +25,7 @@ import mmap
 import os
 import select
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 Stamp = tuple[int, int, int, int]
 _NONE: Stamp = (0, 0, 0, 0)
@@ -73,11 +73,12 @@ def _are_there(directories: Mapping[str, tuple[int, int]]) -> bool:
 class Code:
     """Owner: the keeper's only thread; in the process of a command that one's, which only calls ``is_current``."""
 
-    def __init__(self, began: int, before: Iterable[str] = ()) -> None:
+    def __init__(self, began: int, before: Sequence[str] = (), more: Iterable[str] = ()) -> None:
         """``began``: the time in nanoseconds before the first of them was loaded. ``before``: directories in which no
-        other mudroom may be."""
+        other mudroom may be. ``more``: files that are loaded by processes of the keeper with an interpreter of their
+        own."""
         self._began = began
-        before = list(before)
+        self._more = tuple(more)
         self._others = [directory + name for directory in before for name in ("/mudroom/__init__.py", "/mudroom.py")]
         self._sites = [directory for directory in before if directory.rstrip("/").endswith(_PACKAGES)]
         self._path_files = self._look_for_path_files()
@@ -93,7 +94,7 @@ class Code:
     def note(self) -> bool:
         """Note the files of all modules that are loaded now. Return False if one may be newer than what was loaded."""
         files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-        fresh = {os.path.realpath(sys.executable), *(file for file in files if file)} - self._stamps.keys()
+        fresh = {os.path.realpath(sys.executable), *(file for file in files if file), *self._more} - self._stamps.keys()
         self.known = set(sys.modules)
         try:
             self._watch.add(_directories(fresh))  # first: what changes after the look is told

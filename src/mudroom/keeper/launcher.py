@@ -21,6 +21,13 @@ _ROOT = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
 _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.keeper.zygote import main; main()"
 
 
+def launcher_files() -> tuple[str, ...]:
+    """Return the files of code that the zygote's interpreter alone loads."""
+    family = f"{_ROOT}/mudroom/sandbox/launcher"
+    names = sorted(name for name in os.listdir(family) if name.endswith(".py"))
+    return (f"{_ROOT}/mudroom/keeper/zygote.py", *(f"{family}/{name}" for name in names))
+
+
 class LauncherSource:
     """The zygote's socket, which the keeper and the processes of its commands have. A packet is sent whole (unix(7),
     SOCK_SEQPACKET), so they do not disturb each other."""

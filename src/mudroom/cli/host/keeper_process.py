@@ -36,13 +36,14 @@ def main() -> None:
     from mudroom.cli.main import VERBS, run
     from mudroom.keeper.client import VERBS as KEPT
     from mudroom.keeper.code import Code
+    from mudroom.keeper.launcher import launcher_files
     from mudroom.keeper.server import Place, keep
 
     os.chdir("/")
     for verb in KEPT:
         importlib.import_module(f"mudroom.cli.{VERBS[verb].folder}.{verb}")
     place = Place(os.fsencode(directory), name, float(idle), float(look))
-    keep(place, Code(began, before), run, lambda path: _rehearse(path, run))
+    keep(place, Code(began, before, launcher_files()), run, lambda path: _rehearse(path, run))
 
 
 def _rehearse(path: bytes, run: Callable[[Sequence[str], Mapping[bytes, bytes]], int]) -> None:
