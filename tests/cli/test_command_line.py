@@ -153,6 +153,8 @@ def test_the_fork_moved_is_exit_code_4(cli: Cli) -> None:
     [
         (["run", "--", "no-such-program"], 127, "no-such-program: command not found"),
         (["run", "--", "./no/such"], 127, "./no/such: command not found"),
+        (["run", "--", ""], 127, "'': command not found (the first word is empty"),
+        (["run", "--", "", "x"], 127, "'': command not found (the first word is empty"),
         (["run", "--", "/etc"], 126, "/etc: permission denied"),
         (["run"], 125, "no command was given"),
         (["run", "--yes", "--no", "--", "true"], 125, "not allowed with"),

@@ -46,6 +46,10 @@ _TOO_LITTLE = {
 
 def _not_started(program: bytes, number: int) -> CommandNotStarted:
     name = os.fsdecode(program)
+    if not program:
+        return CommandNotStarted(
+            "'': command not found", 127, "the first word is empty: is a variable of the shell unset?"
+        )
     if number in (ENOENT, ENOTDIR) and " " in name and not name.startswith(("/", ".")):
         return CommandNotStarted(f"{name}: command not found", 127, f"its words stand apart: mudroom run -- {name}")
     if number in (ENOENT, ENOTDIR):

@@ -88,11 +88,12 @@ def start_program(
     """Call ``start(path, argv)`` for ``argv[0]``, looking it up in the directories of ``search`` as execvp(3) does. A
     file without a known executable format is run by the shell. Raise OSError if the program cannot be started.
 
-    A missing file is found out by stat(2): a process that cannot execute it costs a hundred times as much."""
+    A missing file is found out by stat(2): a process that cannot execute it costs a hundred times as much. No program
+    has an empty name, for which the interpreter raises another error."""
     program = argv[0]
     candidates = [program] if b"/" in program else [d + b"/" + program for d in search if not is_missing(d, program)]
     failure = OSError(ENOENT, "not found")
-    for candidate in candidates:
+    for candidate in candidates if program else ():
         try:
             return start(candidate, argv)
         except OSError as error:
