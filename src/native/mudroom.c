@@ -58,10 +58,13 @@ static _Noreturn void execute_script(const char *script, int argc, char **argv)
     char **words = argc > 0 ? argv : alone;
     words[0] = (char *)script;
     execv(script, words);
-    if (errno == ENOENT)
-        write_error(script, " or its interpreter is missing", ": pip install --force-reinstall mudroom");
+    int number = errno;
+    if (number == ENOENT && access(script, F_OK) == 0)
+        write_error("the interpreter of ", script, " is missing: pip install --force-reinstall mudroom");
+    else if (number == ENOENT)
+        write_error(script, " is missing", ": link to mudroom, do not copy it, or pip install --force-reinstall mudroom");
     else
-        write_error(script, ": ", strerror(errno));
+        write_error(script, ": ", strerror(number));
     _exit(FAILED);
 }
 

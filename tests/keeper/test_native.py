@@ -315,9 +315,15 @@ def test_a_copy_with_more_rights_is_refused(both: NativeKept, tmp_path: Path) ->
 
 def test_the_script_is_missing(both: NativeKept, tmp_path: Path) -> None:
     copy = shutil.copy(both.native, tmp_path)
+    script = tmp_path / "mudroom-python"
     done = subprocess.run([copy, "ls"], capture_output=True, check=False, text=True)
-    assert (done.returncode, done.stderr.count("\n")) == (125, 1)
-    assert done.stderr.endswith("is missing: pip install --force-reinstall mudroom\n")
+    hint = "link to mudroom, do not copy it, or pip install --force-reinstall mudroom"
+    assert (done.returncode, done.stderr) == (125, f"mudroom: {script} is missing: {hint}\n")
+    script.write_text("#!/no/such/python3\n")
+    script.chmod(0o755)
+    done = subprocess.run([copy, "ls"], capture_output=True, check=False, text=True)
+    hint = "pip install --force-reinstall mudroom"
+    assert (done.returncode, done.stderr) == (125, f"mudroom: the interpreter of {script} is missing: {hint}\n")
 
 
 def test_another_version_of_the_script_finds_no_keeper(both: NativeKept) -> None:
