@@ -60,8 +60,11 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
         scripts["mudroom-python"] = scripts.pop("mudroom")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
+        """Leave the metadata as they were: the same process may build another version next, without the client."""
         if build_data["shared_scripts"]:
             self._scratch.cleanup()
+            scripts = self.metadata.core.scripts
+            scripts["mudroom"] = scripts.pop("mudroom-python")
 
 
 def compile_client(directory: str, program: str) -> str:

@@ -58,6 +58,7 @@ def test_with_a_compiler(build: Any) -> None:
     assert os.access(program, os.X_OK)
     hook.finalize("standard", data, "")
     assert not os.path.exists(program)
+    assert hook.metadata.core.scripts == {"mudroom": "mudroom.cli:main"}  # for an editable one, built next
 
 
 @pytest.mark.parametrize(
