@@ -240,6 +240,18 @@ def test_what_a_killed_command_did_to_a_secret_is_left_out(project: Place) -> No
     assert (project.project / "own.txt").read_text() == "hunter2\n"
 
 
+def test_what_a_killed_command_did_to_a_file_that_was_shown_to_it_is_kept(project: Place) -> None:
+    shown = Settings(secrets_show=(b".env",))
+    killed(project, "echo MORE=1 >> .env; echo x >> deploy/keys/server.pem", shown)
+    later = project.session()
+    assert len(later.sandboxes.collect_cut_off()) == 1
+    assert [change.path for change in later.changes.of("f").changes] == [b".env"]
+    with later.alone("a test"):
+        later.changes.apply("f")
+    assert (project.project / ".env").read_text() == "TOKEN=hunter2\nMORE=1\n"
+    assert (project.project / "deploy/keys/server.pem").read_text() == "-----BEGIN hunter2\n"
+
+
 def test_nothing_is_collected_while_the_policy_cannot_be_read(project: Place) -> None:
     project.write("own.txt", "hunter2\n")
     settings = Settings(secrets_mask=(b"own.txt",))

@@ -394,7 +394,7 @@ class Forks:
         started, noted = fork.interrupted, mount_note(fork)
         note = settled_mount(self, fork) if noted is not None else None
         if started is not None:
-            shown = vault or self.secrets.masked_vault()
+            shown = vault or self.secrets.masked_vault(fork)
             if note is None and not fork.has_copy:
                 set_fork_apart(self, fork)  # its processes may still be dying
             with OpenFork(shown, fork) as opened:

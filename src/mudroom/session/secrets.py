@@ -17,6 +17,7 @@ from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.stage.views.git_mask import GitMasks
+    from mudroom.vault.store.fork import Fork
 
 _RECENT = 1.0
 """Seconds for which a review relies on the last look."""
@@ -61,11 +62,17 @@ class Secrets:
             self._changed()
         return mask, [*_notes(mask), *_notes_of_known(mask.known), *notes]
 
-    def masked_vault(self) -> Vault:
-        """Return the vault with the present mask of the session's own settings. Without it, a file that a command saw
-        empty would be collected as one that the command has emptied."""
-        self.look()
-        return self._vault
+    def masked_vault(self, fork: Fork) -> Vault:
+        """Return the vault with the mask under which the commands of a fork ran, to collect a killed one: with the
+        secrets of today that were shown empty to any of them. A file that a command saw empty would be collected as one
+        that it has emptied; what it did to one that the user had shown to it is a change as any other."""
+        mask, _notes = self.look()
+        names = fork.masked_names
+        empty = [path for path in mask.paths if path.rpartition(b"/")[2] in names]
+        if len(empty) == len(mask.paths):
+            return self._vault
+        with self._lock:
+            return self._vault.masked(self._mask(self._settings, empty, mask.complete)[0])
 
     def _finder(self, mask: tuple[bytes, ...]) -> Finder:
         """Return the finder for these patterns. Hold the lock."""
