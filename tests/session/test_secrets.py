@@ -267,3 +267,4 @@ def test_nothing_is_collected_while_the_policy_cannot_be_read(project: Place) ->
     assert [change.path for change in project.session(settings).changes.of("f").changes] == [b"file"]
     killed(project, "echo x >> own.txt", settings)
     project.session(KEEPS_ALL).forks.discard("f")
+    assert project.session(Settings(secrets_mask=(b"/",))).forks.secrets.look()[0].paths

@@ -110,7 +110,7 @@ class Secrets:
 
 
 def _require_known(settings: Settings) -> None:
-    if settings.secrets_mask == UNKNOWN:
+    if settings.secrets_mask is UNKNOWN:  # a policy may hold an equal one
         raise SecretsUnknown(
             "the policy, which names secrets, cannot be read, so changes that are not recorded yet stay so",
             "mudroom policy check says what is wrong in it",
