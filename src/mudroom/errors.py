@@ -86,6 +86,10 @@ class SandboxAlive(MudroomError):
     """The command of a fork was cut off or has ended, and a process of its sandbox has not."""
 
 
+class SecretsUnknown(MudroomError):
+    """The policy, which names secrets, cannot be read."""
+
+
 class ForkMoved(MudroomError):
     """``path`` is the first path that differs from the review. ``what`` is the operation that was not performed,
     ``why`` the difference, if it is known."""

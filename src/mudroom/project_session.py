@@ -65,22 +65,21 @@ def open_project(
     ``adjust`` applies options to the settings of the policy files; ``level`` is the isolation level that was asked for.
     ``agent`` is the agent whose commands will run, None: the user's own commands. ``also`` are host rules for this
     session, beside those of the project. ``reads_policy`` False is for callers that neither run nor change anything and
-    have to work with a broken policy file; the defaults hold then. ``needs_policy`` False: a policy that cannot be read
-    is a note, and commands that a killed mudroom has left are not collected, because their secrets are not known; for
-    callers that run nothing and apply nothing new. ``note`` is called with one line about each part of
+    have to work with a broken policy file. ``needs_policy`` False: a policy that cannot be read is a note; for callers
+    that run nothing and apply nothing new. Either way ``KEEPS_ALL`` holds then, and what a killed mudroom has left is
+    not collected, because the secrets are not known. ``note`` is called with one line about each part of
     the policy that does not hold, and about each command that a killed mudroom has left. ``later``: of ``Vault``.
     """
     locations = places(environ)
     rules, remember = host_answers(project, environ)
     real = require_project(project, locations.state, locations.home)[0]  # before its policy is read
-    policy, is_read = Settings(), True
+    policy = KEEPS_ALL
     if reads_policy:
         try:
             policy = project_settings(real, environ, note)
         except UsageError as error:
             if needs_policy:
                 raise
-            policy, is_read = KEEPS_ALL, False
             note(f"the policy is not in force: {error}")
     current = combined_rules(rules, tuple(also)) if also else rules
     session = Session.open(
@@ -102,7 +101,7 @@ def open_project(
         agent=agent,
         commands=CommandRules(project, environ) if agent is not None else None,
     )
-    for command in session.sandboxes.collect_cut_off() if is_read else ():
+    for command in session.sandboxes.collect_cut_off() if policy is not KEEPS_ALL else ():
         note(cut_off(command))
     return session
 

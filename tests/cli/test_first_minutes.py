@@ -13,6 +13,7 @@ import pytest
 from conftest import Place
 from mudroom.core.retention import retention_limits
 from mudroom.errors import UsageError
+from mudroom.policy.config import KEEPS_ALL
 from mudroom.project_session import open_project
 from test_vault_verb import MUDROOM, Cli
 
@@ -94,6 +95,8 @@ def test_nothing_is_removed_by_the_limits_of_a_policy_that_cannot_be_read(cli: C
         with session.alone("mudroom undo", lambda _holder: None, lambda: None):
             pass
         assert session.forks.unsaid() == []
+    with open_project(project, environ, reads_policy=False) as session:
+        assert session.actor.settings == KEEPS_ALL, "a list of events collects nothing without the names of the secrets"
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -874,3 +874,26 @@ def test_caches_limits_and_secrets_of_the_host_as_in_any_fork(place: Place, sess
     assert (at / "big").stat().st_size == 1 << 20
     session.forks.unmount("f")
     assert sh(session, "cat ~/.cache/entry ~/.cache/other").stdout == b"before\nmore\n"
+
+
+@pytest.mark.parametrize("end", ["unmount", "a mount that has ended"])
+def test_a_later_process_knows_the_secrets_of_a_mount(place: Place, session: Session, kind: Kind, end: str) -> None:
+    """It has not looked for them yet. What is empty in the fork must not empty the user's file."""
+    if kind == "copy" and end != "unmount":
+        pytest.skip("a directory does not end")
+    place.write(".env", "TOKEN=abc\n")
+    at = mounted_new(session, kind)
+    os.utime(at / ".env")
+    with (at / "d/.env").open("w") as stream:  # no secret of the project's: the fork's own
+        stream.write("OWN=1\n")
+    (at / "file").write_text("two\n")
+    later = place.session()
+    if end == "unmount":
+        later.forks.unmount("f")
+    else:
+        _by_hand(kind, at)
+    assert later.forks.known_record("f") is not None
+    assert changed(place.session()) == {"file", "d/.env"}
+    with later.alone("a test"):
+        later.changes.apply("f")
+    assert (place.project / ".env").read_text() == "TOKEN=abc\n"

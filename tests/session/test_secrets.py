@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 from conftest import Place, full_listing
+from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree.secret import is_secret, matches
+from mudroom.errors import SecretsUnknown
+from mudroom.policy.config import KEEPS_ALL
+from mudroom.session import Session
 from mudroom.stage.views.secret import Finder
 
 pytestmark = pytest.mark.both_users
@@ -211,3 +215,56 @@ def test_a_path_of_the_policy_is_masked(tmp_path: Path) -> None:
         (project / name).write_text("x")
     finder = Finder(os.fsencode(project), os.fsencode(tmp_path / "index"), (b"sub/a", b"sub/private"))
     assert finder.find(()) == ([b"sub/a", b"sub/private/k"], True)
+
+
+def killed(place: Place, script: str, settings: Settings) -> Session:
+    """Return a session as it stands when mudroom was killed after a command had done this in the fork f."""
+    session = place.session(settings)
+    session.run([b"sh", b"-c", script.encode()], fork="f")
+    fork = session.forks.vault.fork("f")
+    os.unlink(fork.record_path)
+    with fork.lock("a test"):
+        fork.begin(CommandStart(time.time_ns() - 10**10))
+    return session
+
+
+def test_what_a_killed_command_did_to_a_secret_is_left_out(project: Place) -> None:
+    project.write("own.txt", "hunter2\n")
+    settings = Settings(secrets_mask=(b"own.txt",))
+    killed(project, "echo x >> .env; touch deploy/keys/server.pem; echo x >> own.txt; echo g >> file", settings)
+    later = project.session(settings)
+    assert [row.changed for row in later.sandboxes.collect_cut_off()] == [1]
+    assert [change.path for change in later.changes.of("f").changes] == [b"file"]
+    with later.alone("a test"):
+        later.changes.apply("f")
+    assert (project.project / "own.txt").read_text() == "hunter2\n"
+
+
+def test_what_a_killed_command_did_to_a_file_that_was_shown_to_it_is_kept(project: Place) -> None:
+    shown = Settings(secrets_show=(b".env",))
+    killed(project, "echo MORE=1 >> .env; echo x >> deploy/keys/server.pem", shown)
+    later = project.session()
+    assert len(later.sandboxes.collect_cut_off()) == 1
+    assert [change.path for change in later.changes.of("f").changes] == [b".env"]
+    with later.alone("a test"):
+        later.changes.apply("f")
+    assert (project.project / ".env").read_text() == "TOKEN=hunter2\nMORE=1\n"
+    assert (project.project / "deploy/keys/server.pem").read_text() == "-----BEGIN hunter2\n"
+
+
+def test_nothing_is_collected_while_the_policy_cannot_be_read(project: Place) -> None:
+    project.write("own.txt", "hunter2\n")
+    settings = Settings(secrets_mask=(b"own.txt",))
+    killed(project, "echo x >> own.txt; echo g >> file", settings)
+    unknowing = project.session(KEEPS_ALL)
+    assert unknowing.sandboxes.collect_cut_off() == []
+    assert unknowing.forks.known_record("f") is None
+    for look in (unknowing.changes.of, unknowing.changes.review, unknowing.forks.files):
+        with pytest.raises(SecretsUnknown, match="names secrets, cannot be read"):
+            look("f")
+    with pytest.raises(SecretsUnknown):
+        unknowing.forks.secrets.hides(b"own.txt")
+    assert [change.path for change in project.session(settings).changes.of("f").changes] == [b"file"]
+    killed(project, "echo x >> own.txt", settings)
+    project.session(KEEPS_ALL).forks.discard("f")
+    assert project.session(Settings(secrets_mask=(b"/",))).forks.secrets.look()[0].paths

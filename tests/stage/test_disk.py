@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import os
+import tracemalloc
+from pathlib import Path
 
 import pytest
 
 from house import ROOT
 from mudroom.stage import disk
+from mudroom.stage.beneath import entries, open_root
 
 STAGE = ROOT / "src" / "mudroom" / "stage"
 
@@ -44,3 +48,20 @@ def test_the_flags_of_windows_are_no_others() -> None:
     line = next(line for line in (STAGE / "nt_disk.py").read_text().splitlines() if line.startswith("O_DIRECTORY,"))
     shifts = [int(word) for word in line.partition(" = ")[2].replace("1 <<", "").split(",")]
     assert len(set(shifts)) == 5 and min(shifts) > 20
+
+
+def test_a_listing_keeps_no_results_of_stat(tmp_path: Path) -> None:
+    """They are several times as large as what is made of them: a directory may have a million names."""
+    for number in range(2000):
+        (tmp_path / f"{number}").touch()
+    opened = open_root(os.fsencode(tmp_path))
+    entries(opened)  # once, for all that is kept at the first call
+    tracemalloc.start()
+    try:
+        found = entries(opened)
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        os.close(opened)
+    assert len(found) == 2000
+    assert peak < 1.5 * held

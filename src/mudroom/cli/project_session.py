@@ -45,8 +45,8 @@ def open_session(
     ``adjust`` applies the options of the command line to the settings of the policy files; ``level`` is its isolation
     level. ``agent`` is the agent whose commands will run, None: the user's own commands. ``ask`` says how approvals and
     hosts are asked about. ``also`` are host rules for this session, beside those of the project. ``reads_policy`` False
-    is for verbs that neither run nor change anything and have to work with a broken policy file; the defaults hold
-    then. ``needs_policy`` False: the same, with a note about the fault; for verbs that show, take back or throw away.
+    is for verbs that neither run nor change anything and have to work with a broken policy file. ``needs_policy``
+    False: the same, with a note about the fault; for verbs that show, take back or throw away.
     """
     if sys.platform in BY_RECORD:
         from mudroom.cli.certification import certify_first

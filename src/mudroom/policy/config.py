@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from mudroom.core.confinement.limit import show_size
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
+from mudroom.core.tree.secret import UNKNOWN
 from mudroom.errors import UsageError
 from mudroom.stage import disk
 from mudroom.stage.views.preflight import policy_above
@@ -195,8 +196,10 @@ KEEPS_ALL = Settings()._replace(
     keep_bytes=_FOREVER,
     keep_journal=_FOREVER,
     keep_journal_age=float(_FOREVER),
+    secrets_mask=UNKNOWN,
 )
-"""Settings in place of a policy that cannot be read: its limits of retention are not known, so nothing is removed."""
+"""Settings in place of a policy that cannot be read. Its limits of retention are not known, so nothing is removed; nor
+are its secrets, so nothing is collected (``session/secrets.py``)."""
 
 
 def project_settings(project: bytes, environ: Mapping[bytes, bytes], note: Callable[[str], None]) -> Settings:

@@ -18,7 +18,7 @@ from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
-from mudroom.errors import FULL, ForkExists, ForkGone, ForkMoved, MudroomError, SandboxAlive, UsageError
+from mudroom.errors import FULL, ForkExists, ForkGone, ForkMoved, MudroomError, SandboxAlive, SecretsUnknown, UsageError
 from mudroom.session.exclusive import Exclusive
 from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
@@ -143,7 +143,7 @@ class Forks:
         with self.locked(fork, "mudroom") if held is None else nullcontext(), around(fork):
             settled_mount(self, fork)
             stacking.require_idle(fork)
-            if fork.interrupted is not None or name in self.tools:
+            if name in self.tools:
                 self.secrets.look()
             self.settle(fork)
             set_fork_apart(self, fork)
@@ -394,7 +394,7 @@ class Forks:
         started, noted = fork.interrupted, mount_note(fork)
         note = settled_mount(self, fork) if noted is not None else None
         if started is not None:
-            shown = vault or self.vault
+            shown = vault or self.secrets.masked_vault(fork)
             if note is None and not fork.has_copy:
                 set_fork_apart(self, fork)  # its processes may still be dying
             with OpenFork(shown, fork) as opened:
@@ -431,11 +431,11 @@ class Forks:
         return record
 
     def known_record(self, name: str) -> ForkRecord | None:
-        """Return the record for a list. If the disk is too full to collect an interrupted command, or processes of that
-        command are still alive, return the previous record."""
+        """Return the record for a list. If the disk is too full to collect an interrupted command, processes of it are
+        still alive, or the project's secrets are not known, return the previous record."""
         try:
             return _collected_record(self, name)
-        except SandboxAlive:
+        except (SandboxAlive, SecretsUnknown):
             return self.vault.fork(name).record
         except OSError as error:
             if error.errno not in FULL:

@@ -76,7 +76,7 @@ class Mounts:
             return None
         from mudroom.vault.forks.mount import settled
 
-        note = settled(self._vault, fork, self._clock())
+        note = settled(self._vault, fork, self._clock(), self._secrets.look)
         if note is None:
             record = fork.record
             changed = len(record.changeset.changes) if record is not None else 0
@@ -259,6 +259,7 @@ class Mounts:
         from mudroom.vault.forks.mount import unmount_fork
 
         self._let_go(fork.name)
+        self._secrets.look()
         changeset = unmount_fork(self._vault, fork, self._clock(), lost=lost)
         if fork.interrupted is not None:
             fork.end()

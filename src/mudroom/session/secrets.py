@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
-from mudroom.core.tree.secret import is_masked, matches
+from mudroom.core.tree.secret import UNKNOWN, is_masked, matches
+from mudroom.errors import SecretsUnknown
 from mudroom.stage.source import OpenSource
 from mudroom.stage.views.secret import NO_MASK, Finder, Mask, files_at, make_mask
 from mudroom.typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.stage.views.git_mask import GitMasks
+    from mudroom.vault.store.fork import Fork
 
 _RECENT = 1.0
 """Seconds for which a review relies on the last look."""
@@ -43,9 +45,10 @@ class Secrets:
     def look(self, settings: Settings | None = None) -> tuple[Mask, list[str]]:
         """Return the mask under these settings (None: the session's own), and notes about it.
 
-        The mask of the session's own settings becomes the vault's, for file tools and reviews."""
+        The mask of the session's own settings becomes the vault's, for file tools and reviews. Raise SecretsUnknown."""
         own = self._settings
         chosen = settings or own
+        _require_known(chosen)
         with self._lock:
             paths, complete = self._finder(chosen.secrets_mask).find(chosen.secrets_show)
             mask, notes = self._mask(chosen, paths, complete)
@@ -58,6 +61,18 @@ class Secrets:
         if is_new:
             self._changed()
         return mask, [*_notes(mask), *_notes_of_known(mask.known), *notes]
+
+    def masked_vault(self, fork: Fork) -> Vault:
+        """Return the vault with the mask under which the commands of a fork ran, to collect a killed one: with the
+        secrets of today that were shown empty to any of them. A file that a command saw empty would be collected as one
+        that it has emptied; what it did to one that the user had shown to it is a change as any other."""
+        mask, _notes = self.look()
+        names = fork.masked_names
+        empty = [path for path in mask.paths if path.rpartition(b"/")[2] in names]
+        if len(empty) == len(mask.paths):
+            return self._vault
+        with self._lock:
+            return self._vault.masked(self._mask(self._settings, empty, mask.complete)[0])
 
     def _finder(self, mask: tuple[bytes, ...]) -> Finder:
         """Return the finder for these patterns. Hold the lock."""
@@ -85,12 +100,21 @@ class Secrets:
         return mask._replace(git=git.layer, known=git.known), git.notes
 
     def hides(self, path: bytes) -> bool:
-        """Return whether a file of that name is a secret of the project that is not shown."""
+        """Return whether a file of that name is a secret of the project that is not shown. Raise SecretsUnknown."""
+        _require_known(self._settings)
         if not is_masked(path, self._settings.secrets_mask, self._settings.secrets_show):
             return False
         if time.monotonic() - self._looked >= _RECENT:
             self.look()
         return path not in self._vault.mask.known
+
+
+def _require_known(settings: Settings) -> None:
+    if settings.secrets_mask is UNKNOWN:  # a policy may hold an equal one
+        raise SecretsUnknown(
+            "the policy, which names secrets, cannot be read, so changes that are not recorded yet stay so",
+            "mudroom policy check says what is wrong in it",
+        )
 
 
 def _notes_of_known(known: frozenset[bytes]) -> list[str]:

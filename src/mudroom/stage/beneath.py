@@ -121,12 +121,13 @@ class LastDirectory:
 
 def entries(directory_fd: int) -> dict[bytes, Entry]:
     """Return the entries of an open directory by name."""
-    by_name = {}
-    for name, stat in disk.stats(directory_fd):
-        if stat.st_mode & 0o170000 != 0o120000:
-            by_name[name] = from_stat(stat)  # type: ignore[arg-type]
-        elif (entry := look(directory_fd, name)) is not None:
+    by_name = dict(disk.stats(directory_fd, from_stat))  # type: ignore[arg-type]
+    for name in [name for name, entry in by_name.items() if entry.kind == "symlink"]:
+        entry = look(directory_fd, name)
+        if entry is not None:
             by_name[name] = entry
+        else:
+            del by_name[name]
     return by_name
 
 

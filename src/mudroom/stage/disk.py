@@ -18,8 +18,12 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from mudroom.typing import TypeVar
+
+T = TypeVar("T")
 
 O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_CLOEXEC = os.O_DIRECTORY, os.O_NOFOLLOW, os.O_NONBLOCK, os.O_CLOEXEC
 O_PATH: int = getattr(os, "O_PATH", getattr(os, "O_EVTONLY", os.O_RDONLY))
@@ -165,16 +169,18 @@ def names(at: int) -> list[bytes]:
     return [os.fsencode(name) for name in os.listdir(at)]
 
 
-def stats(at: int) -> list[tuple[bytes, os.stat_result]]:
-    """Return names and what ``stat_at`` returns of them, without those that are gone meanwhile. A list: a generator
-    that an error leaves behind would keep the directory open."""
+def stats(at: int, made: Callable[[os.stat_result], T]) -> list[tuple[bytes, T]]:
+    """Return names and what ``made`` makes of what ``stat_at`` returns of them, without those that are gone meanwhile.
+    A list: a generator that an error leaves behind would keep the directory open. Results of stat(2) themselves, half a
+    kilobyte each, are not kept."""
     found = []
     with os.scandir(at) as scan:
         for item in scan:
             try:
-                found.append((os.fsencode(item.name), item.stat(follow_symlinks=False)))
+                info = item.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
+            found.append((os.fsencode(item.name), made(info)))
     return found
 
 

@@ -33,7 +33,7 @@ import msvcrt
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import wintypes
 
@@ -78,7 +78,9 @@ from mudroom.stage.nt_call import (
     rename_open,
     repeat,
 )
-from mudroom.typing import Any
+from mudroom.typing import Any, TypeVar
+
+T = TypeVar("T")
 
 O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_CLOEXEC, O_PATH = 1 << 24, 1 << 25, 1 << 26, 1 << 27, 1 << 28
 """Bits that the C runtime does not use: they are read here and never handed to it."""
@@ -260,20 +262,22 @@ def names(at: int) -> list[bytes]:
     return [os.fsencode(name) for name in (*there, *gone) if name not in (TABLE, TABLE + ".new")]
 
 
-def stats(at: int) -> list[tuple[bytes, StatResult]]:
-    """Return names and what ``stat_at`` returns of them, without those that are gone meanwhile."""
+def stats(at: int, made: Callable[[StatResult], T]) -> list[tuple[bytes, T]]:
+    """Return names and what ``made`` makes of what ``stat_at`` returns of them, without those that are gone
+    meanwhile."""
     found = []
     for name in names(at):
         try:
-            found.append((name, stat_at(at, name)))
+            info = stat_at(at, name)
         except FileNotFoundError:
             continue
+        found.append((name, made(info)))
     return found
 
 
 def children(at: int) -> list[tuple[bytes, bool]]:
     """Return the names with whether each is a directory, in the order in which they are removed fastest."""
-    return [(name, stat.S_ISDIR(info.st_mode)) for name, info in stats(at)]
+    return stats(at, lambda info: stat.S_ISDIR(info.st_mode))
 
 
 # --- changing names ---

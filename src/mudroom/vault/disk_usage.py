@@ -54,11 +54,14 @@ def measure(path: bytes, seen: Seen | None = None, remarks: list[str] | None = N
 
 
 def _measure_directory(root: int, at: bytes, seen: Seen, pending: list[bytes]) -> int:
+    def counted(info: os.stat_result) -> tuple[int, bool]:
+        return _counted(info, seen), info.st_mode & 0o170000 == 0o040000
+
     total = 0
     with directory(root, at) as opened:
-        for name, info in disk.stats(opened):
-            total += _counted(info, seen)
-            if info.st_mode & 0o170000 == 0o040000:
+        for name, (size, is_directory) in disk.stats(opened, counted):
+            total += size
+            if is_directory:
                 pending.append(at + b"/" + name)
     return total
 

@@ -12,6 +12,7 @@ from mudroom.core.result import conflicts_to_json
 from mudroom.core.tree.path import show_path
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.fork_summary import ForkSummaries, ForkSummary
+from mudroom.vault.store.fork import interrupted_forks
 
 if TYPE_CHECKING:
     import argparse
@@ -36,6 +37,7 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
         holder = f"`mudroom recover` (process {os.getpid()})"
         with session.alone(holder, context.terminal.tell_waiting) as recovered:
             pass
+        waiting = {fork.name for fork in interrupted_forks(session.vault.path)}
         cut_off = [summary for summary in ForkSummaries().all(session.vault) if summary.state == "cut off"]
     conflicts = [conflict for recovery in recovered for conflict in recovery.applied.conflicts]
     if context.as_json:
@@ -56,6 +58,7 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
     for summary in cut_off:
         count = _changed(summary)
         kept = "1 change of it is kept" if count == 1 else f"{count:,} changes of it are kept"
+        kept = "what it did is kept, and recorded by the next look at it" if summary.name in waiting else kept
         print_line(f"a command of {summary.name} was cut off; {kept}: mudroom diff {summary.name}")
     if not recovered and not cut_off:
         print_line("nothing was cut off")

@@ -21,6 +21,9 @@ ELSEWHERE = frozenset(
     .next .cache .mypy_cache .pytest_cache .ruff_cache .gradle .terraform""".split()
 )
 
+UNKNOWN = (b"/",)
+"""The patterns of a policy that cannot be read: no file has this name."""
+
 
 def is_secret(name: bytes) -> bool:
     """Return whether ``name``, the last component of a path, is that of a secret."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
@@ -111,6 +111,7 @@ def mount(
     try:
         prepare_repository(vault, fork)
         write_masked(fork.path, vault.mask.paths)
+        fork.note_masked(vault.mask.paths)
         write_note(fork.path, note)
         if kind == "copy":
             _show_copy(vault, fork, note, settings, progress)
@@ -297,9 +298,9 @@ def _is_served(fork: Fork) -> bool:
         os.close(alive)
 
 
-def settled(vault: Vault, fork: Fork, now: int) -> MountNote | None:
+def settled(vault: Vault, fork: Fork, now: int, ending: Callable[[], object] = lambda: None) -> MountNote | None:
     """Return the note of a fork that is mounted, or None if it is not. A mount that has ended is settled: its changes
-    are in the fork. Hold the fork's lock.
+    are in the fork. Hold the fork's lock. ``ending``: called before that.
 
     Raise MudroomError if it is unclear where the fork's files are now."""
     note = mount_note(fork)
@@ -309,6 +310,7 @@ def settled(vault: Vault, fork: Fork, now: int) -> MountNote | None:
     if state == "mounted":
         return note
     if state == "ended":
+        ending()
         _finish(vault, fork, note, now)
         return None
     raise _unclear(fork, note, state)
