@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -125,8 +126,8 @@ def archive(wheels: Path, tmp_path: Path) -> Path:
     return tmp_path / "m.pyz"
 
 
-def _start(archive: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environ = {"PATH": os.defpath, "HOME": str(archive.parent), "XDG_CACHE_HOME": str(archive.parent / "cache")}
+def _start(archive: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    environ = {"PATH": os.defpath, "HOME": str(archive.parent), "XDG_CACHE_HOME": str(archive.parent / "cache")} | more
     python = getattr(sys, "_base_executable", sys.executable)
     return subprocess.run(
         [python, archive, *words],
@@ -166,3 +167,44 @@ def test_a_cache_that_others_may_write_to_is_refused(archive: Path) -> None:
     done = _start(archive)
     assert (done.returncode, done.stdout) == (125, "")
     assert done.stderr.endswith("is not a directory of yours alone (chmod go-w it, or set XDG_CACHE_HOME)\n")
+
+
+def test_a_cache_that_others_may_rename_is_refused(archive: Path) -> None:
+    parent = archive.parent / "cache/mudroom"
+    parent.mkdir(parents=True)
+    parent.chmod(0o777)
+    done = _start(archive)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr.endswith(f"they may write to {parent} (set XDG_CACHE_HOME)\n")
+    parent.chmod(0o1777)
+    assert _start(archive).returncode == 0
+    if os.geteuid() == 0:
+        os.chown(parent, 65534, 65534)
+        assert _start(archive).returncode == 125
+
+
+def test_the_cache_is_never_in_the_current_directory(archive: Path) -> None:
+    for home in (".", "sub"):
+        done = _start(archive, HOME=home, XDG_CACHE_HOME="")
+        assert (done.returncode, done.stdout) == (125, ""), home
+        assert done.stderr == "mudroom: there is no home directory (set XDG_CACHE_HOME to a directory of your own)\n"
+    assert list((archive.parent / "project").iterdir()) == []
+
+
+def test_a_place_that_another_start_made_whole_meanwhile_stays(archive: Path) -> None:
+    """The other start may run from it already."""
+    assert _start(archive).returncode == 0
+    [place] = (archive.parent / "cache/mudroom/zipapp").iterdir()
+    (place.parent / "new-cut-off").mkdir()
+    stamp = place.stat().st_ino
+    source = (ROOT / "packaging/zipapp/__main__.py").read_text().removesuffix("main()\n")
+    start: dict[str, Any] = {}
+    exec(source, start)
+    with zipfile.ZipFile(archive) as opened:
+        manifest = json.loads(opened.read("manifest.json"))
+        manifest.pop("pyvenv.cfg", None)
+        start["unpack"](opened, manifest, str(place), VERSION)
+        assert place.stat().st_ino == stamp
+        (place / tree.SITE / "mudroom/cli.py").unlink()
+        start["unpack"](opened, manifest, str(place), VERSION)
+    assert [path.name for path in place.parent.iterdir()] == [place.name], "what a killed start left is removed"

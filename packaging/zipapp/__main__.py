@@ -4,10 +4,12 @@ Extension modules and the programs that a sandbox starts have to be files, so no
 
 Rules of this file:
 1. The place is a directory of this user's alone, named after the digest of the contents and the version of Python:
-   $XDG_CACHE_HOME/mudroom/zipapp. A place that others may write to, or a link, is refused.
+   $XDG_CACHE_HOME/mudroom/zipapp. A place that others may write to, or a link, is refused; so is one below a directory
+   in which others may rename it. It never depends on the current directory, which may be a stranger's project.
 2. Each file is compared with its digest while it is unpacked. The directory gets its name by rename(2) when it is
-   whole, so two first starts at a time are safe. A later start compares sizes, which finds a cache that was cleaned in
-   part; such a place is unpacked anew.
+   whole. One start at a time unpacks, by a lock on the place; the next one finds it whole and leaves it alone, because
+   the first may run from it already. A later start compares sizes, which finds a cache that was cleaned in part; such
+   a place is unpacked anew.
 3. Old Python can read this file, to say that it is too old.
 """
 
@@ -22,14 +24,34 @@ def fail(message, hint):
     sys.exit(125)
 
 
+def refuse_open_parent(place):
+    # The owner of a directory, and all who may write to it without the sticky bit, can rename what is in it.
+    trusted = (0, os.geteuid(), os.stat("/").st_uid)  # the last: root, as a user namespace shows it
+    parent = os.path.dirname(place)
+    while True:
+        status = os.stat(parent)
+        if status.st_uid not in trusted or (status.st_mode & 0o002 and not status.st_mode & 0o1000):
+            fail("others may replace %s: they may write to %s" % (place, parent), "set XDG_CACHE_HOME")
+        if parent == "/":
+            return
+        parent = os.path.dirname(parent)
+
+
 def cache():
     home = os.environ.get("XDG_CACHE_HOME", "")
     if not home.startswith("/"):
         home = os.path.expanduser("~/.cache")
+    if not home.startswith("/"):  # without HOME "~" stays as it is
+        fail("there is no home directory", "set XDG_CACHE_HOME to a directory of your own")
     place = home + "/mudroom/zipapp"
     try:
-        os.makedirs(place, mode=0o700, exist_ok=True)
+        mask = os.umask(0o077)  # makedirs has a mode for the last directory only
+        try:
+            os.makedirs(place, exist_ok=True)
+        finally:
+            os.umask(mask)
         status = os.lstat(place)
+        refuse_open_parent(os.path.realpath(place))
     except OSError as error:
         fail("%s: %s" % (place, error.strerror), "set XDG_CACHE_HOME to a directory of your own")
     if status.st_mode & 0o170000 != 0o040000 or status.st_uid != os.geteuid() or status.st_mode & 0o022:
@@ -38,6 +60,24 @@ def cache():
 
 
 def unpack(archive, manifest, place, version):
+    import fcntl
+    import shutil
+
+    cache = os.path.dirname(place)
+    lock = os.open(cache, os.O_RDONLY)  # released by exec
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if is_whole(manifest, place):  # another first start was faster
+            return
+        for name in os.listdir(cache):
+            if name.startswith("new-"):  # of a start that was killed: nobody else has the lock
+                shutil.rmtree(cache + "/" + name, ignore_errors=True)
+        write(archive, manifest, place, version)
+    finally:
+        os.close(lock)
+
+
+def write(archive, manifest, place, version):
     import hashlib
     import shutil
     import tempfile
@@ -60,11 +100,7 @@ def unpack(archive, manifest, place, version):
         with open(new + "/pyvenv.cfg", "w") as stream:
             stream.write("home = %s\ninclude-system-site-packages = false\n" % os.path.dirname(base))
         shutil.rmtree(place, ignore_errors=True)
-        try:
-            os.rename(new, place)
-        except OSError:
-            if not is_whole(manifest, place):  # another first start was faster
-                raise
+        os.rename(new, place)
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
@@ -97,6 +133,8 @@ def main():
                 unpack(archive, manifest, place, version)
             except OSError as error:
                 fail("%s: %s" % (error.filename or place, error.strerror), "set XDG_CACHE_HOME to a place with room")
+            except KeyboardInterrupt:
+                sys.exit(130)
     python = place + "/bin/python3"
     # Not -m, which looks into the current directory first.
     os.execv(python, [python, place + "/bin/mudroom", *sys.argv[1:]])

@@ -153,6 +153,7 @@ def test_mudroom_alone_says_what_waits(cli: Cli) -> None:
     done = cli()
     assert done.returncode == 0
     assert "mudroom has not been used here" in done.stdout and "mudroom run -- " in done.stdout
+    assert max(map(len, done.stdout.splitlines()[1:])) <= 80, "the path has a line of its own"
     assert not (cli.place.state / "vaults").exists(), "a look makes nothing"
     cli.place.write(".mudroom/policy.yaml", "commands: {classes: {destructive: require_approval}}\n")
     cli("run", "--yes", "--", "sh", "-c", "echo 2 >> b")

@@ -80,3 +80,23 @@ def test_a_hint_is_in_the_words_of_the_tool_that_installed_mudroom() -> None:
     assert install_hint("tui", "/home/a/.local/share/pipx/venvs/mudroom") == "pipx inject mudroom 'textual>=6'"
     assert install_hint("tui", "/home/a/.local/share/uv/tools/mudroom").startswith("uv pip install --python /home/a")
     assert install_hint("tui", "/home/a/.venv") == "pip install 'mudroom[tui]'"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
+def test_no_line_of_setup_is_wider_than_the_terminal(
+    shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fix = "limit the container, with all that runs in it (docker run --memory, --pids-limit); or do without " * 3
+    weak = [Finding(f"limit: {name}", "missing", "", fix) for name in ("memory", "processes", "cpus", "io", "x" * 30)]
+    weak += [Finding(f"containers: {name} of a container", "degraded", "") for name in ("walls", "limits", "gate")]
+    findings = [SANDBOX, ENGINE._replace(state="strict"), *weak]
+    monkeypatch.setattr(setup, "examine", lambda *_words, **_more: findings)
+    monkeypatch.setattr(setup, "find_program", lambda *_words: b"/bin/true")  # every agent is installed
+    (tmp_path / "p").mkdir()
+    run(
+        ["setup", "--project", str(tmp_path / "p")],
+        {b"HOME": str(tmp_path).encode(), b"PATH": b"/bin", b"SHELL": f"/bin/{shell}".encode()},
+    )
+    lines = capfd.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    assert " ".join(fix.split()) in " ".join(" ".join(lines).split())

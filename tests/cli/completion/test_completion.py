@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,59 @@ EOF
 """
     done = desk.run(shell("bash"), "--norc", "-c", ask.replace("%s\nEOF", "\n".join(LINES) + "\nEOF"))
     assert dict(zip(LINES, done.stdout.splitlines(), strict=True)) == {k: ",".join(v) for k, v in LINES.items()}
+
+
+EVIL = ("b`touch OWNED`b", "c`id`c", "d$(id)d", "e$HOME", "f;id", "g&id", "h h", "i'i", 'j"j', "k*", "l{1,2}", "m!!")
+
+
+@pytest.fixture
+def evil(desk: Desk) -> Iterator[Desk]:
+    """The desk with a fork whose files are named by an attacker."""
+    names = (*EVIL, "--yes", "-x", "n\x1b[31m", "o\no")
+    done = desk.run("mudroom", "exec", "--fork", "evil", "--", "sh", "-c", 'for n; do : > "$n"; done', "sh", *names)
+    assert done.returncode == 0, done.stderr
+    yield desk
+    assert desk.run("mudroom", "discard", "evil").returncode == 0
+
+
+def test_a_path_that_is_an_option_or_has_control_characters_is_not_offered(evil: Desk) -> None:
+    assert evil.run("mudroom", "completion", "--values", "paths", "evil").stdout.splitlines() == [*EVIL]
+
+
+def test_bash_inserts_a_hostile_path_quoted(evil: Desk) -> None:
+    """With readline, for it is readline that quotes or does not."""
+    ours, theirs = pty.openpty()
+    environ = evil.environ | {"PS1": "$ ", "TERM": "dumb", "INPUTRC": "/dev/null"}
+    with subprocess.Popen(
+        [shell("bash"), "--norc", "--noprofile", "-i"],
+        stdin=theirs, stdout=theirs, stderr=theirs, cwd=evil.project, env=environ, start_new_session=True,
+    ):  # fmt: skip
+        os.close(theirs)
+        lines = [
+            'eval "$(mudroom completion bash)"',
+            # What the shell would run is told, and not run; the words of a completion are those of the fork.
+            'mudroom() { if [[ $1 == completion ]]; then cat paths; else printf "%s\\n" "$3" >> told; fi; }',
+            *(f"mudroom diff evil {name[0]}\t" for name in EVIL),
+            *(f'mudroom diff evil "{name[0]}\t"' for name in EVIL[:3]),
+            "mudroom diff evil h\\ \t",
+            "exit",
+        ]
+        (evil.project / "paths").write_text("\n".join(EVIL) + "\n")
+        for line in lines:
+            os.write(ours, line.encode() + b"\n")
+        shown = b""
+        while True:
+            try:
+                chunk = os.read(ours, 4096)
+            except OSError:  # EIO: the other end is closed
+                break
+            shown += chunk
+            if not chunk:
+                break
+    os.close(ours)
+    told = (evil.project / "told").read_text().splitlines()
+    assert told == [*EVIL, "b", "c", "d", "h h"], shown.decode()
+    assert not (evil.project / "OWNED").exists()
 
 
 def test_fish(desk: Desk) -> None:

@@ -22,12 +22,23 @@ __mudroom_reply() {{ # words that begin with the current one
     done
 }}
 
+__mudroom_paths() {{ # an agent named these files, and bash quotes neither ` nor $ of a file that is not in the project
+    local word quoted
+    while IFS= read -r word; do
+        printf -v quoted %q "$word"
+        case $cur in
+            [\\'\\"]*) [[ $quoted == "$word" && $word == "${{cur:1}}"* ]] && COMPREPLY+=("$word") ;;
+            *) [[ -n $word && ($quoted == "$cur"* || $word == "$cur"*) ]] && COMPREPLY+=("$quoted") ;;
+        esac
+    done
+}}
+
 __mudroom_kind() {{
     case $1 in
         files) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
         directories) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
         '') ;;
-        paths) compopt -o filenames; __mudroom_reply < <(mudroom completion --values paths "$fork" 2>/dev/null) ;;
+        paths) __mudroom_paths < <(mudroom completion --values paths "$fork" 2>/dev/null) ;;
         *) __mudroom_reply < <(mudroom completion --values "$1" 2>/dev/null) ;;
     esac
 }}

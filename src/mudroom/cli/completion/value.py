@@ -54,6 +54,7 @@ def _names(directory: bytes) -> list[str]:
 
 
 def _paths(fork: str | None, context: Context) -> list[str]:
+    """Return the changed files of a fork. A name that would be read as an option, such as ``--yes``, is not offered."""
     if fork is None:
         raise UsageError("paths are those of a fork", "mudroom completion --values paths FORK")
     from mudroom.cli.project_session import open_session
@@ -61,4 +62,5 @@ def _paths(fork: str | None, context: Context) -> list[str]:
     with open_session(context, reads_policy=False) as session:
         record = session.forks.known_record(session.vault.fork(fork.partition("@")[0]).name)
     changes = record.changeset.changes if record is not None else ()
-    return sorted(show(change.path) for change in changes if show(change.path).encode() == change.path)
+    paths = (change.path for change in changes if not change.path.startswith(b"-"))
+    return sorted(show(path) for path in paths if show(path).encode() == path)

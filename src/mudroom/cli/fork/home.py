@@ -26,9 +26,9 @@ _COLUMN = 34
 """Columns of a command; what it does stands beside it."""
 
 BEGIN = (
-    ("mudroom run -- npm install", "run a command; see what it would change; apply or not"),
+    ("mudroom run -- npm install", "shows what it would change; apply or not"),
     ("mudroom run -- rm -rf src", "shows the damage, does none"),
-    ("mudroom claude", "an agent, unchanged; mudroom agent ls: the others"),
+    ("mudroom claude", "an agent; mudroom agent ls: the others"),
 )
 """Commands for a project in which mudroom has not been used."""
 ALWAYS = (
@@ -47,7 +47,7 @@ def show_home(context: Context) -> int:
         _print(context, [f"{error.message}: mudroom works in a project"], (("cd PROJECT", "then: mudroom"), *ALWAYS))
         return 0
     if not os.path.lexists(vault_path(state, project)):
-        lines = [f"{show(project)}: mudroom has not been used here. Nothing lands until you apply it."]
+        lines = [show(project), "mudroom has not been used here; nothing lands until you apply it"]
         _print(context, lines, (*BEGIN, *ALWAYS))
         return 0
     with open_listing(context) as listing:

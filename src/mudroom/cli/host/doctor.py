@@ -54,12 +54,12 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         def style(text: str, name: str) -> str:
             return context.terminal.style(text, name, 1)
 
-        lines = everything(findings, style) if args.all else screen(findings, style, *_size())
+        lines = everything(findings, style) if args.all else screen(findings, style, *screen_size())
         context.terminal.out("\n".join(lines))
     return 1 if any(f.protection == SANDBOX and f.state == "missing" for f in findings) else 0
 
 
-def _size() -> tuple[int, int]:
+def screen_size() -> tuple[int, int]:
     """Return the columns and rows of the terminal on stdout; of the smallest usual one if there is none."""
     try:
         columns, rows = os.get_terminal_size(1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+import textwrap
 
 from mudroom import __version__
 from mudroom.agents.catalog import Catalog
+from mudroom.cli.host.doctor import screen_size
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import EngineChoice
@@ -30,6 +32,8 @@ examples:
 It changes nothing. mudroom doctor has every protection with what was found. Exit code 0 if commands can be confined
 here, 1 if not."""
 
+_ABOUT = 19
+"""Columns before the text of a line."""
 _STYLES = {"yes": "green", "partly": "yellow", "no": "red"}
 _SHOWN_FIXES = 3
 _COMPLETIONS = {
@@ -107,33 +111,51 @@ def _advice(context: Context, project: bytes) -> _Advice:
 
 
 def _screen(look: FirstLook, advice: _Advice, context: Context) -> list[str]:
+    """Return lines that fit the terminal, but for a line to paste that is longer than it."""
     style = context.terminal.style
+    columns, _rows = screen_size()
     lines = [f"mudroom {__version__}: what this machine can protect", ""]
     for row in look.levels:
         state = style(f"{row.state:<6}", _STYLES[row.state], 1)
         lines.append(f"  level {row.level}  {state}  {row.about}")
         if row.missing:
-            lines.append(f"                   {'' if row.state == 'no' else 'weaker: '}{', '.join(row.missing)}")
-    lines.append(f"  limits           {', '.join(look.limits) or 'none'}")
+            lines += _wrapped(f"{'' if row.state == 'no' else 'weaker: '}{', '.join(row.missing)}", columns)
+    lines += _wrapped(", ".join(look.limits) or "none", columns, "limits")
     if look.no_limits:
-        lines.append(f"                   not here: {', '.join(look.no_limits)}")
+        lines += _wrapped(f"not here: {', '.join(look.no_limits)}", columns)
     for number, fix in enumerate(look.fixes[:_SHOWN_FIXES]):
         lines += [""] if not number else []
-        lines += [f"  for {', '.join(fix.helps)}:", f"    {fix.text}"]
+        lines += _indented(f"for {', '.join(fix.helps)}:", columns, "  ")
+        lines += _indented(fix.text, columns, "    ")
     if len(look.fixes) > _SHOWN_FIXES:
         lines.append(f"  {len(look.fixes) - _SHOWN_FIXES} more: mudroom doctor")
     lines.append("")
     if advice.shell:
         line, file = _COMPLETIONS[advice.shell]
-        lines.append(f"  completion       {line}   in {file}")
+        lines += [f"  {'completion':<{_ABOUT - 2}}{line}", f"{'':<{_ABOUT}}in {file}"]
     else:
-        lines.append("  completion       mudroom completion bash, zsh or fish prints it")
-    known = ", ".join(advice.agents) or "none is installed; mudroom agent ls names them"
-    lines.append(f"  agents           {known}")
+        lines += _wrapped("mudroom completion bash, zsh or fish prints it", columns, "completion")
+    lines += _wrapped(", ".join(advice.agents) or "none is installed; mudroom agent ls names them", columns, "agents")
     if advice.agents:
         lines.append(f"                   mudroom {advice.agents[0]} runs it in a fork of its own")
     lines += ["", f"  try              {style(advice.first, 'bold', 1)}", f"                   {advice.about}"]
     return lines
+
+
+def _wrapped(text: str, columns: int, about: str = "") -> list[str]:
+    """Return the text behind its word."""
+    return _indented(text, columns, " " * _ABOUT, f"  {about:<{_ABOUT - 2}}")
+
+
+def _indented(text: str, columns: int, indent: str, first: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        text,
+        columns,
+        initial_indent=indent if first is None else first,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def _as_json(look: FirstLook, advice: _Advice) -> dict[str, object]:
