@@ -795,7 +795,7 @@ def import_all() -> None:
     import mudroom
 
     for module in pkgutil.walk_packages(mudroom.__path__, "mudroom."):
-        if not re.search(r"windows|macos|\.(web|tui|launcher)\b|__main__", module.name):
+        if not re.search(r"windows|macos|\.nt_|\.(web|tui|launcher)\b|__main__", module.name):
             importlib.import_module(module.name)
 
 

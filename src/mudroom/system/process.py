@@ -16,7 +16,6 @@ import errno
 import functools
 import os
 import select
-import signal
 import sys
 from collections.abc import Callable
 
@@ -94,8 +93,10 @@ if sys.platform == "darwin":
 
     def _kill(_descriptor: int, pid: int) -> None:
         """A child keeps its number until it is waited for."""
+        from signal import SIGKILL
+
         if os.waitpid(pid, os.WNOHANG)[0] == 0:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, SIGKILL)
 
     def _boot() -> str:
         return kernel_text(b"kern.bootsessionuuid")
@@ -123,4 +124,6 @@ else:
         return descriptor, functools.partial(os.close, descriptor)
 
     def _kill(descriptor: int, _pid: int) -> None:
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        from signal import SIGKILL, pidfd_send_signal  # its enums cost a start a millisecond
+
+        pidfd_send_signal(descriptor, SIGKILL)
