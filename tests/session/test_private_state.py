@@ -36,7 +36,9 @@ def opened_by_another(root: Path) -> list[str]:
         return [] if mode(root) & 0o077 == 0 else [str(root)]
     for above in (root.parent, *root.parent.parents):
         above.chmod(mode(above) | 0o011) if mode(above) & 0o011 != 0o011 else None
-    paths = [os.fsencode(root), *(os.fsencode(path) for path in root.rglob("*"))]
+    walk = os.walk(os.fsencode(root))  # a file of a kernel's mount may go meanwhile
+    paths = [os.fsencode(root)]
+    paths += [os.path.join(above, name) for above, directories, files in walk for name in (*directories, *files)]
     program = (
         "import os,sys\n"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
