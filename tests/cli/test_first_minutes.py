@@ -162,7 +162,7 @@ def test_mudroom_alone_says_what_waits(cli: Cli) -> None:
     told = cli().stdout
     for words in ("1 question of agents waits", "mudroom approve", "1 fork, not applied", "mudroom review f", "u1"):
         assert words in told, told
-    assert max(map(len, told.splitlines())) <= 80
+    assert max(map(len, told.splitlines()[1:])) <= 80
     for verb in ("undo", "discard f"):
         assert f"  mudroom {verb} " in told
         assert cli(*verb.split()).returncode == 0
