@@ -118,7 +118,8 @@ def _read_file(path: bytes) -> bytes:
 
 def _overwrite(descriptor: int, data: bytes) -> None:
     os.pwrite(descriptor, data, 0)
-    os.ftruncate(descriptor, len(data))
+    if os.fstat(descriptor).st_size > len(data):  # a command that saw the data may have written less already
+        os.ftruncate(descriptor, len(data))
 
 
 def _replace(path: bytes, data: bytes, mode: int) -> Stamp:
