@@ -24,7 +24,7 @@ export function Needs({ projects }) {
 /** @param {{need: import("./needs.js").Need}} props */
 function Need({ need: { kind, project, notice, text, action } }) {
   const where = html`<span class="dim small name" title=${project.path}>${spelled(last(project.path))}</span>`;
-  const name = notice && html`<span class="name">${notice.fork}</span>${notice.agent && notice.agent !== notice.fork && html`<span class="tag name">${notice.agent}</span>`}`;
+  const name = notice && html`<span class="name">${spelled(notice.fork)}</span>${notice.agent && notice.agent !== notice.fork && html`<span class="tag name">${spelled(notice.agent)}</span>`}`;
   return html`<li class="panel row need"><span class=${"tag " + (kind === "finished" ? "" : kind === "damaged" ? "bad" : "warn")}>${kind}</span>${name}
     <span class="grow">${text}</span>${where}
     ${notice ? html`<a class="button" href=${kind === "damaged" ? toProject(project.id) : toFork(project.id, notice.fork, kind === "conflict" ? "conflicts" : "review")}>${action}<span class="hidden"> ${notice.fork}</span></a>`
@@ -49,8 +49,8 @@ function RunningIn({ project, notices }) {
   const commands = data?.commands ?? [];
   return html`<ul class="stack needs" aria-label=${"Running in " + project.path}>${notices.map((notice) => {
     const own = commands.filter((/** @type {any} */ one) => one.fork === notice.fork);
-    return html`<li key=${notice.fork} class="panel row need"><span class="tag">${levelOf(notice, own)}</span><span class="name">${notice.fork}</span>
-      ${notice.agent && notice.agent !== notice.fork && html`<span class="tag name">${notice.agent}</span>`}
+    return html`<li key=${notice.fork} class="panel row need"><span class="tag">${levelOf(notice, own)}</span><span class="name">${spelled(notice.fork)}</span>
+      ${notice.agent && notice.agent !== notice.fork && html`<span class="tag name">${spelled(notice.agent)}</span>`}
       <code class="name clip grow">${own.map((/** @type {any} */ one) => one.command).join("; ")}</code>
       <span class="dim small">${own.map(cost).filter(Boolean).join("; ")}</span>
       ${own.length > 0 && html`<time class="dim small" datetime=${iso(own[0].started)}>${lasting(Date.now() - own[0].started)}</time>`}
