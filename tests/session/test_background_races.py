@@ -243,6 +243,29 @@ def test_who_waits_for_its_end_finds_what_it_has_changed(
     assert record is not None and {change.path for change in record.changeset.changes} == {b"made"}
 
 
+def test_a_command_beside_those_that_another_thread_ends(place: Place) -> None:
+    """It had been let in before: it is refused in one line, and a signal for it is no error."""
+    session = place.session()
+    idle(session)
+    shared = session.forks.users.shared("f")
+    assert shared is not None
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        with shared.guest() as welcome:
+            assert welcome
+            words = ([b"sleep", b"1000"], {b"PATH": b"/usr/bin:/bin"}, session.project, (null, null, null), (), "")
+            running = shared.join(*words)
+            session.sandboxes.end("f", grace=0.0)
+            assert shared.wait()
+            running.signal(15)
+            with pytest.raises(UsageError, match="the background commands of this fork have just ended"):
+                shared.join(*words)
+            running.close()
+    finally:
+        os.close(null)
+    assert session.run([b"cat", b"made"], fork="f").exit_code in (0, 1)
+
+
 def test_the_end_of_one_whose_keeper_was_killed(place: Place) -> None:
     """It is found by who waits: nobody else writes it down."""
     session = place.session()

@@ -65,8 +65,15 @@ class Connection:
         poller.register(self._socket.fileno(), select.POLLIN)
         return not poller.poll(0)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether this end was closed, by ``close``."""
+        return self._socket.fileno() < 0
+
     def close(self) -> None:
-        self._socket.close()
+        """Close this end, when no other thread is sending: its descriptor may be another file's at once."""
+        with self._lock:
+            self._socket.close()
 
 
 def with_report(connection: Connection, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:

@@ -33,6 +33,15 @@ class JoinedCommand(Running):
     """A command in a shared sandbox. ``signal`` affects this command alone, KILL all processes that it has started;
     ``pause`` and ``view`` affect the whole sandbox."""
 
+    def signal(self, number: int) -> None:
+        """Send a signal to the command. Do nothing if the sandbox was ended (``HeldSandbox.end``): the command ends
+        with it."""
+        try:
+            super().signal(number)
+        except MudroomError:
+            if not self._connection.is_closed:
+                raise
+
     def _ended_without_report(self) -> Exit:
         return Exit(SIGKILL, 0.0, 0.0, 0)  # the sandbox was ended with every process in it
 

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from mudroom.session.confinement.gateway import Doorkeeper
     from mudroom.session.shared_sandbox.visitor import Visitors
 
+JUST_ENDED = ("the background commands of this fork have just ended", "try again")
+"""Message and hint for a command that was to run beside them."""
+
 
 class Basis(NamedTuple):
     """The place of a sandbox, and the settings it was made with."""
@@ -224,8 +227,9 @@ class SharedSandbox:
         terminal: Sequence[int],
         _terms: str,
     ) -> JoinedCommand:
-        """Start a command. The caller is a guest and has checked the terms (``require_terms``)."""
-        return self.held.run(argv, environment, cwd, stdio, terminal)
+        """Start a command. The caller is a guest and has checked the terms (``require_terms``). Raise UsageError if the
+        sandbox was ended meanwhile."""
+        return run_in(self.held, argv, environment, cwd, stdio, terminal)
 
     def start(
         self,
@@ -242,7 +246,7 @@ class SharedSandbox:
         try:
             place = self.book.begin(started)
             stdio = pipes if pipes is not None else (null, kept[0][1], kept[1][1])
-            running = self.held.run(started.command, environment, started.cwd, stdio)
+            running = run_in(self.held, started.command, environment, started.cwd, stdio)
         except BaseException:
             for read, _write in kept:
                 os.close(read)
@@ -268,7 +272,7 @@ class SharedSandbox:
             self.require_terms(terms)
         with self._collecting, self.stopped():
             if self._is_collected:
-                raise UsageError("the background commands of this fork have just ended", "try again")
+                raise UsageError(*JUST_ENDED)
             self._gather(self._last, live=True)
             chosen = name if keep is None else stack.free_name(self.fork.state, name)
             return checkpoint_copy(self.vault, self.fork, chosen, time, keep).name
@@ -505,6 +509,23 @@ class SharedSandbox:
             gather(self.fork, opened, view, command, self.basis.started)
             if isinstance(view, OverlayView) and not live:
                 view.unmounted()
+
+
+def run_in(
+    held: HeldSandbox,
+    argv: Sequence[bytes],
+    environment: Mapping[bytes, bytes],
+    cwd: bytes,
+    stdio: tuple[int, int, int],
+    terminal: Sequence[int] = (),
+) -> JoinedCommand:
+    """Start a command in a shared sandbox. Raise UsageError if it was ended, which does not wait for its guests."""
+    try:
+        return held.run(argv, environment, cwd, stdio, terminal)
+    except MudroomError as error:
+        if held.door.is_closed:
+            raise UsageError(*JUST_ENDED) from error
+        raise
 
 
 def _readable(descriptors: Sequence[int], seconds: float) -> list[int]:
