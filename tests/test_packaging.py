@@ -43,7 +43,8 @@ def test_the_description_has_no_link_without_an_address() -> None:
 def test_the_licence_covers_what_is_vendored() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     known = {"Apache License": "Apache-2.0", "BSD 3-Clause": "BSD-3-Clause", "The MIT License": "MIT"}
-    licences = [ROOT / "LICENSE", *(ROOT / "src/mudroom/web/page/vendor").glob("*.LICENSE")]
+    licences = [path for pattern in project["license-files"] for path in ROOT.glob(pattern)]
+    assert {path.name for path in licences} > {"LICENSE", "preact.LICENSE", "musl.LICENSE"}
     texts = [path.read_text() for path in licences]
     assert set(project["license"].split(" AND ")) == {
         known[name] for name in known for text in texts if name in text[:300]

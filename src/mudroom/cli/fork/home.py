@@ -5,9 +5,13 @@ It looks and changes nothing: a project without a vault does not get one.
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 from collections.abc import Sequence
 
+from mudroom.agents.catalog import Catalog
+from mudroom.cli.first_command import harmless_command, install_command
 from mudroom.cli.fork.ls import describe, listed_forks
 from mudroom.cli.listing import ProjectListing, open_listing
 from mudroom.cli.project_place import project_of
@@ -15,7 +19,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.config import places
+from mudroom.policy.config import places, user_config
 from mudroom.stage.views.preflight import check_project
 from mudroom.vault.apply.plan_state import list_applies
 from mudroom.vault.store.store import vault_path
@@ -25,12 +29,6 @@ MOST_FORKS = 5
 _COLUMN = 34
 """Columns of a command; what it does stands beside it."""
 
-BEGIN = (
-    ("mudroom run -- npm install", "shows what it would change; apply or not"),
-    ("mudroom run -- rm -rf src", "shows the damage, does none"),
-    ("mudroom claude", "an agent; mudroom agent ls: the others"),
-)
-"""Commands for a project in which mudroom has not been used."""
 ALWAYS = (
     ("mudroom doctor", "what this machine can protect"),
     ("mudroom --help", "all verbs"),
@@ -48,7 +46,7 @@ def show_home(context: Context) -> int:
         return 0
     if not os.path.lexists(vault_path(state, project)):
         lines = [show(project), "mudroom has not been used here; nothing lands until you apply it"]
-        _print(context, lines, (*BEGIN, *ALWAYS))
+        _print(context, lines, (*_begin(project, context), *ALWAYS))
         return 0
     with open_listing(context) as listing:
         lines, commands = _waiting(listing, context)
@@ -78,8 +76,11 @@ def _waiting(listing: ProjectListing, context: Context) -> tuple[list[str], list
         if len(rows) > MOST_FORKS:
             lines.append(f"  and {counted(len(rows) - MOST_FORKS, 'older fork')} (mudroom ls)")
         name = next((row["fork"] for row in reversed(rows) if not row["problem"]), rows[-1]["fork"])
+        look = (f"mudroom diff {name}", "shows its changes")
+        if importlib.util.find_spec("textual") is not None:
+            look = (f"mudroom review {name}", "look, choose, decide")
         commands += [
-            (f"mudroom review {name}", "look, choose, decide"),
+            look,
             (f"mudroom apply {name}", "bring it into the project"),
             (f"mudroom discard {name}", "throw it away"),
         ]
@@ -88,8 +89,24 @@ def _waiting(listing: ProjectListing, context: Context) -> tuple[list[str], list
         lines.append(f"the last apply can be taken back: {undoable[-1]}")
         commands.append(("mudroom undo", "takes it back"))
     if not lines:
-        return ["nothing waits for you here"], list(BEGIN)
+        return ["nothing waits for you here"], _begin(listing.vault.project, context)
     return lines, commands
+
+
+def _begin(project: bytes, context: Context) -> list[tuple[str, str]]:
+    """Return commands for a project in which nothing waits: they fit its files and the programs of this machine."""
+    search = os.fsdecode(context.environ.get(b"PATH", os.defpath.encode()))
+
+    def is_there(program: str | bytes) -> bool:
+        return shutil.which(os.fsdecode(program), path=search) is not None
+
+    install = install_command(project, is_there)
+    catalog = Catalog(user_config(context.environ))
+    agents = [name for name in catalog.names() if any(map(is_there, catalog.profile(name).programs))]
+    agent = ("mudroom agent ls", "agents that mudroom knows; none is installed")
+    if agents:
+        agent = (f"mudroom {agents[0]}", "an agent in a fork of its own; mudroom agent ls: the others")
+    return [*([install] if install else []), harmless_command(project), agent]
 
 
 def _print(context: Context, lines: list[str], commands: Sequence[tuple[str, str]]) -> None:

@@ -8,6 +8,7 @@ import textwrap
 
 from mudroom import __version__
 from mudroom.agents.catalog import Catalog
+from mudroom.cli.first_command import harmless_command, install_command
 from mudroom.cli.host.doctor import screen_size
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
@@ -41,13 +42,6 @@ _COMPLETIONS = {
     "zsh": ('eval "$(mudroom completion zsh)"', "~/.zshrc, after compinit"),
     "fish": ("mudroom completion fish | source", "~/.config/fish/config.fish"),
 }
-_INSTALLS = (
-    (b"package.json", b"npm", "npm install"),
-    (b"Cargo.toml", b"cargo", "cargo build"),
-    (b"go.mod", b"go", "go build ./..."),
-    (b"Makefile", b"make", "make"),
-)
-_DAMAGE = "sh -c 'rm -rf ./*'"
 
 
 class _Advice(NamedTuple):
@@ -103,11 +97,8 @@ def _advice(context: Context, project: bytes) -> _Advice:
     agents = tuple(profile.name for profile in profiles if any(map(is_there, profile.programs)))
     shell = os.fsdecode(os.path.basename(context.environ.get(b"SHELL", b"")))
     shell = shell if shell in _COMPLETIONS else ""
-    for name, program, command in _INSTALLS:
-        if os.path.lexists(project + b"/" + name) and is_there(program):
-            about = "shows its changes, then asks: [a]pply [c]ancel [d]iff [k]eep"
-            return _Advice(shell, agents, f"mudroom run -- {command}", about)
-    return _Advice(shell, agents, f"mudroom run -- {_DAMAGE}", "shows the damage, does none: [c]ancel")
+    first = install_command(project, is_there) or harmless_command(project)
+    return _Advice(shell, agents, first.line, first.about)
 
 
 def _screen(look: FirstLook, advice: _Advice, context: Context) -> list[str]:

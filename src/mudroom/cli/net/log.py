@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 
 from mudroom import __version__
@@ -32,7 +31,7 @@ def print_log(args: argparse.Namespace, context: Context) -> int:
             last = events[-1].number
         chosen = [event for event in events if _is_wanted(event, args)]
         if args.har is not None:
-            return _write_har(chosen, args.har)
+            return _write_har(chosen, args.har, context)
         for event in chosen[-args.last :] if args.last > 0 else chosen:
             _print_event(event, args.fork, context)
         if not events and not args.follow and not context.as_json:
@@ -43,19 +42,19 @@ def print_log(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _write_har(events: list[Event], path: str) -> int:
+def _write_har(events: list[Event], path: str, context: Context) -> int:
     flows = []
     for event in events:
         try:
             flows.append(flow_from_json(data_of(event)))
         except ValueError:
             continue  # of a newer mudroom; the other forms of this list name it
-    archive = json.dumps(to_har(flows, __version__), indent=1) + "\n"
+    archive = json.dumps(to_har(flows, __version__), indent=1)
     if path == "-":
-        sys.stdout.write(archive)
+        context.terminal.out(archive)
     else:
         with open(path, "w") as stream:
-            stream.write(archive)
+            stream.write(archive + "\n")
     return 0
 
 

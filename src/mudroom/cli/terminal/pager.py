@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.terminal import output_error
 
 _STYLES = (
     (b"+++", "bold"),
@@ -24,9 +25,12 @@ _STYLES = (
 def page(lines: Iterator[bytes], context: Context) -> None:
     """Write lines to the user's pager if stdout is a terminal, else unchanged to stdout."""
     if not os.isatty(1):
-        for line in lines:
-            sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
+        try:
+            for line in lines:
+                sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            raise output_error(error) from None
         return
     import subprocess
 

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 
+from mudroom.errors import FULL, MudroomError
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -111,15 +112,23 @@ def cut(text: str, columns: int) -> str:
 
 def _write(number: int, text: str) -> None:
     """Write to stdout or stderr. A terminal that has gone (EIO) is replaced by /dev/null: what is said there matters
-    less than what is being done."""
+    less than what is being done. Raise MudroomError if stdout's file has no room: the vault's disk may have some."""
     stream = sys.stdout if number == 1 else sys.stderr
     try:
         stream.write(text)
         stream.flush()
     except OSError as error:
         if error.errno != errno.EIO:
-            raise
+            raise (output_error(error) if number == 1 else error) from None
         replace_by_null([number])
+
+
+def output_error(error: OSError) -> Exception:
+    """Return what to raise for an error of a write to stdout: its file may have no room where the vault's disk has."""
+    if error.errno not in (*FULL, errno.EFBIG):
+        return error
+    message = f"the output could not be written to standard output: {error.strerror}"
+    return MudroomError(message, "make room where it goes to, or send it elsewhere")
 
 
 def replace_by_null(terminals: Sequence[int]) -> None:

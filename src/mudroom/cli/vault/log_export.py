@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from mudroom import __version__
+from mudroom.cli.terminal.terminal import output_error
 from mudroom.core.journal.csv import header, sheet_row
 from mudroom.core.journal.event import Event, data_of, wall
 from mudroom.core.journal.event_text import event_words, gravity
@@ -84,8 +85,11 @@ FORMS: dict[str, Callable[[Iterable[Event], Write, str], int]] = {
 @contextmanager
 def _open_output(path: str | None) -> Iterator[Write]:
     if path in (None, "-"):
-        yield sys.stdout.write
-        sys.stdout.flush()
+        try:
+            yield sys.stdout.write
+            sys.stdout.flush()
+        except OSError as error:
+            raise output_error(error) from None
         return
     assert path is not None
     path = os.path.realpath(path)

@@ -27,7 +27,8 @@ def failure_of(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -
         wrong = no_directory(steps[index][1], number)
         return StepFailed(op, number, wrong.message, wrong.hint)
     step = describe(steps[index]) if index >= 0 else op
-    message = f"cannot set up the sandbox: {step}: {os.strerror(number)} {detail}".rstrip()
+    why = os.strerror(number)
+    message = f"cannot set up the sandbox: {step}: {why}" + (f" {detail}" if detail not in ("", why) else "")
     return StepFailed(op, number, message, _TOO_LITTLE.get((op, number), ""))
 
 
@@ -40,8 +41,10 @@ def no_directory(path: bytes, number: int) -> UsageError:
 _TOO_LITTLE = {
     ("clone", errno.EAGAIN): "permit more processes: ulimit -u",
     ("clone", errno.ENOMEM): "permit more memory: ulimit -v",
+    ("hostname", errno.EPERM): "an outer filter forbids sethostname, as Podman's does: mudroom doctor has the fix",
 }
-"""What to do if a limit of the user's is too small, by operation and errno (clone(2))."""
+"""What to do if a limit of the user's is too small, or an outer filter too narrow, by operation and errno (clone(2),
+sethostname(2): the capability is there, in a namespace of the sandbox's own)."""
 
 
 def _not_started(program: bytes, number: int) -> CommandNotStarted:
