@@ -32,10 +32,10 @@ _JSON = f"""# JSON
 """
 
 
-def help_of(verb: str) -> str:
-    """Return what ``mudroom VERB --help`` prints on 100 columns."""
+def help_of(verb: str, columns: int = 100) -> str:
+    """Return what ``mudroom VERB --help`` prints on a terminal of this width."""
     out = io.StringIO()
-    environment = {"COLUMNS": "100", "NO_COLOR": "1", "HOME": "/nonexistent"}
+    environment = {"COLUMNS": str(columns), "NO_COLOR": "1", "HOME": "/nonexistent"}
     with mock.patch.dict(os.environ, environment), contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         run([verb, "--help"], {os.fsencode(name): os.fsencode(value) for name, value in environment.items()})
     return out.getvalue().rstrip()

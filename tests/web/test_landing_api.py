@@ -492,7 +492,8 @@ def test_what_the_verify_command_prints_comes_as_it_is_printed(place: Place, pag
     assert (job["state"], job["output"]) == ("done", "first\nsecond\n"), job
     assert job["landed"]["verified"].endswith(" succeeded")
     phases = [data["phase"] for kind, data in told if kind == "job"]
-    assert phases[0].startswith("verifying: sh -c ")
+    assert phases[0] == "comparing with the project"
+    assert phases[1].startswith("verifying: sh -c ")
     assert "applying" in phases
     assert (place.project / "a").exists()
 

@@ -7,9 +7,18 @@ COLLECTED = 20_000
 
 
 def main() -> None:
-    """Run the console script. End the process with the exit code that docs/FORMAT.md promises.
+    """Run the console script. End the process with the exit code that docs/FORMAT.md promises."""
+    try:
+        _run_words()
+    except KeyboardInterrupt:  # while modules are loaded, or passed on by a keeper that has not run the command
+        import os
 
-    A keeper runs the command, if there is one that can. Until that is known, nothing else is imported."""
+        os.write(2, b"mudroom: interrupted\n")
+        os._exit(130)
+
+
+def _run_words() -> None:
+    """A keeper runs the command, if there is one that can. Until that is known, nothing else is imported."""
     import sys
 
     wants_keeper = False
@@ -39,12 +48,18 @@ def main() -> None:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except OSError:
-        os._exit(code)  # the reader is gone, e.g. a pager that was closed: there is no place left to report to
-    if wants_keeper:
-        from mudroom.cli.host.keeper_process import PROGRAM
-        from mudroom.keeper.start import is_wanted, start
+        if wants_keeper:
+            _start_keeper()
+    except (OSError, KeyboardInterrupt):
+        pass  # the reader is gone, e.g. a pager that was closed, or is not waited for: the command has its exit code
+    os._exit(code)  # skip the teardown of the interpreter
 
-        if is_wanted(os.environb):
-            start(PROGRAM, os.environb)
-    os._exit(code)  # all streams are flushed: skip the teardown of the interpreter
+
+def _start_keeper() -> None:
+    import os
+
+    from mudroom.cli.host.keeper_process import PROGRAM
+    from mudroom.keeper.start import is_wanted, start
+
+    if is_wanted(os.environb):
+        start(PROGRAM, os.environb)

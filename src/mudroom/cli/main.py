@@ -105,7 +105,7 @@ VERBS = {
     "keeper": Verb("host", "the process that has everything loaded for the next command: status, stop"),
     "doctor": Verb("host", "what this machine can protect, by trying it"),
     "certify": Verb("host", "try what the sandbox holds here; on macOS open what held"),
-    "setup": Verb("host", "the first look: what is protected here, the one fix, agents, the first command to try"),
+    "setup": Verb("host", "the first look: protections of this machine, commands that add missing ones, agents, a command to try"),
     "completion": Verb("host", "completion for bash, zsh and fish, and the manual page: prints the file"),
 }
 
@@ -166,7 +166,7 @@ def _run_verb(argv: list[str], usual: Context) -> int:
     if argv[0] == "help" and len(argv) > 1:
         argv = [argv[1], "--help"]
     if argv[0] in ("-h", "--help", "help"):
-        terminal.out(overview())
+        terminal.out(overview(terminal.help_columns(environ)))
         return 0
     if argv[0] in ("-V", "--version"):
         terminal.out(version())
@@ -216,7 +216,8 @@ def _execute(verb: str, row: Verb, argv: list[str], usual: Context) -> int:
         from mudroom.cli.parser import parse
 
         epilog = getattr(module, "EXAMPLES", None)
-        args = parse(verb, row.help, epilog, configure, argv[1:], in_order=row.in_order)
+        columns = usual.terminal.help_columns(usual.environ)
+        args = parse(verb, row.help, epilog, configure, argv[1:], in_order=row.in_order, columns=columns)
     if row.splits_command:
         args.command = command
     context = usual._replace(as_json=args.json, project=os.fsencode(args.project) if args.project else None)
@@ -254,7 +255,11 @@ def _without_verb(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> tuple[
     if is_known and len(argv) > at and argv[at] in VERBS:
         turned = shlex.join(["mudroom", argv[at], *argv[:at], *argv[at + 1 :]])
         return f"{argv[0]} stands before the verb", turned
-    return f"there is no verb {argv[0]!r}", "options follow the verb; mudroom --help lists the verbs"
+    import difflib
+
+    near = difflib.get_close_matches(argv[0], ("--help", "--version"), 1, 0.8)
+    hint = f"did you mean mudroom {near[0]}?" if near else "options follow the verb; mudroom --help lists the verbs"
+    return f"there is no verb {argv[0]!r}", hint
 
 
 def _suggest(words: Sequence[str], environ: Mapping[bytes, bytes]) -> str:
@@ -266,7 +271,7 @@ def _suggest(words: Sequence[str], environ: Mapping[bytes, bytes]) -> str:
     command = words[0].split() + list(words[1:])  # "npm install", as one word
     if command and shutil.which(command[0], path=os.fsdecode(environ.get(b"PATH", b""))) is not None:
         return f"did you mean: mudroom run -- {shlex.join(word for word in command if word != '--')}"
-    near = difflib.get_close_matches(words[0], (*VERBS, *_agents(environ).names()), 1)
+    near = difflib.get_close_matches(words[0], (*VERBS, "help", *_agents(environ).names()), 1)
     if near:
         return f"did you mean mudroom {near[0]}?"
     return "mudroom --help lists the verbs; a command of your own: mudroom run -- COMMAND"
@@ -276,16 +281,24 @@ def version() -> str:
     return f"mudroom {__version__}"
 
 
-def overview() -> str:
-    rows = "\n".join(f"  {verb:<10} {row.help}" for verb, row in VERBS.items())
-    return f"""\
-mudroom {__version__}: commands and agents work on a staged view of your project; nothing lands until you apply it.
+def overview(columns: int = 100) -> str:
+    """Return the help of mudroom itself, for a terminal of this width."""
+    import textwrap
 
-{rows}
+    from mudroom.cli.terminal.fold import fold_help
 
-  mudroom run -- npm install       stage, run, preview, then [a]pply [c]ancel [d]iff
+    rows = "\n".join(
+        textwrap.fill(row.help, columns, initial_indent=f"  {verb:<10} ", subsequent_indent=" " * 13)
+        for verb, row in VERBS.items()
+    )
+    head = "commands and agents work on a staged view of your project; nothing lands until you apply it."
+    return f"{fold_help(f'{version()}: {head}', columns)}\n\n{rows}\n\n{fold_help(_EXAMPLES, columns)}"
+
+
+_EXAMPLES = """\
+  mudroom run -- npm install       stage, run, preview; then apply or cancel
   mudroom run -- rm -rf src        shows the damage, does none
-  mudroom claude                   an agent, unchanged: also codex, gemini … (mudroom agent ls)
+  mudroom claude                   an agent; mudroom agent ls names the others
   mudroom exec --fork a -- CMD     an agent's command, in a fork of its own
   mudroom undo                     takes the last apply back
   mudroom                          what waits for you in this project

@@ -17,21 +17,41 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False, **given})
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, f"{self.prog} --help")
+        from mudroom.cli.usage_message import explain
+
+        raise UsageError(*explain(message, self.prog, _options(self)))
 
 
-def _format(prog: str) -> argparse.HelpFormatter:
-    # A fixed width: asking for that of the terminal imports shutil, and argparse makes a formatter for every option.
-    return argparse.RawDescriptionHelpFormatter(prog, width=100)
+def _options(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the options of a verb, also those of its actions: an error of an action is raised by the verb."""
+    options = [*parser._option_string_actions]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            options += [option for inner in action.choices.values() for option in _options(inner)]
+    return options
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """The width is given: argparse imports shutil to ask for it, and makes a formatter for every option."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        from mudroom.cli.terminal.fold import fold_help
+
+        return fold_help(super()._fill_text(text, width, indent), width)
 
 
 def make_parser(
-    verb: str, help_text: str, epilog: str | None, configure: Callable[[Any], None]
+    verb: str, help_text: str, epilog: str | None, configure: Callable[[Any], None], columns: int = 100
 ) -> argparse.ArgumentParser:
+    """``columns``: width of its help."""
+
+    def formatter(prog: str) -> argparse.HelpFormatter:
+        return _Formatter(prog, width=columns)
+
     parser = _Parser(
         prog=f"mudroom {verb}",
         description=help_text[0].upper() + help_text[1:] + ".",
-        formatter_class=_format,
+        formatter_class=formatter,
         epilog=epilog,
     )
     configure(parser)
@@ -46,7 +66,9 @@ def parse(
     words: Sequence[str],
     *,
     in_order: bool,
+    columns: int,
 ) -> argparse.Namespace:
-    """Return the values of a verb's command line. Raise UsageError if it is wrong. ``--help`` ends the process."""
-    parser = make_parser(verb, help_text, epilog, configure)
+    """Return the values of a verb's command line. Raise UsageError if it is wrong. ``--help`` ends the process.
+    ``columns``: width of the help."""
+    parser = make_parser(verb, help_text, epilog, configure, columns)
     return parser.parse_args(words) if in_order else parser.parse_intermixed_args(words)

@@ -472,7 +472,7 @@ def _collected_record(forks: Forks, name: str) -> ForkRecord | None:
     fork = forks.vault.fork(name)
     forks.flush(name)
     if fork.interrupted is not None or mount_note(fork) is not None:
-        with fork.lock_if_free("looking at what is left") as free:
+        with fork.lock_if_free(fork.holder) as free:
             if free:
                 forks.settle(fork)
                 mounting(forks).collect(fork)

@@ -194,8 +194,7 @@ class Sandboxes:
 
     def _collected(self, fork: Fork) -> CutOffCommand | None:
         """Return None if the command is still running, or another process has collected it."""
-        with open(fork.path + b"/lock", "rb") as stream:
-            holder = stream.read(4096).decode("utf-8", "replace").strip()
+        holder = fork.holder
         until = time.monotonic() + _DYING
         with fork.lock_if_free(holder) as free:
             while free and fork.interrupted is not None:
@@ -349,8 +348,5 @@ def _foreground(fork: Fork) -> tuple[str, int] | None:
     since = fork.interrupted
     if since is None or is_shared(fork):
         return None
-    with fork.lock_if_free("looking at what runs", standing=True) as free:
-        if free:
-            return None
-    with open(fork.path + b"/lock", "rb") as stream:
-        return stream.read(4096).decode("utf-8", "replace").strip(), since.time
+    with fork.lock_if_free(fork.holder, standing=True) as free:
+        return None if free else (fork.holder, since.time)

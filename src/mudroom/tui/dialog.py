@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widgets import Input, Static
 
+from mudroom.core.text.plural import progress_line
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
@@ -288,7 +289,7 @@ class Working(Dialog["T | MudroomError"], Generic[T]):
         self.fit(1)
 
     def progress(self, label: str, done: int, total: int) -> None:
-        self.say(f"{label}: {done:,}" + (f" of {total:,}" if total else ""))
+        self.say(progress_line(label, done, total))
 
     def begin_output(self, command: tuple[bytes, ...]) -> None:
         """Show that the verify command runs."""

@@ -98,7 +98,7 @@ def add_confinement_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--image", metavar="NAME", help="the container's image (mudroom image); implies level 2")
     parser.add_argument("--timeout", metavar="TIME", help="end the command after so long: 90s, 5m, 1h")
     limits = parser.add_argument_group(
-        "limits, of the command with all that it starts; none switches a default off (docs/POLICY.md)"
+        "limits of the command and all that it starts (none: no limit; docs/POLICY.md)"
     )
     for option, (_field, metavar, text) in LIMITS.items():
         limits.add_argument(option, metavar=metavar, help=text)

@@ -19,7 +19,7 @@ EXAMPLES = """\
 examples:
   mudroom fleet add big -- ssh big.example.org mudroom worker --stdio     at the origin; that starts it
   mudroom worker --stdio --jobs 4                                         at most 4 commands at once
-  mudroom fleet add lab -- ssh head.example.org mudroom worker --stdio --engine ray      the nodes of a Ray cluster
+  mudroom fleet add lab -- ssh head.lab mudroom worker --stdio --engine ray      the nodes of a Ray cluster
 
 It speaks a protocol on its standard input and output, and has no listening socket. Commands run in forks of the files
 that the origin has sent, and nothing lands here. Its state is below mudroom's state directory."""

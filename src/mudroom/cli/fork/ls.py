@@ -69,12 +69,12 @@ def listed_forks(listing: ProjectListing) -> list[dict[str, Any]]:
 
 def _row(listing: ProjectListing, fork: Fork) -> dict[str, Any]:
     record = listing.record(fork.name)
-    running = fork.interrupted is not None
+    running, unsettled = _is_running(fork), fork.interrupted is not None
     summary = summarise(record.changeset.changes if record is not None else ())
     return _EMPTY | {
         "fork": fork.name,
         "command": [text(word) for word in record.command] if record is not None else [],
-        "state": "running" if running else "cut off" if record and not record.command else "ended",
+        "state": "running" if running else "cut off" if unsettled or (record and not record.command) else "ended",
         "level": record.level if record is not None else None,
         "changed": summary.files,
         "lines_added": summary.lines_added,
@@ -82,6 +82,15 @@ def _row(listing: ProjectListing, fork: Fork) -> dict[str, Any]:
         "agent": fork.agent or None,
         "checkpoints": [point.name for point in fork.state.checkpoints],
     }
+
+
+def _is_running(fork: Fork) -> bool:
+    """Return whether a command runs in the fork. A fork whose command was cut off stays unsettled while the policy,
+    which names the secrets, cannot be read."""
+    if fork.interrupted is None:
+        return False
+    with fork.lock_if_free(fork.holder, standing=True) as free:
+        return not free
 
 
 def describe(row: dict[str, Any], width: int) -> str:

@@ -15,10 +15,16 @@ if TYPE_CHECKING:
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _WIDE = 1 << 16
+_LEAST = 40
+"""Columns of the narrowest terminal for which lines are broken, and of the narrowest help."""
+_HELP = (80, 100)
+"""Columns of a help text: through a pipe, and on a wide terminal."""
 TITLE = 60
 """Columns of a command line in a sentence about it."""
 _PROGRESS_AFTER = 0.3
 """Seconds. Work shorter than this shows no progress: a flash of text is noise."""
+_PROGRESS_EVERY = 0.1
+"""Seconds between two lines of the same step."""
 
 
 class Terminal:
@@ -27,7 +33,9 @@ class Terminal:
     def __init__(self, environ: Mapping[bytes, bytes]) -> None:
         self.interactive = is_terminal(0) and is_terminal(2)
         self._colour = {1: _wants_colour(1, environ), 2: _wants_colour(2, environ)}
+        self._rewrites = is_terminal(2) and environ.get(b"TERM") not in (None, b"dumb")
         self._began = 0.0
+        """Start of the work whose progress is told; 0: none."""
         self._label = ""
         self._shown = 0.0
 
@@ -44,6 +52,12 @@ class Terminal:
         except OSError:
             return _WIDE
 
+    def help_columns(self, environ: Mapping[bytes, bytes]) -> int:
+        """Return the width of a help text: that of COLUMNS, or of the terminal, within what is easy to read."""
+        given = environ.get(b"COLUMNS", b"")
+        columns = int(given) if given.isdigit() else self.columns(1)
+        return _HELP[0] if columns == _WIDE else max(_LEAST, min(columns, _HELP[1]))
+
     def out(self, text: str) -> None:
         """Print the result of the command, to stdout."""
         self.clear()
@@ -52,10 +66,21 @@ class Terminal:
     def say(self, text: str = "") -> None:
         """Print a message, to stderr."""
         self.clear()
-        _write(2, text + "\n")
+        _write(2, self._fitted(text) + "\n")
+
+    def _fitted(self, text: str) -> str:
+        """Return the text in lines that fit the terminal, without a break in a word or a command."""
+        if len(text) <= _LEAST or len(text) <= (columns := self.columns(2)):
+            return text
+        from mudroom.cli.terminal.fold import fold
+
+        return fold(text, columns)
 
     def error(self, message: str, hint: str = "") -> None:
-        self.say(self.style("mudroom: ", "red") + message + (f" ({hint})" if hint else ""))
+        """Print an error on one line; on a terminal that is narrower, the hint has a line of its own."""
+        begin = self.style("mudroom: ", "red") + message
+        between = "\n  " if hint and len(message) + len(hint) + 12 > self.columns(2) else " "
+        self.say(f"{begin}{between}({hint})" if hint else begin)
 
     def note(self, text: str) -> None:
         self.say(self.style("note: ", "yellow") + text)
@@ -65,21 +90,24 @@ class Terminal:
         self.say(f"waiting for {holder} to end; Ctrl-C to give up")
 
     def progress(self, label: str, done: int, total: int) -> None:
-        """Rewrite one line with the progress; only on a terminal, and only for work that takes a while. ``total`` 0:
-        unknown."""
+        """Rewrite one line with the progress; only on a terminal that can, and only for work that takes a while.
+        ``total`` 0: unknown. A new step of the work and its end are always shown."""
         now = time.monotonic()
-        if label != self._label:
-            self._label, self._began, self._shown = label, now, 0.0
-        if not is_terminal(2) or now - self._began < _PROGRESS_AFTER or now - self._shown < 0.1:
+        self._began = self._began or now
+        is_next = label != self._label or done == total
+        if now - self._began < _PROGRESS_AFTER or not (is_next or now - self._shown >= _PROGRESS_EVERY):
             return
-        self._shown = now
-        of = f" of {total:,}" if total else ""
-        _write(2, f"\r\x1b[K{label}: {done:,}{of}")
+        if not self._rewrites:
+            return
+        from mudroom.core.text.plural import progress_line
+
+        self._label, self._shown = label, now
+        _write(2, f"\r\x1b[K{cut(progress_line(label, done, total), self.columns(2) - 1)}")
 
     def clear(self) -> None:
         if self._shown:
             _write(2, "\r\x1b[K")
-            self._shown, self._label = 0.0, ""
+        self._began, self._shown, self._label = 0.0, 0.0, ""
 
     def begin_line(self) -> None:
         """Clear the line, where other output (a progress bar) may have left half a line."""

@@ -1,4 +1,4 @@
-"""Numbers with their nouns."""
+"""Numbers with their nouns, and the line that tells how far work has come."""
 
 from __future__ import annotations
 
@@ -6,3 +6,11 @@ from __future__ import annotations
 def counted(number: int, noun: str) -> str:
     """Return ``1 file``, ``2 files``, ``1,000 files``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def progress_line(label: str, done: int, total: int) -> str:
+    """Return ``applying: 3 of 60``, or ``copying: 1,024`` if the total is unknown (0), or ``comparing …`` if nothing is
+    counted."""
+    if not total and not done:
+        return f"{label} …"
+    return f"{label}: {done:,} of {total:,}" if total else f"{label}: {done:,}"

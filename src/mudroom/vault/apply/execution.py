@@ -115,6 +115,8 @@ class Executor:
             if reason != NOTHING:
                 self._refuse(op, reason)
                 refused.add(op.path)
+        if progress:
+            progress(len(ops), len(ops))
         self._check_taken_files()
         self._sync()
 

@@ -211,6 +211,15 @@ class Fork:
         os.unlink(self.path + b"/running")
 
     @property
+    def holder(self) -> str:
+        """Return the text of the process that took the lock last, or an empty string. A lock that is only tried is
+        taken with the same text: it says later which command was cut off."""
+        try:
+            return read_small(self.path + b"/lock").decode("utf-8", "replace").strip()
+        except FileNotFoundError:
+            return ""
+
+    @property
     def interrupted(self) -> CommandStart | None:
         """Start of the running command, or of the one that ran when mudroom was killed; None if there is none. 0
         if the time cannot be read.

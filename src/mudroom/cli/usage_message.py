@@ -1,0 +1,67 @@
+"""The messages of argparse about a wrong command line, in mudroom's words, with the name that was probably meant.
+
+message of argparse                         told as
+unrecognized arguments: --lvel              run has no option --lvel (did you mean --level? …)
+unrecognized arguments: now                 setup takes no argument now
+argument --level: invalid choice: '7' …     --level 7: choose from 0, 1, 2
+argument allow|deny: invalid choice: 'x' …  net has no action 'x' (did you mean …)
+argument --net: expected one argument       --net needs a value
+argument --no: not allowed with argument …  --no is not for a line with --yes
+the following arguments are required: FORK  apply needs FORK
+the following …: run|ls|show                agent needs an action: run, ls, show
+
+Any other message is passed on as it is. The texts are those of CPython 3.11 to 3.14 (Lib/argparse.py).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+_UNKNOWN = "unrecognized arguments: "
+_REQUIRED = "the following arguments are required: "
+_CHOICE = ": invalid choice: "
+_EXCLUSIVE = ": not allowed with argument "
+_NO_VALUE = (": expected one argument", ": expected at least one argument")
+
+
+_LIKELY = 0.75
+"""Least likeness of a name that was probably meant (difflib). With less, --foo would be --io."""
+
+
+def explain(message: str, prog: str, options: Sequence[str]) -> tuple[str, str]:
+    """Return the problem and a hint. ``prog``: the verb as it is typed; ``options``: all its options."""
+    verb, help_of = prog.removeprefix("mudroom "), f"{prog} --help"
+    if message.startswith(_UNKNOWN):
+        word = message.removeprefix(_UNKNOWN).split(" ")[0]
+        if not word.startswith("-"):
+            return f"{verb} takes no argument {word}", help_of
+        name = word.partition("=")[0]
+        return f"{verb} has no option {name}", f"{_near(name, options)}{help_of}"
+    if message.startswith(_REQUIRED):
+        missing = message.removeprefix(_REQUIRED)
+        actions = missing.split(", ")[0].split("|")
+        return f"{verb} needs {missing if len(actions) == 1 else 'an action: ' + ', '.join(actions)}", help_of
+    if not message.startswith("argument "):
+        return message, help_of
+    argument = message.removeprefix("argument ")
+    if _CHOICE in argument:
+        name, _, rest = argument.partition(_CHOICE)
+        value, _, listed = rest.partition(" (choose from ")
+        choices = listed.removesuffix(")").replace("'", "")
+        if name.startswith("-"):
+            return f"{name} {value}: choose from {choices}", help_of
+        near = _near(value.strip("'"), choices.split(", "), f"{prog} ") or f"choose from {choices}; "
+        return f"{verb} has no action {value}", near + help_of
+    if _EXCLUSIVE in argument:
+        name, _, other = argument.partition(_EXCLUSIVE)
+        return f"{name} is not for a line with {other}", help_of
+    for ending in _NO_VALUE:
+        if argument.endswith(ending):
+            return f"{argument.removesuffix(ending)} needs a value", help_of
+    return argument, help_of
+
+
+def _near(word: str, words: Sequence[str], before: str = "") -> str:
+    near = difflib.get_close_matches(word, words, 1, _LIKELY)
+    return f"did you mean {before}{near[0]}? " if near else ""

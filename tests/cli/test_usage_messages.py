@@ -1,0 +1,153 @@
+"""Wrong command lines, widths of lines and help, and Ctrl-C before a command has begun."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from conftest import Place
+from documents.reference import help_of
+from mudroom.cli.main import VERBS, overview, run
+from mudroom.cli.terminal import terminal
+from mudroom.cli.terminal.fold import fold, fold_help, visible
+from mudroom.core.clock import CommandStart
+from test_vault_verb import Cli
+
+ENVIRON = {b"HOME": b"/nonexistent", b"PATH": b"/nonexistent"}
+
+
+WRONG = {
+    "run --lvel 1 -- true": "run has no option --lvel (did you mean --level? mudroom run --help)",
+    "run --lvl=1 -- true": "run has no option --lvl (did you mean --level? mudroom run --help)",
+    "run --yse -- true": "run has no option --yse (did you mean --yes? mudroom run --help)",
+    "exec --frok a -- ls": "exec has no option --frok (did you mean --fork? mudroom exec --help)",
+    "diff --statt": "diff has no option --statt (did you mean --stat? mudroom diff --help)",
+    "ls --foo": "ls has no option --foo (mudroom ls --help)",
+    "ls x": "ls takes no argument x (mudroom ls --help)",
+    "net alow a.com": "net has no action 'alow' (did you mean mudroom net allow? mudroom net --help)",
+    "vault qqq": "vault has no action 'qqq' (choose from ",
+    "agent": "agent needs an action: run, ls, show, settings, check, card (mudroom agent --help)",
+    "run --level 7 -- true": "--level 7: choose from 0, 1, 2 (mudroom run --help)",
+    "run --yes --no -- true": "--no/-n is not for a line with --yes/-y (mudroom run --help)",
+    "run --timeout": "--timeout needs a value (mudroom run --help)",
+    "hlep": "there is no verb 'hlep' (did you mean mudroom help?)",
+    "stauts": "there is no verb 'stauts' (did you mean mudroom status?)",
+    "--hlep": "there is no verb '--hlep' (did you mean mudroom --help?)",
+    "--verbose": "there is no verb '--verbose' (options follow the verb; mudroom --help lists the verbs)",
+}
+
+
+def test_a_wrong_word_names_the_right_one(capfd: pytest.CaptureFixture[str]) -> None:
+    for line, told in WRONG.items():
+        assert run(line.split(), ENVIRON) == 125, line
+        out, err = capfd.readouterr()
+        assert (out, err.count("\n")) == ("", 1), line
+        assert err.startswith(f"mudroom: {told}"), (line, err)
+
+
+def test_help_fits_a_terminal() -> None:
+    """No line is longer than the terminal, and nothing is cut off."""
+    for columns in (80, 100):
+        helps = {"": overview(columns), **{verb: help_of(verb, columns) for verb in VERBS}}
+        long = [
+            (verb, line)
+            for verb, text in helps.items()
+            for line in text.split("\n")
+            if len(line) > columns and not re.fullmatch(r" *(\[--[a-z]+ )?\S+", line)  # one long word
+        ]
+        assert long == []
+    narrow, wide = ("".join(overview(columns).split()) for columns in (60, 100))
+    assert narrow == wide
+
+
+def test_a_command_in_a_line_is_not_broken() -> None:
+    kept = "kept as run-1234abcd: mudroom diff run-1234abcd, mudroom apply run-1234abcd, mudroom discard run-1234abcd"
+    assert fold(kept, 80).split("\n") == [
+        "kept as run-1234abcd: mudroom diff run-1234abcd, mudroom apply run-1234abcd,",
+        "  mudroom discard run-1234abcd",
+    ]
+    assert fold("\x1b[31mno: \x1b[0m" + "word " * 6 + "end", 20) == "\x1b[31mno: \x1b[0mword word word\n  word word word end"
+    assert fold("a" * 30, 20) == "a" * 30, "the terminal breaks it, and joins it again when it is copied"
+    assert fold("src/a     | +1 -0  deleted, and more", 20) == "src/a     | +1 -0  deleted, and more", "a row"
+    assert visible("\x1b[1mab\x1b[0m") == 2
+
+
+def test_the_remark_of_an_example_stands_beside_or_below_it() -> None:
+    beside = "  mudroom ls      " + "word " * 12 + "end"
+    assert fold_help(beside, 60).split("\n") == [
+        "  mudroom ls      word word word word word word word word",
+        "                  word word word word end",
+    ]
+    assert fold_help("  " + "c" * 40 + "   a remark", 50) == "  " + "c" * 40 + "\n      a remark"
+    assert fold_help("one two\nthree four five", 12) == "one two\nthree four\nfive"
+
+
+def test_progress_goes_to_the_end_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new step and the last count are shown at once, a line never wraps, and the line goes before other text."""
+    written: list[str] = []
+    now = [100.0]
+    monkeypatch.setattr(terminal, "is_terminal", lambda _descriptor: True)
+    monkeypatch.setattr(terminal, "_write", lambda _number, text: written.append(text))
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(terminal.Terminal, "columns", lambda _self, _stream: 30)
+
+    def work(environ: dict[bytes, bytes]) -> list[str]:
+        shown = terminal.Terminal(environ)
+        written.clear()
+        for seconds, step in (
+            (0.0, ("comparing with the project", 0, 0)),
+            (0.4, ("applying", 0, 3000)),
+            (0.01, ("applying", 1500, 3000)),
+            (0.01, ("applying", 3000, 3000)),
+            (0.01, ("recording what was done, which is long", 0, 0)),
+        ):
+            now[0] += seconds
+            shown.progress(*step)
+        shown.say("done")
+        return [text.replace("\r\x1b[K", "") for text in written]
+
+    lines = ["applying: 0 of 3,000", "applying: 3,000 of 3,000", "recording what was done, whi…", "", "done\n"]
+    assert work({b"TERM": b"xterm"}) == lines
+    assert work({b"TERM": b"xterm", b"NO_COLOR": b"1"}) == lines, "no colours are no reason for silence (as git, uv)"
+    assert work({b"TERM": b"dumb"}) == ["done\n"]
+
+
+def test_ctrl_c_while_a_keeper_refuses(place: Place) -> None:
+    """The client takes the signal, and passes it on to the way in-process, which has not begun."""
+    program = (
+        "import sys, _signal; from mudroom.keeper import client; sys.argv = ['mudroom', 'ls']\n"
+        "class Connection:\n"
+        "    def close(self): pass\n"
+        "def refuse(connection, argv, environ, signals):\n"
+        "    signals.append(_signal.SIGINT); raise client._Unusable\n"
+        "client._connect, client._start = lambda environ: Connection(), refuse\n"
+        "from mudroom.cli import main; main()\n"
+    )
+    environment = {"HOME": str(place.home), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=place.project, env=environment, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "mudroom: interrupted\n")
+
+
+def test_a_command_that_was_cut_off_does_not_run(place: Place) -> None:
+    """While the policy cannot be read its changes cannot be collected; the list says how it stands."""
+    place.write("a", "1\n")
+    cli = Cli(place)
+    assert cli("exec", "--fork", "x", "--", "touch", "b").returncode == 0
+    with place.session() as session:
+        fork = session.vault.fork("x")
+        with fork.lock("a command that is killed"):
+            fork.begin(CommandStart(1))
+        place.write(".mudroom/policy.yaml", "comands: {}\n")
+        assert [row["state"] for row in cli.json("ls")["forks"]] == ["cut off"]
+        assert "its last command was cut off" in cli("ls").stdout
+        with open(fork.path + b"/lock", "rb") as stream:
+            assert stream.read().strip() == b"a command that is killed", "the collection names it later"
+        with fork.lock("a command"):
+            assert [row["state"] for row in cli.json("ls")["forks"]] == ["running"]
