@@ -23,8 +23,8 @@ if sys.platform != "win32":
 
 import msvcrt
 
-from mudroom.stage import disk, nt_disk
-from mudroom.stage.beneath import directory, entries, look, look_beneath, open_beneath, open_root, read_file
+from mudroom.stage import disk, nt_call
+from mudroom.stage.beneath import directory, entries, look, look_beneath, open_beneath, open_layer, open_root, read_file
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 DIRECTORY = os.O_RDONLY | disk.O_DIRECTORY
@@ -33,6 +33,13 @@ DIRECTORY = os.O_RDONLY | disk.O_DIRECTORY
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[int]:
     descriptor = open_root(os.fsencode(tmp_path))
+    yield descriptor
+    os.close(descriptor)
+
+
+@pytest.fixture
+def layer(tmp_path: Path) -> Iterator[int]:
+    descriptor = open_layer(os.fsencode(tmp_path))
     yield descriptor
     os.close(descriptor)
 
@@ -137,7 +144,13 @@ def test_names_that_differ_in_case_clash(root: int) -> None:
     assert number(disk.mkdir, root, b"read", 0o700) == errno.EEXIST
     write(root, b"other", b"2")
     assert number(disk.rename_new, root, b"other", root, b"READ") == errno.EEXIST
-    assert read_file(root, b"read", 9) == b"1"
+    disk.rename_new(root, b"other", root, b"free")
+    assert number(disk.rename, root, b"free", root, b"READ") == errno.EEXIST
+    assert look(root, b"read") is None
+    assert number(read_file, root, b"read", 9) == errno.ENOENT
+    assert number(disk.unlink, root, b"read") == errno.ENOENT
+    assert read_file(root, b"Read", 9) == b"1"
+    disk.rename_new(root, b"free", root, b"other")
     assert disk.names(root) == [b"other", b"Read"] or disk.names(root) == [b"Read", b"other"]
 
 
@@ -180,27 +193,44 @@ def test_a_read_only_file_can_be_deleted(root: int, tmp_path: Path) -> None:
     assert disk.names(root) == []
 
 
-def test_a_whiteout_stands_in_a_table(root: int, tmp_path: Path) -> None:
-    disk.whiteout(root, b"gone")
-    write(root, b"there")
-    assert {name: entry.kind for name, entry in entries(root).items()} == {b"gone": "device", b"there": "file"}
-    entry = look(root, b"gone")
+def test_a_name_changes_its_case(root: int) -> None:
+    write(root, b"Read", b"1")
+    disk.rename(root, b"Read", root, b"READ")
+    if hasattr(ctypes.WinDLL("ntdll"), "wine_get_version"):
+        pytest.skip("Wine 8 keeps the name of a file that is renamed to the same letters")
+    assert disk.names(root) == [b"READ"]
+
+
+def test_a_whiteout_stands_in_a_table(layer: int, tmp_path: Path) -> None:
+    disk.whiteout(layer, b"gone")
+    write(layer, b"there")
+    assert {name: entry.kind for name, entry in entries(layer).items()} == {b"gone": "device", b"there": "file"}
+    entry = look(layer, b"gone")
     assert entry is not None and entry.kind == "device"
-    assert number(disk.whiteout, root, b"gone") == errno.EEXIST
-    assert number(disk.whiteout, root, b"there") == errno.EEXIST
-    disk.rename(root, b"there", root, b"gone")
-    assert {name: entry.kind for name, entry in entries(root).items()} == {b"gone": "file"}
-    disk.unlink(root, b"gone")
-    disk.whiteout(root, b"gone")
-    disk.unlink(root, b"gone")
+    assert number(disk.whiteout, layer, b"gone") == errno.EEXIST
+    assert number(disk.whiteout, layer, b"there") == errno.EEXIST
+    disk.rename(layer, b"there", layer, b"gone")
+    assert {name: entry.kind for name, entry in entries(layer).items()} == {b"gone": "file"}
+    disk.unlink(layer, b"gone")
+    disk.whiteout(layer, b"gone")
+    disk.unlink(layer, b"gone")
     assert os.listdir(tmp_path) == []
 
 
-def test_marks_of_a_directory(root: int, tmp_path: Path) -> None:
+def test_a_whiteout_beside_a_file_in_another_case(layer: int) -> None:
+    """A command has renamed ``readme`` to ``README``: neither may take the other away."""
+    write(layer, b"README", b"new")
+    disk.whiteout(layer, b"readme")
+    assert {name: entry.kind for name, entry in entries(layer).items()} == {b"readme": "device", b"README": "file"}
+    disk.unlink(layer, b"readme")
+    assert disk.names(layer) == [b"README"]
+
+
+def test_marks_of_a_directory(layer: int, tmp_path: Path) -> None:
     from mudroom.stage import xattr
 
-    disk.mkdir(root, b"d", 0o700)
-    with directory(root, b"d") as opened:
+    disk.mkdir(layer, b"d", 0o700)
+    with directory(layer, b"d") as opened:
         xattr.put(opened, "user.overlay.opaque", b"y")
         disk.whiteout(opened, b"x")
         assert xattr.get(opened, "user.overlay.opaque") == b"y"
@@ -208,18 +238,98 @@ def test_marks_of_a_directory(root: int, tmp_path: Path) -> None:
         assert disk.names(opened) == [b"x"]
         xattr.drop(opened, "user.overlay.opaque")
         disk.unlink(opened, b"x")
-    disk.rmdir(root, b"d")
+    disk.rmdir(layer, b"d")
     assert os.listdir(tmp_path) == []
 
 
-def test_a_damaged_table_is_an_error(root: int, tmp_path: Path) -> None:
-    (tmp_path / nt_disk.TABLE).write_text('{"gone": ["a"')
-    assert number(disk.names, root) == errno.EIO
+def test_a_damaged_table_is_an_error(layer: int, tmp_path: Path) -> None:
+    (tmp_path / nt_call.TABLE).write_text('{"gone": ["a"')
+    assert number(disk.names, layer) == errno.EIO
 
 
-def test_nobody_makes_a_file_of_the_tables_name(root: int) -> None:
-    assert number(disk.open_at, root, nt_disk.TABLE.encode(), NEW) == errno.EINVAL
-    assert number(disk.mkdir, root, nt_disk.TABLE.encode(), 0o700) == errno.EINVAL
+PLANTED = '{"gone": ["kept"], "marks": {"user.overlay.opaque": "y"}}'
+
+
+@pytest.mark.parametrize("name", [".mudroom-layer", ".Mudroom-LAYER", ".mudroom-layer.new"])
+def test_a_planted_table_says_nothing(root: int, layer: int, tmp_path: Path, name: str) -> None:
+    """A project, or a command in its copy, may have a file of the table's name. It hides and marks nothing there,
+    nothing brings it into a layer, and it is told of."""
+    from mudroom.stage import xattr
+
+    for directory_ in (tmp_path / "project", tmp_path / "project" / "d", tmp_path / "layer"):
+        directory_.mkdir()
+    (tmp_path / "project" / name).write_text(PLANTED)
+    (tmp_path / "project" / "d" / name).write_text(PLANTED)
+    (tmp_path / "project" / "d" / "kept").write_text("kept")
+    with directory(root, b"project/d") as project, directory(layer, b"layer") as inside:
+        assert {each: entry.kind for each, entry in entries(project).items()} == {
+            name.encode(): "socket",  # as anything that cannot be staged
+            b"kept": "file",
+        }
+        assert look(project, b"gone") is None
+        assert xattr.names(project) == []
+        for act in (disk.whiteout, lambda at, last: xattr.put(at, "user.overlay.opaque", b"y")):
+            assert number(act, project, b"new") == errno.ENOTSUP
+        assert disk.why_unnamed(name.encode())
+        assert number(disk.open_at, inside, name.encode(), NEW) == errno.EINVAL
+        assert number(disk.mkdir, inside, name.encode(), 0o700) == errno.EINVAL
+        assert number(disk.rename, project, b"kept", inside, name.encode()) == errno.EINVAL
+        assert number(disk.whiteout, inside, name.encode()) == errno.EINVAL
+        assert number(disk.rename_new, root, b"project/d", inside, b"d") == errno.EINVAL
+        assert disk.names(inside) == []
+    assert (tmp_path / "project" / "d" / name).read_text() == PLANTED
+
+
+def test_a_table_does_not_follow_a_directory_out_of_its_layer(root: int, layer: int, tmp_path: Path) -> None:
+    from mudroom.stage import nt_disk, xattr
+
+    disk.mkdir(layer, b"d", 0o700)
+    with directory(layer, b"d") as opened:
+        xattr.put(opened, "user.overlay.opaque", b"y")
+    (tmp_path / "slots").mkdir()
+    disk.rename_new(layer, b"d", root, b"slots/1")
+    nt_disk.leave_layer(root, b"slots/1")
+    assert os.listdir(tmp_path / "slots" / "1") == []
+
+
+@pytest.mark.parametrize("opener", [open_root, open_layer])
+def test_a_tree_with_tables_is_removed(opener: Callable[[bytes], int], tmp_path: Path) -> None:
+    from mudroom.stage.layers.layer import remove_at
+
+    (tmp_path / "tree" / "d").mkdir(parents=True)
+    opened = open_layer(os.fsencode(tmp_path / "tree"))
+    disk.whiteout(opened, b"x")
+    os.close(opened)
+    (tmp_path / "tree" / "d" / ".mudroom-layer").write_text(PLANTED)
+    above = opener(os.fsencode(tmp_path))
+    remove_at(above, b"tree")
+    os.close(above)
+    assert os.listdir(tmp_path) == []
+
+
+def raw_file(at: int, name: str) -> None:
+    """Make a file as a command can through \\\\?\\: by its exact name."""
+    nt_call.close(nt_call.create(msvcrt.get_osfhandle(at), name, nt_call.GENERIC_WRITE, nt_call.CREATE))
+
+
+UNNAMED = ("dot.", "space ", "CON", "nul.txt", "aux", "GIT~1", ".mudroom-layer")
+
+
+def test_names_that_cannot_be_staged_are_listed_and_removed(root: int, tmp_path: Path) -> None:
+    """They are not dropped without a word, and a copy that has them is removed like any other."""
+    from mudroom.stage.layers.layer import remove_at
+
+    disk.mkdir(root, b"work", 0o700)
+    with directory(root, b"work") as work:
+        for name in UNNAMED:
+            raw_file(work, name)
+        write(work, b"unnamed-0")
+        kinds = {name: entry.kind for name, entry in entries(work).items()}
+        assert kinds == {**{name.encode(): "socket" for name in UNNAMED}, b"unnamed-0": "file"}
+        for name in UNNAMED:
+            assert look(work, name.encode()) is None
+    remove_at(root, b"work")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_directory_stays_the_one_that_was_opened(root: int, tmp_path: Path) -> None:

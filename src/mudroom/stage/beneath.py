@@ -18,6 +18,7 @@ from mudroom.stage.disk import O_PATH as O_PATH
 from mudroom.stage.disk import handle as handle
 from mudroom.stage.disk import mount_of as mount_of
 from mudroom.stage.disk import open_beneath as open_beneath
+from mudroom.stage.disk import open_layer as open_layer
 from mudroom.stage.disk import open_root as open_root
 from mudroom.stage.disk import reach as reach
 

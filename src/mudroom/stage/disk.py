@@ -58,6 +58,11 @@ def open_root(path: bytes) -> int:
     return os.open(path, _DIRECTORY)
 
 
+def open_layer(path: bytes) -> int:
+    """Return a descriptor of the directory of a layer. On Windows whiteouts and marks are found below it alone."""
+    return os.open(path, _DIRECTORY)
+
+
 def mount_of(path: bytes) -> tuple[int, int]:
     """Return the device number and the mount id of a directory. rename(2) requires the same mount, not only the same
     file system: one file system bound to two places, as containers do, gives EXDEV."""
@@ -190,6 +195,12 @@ def children(at: int) -> list[tuple[bytes, bool]]:
         return [
             (os.fsencode(item.name), item.is_dir(follow_symlinks=False)) for item in sorted(scan, key=os.DirEntry.inode)
         ]
+
+
+def why_unnamed(name: bytes) -> str:
+    """Return why nothing here can have this name; empty if something can."""
+    del name  # here the kernel refuses what is none
+    return ""
 
 
 def mkdir(at: int, name: bytes | str, mode: int) -> None:

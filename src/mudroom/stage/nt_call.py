@@ -19,16 +19,20 @@ import time
 from collections.abc import Callable, Iterator
 from ctypes import wintypes
 
-from mudroom.core.tree.windows_name import why_no_name
+from mudroom.core.tree.windows_name import fold, why_no_name
 
 TABLE = ".mudroom-layer"
 """File with the whiteouts and marks of a layer's directory."""
+RESERVED = (fold(TABLE.encode()), fold(TABLE.encode() + b".new"))
+"""Names that no other file gets or has, in any case."""
 PATIENCE = 0.25
 """Seconds: indexers and virus scanners hold a new file for some milliseconds."""
 PAUSES = (0.005, 0.01, 0.02, 0.04, 0.07, 0.105)
 SYNCHRONIZE, DELETE, READ_ATTRIBUTES, WRITE_ATTRIBUTES = 0x100000, 0x10000, 0x80, 0x100
 GENERIC_READ, GENERIC_WRITE = 0x120089, 0x120116  # FILE_GENERIC_READ, FILE_GENERIC_WRITE
 LIST = SYNCHRONIZE | READ_ATTRIBUTES | 0x1 | 0x20  # FILE_LIST_DIRECTORY, FILE_TRAVERSE
+DELETE_CHILD = 0x40
+"""The right that a handle of a layer's directory has, and no other: ``nt_layer.py``."""
 OPEN, CREATE, OPEN_IF, OVERWRITE, OVERWRITE_IF = 1, 2, 3, 4, 5
 OPTIONS = 0x20 | 0x4000 | 0x200000  # SYNCHRONOUS_IO_NONALERT, OPEN_FOR_BACKUP_INTENT, OPEN_REPARSE_POINT
 IS_DIRECTORY, IS_FILE = 0x1, 0x40
@@ -82,6 +86,7 @@ class _Status(ctypes.Structure):
     _fields_ = (("status", ctypes.c_void_p), ("information", ctypes.c_size_t))
 
 
+_nt.NtQueryObject.restype = wintypes.ULONG
 kernel.CloseHandle.argtypes = (wintypes.HANDLE,)
 kernel.FlushFileBuffers.argtypes = (wintypes.HANDLE,)
 kernel.GetFileInformationByHandle.argtypes = (wintypes.HANDLE, ctypes.c_void_p)
@@ -120,9 +125,7 @@ def create(root: int, name: str, access: int, disposition: int = OPEN, options: 
 
 
 def try_create(root: int, name: str, access: int, disposition: int, options: int, share: int) -> tuple[int, int]:
-    text = name.encode("utf-16-le", "surrogatepass")
-    buffer = ctypes.create_string_buffer(text, len(text) + 2)
-    string = _String(len(text), len(text), ctypes.addressof(buffer))
+    string, _kept = _string(name)
     what = _Object(ctypes.sizeof(_Object), root, ctypes.pointer(string), 0x40, None, None)  # OBJ_CASE_INSENSITIVE
     handle, result = wintypes.HANDLE(), _Status()
     status = _nt.NtCreateFile(
@@ -139,6 +142,13 @@ def try_create(root: int, name: str, access: int, disposition: int, options: int
         wintypes.ULONG(0),
     )
     return status, handle.value or 0
+
+
+def _string(name: str) -> tuple[_String, object]:
+    """Return a UNICODE_STRING, and what has to live as long as it."""
+    text = name.encode("utf-16-le", "surrogatepass")
+    buffer = ctypes.create_string_buffer(text, len(text) + 2)
+    return _String(len(text), len(text), ctypes.addressof(buffer)), buffer
 
 
 def query(handle: int, kind: int, size: int) -> bytes:
@@ -173,46 +183,83 @@ def handle_of(descriptor: int) -> int:
     return msvcrt.get_osfhandle(descriptor)
 
 
+def why_unnamed(name: bytes) -> str:
+    """Return why nothing here can have this name; empty if something can."""
+    if fold(name) in RESERVED:
+        return "it is the name of mudroom's own tables in layers"
+    return why_no_name(name) or ""
+
+
+def is_table(name: str) -> bool:
+    return fold(os.fsencode(name)) in RESERVED
+
+
 def checked(name: bytes | str, may_create: bool = False) -> str:
     raw = os.fsencode(name)
-    why = why_no_name(raw) if raw != TABLE.encode() else "it is the name of a table of layers"
-    if why is not None:
+    why = why_unnamed(raw)
+    if why:
         raise OSError(errno.EINVAL if may_create else errno.ENOENT, why, name)
     return os.fsdecode(raw)
 
 
+def granted(handle: int) -> int:
+    """Return the rights of a handle: NtQueryObject, ObjectBasicInformation."""
+    buffer = ctypes.create_string_buffer(56)
+    status = _nt.NtQueryObject(wintypes.HANDLE(handle), 0, buffer, 56, None)
+    if status:
+        raise error_of(status)
+    rights: int = struct.unpack_from("<I", buffer.raw, 4)[0]
+    return rights
+
+
 def listed(root: int) -> list[str]:
-    """Return the names in a directory: NtQueryDirectoryFile with FileDirectoryInformation. By a handle of its own, for
-    the position belongs to the handle, and others share that."""
-    names: list[str] = []
-    handle, buffer = create(root, "", LIST, options=IS_DIRECTORY), ctypes.create_string_buffer(65536)
+    """Return the names in a directory."""
+    return [name for name, _is_directory in kinds(root)]
+
+
+def kinds(root: int, only: str = "") -> list[tuple[str, bool]]:
+    """Return the names in a directory, with whether each is one: NtQueryDirectoryFile with FileDirectoryInformation. By
+    a handle of its own, for the position belongs to the handle, and others share that. ``only``: this name, in any
+    case."""
+    rows: list[tuple[str, bool]] = []
+    handle, buffer = create(root, "", LIST, options=IS_DIRECTORY), ctypes.create_string_buffer(1024 if only else 65536)
     try:
-        while not (status := _next_names(handle, buffer)):
-            names += _names_in(buffer.raw)
+        while not (status := _next_names(handle, buffer, only)):
+            rows += _names_in(buffer.raw)
     finally:
         close(handle)
     if status not in (NO_MORE, NO_FILE):
         raise error_of(status)
-    return names
+    return rows
 
 
-def _next_names(handle: int, buffer: ctypes.Array[ctypes.c_char]) -> int:
+def is_spelled(root: int, name: str) -> bool:
+    """Return whether the directory has the name in this case, letter by letter. One that cannot be listed has it."""
+    try:
+        return not name or any(found == name for found, _is_directory in kinds(root, name))
+    except PermissionError:
+        return True
+
+
+def _next_names(handle: int, buffer: ctypes.Array[ctypes.c_char], only: str) -> int:
     result, size = _Status(), len(buffer)
+    mask, _kept = _string(only)
+    which = ctypes.byref(mask) if only else None
     status: int = _nt.NtQueryDirectoryFile(
-        wintypes.HANDLE(handle), None, None, None, ctypes.byref(result), buffer, size, 1, 0, None, 0
+        wintypes.HANDLE(handle), None, None, None, ctypes.byref(result), buffer, size, 1, 0, which, 0
     )
     return status
 
 
-def _names_in(data: bytes) -> Iterator[str]:
+def _names_in(data: bytes) -> Iterator[tuple[str, bool]]:
     """Yield the names of FILE_DIRECTORY_INFORMATION, without those of the directory and its parent."""
     offset = 0
     while True:
         (following,) = struct.unpack_from("<I", data, offset)
-        (length,) = struct.unpack_from("<I", data, offset + 60)
+        attributes, length = struct.unpack_from("<II", data, offset + 56)
         name = data[offset + 64 : offset + 64 + length].decode("utf-16-le", "surrogatepass")
         if name not in (".", ".."):
-            yield name
+            yield name, attributes & (DIRECTORY | REPARSE) == DIRECTORY
         if not following:
             return
         offset += following

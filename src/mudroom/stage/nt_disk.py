@@ -6,13 +6,15 @@ Rules of this file:
 1. Each component of a path is opened relative to the handle before it, with FILE_OPEN_REPARSE_POINT, and refused with
    ELOOP if it is a reparse point (a symbolic link, a junction). No path is ever resolved by the system.
 2. A name that Windows would take for another (``core/tree/windows_name.py``: streams, devices, trailing dots and
-   spaces, separators) never reaches a call: nothing has that name (ENOENT), and nothing can get it (EINVAL).
+   spaces, separators) never reaches a call: nothing has that name (ENOENT), and nothing can get it (EINVAL). A file
+   that has one all the same, made through ``\\\\?\\``, is listed as a socket: it is told of and never opened. Letters
+   count: a name in another case is not there (ENOENT), although nothing can get it (EEXIST).
 3. Every handle shares reading, writing and deletion. A file that another program holds open is tried again for
    ``PATIENCE`` seconds, then it is EBUSY: the caller reports a conflict, and the file stays as it was.
 4. Modes are not kept: a file has 0o644, a directory 0o755, as on FAT. Links and pipes are not made (EPERM, ENOTSUP).
-5. A whiteout and the marks of a layer's directory stand in the file ``TABLE`` of that directory, which no listing
-   shows: NTFS has no devices, and its alternate streams would follow a file out of the layer. A whiteout is listed as
-   the character device that it is elsewhere.
+5. A whiteout and the marks of a layer's directory stand in the file ``TABLE`` of that directory, which no listing of
+   the layer shows: NTFS has no devices, and its alternate streams would follow a file out of the layer. A whiteout is
+   listed as the character device that it is elsewhere. ``nt_layer.py`` has the rules.
 6. Identity and times are those of the handle. ``st_ctime_ns`` is the time of the last change (FILE_BASIC_INFO,
    ChangeTime), which no program that keeps to the documented calls sets, and not the time of creation.
 
@@ -28,7 +30,7 @@ assert sys.platform == "win32"
 
 import ctypes
 import errno
-import json
+import itertools
 import msvcrt
 import os
 import stat
@@ -38,10 +40,12 @@ from contextlib import contextmanager
 from ctypes import wintypes
 
 from mudroom.core.tree.entry import StatResult
+from mudroom.core.tree.windows_name import fold
 from mudroom.stage.nt_call import (
     BASIC,
     CREATE,
     DELETE,
+    DELETE_CHILD,
     DIRECTORY,
     GENERIC_READ,
     GENERIC_WRITE,
@@ -59,7 +63,6 @@ from mudroom.stage.nt_call import (
     SINCE_1601,
     STANDARD,
     SYNCHRONIZE,
-    TABLE,
     TAG,
     WRITE_ATTRIBUTES,
     attributes_of,
@@ -69,16 +72,30 @@ from mudroom.stage.nt_call import (
     create,
     delete,
     error_of,
+    granted,
     handle_of,
+    is_spelled,
+    is_table,
     kernel,
+    kinds,
     listed,
     naming,
     query,
     refuse_link,
     rename_open,
     repeat,
+    why_unnamed,
 )
-from mudroom.typing import Any, TypeVar
+from mudroom.stage.nt_layer import (
+    drop_table,
+    drop_whiteout,
+    is_gone,
+    is_layer,
+    read_table,
+    refuse_tables,
+    write_table,
+)
+from mudroom.typing import TypeVar
 
 T = TypeVar("T")
 
@@ -102,18 +119,29 @@ def _place(at: int | None, path: bytes | str, may_create: bool = False) -> Itera
         yield handle_of(at), ""
         return
     *directories, last = raw.split(b"/")
-    current, opened = handle_of(at), 0
+    current, opened, rights = handle_of(at), 0, LIST | granted(handle_of(at)) & DELETE_CHILD
     try:
         for directory in directories:
-            below = create(current, checked(directory), LIST, options=IS_DIRECTORY)
+            name = checked(directory)
+            below = create(current, name, rights, options=IS_DIRECTORY)
+            try:
+                _refuse_other(current, name)
+            except BaseException:
+                close(below)
+                raise
             if opened:
                 close(opened)
             current = opened = below
-            refuse_link(opened, os.fsdecode(directory))
+            refuse_link(opened, name)
         yield current, checked(last, may_create)
     finally:
         if opened:
             close(opened)
+
+
+def _refuse_other(root: int, name: str) -> None:
+    if not is_spelled(root, name):
+        raise OSError(errno.ENOENT, "it is there in another case", name)
 
 
 @contextmanager
@@ -121,6 +149,8 @@ def _opened(at: int | None, path: bytes | str, access: int, options: int = 0) ->
     with _place(at, path) as (root, name):
         handle = create(root, name, access, options=options)
         try:
+            if at is not None:
+                _refuse_other(root, name)
             yield handle
         finally:
             close(handle)
@@ -131,10 +161,12 @@ def _opened(at: int | None, path: bytes | str, access: int, options: int = 0) ->
 
 def open_at(at: int | None, name: bytes | str, flags: int, mode: int = 0o777) -> int:
     with _place(at, name, bool(flags & os.O_CREAT)) as (root, last):
-        return _open(root, last, flags)
+        if at is not None and not flags & os.O_CREAT:
+            _refuse_other(root, last)
+        return _open(root, last, flags, is_layer(root))
 
 
-def _open(root: int, name: str, flags: int) -> int:
+def _open(root: int, name: str, flags: int, in_layer: bool = False) -> int:
     writes, options = flags & 3, 0
     access = GENERIC_READ if writes == os.O_RDONLY else GENERIC_WRITE
     if writes == os.O_RDWR:
@@ -145,6 +177,8 @@ def _open(root: int, name: str, flags: int) -> int:
         access, options = LIST, IS_DIRECTORY
     elif writes or flags & os.O_CREAT:
         options = IS_FILE
+    if in_layer and not options & IS_FILE:
+        access |= DELETE_CHILD
     disposition = OVERWRITE if flags & os.O_TRUNC else OPEN
     if flags & os.O_CREAT:
         disposition = OVERWRITE_IF if flags & os.O_TRUNC else OPEN_IF
@@ -162,6 +196,11 @@ def open_root(path: bytes) -> int:
     """Return a descriptor of a directory whose own path is trusted. Raise OSError (EINVAL) for a path that is not
     absolute: ``C:x`` means another place in each process, and a server's path sends the user's credentials."""
     return open_path(path, os.O_RDONLY | O_DIRECTORY)
+
+
+def open_layer(path: bytes) -> int:
+    """Return a descriptor of the directory of a layer: in it and below it alone there are whiteouts and marks."""
+    return _open(0, _nt_path(os.fsdecode(path)), os.O_RDONLY | O_DIRECTORY, in_layer=True)
 
 
 def open_path(path: bytes | str | os.PathLike[str], flags: int, mode: int = 0o777) -> int:
@@ -230,14 +269,14 @@ def stat_at(at: int | None, name: bytes | str) -> StatResult:
             return _stat(handle)
     except FileNotFoundError:
         with _place(at, name) as (root, last):
-            if last in _read_table(root)["gone"]:
-                return _whiteout_stat(_stat(root))
+            if is_gone(root, last):
+                return _special_stat(_stat(root), stat.S_IFCHR)
         raise
 
 
-def _whiteout_stat(above: StatResult) -> StatResult:
-    """Return a character device 0:0, as a whiteout is elsewhere."""
-    return above._replace(st_mode=stat.S_IFCHR, st_ino=0, st_nlink=1, st_size=0)
+def _special_stat(above: StatResult, kind: int) -> StatResult:
+    """Return a character device 0:0, as a whiteout is elsewhere, or a socket: rule 2."""
+    return above._replace(st_mode=kind, st_ino=0, st_nlink=1, st_size=0)
 
 
 def readlink(at: int, name: bytes) -> bytes:
@@ -257,18 +296,19 @@ def readlink(at: int, name: bytes) -> bytes:
 def names(at: int) -> list[bytes]:
     """Return the names in an open directory, whiteouts included."""
     root = handle_of(at)
-    there = listed(root)
-    gone = _read_table(root)["gone"] if TABLE in there else []
-    return [os.fsencode(name) for name in (*there, *gone) if name not in (TABLE, TABLE + ".new")]
+    found = listed(root)
+    if is_layer(root):
+        found = [*(name for name in found if not is_table(name)), *read_table(root)["gone"]]
+    return [os.fsencode(name) for name in found]
 
 
 def stats(at: int, made: Callable[[StatResult], T]) -> list[tuple[bytes, T]]:
     """Return names and what ``made`` makes of what ``stat_at`` returns of them, without those that are gone
-    meanwhile."""
+    meanwhile. A name that is none here is a socket: rule 2."""
     found = []
     for name in names(at):
         try:
-            info = stat_at(at, name)
+            info = _special_stat(fstat(at), stat.S_IFSOCK) if why_unnamed(name) else stat_at(at, name)
         except FileNotFoundError:
             continue
         found.append((name, made(info)))
@@ -276,8 +316,24 @@ def stats(at: int, made: Callable[[StatResult], T]) -> list[tuple[bytes, T]]:
 
 
 def children(at: int) -> list[tuple[bytes, bool]]:
-    """Return the names with whether each is a directory, in the order in which they are removed fastest."""
-    return stats(at, lambda info: stat.S_ISDIR(info.st_mode))
+    """Return the names with whether each is a directory, of a directory that is about to be cleared: an entry with a
+    name that is none here is renamed first, or the directory could never be removed."""
+    root = handle_of(at)
+    rows = kinds(root)
+    if is_layer(root):
+        rows = [(name, kind) for name, kind in rows if not is_table(name)]
+        rows += [(name, False) for name in read_table(root)["gone"]]
+    taken = {fold(os.fsencode(name)) for name, _is_directory in rows}
+    free = (name for name in map("unnamed-{}".format, itertools.count()) if fold(name.encode()) not in taken)
+    for index, (name, is_directory) in enumerate(rows):
+        if why_unnamed(os.fsencode(name)):
+            rows[index] = (new := next(free), is_directory)
+            handle = create(root, name, DELETE | READ_ATTRIBUTES)
+            try:
+                repeat(lambda: rename_open(handle, naming(2, root, new), naming(0, root, new)), root, new, name)  # noqa: B023
+            finally:
+                close(handle)
+    return [(os.fsencode(name), is_directory) for name, is_directory in rows]
 
 
 # --- changing names ---
@@ -298,20 +354,24 @@ def symlink(at: int, name: bytes, target: bytes) -> None:
 
 def unlink(at: int, name: bytes | str) -> None:
     with _place(at, name) as (root, last):
-        try:
-            handle = create(root, last, DELETE | READ_ATTRIBUTES | WRITE_ATTRIBUTES, options=IS_FILE)
-        except FileNotFoundError:
-            if not _drop_whiteout(root, last):
-                raise
+        if is_layer(root) and drop_whiteout(root, last):
             return
+        handle = create(root, last, DELETE | READ_ATTRIBUTES | WRITE_ATTRIBUTES, options=IS_FILE)
+        if at is not None and not is_spelled(root, last):
+            close(handle)
+            _refuse_other(root, last)
         delete(handle, last)
 
 
 def rmdir(at: int, name: bytes | str) -> None:
     with _place(at, name) as (root, last):
-        handle = create(root, last, LIST | DELETE | READ_ATTRIBUTES | WRITE_ATTRIBUTES, options=IS_DIRECTORY)
-        if listed(handle) == [TABLE] and not _read_table(handle)["gone"]:
-            delete(create(handle, TABLE, DELETE | READ_ATTRIBUTES | WRITE_ATTRIBUTES), TABLE)
+        access = LIST | DELETE | READ_ATTRIBUTES | WRITE_ATTRIBUTES | granted(root) & DELETE_CHILD
+        handle = create(root, last, access, options=IS_DIRECTORY)
+        if at is not None and not is_spelled(root, last):
+            close(handle)
+            _refuse_other(root, last)
+        if is_layer(root) and not read_table(handle)["gone"] and all(map(is_table, listed(handle))):
+            drop_table(handle)
         delete(handle, last)
 
 
@@ -327,12 +387,17 @@ def rename_new(at: int, name: bytes, to: int, new: bytes) -> None:
 
 def _rename(at: int, name: bytes | str, to: int, new: bytes | str, *, replace: bool) -> None:
     with _place(to, new, True) as (target, last):
-        with _opened(at, name, DELETE | READ_ATTRIBUTES) as handle:
+        with _place(at, name) as (root, old_name), _opened(at, name, DELETE | READ_ATTRIBUTES) as handle:
+            into_layer = is_layer(target)
+            if into_layer and not is_layer(root) and attributes_of(handle) & DIRECTORY:
+                refuse_tables(root, old_name)
+            if replace and any(found not in (last, old_name) for found, _is_directory in kinds(target, last)):
+                raise FileExistsError(errno.EEXIST, "a name that differs in case only is there", new)
             data = naming(1 | 2 if replace else 2, target, last)  # REPLACE_IF_EXISTS, POSIX_SEMANTICS
             old = naming(int(replace), target, last)
             repeat(lambda: rename_open(handle, data, old), target, last, name)
-        if replace:
-            _drop_whiteout(target, last)
+        if replace and into_layer:
+            drop_whiteout(target, last)
 
 
 def link(at: int, name: bytes, to: int, new: bytes) -> None:
@@ -410,67 +475,28 @@ def sync_filesystem(descriptor: int) -> None:
 def whiteout(at: int, name: bytes) -> None:
     """Record the deletion of a name that the directory does not have."""
     root = handle_of(at)
-    table, last = _read_table(root), checked(name, True)
-    if last in table["gone"] or last in listed(root):
+    table, last = read_table(root), checked(name, True)
+    if last in table["gone"] or is_spelled(root, last):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
-    _write_table(root, {**table, "gone": [*table["gone"], last]})
+    write_table(root, {**table, "gone": [*table["gone"], last]})
 
 
 def marks(descriptor: int) -> dict[str, str]:
     """Return the marks of a directory, which are extended attributes elsewhere; none of a file."""
     handle = handle_of(descriptor)
-    return dict(_read_table(handle)["marks"]) if attributes_of(handle) & DIRECTORY else {}
+    return dict(read_table(handle)["marks"]) if attributes_of(handle) & DIRECTORY else {}
 
 
 def set_marks(descriptor: int, marks: dict[str, str]) -> None:
-    """Replace the marks of a directory. Raise OSError (ENOTSUP) for a file."""
+    """Replace the marks of a directory. Raise OSError (ENOTSUP) for a file, and outside of a layer."""
     handle = handle_of(descriptor)
     if not attributes_of(handle) & DIRECTORY:
         raise OSError(errno.ENOTSUP, "only directories have marks here")
-    _write_table(handle, {**_read_table(handle), "marks": marks})
+    write_table(handle, {**read_table(handle), "marks": marks})
 
 
-def _drop_whiteout(root: int, name: str) -> bool:
-    table = _read_table(root)
-    if name not in table["gone"]:
-        return False
-    _write_table(root, {**table, "gone": [other for other in table["gone"] if other != name]})
-    return True
-
-
-def _read_table(root: int) -> Any:
-    """Return the table. Raise OSError (EIO) if it is no table: a layer is not guessed at."""
-    empty: dict[str, list[str] | dict[str, str]] = {"gone": [], "marks": {}}
-    try:
-        descriptor = _open(root, TABLE, os.O_RDONLY)
-    except (FileNotFoundError, NotADirectoryError):
-        return empty
-    with os.fdopen(descriptor, "rb") as stream:
-        data = stream.read(1 << 24)
-    try:
-        table = json.loads(data)
-        if all(isinstance(table[key], type(value)) for key, value in empty.items()):
-            return table
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise OSError(errno.EIO, "the table of this layer is damaged", TABLE)
-
-
-def _write_table(root: int, table: Any) -> None:
-    """Replace the table whole; remove it if it says nothing."""
-    new = TABLE + ".new"
-    descriptor = _open(root, new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(json.dumps(table).encode())
-    handle = create(root, new, DELETE | READ_ATTRIBUTES | WRITE_ATTRIBUTES)
-    if not any(table.values()):
-        delete(handle, new)
-        try:
-            delete(create(root, TABLE, DELETE | READ_ATTRIBUTES | WRITE_ATTRIBUTES), TABLE)
-        except FileNotFoundError:
-            pass
-        return
-    try:
-        repeat(lambda: rename_open(handle, naming(3, root, TABLE), naming(1, root, TABLE)), root, TABLE, TABLE)
-    finally:
-        close(handle)
+def leave_layer(at: int, path: bytes) -> None:
+    """Remove the table of a directory that was moved out of a layer, so that it does not follow it."""
+    with _opened(at, path, LIST) as handle:
+        if attributes_of(handle) & DIRECTORY:
+            drop_table(handle)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 
 from mudroom.core.tree.entry import Entry
-from mudroom.stage.beneath import directory, entries, look_beneath, open_file, open_root
+from mudroom.stage.beneath import directory, entries, look_beneath, open_file, open_layer, open_root
 from mudroom.typing import Protocol
 
 
@@ -59,8 +59,8 @@ class DirectorySource:
 class OpenSource(DirectorySource):
     """A ``DirectorySource`` that owns its descriptor. The owner closes it when no thread reads it any more."""
 
-    def __init__(self, path: bytes) -> None:
-        super().__init__(open_root(path))
+    def __init__(self, path: bytes, *, is_layer: bool = False) -> None:
+        super().__init__(open_layer(path) if is_layer else open_root(path))
 
     def __enter__(self) -> OpenSource:
         return self

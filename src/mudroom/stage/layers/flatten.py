@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import disk, xattr
-from mudroom.stage.beneath import directory, open_root, reach
+from mudroom.stage.beneath import directory, open_layer, reach
 from mudroom.stage.copy import copy_entry, copy_file, copy_open_file, link
 from mudroom.stage.layers.layer import OPAQUE, LayerListing, make_whiteout, open_staged, read_directory
 
@@ -24,8 +24,8 @@ def flatten(layers: Sequence[bytes], target: bytes, *, copying: bool = False) ->
     """Merge layers, topmost first, into the empty directory ``target``. ``copying``: the layers are not sealed, but do
     not change meanwhile; files are copied, so that no inode is shared."""
     links: dict[tuple[int, int], bytes] | None = {} if copying else None
-    roots = [open_root(layer) for layer in layers]
-    into = open_root(target)
+    roots = [open_layer(layer) for layer in layers]
+    into = open_layer(target)
     try:
         modes: list[tuple[bytes, int]] = [(b"", os.fstat(roots[0]).st_mode & 0o7777)]
         pending: list[_Place] = [(b"", tuple(roots), False)]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import disk
-from mudroom.stage.beneath import directory, look, open_root
+from mudroom.stage.beneath import directory, look, open_layer
 from mudroom.stage.layers.layer import OPAQUE, LayerListing, listing, loosened, make_whiteout
 
 _FUSE_XATTRS = ("user.fuseoverlayfs.", "trusted.overlay.")
@@ -33,7 +33,7 @@ def fuse_listing(opened: int, may_be_opaque: bool = True) -> LayerListing:
 
 def convert_fuse_layer(layer: bytes) -> None:
     """Convert the marks in a layer that is not mounted any more. Repeated, it changes nothing."""
-    root = open_root(layer)
+    root = open_layer(layer)
     try:
         with loosened(root) as enter:
             pending = [b""]

@@ -24,7 +24,7 @@ from mudroom.core.git.exclude import with_excluded
 from mudroom.core.git.index import Index, IndexEntry, encode_index, parse_index, with_skip_worktree
 from mudroom.core.tree.path import show
 from mudroom.stage import disk
-from mudroom.stage.beneath import open_root
+from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import LayerWriter
 from mudroom.stage.source import DirectorySource, is_absence, read_all
 from mudroom.typing import NamedTuple
@@ -277,7 +277,7 @@ def _join(directory: bytes, name: bytes) -> bytes:
 def write_git_layer(layer: bytes, source: DirectorySource, plan: GitPlan) -> None:
     """Write the plan's files into the new directory ``layer``. ``source``: the tree below."""
     os.mkdir(layer, 0o700)
-    root = open_root(layer)
+    root = open_layer(layer)
     try:
         writer = LayerWriter(root, source)
         for path in plan.directories:

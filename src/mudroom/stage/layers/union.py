@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import name as last
 from mudroom.core.tree.path import parent
-from mudroom.stage.beneath import look, open_root
+from mudroom.stage.beneath import look, open_layer
 from mudroom.stage.layers.closed_directory import look_through
 from mudroom.stage.layers.layer import LayerListing, is_whiteout, open_staged, read_directory
 from mudroom.stage.source import OpenSource, Source
@@ -37,7 +37,7 @@ class Union:
         self._levels: dict[bytes, _Levels] = {}
         try:
             for path in layers:
-                self._roots.append(open_root(path))
+                self._roots.append(open_layer(path))
         except BaseException:
             self.close()
             raise
@@ -126,8 +126,9 @@ class Union:
 class OneLayer:
     """The content of a single layer. Equivalent to a union of that layer without a base, in fewer steps."""
 
-    def __init__(self, path: bytes) -> None:
-        self._layer = OpenSource(path)
+    def __init__(self, path: bytes, *, is_layer: bool = True) -> None:
+        """``is_layer``: False for a command's copy, which holds everything."""
+        self._layer = OpenSource(path, is_layer=is_layer)
 
     def __enter__(self) -> OneLayer:
         return self

@@ -106,7 +106,9 @@ class _Collector:
             if theirs is not None and theirs.kind != "directory":
                 self._remarks[path] = Remark(path, f"has become a {staged.kind}, {STAYS}")
                 return  # to land the deletion alone would be neither what the command did nor what was there
-            self._remarks[path] = Remark(path, f"a {staged.kind} cannot be applied")
+            why = disk.why_unnamed(path.rpartition(b"/")[2])
+            told = f"cannot be staged on Windows: {why}" if why else f"a {staged.kind} cannot be applied"
+            self._remarks[path] = Remark(path, told)
             staged = None
         if staged is None and self._is_unseen(path):
             return

@@ -17,7 +17,7 @@ from mudroom.core.confinement.spec import Copy
 from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import parent, sort_key
 from mudroom.stage import disk
-from mudroom.stage.beneath import directory, look, open_beneath, open_root
+from mudroom.stage.beneath import directory, look, open_beneath, open_layer, open_root
 from mudroom.stage.copy import clone, listed
 from mudroom.stage.layers.closed_directory import look_through, through
 from mudroom.stage.layers.layer import LayerWriter, open_staged, remove_tree
@@ -195,7 +195,7 @@ class CopyView:
 
     def bring_into(self, target: bytes, lower: Source, *, plain: bool = False) -> None:
         """Write the changes of the copy into a layer above ``lower``, or into a plain directory."""
-        source, root = _Work(self._work), open_root(target)
+        source, root = _Work(self._work), open_root(target) if plain else open_layer(target)
         links: dict[tuple[int, int], bytes] = {}
         try:
             writer: PlainWriter | LayerWriter = PlainWriter(root) if plain else LayerWriter(root, lower)

@@ -211,7 +211,7 @@ class ApartFromGitLayer:
         return self._view.mount()
 
     def differences(self, lower: Source) -> Iterator[RawDifference]:
-        with OpenSource(self._layer) as layer:
+        with OpenSource(self._layer, is_layer=True) as layer:
             given = dict(walk(layer))
             for difference in self._view.differences(lower):
                 path, entry = difference.path, difference.staged

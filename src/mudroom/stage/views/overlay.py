@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from mudroom.core.confinement.spec import Overlay
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import disk, safe_open
-from mudroom.stage.beneath import directory, look, open_root, reach
+from mudroom.stage.beneath import directory, look, open_layer, reach
 from mudroom.stage.layers.layer import LayerListing, listing, loosened
 from mudroom.stage.source import Source
 from mudroom.stage.view import RawDifference, require_depth
@@ -99,7 +99,7 @@ def layer_differences(
     read = listing
     if by_fuse:
         from mudroom.stage.layers.fuse_marks import fuse_listing as read
-    root = open_root(layer)
+    root = open_layer(layer)
     try:
         with loosened(root) as enter:
             yield from _walk(root, lower, enter, tidy, tidied, read)

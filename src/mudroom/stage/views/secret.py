@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.secret import ELSEWHERE, is_secret, matches
 from mudroom.stage import disk
-from mudroom.stage.beneath import open_root
+from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.source import OpenSource
 from mudroom.stage.stamp import is_settled
@@ -279,7 +279,7 @@ def make_mask(source: OpenSource, masks: bytes, secrets: Mapping[bytes, Entry], 
 
 
 def _write(layer: bytes, source: OpenSource, shown: Sequence[tuple[bytes, int]]) -> None:
-    root = open_root(layer)
+    root = open_layer(layer)
     try:
         writer = LayerWriter(root, source)
         for path, mode in shown:

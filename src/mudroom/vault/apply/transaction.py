@@ -31,7 +31,7 @@ from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.stage import disk
-from mudroom.stage.beneath import look, mount_of, open_root
+from mudroom.stage.beneath import look, mount_of, open_layer, open_root
 from mudroom.stage.layers.closed_directory import LastEntered, entered, look_through
 from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
@@ -357,7 +357,7 @@ def _has_kept(record: ApplyRecord, op: Op) -> bool:
     if op.merged or op.copy or len(record.contents) > 1:
         return True
     try:
-        content = open_root(record.contents[0])
+        content = open_layer(record.contents[0])
     except FileNotFoundError:
         return False
     try:
@@ -418,7 +418,7 @@ def _fork_of(record: ApplyRecord) -> Iterator[LastEntered]:
     moves = len(record.contents) == 1 and any(
         op.slot and op.new is not None and not op.merged and not op.copy for op in record.ops
     )
-    layer = open_root(record.contents[0]) if moves else -1
+    layer = open_layer(record.contents[0]) if moves else -1
     try:
         with LastEntered(layer) as fork:
             yield fork
@@ -465,7 +465,7 @@ def _return_slots(record: ApplyRecord) -> None:
         remove_empty_slots(record)
         return
     os.makedirs(record.contents[0], 0o700, exist_ok=True)  # lost meanwhile: what is in the slots is kept
-    content, slots = open_root(record.contents[0]), open_root(record.slots)
+    content, slots = open_layer(record.contents[0]), open_root(record.slots)
     moved = False
     try:
         for op in record.ops:

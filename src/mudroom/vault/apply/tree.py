@@ -320,6 +320,11 @@ def _strip(root: int, path: bytes) -> bool:
 
 def _strip_one(root: int, path: bytes) -> bool:
     """Strip by path. Only mudroom writes below the slots, and the last link is not followed."""
+    if sys.platform == "win32":
+        from mudroom.stage import nt_disk
+
+        nt_disk.leave_layer(root, path)
+        return False
     if sys.platform != "linux":
         return _strip_open(root, path)
     full = b"/proc/self/fd/%d/%s" % (root, path)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import disk
-from mudroom.stage.beneath import O_PATH, open_root
+from mudroom.stage.beneath import O_PATH, open_layer, open_root
 from mudroom.stage.buffer.buffer import Buffer
 from mudroom.stage.buffer.files import version
 from mudroom.stage.buffer.flush import FlushTarget
@@ -244,7 +244,7 @@ class Editor:
                 os.mkdir(upper, 0o700)
                 top = self._opened.lower.look(b"")
                 os.chmod(upper, top.mode if top is not None else 0o755)
-            root = open_root(upper)
+            root = open_layer(upper)
         try:
             if self._fork.has_copy or mount_note(self._fork) is not None:
                 yield PlainWriter(root)

@@ -18,7 +18,7 @@ from mudroom.core.tree import stack
 from mudroom.core.tree.entry import Entry, same_shape
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.stage import xattr
-from mudroom.stage.beneath import open_root
+from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.flatten import flatten
 from mudroom.stage.layers.fuse_marks import convert_fuse_layer
 from mudroom.stage.layers.layer import open_staged, read_directory
@@ -81,7 +81,7 @@ def _is_same(one: bytes, other: bytes) -> bool:
     with ExitStack() as opened:
         roots: list[int] = []
         for path in (one, other):
-            roots.append(open_root(path))
+            roots.append(open_layer(path))
             opened.callback(os.close, roots[-1])
         inodes: dict[int, int] = {}
         files: list[bytes] = []

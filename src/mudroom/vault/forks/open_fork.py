@@ -95,8 +95,11 @@ class OpenFork:
             self._snapshot = None
 
     def staged(self) -> OneLayer | Union:
-        """Return the contents of the layers, without the base."""
-        return self._keep(staged_source(self._fork.contents))
+        """Return the contents of the layers, without the base; all of a copy."""
+        contents = self._fork.contents
+        if len(contents) != 1 or contents[0].startswith(self._vault.layer("")):
+            return self._keep(staged_source(contents))
+        return self._keep(OneLayer(contents[0], is_layer=False))
 
     def merged(self) -> OneLayer | Union | Base:
         """Return the whole fork, as a command sees it."""
@@ -104,7 +107,7 @@ class OpenFork:
         if contents == self._fork.layered:
             layers = (*contents, *self._between)
             return self._keep(Union(layers, self._bottom)) if layers else self._bottom
-        return self._keep(OneLayer(contents[0]))  # a copy holds everything
+        return self._keep(OneLayer(contents[0], is_layer=False))  # a copy holds everything
 
     def apart_from_git(self, view: View) -> View:
         """Return the view with its differences told as if no layer kept masked files from git."""

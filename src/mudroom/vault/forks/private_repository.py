@@ -109,7 +109,7 @@ def _is_untouched(vault: Vault, fork: Fork, gits: Sequence[PrivateGit]) -> bool:
         tree = vault.layer(name) + b"/tree"
         if not os.path.isdir(tree):
             continue
-        with OpenSource(tree) as layer:
+        with OpenSource(tree, is_layer=True) as layer:
             changed = [path for path in paths if layer.look(path) is not None]
             if changed and name != state.upper:
                 return False
@@ -117,7 +117,7 @@ def _is_untouched(vault: Vault, fork: Fork, gits: Sequence[PrivateGit]) -> bool:
                 return False
             refreshed += changed
     if refreshed:
-        with OpenSource(fork.upper) as layer:
+        with OpenSource(fork.upper, is_layer=True) as layer:
             for path in refreshed:
                 above, _slash, last = path.rpartition(b"/")
                 with directory(layer.root, above) as opened:
@@ -134,7 +134,7 @@ def _is_refreshed(vault: Vault, fork: Fork, layer: OpenSource, path: bytes, gits
         return False
     if [(name, entry.kind) for name, entry in listing.entries.items()] != [(b"index", "file")]:
         return False
-    with OpenSource(vault.layer(repository.layer) + b"/tree") as private:
+    with OpenSource(vault.layer(repository.layer) + b"/tree", is_layer=True) as private:
         try:
             before, after = (read_all(source, path + b"/index", _INDEX_LIMIT) for source in (private, layer))
         except OSError:

@@ -21,7 +21,7 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors, is_below
 from mudroom.core.tree.stack import LIVE
-from mudroom.stage.beneath import open_root
+from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import LayerWriter, remove_at
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import Source, is_absence, read_all
@@ -68,7 +68,7 @@ def settle_repository(fork: Fork, opened: OpenFork, changeset: Changeset, window
 
 
 def _follow(fork: Fork) -> None:
-    root = open_root(fork.upper)
+    root = open_layer(fork.upper)
     try:
         remove_at(root, _GIT)
     finally:
@@ -161,7 +161,7 @@ def _write(fork: Fork, opened: OpenFork, files: Mapping[bytes, tuple[bytes, int]
     """Write contents with their modes into the fork's upper layer. Directories that the fork has removed are made
     again (``git pack-refs`` prunes them). A path below a file is left out."""
     merged = opened.merged()
-    root = open_root(fork.upper)
+    root = open_layer(fork.upper)
     writer = LayerWriter(root, opened.lower)
     kinds: dict[bytes, str] = {}
 

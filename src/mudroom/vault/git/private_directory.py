@@ -24,7 +24,7 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.stage import disk
-from mudroom.stage.beneath import open_root
+from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import LayerWriter
 from mudroom.stage.source import OpenSource, Source, is_absence, read_all, walk
 from mudroom.stage.stamp import is_settled, stamp_of
@@ -211,7 +211,7 @@ def write_private(
 ) -> None:
     """Write the private directories into a new layer. ``masked``: files that commands see empty; git must not take
     that for a change. Raise ValueError if the repository cannot be read within the limits."""
-    root = open_root(layer)
+    root = open_layer(layer)
     try:
         writer = LayerWriter(root, lower)
         try:

@@ -472,7 +472,7 @@ def _require_ability(vault: bytes) -> None:
     if os.lstat(trial).st_mode & 0o077:
         os.rmdir(trial)
         raise _unable(vault, "does not keep permissions")
-    opened = disk.open_path(trial, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
+    opened = disk.open_layer(trial)
     try:
         make_whiteout(opened, b"w")
         entry = look(opened, b"w")

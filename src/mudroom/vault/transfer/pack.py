@@ -20,7 +20,7 @@ from mudroom.core.tree.landing_form import LANDING_KINDS, bits_left_out
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open, xattr
-from mudroom.stage.beneath import directory, entries, look, open_root
+from mudroom.stage.beneath import directory, entries, look, open_layer, open_root
 from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, is_whiteout, loosened, open_staged
 from mudroom.typing import IO
 
@@ -85,7 +85,7 @@ class Packer:
         A directory precedes its entries; the first name of a file precedes its other
         links.
         """
-        root = open_root(place)
+        root = open_layer(place) if is_layer else open_root(place)
         links: dict[tuple[int, int], bytes] = {}
         try:
             with loosened(root) as enter:

@@ -142,7 +142,7 @@ def align_modes(tree: bytes, claims: Mapping[bytes, Change], base: Source) -> No
 
     These are directories that only lead to a change, and files of which only the content was changed.
     """
-    with OpenSource(tree) as opened, OneLayer(tree) as layer:
+    with OpenSource(tree, is_layer=True) as opened, OneLayer(tree) as layer:
         for path, entry in (*walk(layer), (b"", layer.look(b""))):
             if entry is None or entry.kind not in ("file", "directory"):
                 continue

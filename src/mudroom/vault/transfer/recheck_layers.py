@@ -183,7 +183,7 @@ def _check_row(originals: bytes, path: bytes, place: str, offset: int, length: i
 
 def _check_repository(tree: bytes) -> None:
     """Raise RefusedArchive if the layer of a private repository holds anything else."""
-    with OpenSource(tree) as layer:
+    with OpenSource(tree, is_layer=True) as layer:
         for path, entry in walk(layer):
             if entry.kind != "directory" and (entry.kind != "file" or git_directory(path) in (None, path)):
                 raise RefusedArchive(f"it has {show(path)} in place of a repository")

@@ -17,7 +17,7 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import relpath, show
 from mudroom.errors import FULL
 from mudroom.stage import disk, xattr
-from mudroom.stage.beneath import open_beneath, open_root
+from mudroom.stage.beneath import open_beneath, open_layer, open_root
 from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, make_whiteout
 from mudroom.vault.transfer.archive import BLOCK, ArchiveReader, RefusedArchive, name_of
 from mudroom.vault.transfer.pack import DIRECTORY_MODE, FILE_MODE, XATTR
@@ -43,7 +43,7 @@ class TreeWriter:
     def __init__(self, place: bytes, prefix: bytes, *, is_layer: bool) -> None:
         """``prefix``: prefix of the names in the archive. ``is_layer``: whether whiteouts are allowed."""
         os.mkdir(place, 0o700)
-        self._root = open_root(place)
+        self._root = open_layer(place) if is_layer else open_root(place)
         self._prefix, self._is_layer = prefix, is_layer
         self._above: tuple[bytes, int] | None = None
         self._files: set[bytes] = set()
