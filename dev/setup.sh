@@ -2,6 +2,9 @@
 # they need, and the duration of each part of a run.
 # Works on a fresh Debian or Ubuntu with Python 3.11 or newer and nothing else.
 
+# Images of containers set it. The tests start mudroom a thousand times, which would compile it each time.
+unset PYTHONDONTWRITEBYTECODE
+
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
 
 as_root() { # run a command as root: directly, by sudo without a question, or not at all

@@ -170,6 +170,25 @@ class Class(NamedTuple):
     """Docstring and source, for what they say of locks and owners."""
 
 
+class Facts(NamedTuple):
+    """Of a module, from one walk over its tree."""
+
+    imports: tuple[tuple[str, bool], ...]
+    """The modules that it imports, each with whether only for type checking."""
+    own: frozenset[str]
+    """Those of ``mudroom``, without the name of the package."""
+    top: frozenset[str]
+    """Those that its top level imports."""
+    from_typing: frozenset[str]
+    """The names that it imports from ``typing``."""
+    calls: frozenset[str]
+    """The plain names that it calls."""
+    environment: frozenset[str]
+    """The attributes with which it looks at the environment."""
+    public: tuple[str, ...]
+    """Its public classes."""
+
+
 class Structure(NamedTuple):
     """A checkout, read and not run."""
 
@@ -177,6 +196,7 @@ class Structure(NamedTuple):
     imports: Mapping[str, frozenset[str]]
     """Own modules that each module imports, deferred imports and typing imports included."""
     classes: tuple[Class, ...]
+    facts: Mapping[str, Facts]
 
     @property
     def filled(self) -> list[str]:
@@ -185,36 +205,64 @@ class Structure(NamedTuple):
 
 
 def read(root: Path = ROOT) -> Structure:
-    """Return the structure of the checkout at ``root``."""
+    """Return the structure of the checkout at ``root``. Each file is parsed once, and its tree let go."""
     source = root / "src" / "mudroom"
     modules = {_name(path, source): path for path in sorted(source.rglob("*.py"))}
-    trees = {name: ast.parse(path.read_text()) for name, path in modules.items()}
-    imports = {name: frozenset(_targets(tree, modules) - {name}) for name, tree in trees.items()}
-    classes = [
-        found
-        for name, tree in trees.items()
-        if name != "typing"  # its classes stand for those of the standard library
-        for found in _classes(name, tree, modules[name].read_text())
-    ]
-    return Structure(modules, imports, tuple(classes))
+    facts: dict[str, Facts] = {}
+    classes: list[Class] = []
+    for name, path in modules.items():
+        text = path.read_text()
+        tree = ast.parse(text)
+        facts[name] = _facts(tree, modules)
+        if name != "typing":  # its classes stand for those of the standard library
+            classes += _classes(name, tree, text)
+    imports = {name: each.own - {name} for name, each in facts.items()}
+    return Structure(modules, imports, tuple(classes), facts)
+
+
+LOOKS = {"environ", "environb", "getenv", "expanduser", "getcwd"}
+
+
+def _facts(tree: ast.Module, modules: Mapping[str, Path]) -> Facts:
+    typing_only: set[int] = set()
+    imports: list[tuple[str, bool]] = []
+    from_typing: set[str] = set()
+    targets: set[str | None] = set()
+    calls: set[str] = set()
+    environment: set[str] = set()
+    for node in ast.walk(tree):  # from the outside in: an ``if`` comes before its body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            typing_only |= {id(inner) for statement in node.body for inner in ast.walk(statement)}
+        elif isinstance(node, ast.Import):
+            imports += [(alias.name, id(node) in typing_only) for alias in node.names]
+            targets |= {own(alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imports.append((node.module or "", id(node) in typing_only))
+            package = own(node.module or "")
+            for alias in node.names if package is not None else ():
+                name = f"{package}.{alias.name}".lstrip(".")
+                targets.add(name if name in modules else package)
+            if node.module == "typing":
+                from_typing |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            calls.add(node.func.id)
+        elif isinstance(node, ast.Attribute) and node.attr in LOOKS:
+            environment.add(node.attr)
+    top = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+    return Facts(
+        tuple(imports),
+        frozenset(target for target in targets if target),
+        frozenset(top | {node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)}),
+        frozenset(from_typing),
+        frozenset(calls),
+        frozenset(environment),
+        tuple(node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")),
+    )
 
 
 def _name(path: Path, source: Path) -> str:
     parts = path.relative_to(source).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def _targets(tree: ast.Module, modules: Mapping[str, Path]) -> set[str]:
-    targets = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            targets |= {own(alias.name) for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            package = own(node.module or "")
-            for alias in node.names if package is not None else ():
-                name = f"{package}.{alias.name}".lstrip(".")
-                targets.add(name if name in modules else package)
-    return {target for target in targets if target}
 
 
 def own(name: str) -> str | None:
@@ -225,6 +273,7 @@ def own(name: str) -> str | None:
 
 
 def _classes(module: str, tree: ast.Module, source: str) -> Iterator[Class]:
+    lines = source.split("\n")
     for node in ast.walk(tree):
         if not isinstance(node, ast.ClassDef):
             continue
@@ -245,7 +294,7 @@ def _classes(module: str, tree: ast.Module, source: str) -> Iterator[Class]:
             tuple(ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases),
             frozenset(function.name for function in functions),
             frozenset(rebound),
-            ast.get_source_segment(source, node) or "",
+            "\n".join([lines[node.lineno - 1][node.col_offset :], *lines[node.lineno : node.end_lineno]]),
         )
 
 

@@ -3,12 +3,11 @@ imports included, and the size of objects."""
 
 from __future__ import annotations
 
-import ast
+import functools
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,6 +19,7 @@ from house import (
     ROOMS,
     ROOT,
     Class,
+    Structure,
     ancestors,
     by_name,
     circles,
@@ -34,9 +34,17 @@ from house import (
     without_owner,
 )
 
-HOUSE = read()
-FILES = sorted(HOUSE.modules)
-LAUNCHER = {name for name in HOUSE.filled if name.startswith("sandbox.launcher.")}
+
+@functools.cache
+def house() -> Structure:
+    """Not at the import: every process of a run imports this file, and one runs its tests."""
+    return read()
+
+
+def launcher() -> set[str]:
+    return {name for name in house().filled if name.startswith("sandbox.launcher.")}
+
+
 PURE = {
     "sandbox.linux.plan", "sandbox.linux.bare_plan", "sandbox.linux.seccomp", "sandbox.linux.syscall",
     "sandbox.linux.metadata", "sandbox.container.image_plan", "sandbox.container.plain_plan",
@@ -49,6 +57,7 @@ PURE_LIBRARY = {
     "hashlib", "itertools", "_json", "json", "math", "re", "struct", "tomllib", "types", "typing", "unicodedata",
 }  # fmt: skip
 LIBRARY_OF = {
+    "core.text.sha256": {"_sha2", "_sha256", "sys"},  # the module of the interpreter, whose name depends on the version
     "core.command.shell.grammar": {"importlib.machinery", "importlib.util", "tree_sitter", "tree_sitter_bash"},
 }
 LAUNCHER_LIBRARY = {"__future__", "ctypes", "marshal", "os", "resource", "select", "sys", "time", "_signal", "_socket"}
@@ -57,36 +66,20 @@ EDGES = ("cli", "keeper.client", "keeper.command", "policy.config")
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "common", "manager", "misc"}
 
 
-def imports(name: str) -> Iterator[tuple[str, bool]]:
-    """Yield every imported module, and whether the import is only for type checking."""
-
-    def walk(node: ast.AST, typing_only: bool) -> Iterator[tuple[str, bool]]:
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            for statement in node.body:
-                yield from walk(statement, True)
-            return
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, typing_only) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module or "", typing_only
-        for child in ast.iter_child_nodes(node):
-            yield from walk(child, typing_only)
-
-    yield from walk(ast.parse(HOUSE.modules[name].read_text()), False)
-
-
 # --- rooms and shelves ---
 
 
 def test_every_room_is_in_the_table() -> None:
-    assert {room_of(name) for name in FILES if name} == set(ROOMS)
+    assert {room_of(name) for name in house().modules if name} == set(ROOMS)
 
 
-@pytest.mark.parametrize("name", HOUSE.filled)
-def test_a_room_imports_only_rooms_below_it(name: str) -> None:
-    room = room_of(name)
-    others = {room_of(target) for target in HOUSE.imports[name]} - {room}
-    assert others <= set(ROOMS[room].may_import), f"{name} imports {others - set(ROOMS[room].may_import)}"
+def test_a_room_imports_only_rooms_below_it() -> None:
+    wrong = {}
+    for name in house().filled:
+        room = room_of(name)
+        others = {room_of(target) for target in house().imports[name]} - {room}
+        wrong[name] = others - set(ROOMS[room].may_import)
+    assert {name: rooms for name, rooms in wrong.items() if rooms} == {}, "imports of rooms that are not below"
 
 
 def test_the_table_of_rooms_has_no_circle() -> None:
@@ -96,22 +89,23 @@ def test_the_table_of_rooms_has_no_circle() -> None:
 @pytest.mark.parametrize("room", [name for name in ROOMS if ROOMS[name].shelves])
 def test_a_shelf_imports_only_shelves_below_it(room: str) -> None:
     row_of = {shelf: number for number, row in enumerate(ROOMS[room].shelves) for shelf in row}
-    inside = [name for name in HOUSE.filled if room_of(name) == room]
-    assert {shelf_of(name, HOUSE) for name in inside} == set(row_of)
+    structure = house()
+    inside = [name for name in structure.filled if room_of(name) == room]
+    assert {shelf_of(name, structure) for name in inside} == set(row_of)
     for name in inside:
-        shelf = shelf_of(name, HOUSE)
-        for target in HOUSE.imports[name]:
-            if room_of(target) == room and shelf_of(target, HOUSE) != shelf:
-                assert row_of[shelf_of(target, HOUSE)] < row_of[shelf], f"{name} imports {target}"
+        shelf = shelf_of(name, structure)
+        for target in structure.imports[name]:
+            if room_of(target) == room and shelf_of(target, structure) != shelf:
+                assert row_of[shelf_of(target, structure)] < row_of[shelf], f"{name} imports {target}"
 
 
 def test_no_module_is_in_an_import_circle() -> None:
-    edges = ((name, target) for name, targets in HOUSE.imports.items() for target in targets)
+    edges = ((name, target) for name, targets in house().imports.items() for target in targets)
     assert circles(edges) == []
 
 
 def test_a_folder_holds_what_can_be_taken_in_at_a_glance() -> None:
-    per_folder = Counter(HOUSE.modules[name].parent for name in HOUSE.filled)
+    per_folder = Counter(house().modules[name].parent for name in house().filled)
     assert {str(folder): count for folder, count in per_folder.items() if count > MOST_MODULES} == {}
 
 
@@ -122,39 +116,33 @@ def test_the_picture_in_the_documents_is_that_of_the_table() -> None:
 # --- objects ---
 
 
-NAMED = by_name(HOUSE)
-
-
 def test_public_class_names_are_unique() -> None:
-    top = Counter(
-        node.name
-        for name in FILES
-        for node in ast.parse(HOUSE.modules[name].read_text()).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    )
+    top = Counter(name for facts in house().facts.values() for name in facts.public)
     assert {name: count for name, count in top.items() if count > 1} == {}
 
 
-@pytest.mark.parametrize("found", HOUSE.classes, ids=lambda found: f"{found.module}.{found.name}")
-def test_an_object_is_small(found: Class) -> None:
+def test_an_object_is_small() -> None:
     """The depth of exceptions is not limited: their tree says which party is at fault (``errors.py``), and a caller
     catches a branch of it. An exception inherits a kind, not behaviour."""
-    chain = ancestors(found, NAMED)
-    methods = {method for each in chain for method in each.methods}
-    assert len(methods) <= MOST_METHODS
-    assert depth(found, NAMED) <= MOST_DEEP or is_exception(found, NAMED)
+    named = by_name(house())
+    for found in house().classes:
+        methods = {method for each in ancestors(found, named) for method in each.methods}
+        where = f"{found.module}.{found.name}"
+        assert len(methods) <= MOST_METHODS, where
+        assert depth(found, named) <= MOST_DEEP or is_exception(found, named), where
 
 
-REBOUND = [found for found in HOUSE.classes if found.rebound]
+def rebound() -> list[Class]:
+    return [found for found in house().classes if found.rebound]
 
 
-@pytest.mark.parametrize("found", REBOUND, ids=lambda found: f"{found.module}.{found.name}")
-def test_an_attribute_that_changes_has_a_lock_or_an_owner(found: Class) -> None:
-    assert without_owner(found) == []
+def test_an_attribute_that_changes_has_a_lock_or_an_owner() -> None:
+    wrong = {f"{found.module}.{found.name}": without_owner(found) for found in rebound()}
+    assert {name: attributes for name, attributes in wrong.items() if attributes} == {}
 
 
 def test_every_row_of_owners_covers_a_class() -> None:
-    assert set(OWNERS) == {row for found in REBOUND for row in rows_of_owners(found)}
+    assert set(OWNERS) == {row for found in rebound() for row in rows_of_owners(found)}
 
 
 # --- purity, and the launcher's budget ---
@@ -164,48 +152,38 @@ def _is_pure(name: str) -> bool:
     return name in PURE or (name.startswith(("core.", "net.protocol.")) and name not in NOT_PURE)
 
 
-@pytest.mark.parametrize("name", [name for name in HOUSE.filled if _is_pure(name)])
-def test_pure_modules_are_pure(name: str) -> None:
-    allowed = PURE_LIBRARY | LIBRARY_OF.get(name, set())
-    for imported, typing_only in imports(name):
-        assert typing_only or own(imported) is not None or imported in allowed, imported
-    calls = [
-        node.func.id
-        for node in ast.walk(ast.parse(HOUSE.modules[name].read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    ]
-    assert not {"open", "print", "input", "exec", "eval"} & set(calls)
+def test_pure_modules_are_pure() -> None:
+    for name in (name for name in house().filled if _is_pure(name)):
+        allowed = PURE_LIBRARY | LIBRARY_OF.get(name, set())
+        for imported, typing_only in house().facts[name].imports:
+            assert typing_only or own(imported) is not None or imported in allowed, f"{name} imports {imported}"
+        assert not {"open", "print", "input", "exec", "eval"} & house().facts[name].calls, name
 
 
 def test_pure_modules_exist() -> None:
-    assert set(HOUSE.modules) >= PURE | NOT_PURE | set(LIBRARY_OF)
+    assert set(house().modules) >= PURE | NOT_PURE | set(LIBRARY_OF)
 
 
-@pytest.mark.parametrize("name", sorted(LAUNCHER))
-def test_the_launcher_keeps_to_its_import_budget(name: str) -> None:
-    for imported, typing_only in imports(name):
-        assert typing_only or imported in LAUNCHER_LIBRARY or own(imported) in LAUNCHER, imported
+def test_the_launcher_keeps_to_its_import_budget() -> None:
+    for name in sorted(launcher()):
+        for imported, typing_only in house().facts[name].imports:
+            listed = imported in LAUNCHER_LIBRARY or own(imported) in launcher()
+            assert typing_only or listed, f"{name} imports {imported}"
 
 
-@pytest.mark.parametrize("name", [name for name in HOUSE.filled if not name.startswith(EDGES)])
-def test_only_the_edges_look_at_the_environment(name: str) -> None:
-    looks = {"environ", "environb", "getenv", "expanduser", "getcwd"}
-    used = {
-        node.attr
-        for node in ast.walk(ast.parse(HOUSE.modules[name].read_text()))
-        if isinstance(node, ast.Attribute) and node.attr in looks
-    }
-    assert not used
+def test_only_the_edges_look_at_the_environment() -> None:
+    used = {name: house().facts[name].environment for name in house().filled if not name.startswith(EDGES)}
+    assert {name: attributes for name, attributes in used.items() if attributes} == {}
 
 
 # --- files ---
 
 
 def test_files_are_small_and_named_for_what_they_are() -> None:
-    lengths = {name: len(path.read_text().splitlines()) for name, path in HOUSE.modules.items()}
+    lengths = {name: len(path.read_text().splitlines()) for name, path in house().modules.items()}
     assert {name: length for name, length in lengths.items() if length > 550} == {}
     assert sorted(lengths.values())[len(lengths) // 2] < 250
-    assert not FORBIDDEN_NAMES & {path.stem for path in HOUSE.modules.values()}
+    assert not FORBIDDEN_NAMES & {path.stem for path in house().modules.values()}
 
 
 # --- the fast path ---
@@ -235,33 +213,23 @@ def test_the_fast_path_loads_nothing_heavy(statement: str) -> None:
     assert HEAVY & (loaded_by(statement) - before) == set()
 
 
-def names_from_typing(name: str) -> set[str]:
-    """Return the names that a module imports from ``typing``."""
-    tree = ast.parse(HOUSE.modules[name].read_text())
-    rows = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "typing"]
-    return {alias.name for node in rows for alias in node.names}
-
-
 def takes_typing_itself(name: str) -> bool:
     """Return whether a module may import ``typing``: it is loaded there anyway, and msgspec reads its annotations."""
-    return name == "typing" or name.startswith(("web.", "tui.", "sandbox.launcher.")) or imports_msgspec(name)
+    return (
+        name == "typing"
+        or name.startswith(("web.", "tui.", "sandbox.launcher."))
+        or "msgspec" in house().facts[name].top
+    )
 
 
-def imports_msgspec(name: str) -> bool:
-    body = ast.parse(HOUSE.modules[name].read_text()).body
-    modules = [alias.name for node in body if isinstance(node, ast.Import) for alias in node.names]
-    modules += [node.module or "" for node in body if isinstance(node, ast.ImportFrom)]
-    return "msgspec" in modules
+def test_names_of_typing_come_from_mudroom_typing() -> None:
+    names = {name: house().facts[name].from_typing for name in house().filled if not takes_typing_itself(name)}
+    assert {name: taken for name, taken in names.items() if taken} == {}
 
 
-@pytest.mark.parametrize("name", [name for name in HOUSE.filled if not takes_typing_itself(name)])
-def test_names_of_typing_come_from_mudroom_typing(name: str) -> None:
-    assert names_from_typing(name) == set()
-
-
-@pytest.mark.parametrize("name", [name for name in HOUSE.filled if takes_typing_itself(name) and name != "typing"])
-def test_a_module_whose_annotations_are_read_takes_typing_itself(name: str) -> None:
-    assert "typing" not in HOUSE.imports[name]
+def test_a_module_whose_annotations_are_read_takes_typing_itself() -> None:
+    reading = [name for name in house().filled if takes_typing_itself(name) and name != "typing"]
+    assert [name for name in reading if "typing" in house().imports[name]] == []
 
 
 def test_the_launcher_loads_nothing_else() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from house import ROOT
 from mac import on_a_mac
-from test_architecture import LAUNCHER
 
 sys.path.insert(0, str(Path(__file__).parent / "sandbox"))
 
@@ -22,7 +22,8 @@ for found in pkgutil.walk_packages(mudroom.__path__, "mudroom."):
             print(found.name, type(error).__name__, error)
 print("done")
 """
-LINUX = LAUNCHER - {"sandbox.wire"} | {"keeper.zygote", "stage.nt_call", "stage.nt_disk"}
+LAUNCHER = {f"sandbox.launcher.{path.stem}" for path in (ROOT / "src/mudroom/sandbox/launcher").glob("[a-z]*.py")}
+LINUX = LAUNCHER | {"keeper.zygote", "stage.nt_call", "stage.nt_disk"}
 """Never imported on a Mac: they run in the launcher's process, or are twins for Windows."""
 
 

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 TESTS = Path(__file__).parent
 FILES = sorted(TESTS.rglob("test_*.py"))
+FOLDERS = [path for path in TESTS.iterdir() if path.is_dir()]
 ASKS = {"geteuid", "getuid", "getegid", "getgid"}
 SHARED = {"conftest", "browser", "clients"}
 """Modules that many tests import. The user matters only to Chromium's own sandbox, and to the directory that sshd
@@ -38,9 +40,49 @@ SAME = {
 """Files that ask for the user, but run once; each with its reason."""
 
 
+class Facts(NamedTuple):
+    """Of a file, from one walk over its tree."""
+
+    imports: frozenset[str]
+    asks: bool
+    """Whether it asks who runs it. A test that only skips itself for root does not count: an ordinary user runs it."""
+    marks: frozenset[str]
+    """Of any test in the file."""
+    arguments: frozenset[str]
+    annotations: frozenset[str]
+    """Of arguments."""
+
+
 @functools.cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_bytes())
+def facts(path: Path) -> Facts:
+    imports: set[str] = set()
+    marks: set[str] = set()
+    arguments: set[str] = set()
+    annotations: set[str] = set()
+    asking: list[ast.Call] = []
+    skips_root: set[int] = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom):
+            imports.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            imports |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called in {f"os.{name}" for name in ASKS}:
+                asking.append(node)
+            if called.endswith("skipif"):
+                compares = [each for each in node.args if isinstance(each, ast.Compare)]
+                equal = [each for each in compares if isinstance(each.ops[0], ast.Eq)]
+                skips_root |= {id(inner) for compare in equal for inner in ast.walk(compare)}
+        elif isinstance(node, ast.Attribute):
+            if isinstance(node.value, ast.Attribute) and ast.unparse(node.value) == "pytest.mark":
+                marks.add(node.attr)
+        elif isinstance(node, ast.FunctionDef):
+            arguments |= {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}
+        elif isinstance(node, ast.arg) and node.annotation is not None:
+            annotations.add(ast.unparse(node.annotation))
+    asks = any(id(call) not in skips_root for call in asking)
+    return Facts(frozenset(imports), asks, frozenset(marks), frozenset(arguments), frozenset(annotations))
 
 
 def helpers(path: Path) -> Iterator[Path]:
@@ -53,76 +95,48 @@ def helpers(path: Path) -> Iterator[Path]:
             continue
         seen.add(here)
         yield here
-        for node in ast.walk(tree(here)):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            waiting += [one for name in set(names) - SHARED for one in file_of(name, path.parent)]
+        waiting += [one for name in facts(here).imports - SHARED for one in file_of(name, path.parent)]
 
 
+@functools.cache
 def file_of(name: str, beside: Path) -> list[Path]:
     """Return the support module of this name: beside the file, in tests/, or in a folder on pytest's path."""
     if name.startswith(("mudroom", "test_")):
         return []
     under = name.replace(".", "/") + ".py"
-    places = [beside, TESTS, *(path for path in TESTS.iterdir() if path.is_dir())]
-    return [place / under for place in places if (place / under).is_file()][:1]
+    return [place / under for place in (beside, TESTS, *FOLDERS) if (place / under).is_file()][:1]
 
 
 def asks_who_runs_it(path: Path) -> bool:
-    """A test that only skips itself for root does not count: an ordinary user runs it."""
-    skips_root = {
-        id(call)
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("skipif")
-        for compare in node.args
-        if isinstance(compare, ast.Compare) and isinstance(compare.ops[0], ast.Eq)
-        for call in ast.walk(compare)
-    }
-    return any(
-        isinstance(node, ast.Call)
-        and ast.unparse(node.func) in {f"os.{name}" for name in ASKS}
-        and id(node) not in skips_root
-        for node in ast.walk(tree(path))
-    )
+    return facts(path).asks
 
 
-def marks(path: Path) -> set[str]:
-    """Of any test in the file."""
-    return {
-        node.attr
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "pytest.mark"
-    }
+def marks(path: Path) -> frozenset[str]:
+    return facts(path).marks
 
 
 def starts_a_sandbox(path: Path) -> bool:
-    arguments = {
-        argument.arg
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.FunctionDef)
-        for argument in (*node.args.args, *node.args.kwonlyargs)
-    }
-    return bool(arguments & STARTS)
+    return bool(facts(path).arguments & STARTS)
 
 
 def takes_an_engine(path: Path) -> bool:
-    return any(
-        isinstance(node, ast.arg) and node.annotation is not None and ast.unparse(node.annotation) == "EngineHere"
-        for node in ast.walk(tree(path))
-    )
+    return "EngineHere" in facts(path).annotations
 
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(TESTS))
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_what_depends_on_who_runs_it_runs_as_both_users(path: Path) -> None:
-    room = path.relative_to(TESTS).parts[0]
-    asking = [one.name for one in helpers(path) if asks_who_runs_it(one)]
-    depends = bool(asking) or (room in ROOMS and starts_a_sandbox(path))
-    if depends and not takes_an_engine(path):  # dev/engines runs those, as both users too
-        assert "both_users" in marks(path) or path.name in SAME, f"mark it both_users: {asking or STARTS}"
+def test_what_depends_on_who_runs_it_runs_as_both_users() -> None:
+    unmarked = {}
+    for path in FILES:
+        room = path.relative_to(TESTS).parts[0]
+        asking = [one.name for one in helpers(path) if asks_who_runs_it(one)]
+        depends = bool(asking) or (room in ROOMS and starts_a_sandbox(path))
+        marked = "both_users" in marks(path) or path.name in SAME
+        if depends and not marked and not takes_an_engine(path):  # dev/engines runs those, as both users too
+            unmarked[name_of(path)] = asking or STARTS
+    assert unmarked == {}, "mark them both_users"
 
 
 def test_every_exception_is_one() -> None:
