@@ -18,17 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
 _ESCAPES = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[=>78]|\x07")
 
-_APP = {
-    "README.md": "# app\n\nCounts the words of a text.\n",
-    "app/__init__.py": "",
-    "app/count.py": 'def count(text):\n    """Return the number of words."""\n    return len(text.split(" "))\n',
-    "tests/test_count.py": (
-        "import unittest\n\nfrom app.count import count\n\n\nclass Count(unittest.TestCase):\n"
-        '    def test_words(self):\n        self.assertEqual(count("one two"), 2)\n'
-    ),
-    "Makefile": "test:\n\t@python3 -B -m unittest -q tests/test_count.py\n",
-    ".gitignore": "__pycache__/\n.env\n",
-}
 _AGENT = """#!/bin/sh
 # A stand-in for an agent: it edits a file of the project as a model would have it do.
 case $1 in --version|-v|-V) echo "{version} (stand-in)"; exit 0 ;; esac
@@ -83,17 +72,14 @@ class Machine:
         path.chmod(0o755)
 
     def new_project(self, kind: str) -> None:
-        """Make a project and enter it: ``app``, ``todo`` (of examples/), ``empty``."""
+        """Make a project and enter it: ``app``, ``todo`` (both of examples/), ``empty``."""
         self._number += 1
         name = kind if not (self.home / kind).exists() else f"{kind}-{self._number}"
         self.directory = project = self.home / name
-        if kind == "todo":
-            shutil.copytree(ROOT / "examples/todo", project)
-        else:
+        if kind == "empty":
             project.mkdir()
-            for path, text in (_APP if kind == "app" else {}).items():
-                (project / path).parent.mkdir(parents=True, exist_ok=True)
-                (project / path).write_text(text)
+        else:
+            shutil.copytree(ROOT / "examples" / kind, project, ignore=shutil.ignore_patterns("__pycache__"))
         done = self.run("git init -q && git add -A && git commit -q --allow-empty -m 'first commit'")
         assert done.exit_code == 0, done.printed
 

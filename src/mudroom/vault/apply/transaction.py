@@ -40,6 +40,7 @@ from mudroom.vault.apply.execution import FEW, Executor, Progress
 from mudroom.vault.apply.plan_state import State as State
 from mudroom.vault.apply.plan_state import plan_path, state_of
 from mudroom.vault.apply.reversal import reverse
+from mudroom.vault.apply.slot_directory import make_slots, remove_empty_slots, sync_above
 from mudroom.vault.apply.tree import (
     discard,
     fill_merged,
@@ -231,12 +232,17 @@ def apply(
         return ApplyResult(place.name)
     in_vault = record.slots.startswith(place.path + b"/")
     if in_vault:
-        _make_slots(record)  # writing the plan makes them durable
+        make_slots(record)  # writing the plan makes them durable
     place.write("prepare", record._replace(trees={}))  # taking this back does not need the trees
     try:
         if not in_vault:
-            _make_slots(record)  # after the plan: recovery must find what is in the project
-            _sync_above(record)
+            try:
+                make_slots(record, new=True)  # after the plan: recovery must find what is in the project
+            except FileExistsError:
+                taken = show(record.slots)
+                record = record._replace(slots=place.path + b"/slots")  # so that taking back leaves those alone
+                raise MudroomError(f"{taken} was made meanwhile", "another mudroom applies here: try again") from None
+            sync_above(record)
         record = _fill_slots(record, merged, modes, verify_fork=verify_fork)
         with _slots_of(record) as slots:
             digests = keep_applied(place.path, slots, record.ops)
@@ -284,7 +290,7 @@ def _reverse(
         place.end()
         return ApplyResult(place.name, remarks=remarks)
     if not os.path.isdir(record.slots):  # it held no file, or was removed
-        _make_slots(record)
+        make_slots(record)
     place.begin("turn")
     backwards, merged, staying = reverse(record, place.path, state)
     place.write(under_way, backwards)
@@ -495,40 +501,6 @@ def _settle_staged(content: int, path: bytes, entry: Entry) -> None:
     above, _slash, last = path.rpartition(b"/")
     with entered(content, above) as opened:
         settle((opened, last), entry)
-
-
-def _make_slots(record: ApplyRecord) -> None:
-    os.makedirs(record.slots, mode=0o700, exist_ok=True)
-    if os.path.realpath(record.slots) != record.slots:
-        raise MudroomError(
-            f"{show(record.slots)} leads through a symbolic link to {show(os.path.realpath(record.slots))}"
-        )
-    if record.slots.startswith(record.project + b"/"):
-        with open(os.path.dirname(record.slots) + b"/.gitignore", "wb") as stream:
-            stream.write(b"*\n")  # the directory must be on this file system, but must not be committed
-
-
-def _sync_above(record: ApplyRecord) -> None:
-    """Make the name of the slots in the project durable, before a file of the project is moved there."""
-    path = record.slots
-    while path != record.project:
-        path = os.path.dirname(path)
-        sync_directory(path)
-
-
-def remove_empty_slots(record: ApplyRecord) -> None:
-    """Remove the slots' directory and the parents made for it in the project, as far as they are empty."""
-    path = record.slots
-    while path not in (record.project, b"/") and path.rpartition(b"/")[2] != b"applies":
-        try:
-            if os.listdir(path) == [b".gitignore"]:
-                os.unlink(path + b"/.gitignore")
-            os.rmdir(path)
-        except FileNotFoundError:
-            pass  # interrupted in between
-        except OSError:
-            return  # the directory is not empty
-        path = path.rpartition(b"/")[0]
 
 
 def new_record(

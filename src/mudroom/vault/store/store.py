@@ -353,9 +353,13 @@ class Vault:
         return os.path.exists(self.path + b"/applies/pending")
 
     def new_apply(self) -> bytes:
+        """Return the directory of a new apply. Its number is free in the project, too: slots there may be those of
+        another state directory, or of one that is gone."""
         require_own(self)
         before = self.applies()
         number = int(os.path.basename(before[-1])[1:]) + 1 if before else 1
+        while os.path.lexists(self.source + b"/.mudroom/apply/u%d" % number):
+            number += 1
         path = self.path + b"/applies/u%d" % number
         os.mkdir(path, 0o700)
         return path
