@@ -100,7 +100,7 @@ LINES = {
     "acp -- no-such-program": "no-such-program: no such program on PATH (name a program that is on PATH, or its path)",
     "run --on nosuch -- true": "there is no worker named nosuch (known are: big)",
 }
-"""A line, in a project with a fork ``f`` and a worker ``big``, and the message. Each is one line, and changes nothing."""
+"""A line, in a project with a fork ``f`` and a worker ``big``, and its message, of one line; nothing changes."""
 
 
 def environ_of(place: Place) -> dict[bytes, bytes]:

@@ -95,7 +95,7 @@ def test_progress_goes_to_the_end_of_the_work(monkeypatch: pytest.MonkeyPatch) -
     now = [100.0]
     monkeypatch.setattr(terminal, "is_terminal", lambda _descriptor: True)
     monkeypatch.setattr(terminal, "_write", lambda _number, text: written.append(text))
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("mudroom.cli.terminal.terminal.time.monotonic", lambda: now[0])
     monkeypatch.setattr(terminal.Terminal, "columns", lambda _self, _stream: 30)
 
     def work(environ: dict[bytes, bytes]) -> list[str]:
