@@ -599,7 +599,7 @@ def test_an_agent_that_is_not_there_or_not_named(place: Place, start: Start, opt
     assert editor.process.wait() == 127
     assert "no-such-agent: no such program on PATH" in editor.errors()
     assert "mudroom acp -- gemini --acp" in mudroom(place, "acp", code=125)
-    assert "stdout is the editor's" in mudroom(place, "acp", "--json", "--", "x", code=125)
+    assert "its standard output belongs to the editor" in mudroom(place, "acp", "--json", "--", "x", code=125)
 
 
 def test_the_journal_names_the_agent(place: Place, start: Start) -> None:

@@ -157,7 +157,7 @@ def test_the_fork_moved_is_exit_code_4(cli: Cli) -> None:
         (["run", "--", "", "x"], 127, "'': command not found (the first word is empty"),
         (["run", "--", "/etc"], 126, "/etc: permission denied"),
         (["run"], 125, "no command was given"),
-        (["run", "--yes", "--no", "--", "true"], 125, "not allowed with"),
+        (["run", "--yes", "--no", "--", "true"], 125, "--no/-n is not for a line with --yes/-y"),
         (["run", "--timeout", "soon", "--", "true"], 125, "--timeout is 'soon', which is not a time"),
         (["run", "--read", "/no/such", "--", "true"], 125, "--read /no/such: no such file"),
         (["rum", "--", "true"], 125, "there is no verb 'rum' (did you mean mudroom run?)"),

@@ -70,7 +70,10 @@ def test_a_command_in_a_line_is_not_broken() -> None:
         "kept as run-1234abcd: mudroom diff run-1234abcd, mudroom apply run-1234abcd,",
         "  mudroom discard run-1234abcd",
     ]
-    assert fold("\x1b[31mno: \x1b[0m" + "word " * 6 + "end", 20) == "\x1b[31mno: \x1b[0mword word word\n  word word word end"
+    assert (
+        fold("\x1b[31mno: \x1b[0m" + "word " * 6 + "end", 20)
+        == "\x1b[31mno: \x1b[0mword word word\n  word word word end"
+    )
     assert fold("a" * 30, 20) == "a" * 30, "the terminal breaks it, and joins it again when it is copied"
     assert fold("src/a     | +1 -0  deleted, and more", 20) == "src/a     | +1 -0  deleted, and more", "a row"
     assert visible("\x1b[1mab\x1b[0m") == 2
@@ -92,7 +95,7 @@ def test_progress_goes_to_the_end_of_the_work(monkeypatch: pytest.MonkeyPatch) -
     now = [100.0]
     monkeypatch.setattr(terminal, "is_terminal", lambda _descriptor: True)
     monkeypatch.setattr(terminal, "_write", lambda _number, text: written.append(text))
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("mudroom.cli.terminal.terminal.time.monotonic", lambda: now[0])
     monkeypatch.setattr(terminal.Terminal, "columns", lambda _self, _stream: 30)
 
     def work(environ: dict[bytes, bytes]) -> list[str]:

@@ -73,7 +73,7 @@ def test_setup_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: p
 
 def test_a_wrong_word_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["setup", "now"], {}) == 125
-    assert capfd.readouterr().err.strip() == "mudroom: unrecognized arguments: now (mudroom setup --help)"
+    assert capfd.readouterr().err.strip() == "mudroom: setup takes no argument now (mudroom setup --help)"
 
 
 def test_a_hint_is_in_the_words_of_the_tool_that_installed_mudroom() -> None:

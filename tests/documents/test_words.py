@@ -78,3 +78,28 @@ def test_the_readme_is_short_and_does_not_open_the_network(name: str, most: int)
     text = (ROOT / name).read_text()
     assert len(text.splitlines()) <= most
     assert "--net open" not in text
+
+
+OTHERS = {
+    "AGENTS.md", "BYPASSES.md", "CERTIFICATION.md", "DESIGN.md", "ESCAPES.md", "FOREIGN.md", "FORMAT.md", "KNOWN.md",
+    "MACOS.md", "PROTECTIONS.md", "SPEED.md", "SYSCALLS.md", "WINDOWS.md",
+}  # fmt: skip
+"""Pages that are made by a program, or are not for users."""
+_NOT_PROSE = re.compile(r"^```.*?^```|<!--.*?-->|\]\([^)]*\)|`[^`]*`", re.DOTALL | re.MULTILINE)
+_VAGUE = re.compile(r"\bwhat(?:ever)?\b", re.IGNORECASE)
+_BEGINS = re.compile(r"(?:\A|[.:|!] +|\n\s*[-*] +|\n#+ |\n\n)(?:\*\*)?(?:What|Who|Whoever|Whatever)\b.{0,40}")
+_MOST = 5
+"""Uses of "what" in 1,000 words: a noun says more."""
+
+
+def test_pages_for_users_name_things() -> None:
+    """The noun stands first: no sentence and no heading begins with What or Who."""
+    problems = []
+    pages = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in OTHERS]
+    for path in [*pages, *sorted((ROOT / "docs/howto").glob("*.md"))]:
+        text = _NOT_PROSE.sub("", path.read_text())
+        words, vague = len(re.findall(r"[A-Za-z][\w'-]*", text)), len(_VAGUE.findall(text))
+        if vague > max(1, _MOST * words / 1000):
+            problems.append(f"{path.name}: {vague} times 'what' in {words} words")
+        problems += [f"{path.name}: {begin.strip()}" for begin in _BEGINS.findall(text)]
+    assert not problems, "\n".join(problems)

@@ -740,7 +740,7 @@ def test_what_a_card_would_get(furnished: Place) -> None:
         ('{"agentId": "a", "needs": 1}', "card.json: the card has an unknown key 'needs'"),
         ("[" * 100_000, "card.json: nested too deeply"),
         ("\xff", "card.json:1: this is not UTF-8"),
-        (" " * (1 << 20) + "{}", "card.json: larger than any card"),
+        (" " * (1 << 20) + "{}", "card.json is larger than any card"),
     ],
 )
 def test_a_bad_card_is_one_line(place: Place, text: str, message: str) -> None:

@@ -88,7 +88,7 @@ def read_profile(path: bytes) -> AgentProfile:
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror}") from error
     if len(data) > LIMIT:
-        raise UsageError(f"{name}: larger than any profile")
+        raise UsageError(f"{name} is larger than any profile ({LIMIT >> 10} KiB)")
     try:
         return parse_profile(tomllib.loads(data.decode()), name)
     except UnicodeDecodeError as error:

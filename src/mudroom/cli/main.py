@@ -105,7 +105,9 @@ VERBS = {
     "keeper": Verb("host", "the process that has everything loaded for the next command: status, stop"),
     "doctor": Verb("host", "what this machine can protect, by trying it"),
     "certify": Verb("host", "try what the sandbox holds here; on macOS open what held"),
-    "setup": Verb("host", "the first look: protections of this machine, commands that add missing ones, agents, a command to try"),
+    "setup": Verb(
+        "host", "the first look: protections of this machine, commands that add missing ones, agents, a command to try"
+    ),
     "completion": Verb("host", "completion for bash, zsh and fish, and the manual page: prints the file"),
 }
 

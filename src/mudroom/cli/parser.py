@@ -66,7 +66,7 @@ def parse(
     words: Sequence[str],
     *,
     in_order: bool,
-    columns: int,
+    columns: int = 100,
 ) -> argparse.Namespace:
     """Return the values of a verb's command line. Raise UsageError if it is wrong. ``--help`` ends the process.
     ``columns``: width of the help."""

@@ -6,6 +6,7 @@ unrecognized arguments: now                 setup takes no argument now
 argument --level: invalid choice: '7' …     --level 7: choose from 0, 1, 2
 argument allow|deny: invalid choice: 'x' …  net has no action 'x' (did you mean …)
 argument --net: expected one argument       --net needs a value
+argument -n: invalid int value: 'x'         -n 'x' is not a whole number
 argument --no: not allowed with argument …  --no is not for a line with --yes
 the following arguments are required: FORK  apply needs FORK
 the following …: run|ls|show                agent needs an action: run, ls, show
@@ -21,6 +22,7 @@ from collections.abc import Sequence
 _UNKNOWN = "unrecognized arguments: "
 _REQUIRED = "the following arguments are required: "
 _CHOICE = ": invalid choice: "
+_NUMBERS = {": invalid int value: ": "is not a whole number", ": invalid float value: ": "is not a number"}
 _EXCLUSIVE = ": not allowed with argument "
 _NO_VALUE = (": expected one argument", ": expected at least one argument")
 
@@ -56,6 +58,9 @@ def explain(message: str, prog: str, options: Sequence[str]) -> tuple[str, str]:
     if _EXCLUSIVE in argument:
         name, _, other = argument.partition(_EXCLUSIVE)
         return f"{name} is not for a line with {other}", help_of
+    for middle, told in _NUMBERS.items():
+        if middle in argument:
+            return f"{argument.replace(middle, ' ')} {told}", help_of
     for ending in _NO_VALUE:
         if argument.endswith(ending):
             return f"{argument.removesuffix(ending)} needs a value", help_of

@@ -83,7 +83,7 @@ def load_card(path: bytes) -> AgentCard:
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror}") from error
     if len(data) > CARD_LIMIT:
-        raise UsageError(f"{name}: larger than any card ({show_size(CARD_LIMIT)})")
+        raise UsageError(f"{name} is larger than any card ({show_size(CARD_LIMIT)})")
     try:
         card = parse_card(json.loads(data.decode(), object_pairs_hook=_once))
         return card._replace(digest=sha256(data).hexdigest())

@@ -48,7 +48,7 @@ WRONG = [
     (("rm", "x", "y"), "image rm takes one name, 2 were given"),
     (("rm", "host"), "host is the host's own toolchain, no image: it cannot be removed"),
     (("rm", "A b"), "'A b' is not the name of an image"),
-    (("ls", "--engine", "lxc"), "argument --engine: invalid choice: 'lxc'"),
+    (("ls", "--engine", "lxc"), "--engine 'lxc': choose from docker, podman, container"),
 ]
 
 

@@ -109,9 +109,9 @@ def test_what_is_wrong_is_one_line(cli: Cli) -> None:
         (("allow", "b\u00fccher.example"), "written as xn--\u2026 (that would be xn--bcher-kva.example)"),
         (("rm", "a b"), "' ' is not for names"),
         (("rm", "a.com"), "a.com was neither allowed nor denied here (mudroom net ls lists all rules)"),
-        (("alow", "a.com"), "invalid choice: 'alow'"),
-        (("allow", "--privat", "a.com"), "unrecognized arguments: --privat"),
-        (("credential", "T", "a.com", "--fore=allow"), "unrecognized arguments: --fore=allow"),
+        (("alow", "a.com"), "net has no action 'alow' (did you mean mudroom net allow?"),
+        (("allow", "--privat", "a.com"), "net has no option --privat (did you mean --private?"),
+        (("credential", "T", "a.com", "--fore=allow"), "net has no option --fore ("),
     ):
         done = cli("net", *words)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1), done

@@ -59,7 +59,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if args.stat and (args.commits or args.conflicts):
         raise UsageError("--stat is not for --commits and --conflicts", "mudroom diff FORK --stat")
     if args.commits and args.conflicts:
-        raise UsageError("--commits and --conflicts are two lists", "one of them at a time")
+        raise UsageError("--commits and --conflicts are two different lists", "one of them at a time")
     with open_session(context, needs_policy=False) as session:
         if args.named is not None:
             words.insert(0, args.named)

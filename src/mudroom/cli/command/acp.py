@@ -59,7 +59,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if not args.command:
         raise UsageError("no agent was named", "mudroom acp -- gemini --acp")
     if context.as_json:
-        raise UsageError("--json: stdout is the editor's", "leave it out")
+        raise UsageError("--json is not for acp: its standard output belongs to the editor", "leave it out")
     args.card = args.checked = None
     client = new_client()
     client.start()  # it starts while the profile and the settings are read

@@ -103,7 +103,7 @@ def _age(duration: float) -> str:
 
 def _print_output(session: Session, ids: list[str], context: Context) -> int:
     if len(ids) != 1:
-        raise UsageError("which one?", "mudroom ps --output ID")
+        raise UsageError(f"ps --output takes one ID, {len(ids)} given", "mudroom ps --output ID; mudroom ps lists them")
     out, err = session.background(ids[0]).output()
     if context.as_json:
         texts = {"stdout": out.decode("utf-8", "replace"), "stderr": err.decode("utf-8", "replace")}
@@ -123,7 +123,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 def _end_commands(session: Session, ids: list[str], ends_all: bool, grace: float, context: Context) -> int:
     if bool(ids) == ends_all:
-        raise UsageError("which ones?", "mudroom ps --end ID, or mudroom ps --end --all")
+        raise UsageError("ps --end takes either IDs or --all", "mudroom ps --end ID, or mudroom ps --end --all")
     running = [started for started, ended in session.sandboxes.backgrounds() if ended is None]
     commands = [session.background(command) for command in (ids or [started.id for started in running])]
     for command in commands:

@@ -97,9 +97,7 @@ def add_confinement_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--image", metavar="NAME", help="the container's image (mudroom image); implies level 2")
     parser.add_argument("--timeout", metavar="TIME", help="end the command after so long: 90s, 5m, 1h")
-    limits = parser.add_argument_group(
-        "limits of the command and all that it starts (none: no limit; docs/POLICY.md)"
-    )
+    limits = parser.add_argument_group("limits of the command and all that it starts (none: no limit; docs/POLICY.md)")
     for option, (_field, metavar, text) in LIMITS.items():
         limits.add_argument(option, metavar=metavar, help=text)
     parser.add_argument(

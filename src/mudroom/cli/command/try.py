@@ -143,7 +143,7 @@ def _request(args: argparse.Namespace) -> AttemptRequest:
     if args.until is not None and args.until < 1:
         raise UsageError(f"--until {args.until}: at least one has to pass", "leave it out, or --until 1")
     if args.n < 0:
-        raise UsageError(f"-n {args.n}: no number of attempts", "mudroom try -n 8 -- COMMAND")
+        raise UsageError(f"-n {args.n} is not a number of attempts", "mudroom try -n 8 -- COMMAND")
     command = tuple(os.fsencode(word) for word in args.command)
     parent, _at, point = (args.parent or "").partition("@")
     budget = None
@@ -234,9 +234,15 @@ def _look(args: argparse.Namespace, context: Context) -> int:
         raise UsageError(f"there is no action {action!r}", "a command stands after --: mudroom try -n 8 -- COMMAND")
     run, least, most = _ACTIONS[action]
     if not least <= len(names) <= most:
-        raise UsageError(f"try {action} takes {'no' if not most else counted(most, 'name')}", "mudroom try --help")
+        raise UsageError(f"try {action} takes {_names(least, most)}, {len(names)} given", "mudroom try --help")
     with open_session(context) as session:
         return run(session, names, args, context)
+
+
+def _names(least: int, most: int) -> str:
+    if least == most:
+        return counted(most, "name") if most else "no name"
+    return f"{least} to {most} names"
 
 
 def _ls(session: Session, _names: list[str], _args: argparse.Namespace, context: Context) -> int:

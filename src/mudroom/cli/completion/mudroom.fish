@@ -86,7 +86,7 @@ complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a image -d 'images
 complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a keeper -d 'the process that has everything loaded for the next command: status, stop'
 complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a doctor -d 'what this machine can protect, by trying it'
 complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a certify -d 'try what the sandbox holds here; on macOS open what held'
-complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a setup -d 'the first look: what is protected here, the one fix, agents, the first command to try'
+complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a setup -d 'the first look: protections of this machine, commands that add missing ones, agents, a command to try'
 complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a completion -d 'completion for bash, zsh and fish, and the manual page: prints the file'
 complete -c mudroom -n '__mudroom_is try' -a 'ls show discard'
 complete -c mudroom -n '__mudroom_is proxy' -a 'prepare inspect rollback'

@@ -41,7 +41,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     run, names = _ACTIONS[args.action]
     if names is not None and len(args.names) != names:
-        raise UsageError(f"fork {args.action} takes {counted(names, 'name')}", "mudroom fork --help")
+        raise UsageError(
+            f"fork {args.action} takes {counted(names, 'name') if names else 'no name'}, {len(args.names)} given",
+            "mudroom fork --help",
+        )
     run(args, context)
     return 0
 
@@ -49,7 +52,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _new(args: argparse.Namespace, context: Context) -> None:
     parent, _at, point = (args.parent or "").partition("@")
     if parent and args.snapshot:
-        raise UsageError("a fork of a fork stands on what that one stands on", "leave --snapshot or --from out")
+        raise UsageError(
+            "--snapshot is not for --from: a fork of a fork has the base of that fork", "leave one of them out"
+        )
     with open_session(context) as session:
         fork = session.forks.new(args.names[0], parent=parent or None, at=point or None, snapshot=args.snapshot)
         report = {"schema": "mudroom.fork/1", "fork": fork.name, "base": fork.state.base, "parent": fork.state.parent}

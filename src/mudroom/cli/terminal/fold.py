@@ -84,7 +84,10 @@ def _folded_row(row: str, columns: int) -> list[str]:
     if columns - beside >= _BESIDE:
         first, *more = _folded(" " * beside + about.strip(" "), columns, "", breaks_commands=True).split("\n")
         return [row[:beside] + first.lstrip(" "), *more]
-    return [margin + command, *_folded(f"{margin}    {about.strip(' ')}", columns, "", breaks_commands=True).split("\n")]
+    return [
+        margin + command,
+        *_folded(f"{margin}    {about.strip(' ')}", columns, "", breaks_commands=True).split("\n"),
+    ]
 
 
 _BESIDE = 30

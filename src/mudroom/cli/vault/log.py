@@ -129,7 +129,7 @@ def _print_more(vault: Vault, args: argparse.Namespace, where: EventFilter, cont
 
 def _event_count(args: argparse.Namespace) -> int | None:
     if args.last is not None and args.last < 0:
-        raise UsageError(f"-n {args.last}", "a number from 0 on; 0: all")
+        raise UsageError(f"-n {args.last} is not a number of events", "a number from 0 on; 0: all")
     default = None if args.what == "export" or args.since or args.until else _DEFAULT_COUNT
     return default if args.last is None else args.last or None
 
@@ -244,7 +244,9 @@ def _parse_against(text: str | None) -> tuple[int, str] | None:
         return None
     match = re.fullmatch(r"(\d{1,18}):([0-9a-f]{8,64})", text)
     if match is None:
-        raise UsageError(f"--against {text!r}", "NUMBER:DIGEST, as mudroom log verify prints it")
+        raise UsageError(
+            f"--against {text!r} is not an event with its digest", "NUMBER:DIGEST, as mudroom log verify prints it"
+        )
     return int(match[1]), match[2]
 
 

@@ -89,7 +89,9 @@ def parse_credential(
     if origin == "env":
         where = where or name
     if origin not in ("env", "file", "keyring") or not where or (origin == "keyring" and "/" not in where):
-        raise ValueError(f"{_shown(source)}: write env, env:NAME, file:PATH or keyring:SERVICE/USER")
+        raise ValueError(
+            f"{_shown(source)} is not a place of a credential: write env, env:NAME, file:PATH or keyring:SERVICE/USER"
+        )
     return CredentialRule(name, authority.host.text, authority.port, header.lower(), origin, where, foreign)
 
 

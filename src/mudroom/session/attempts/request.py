@@ -59,17 +59,20 @@ def checked(request: AttemptRequest) -> AttemptRequest:
     if request.score not in SCORES:
         raise UsageError(f"there is no score {request.score!r}", f"write one of: {', '.join(SCORES)}")
     if request.score == "json" and not request.judge:
-        raise UsageError("the score json is printed by a judge", "--judge 'COMMAND whose last line is {\"score\": 1}'")
+        raise UsageError(
+            "the score json is printed by a judge, and none is named",
+            "--judge 'COMMAND whose last line is {\"score\": 1}'",
+        )
     if request.combine and not request.judge:
-        raise UsageError("a combination is chosen by a judge", "--judge 'pytest -q'")
+        raise UsageError("a combination is chosen by a judge, and none is named", "--judge 'pytest -q'")
     if request.judge and not request.judge[0]:
         raise UsageError("the judge is empty", "--judge 'pytest -q'")
     if request.jobs < 0 or request.until < 0:
-        raise UsageError("a number is negative", "mudroom try --help")
+        raise UsageError(f"jobs {request.jobs}, until {request.until}: a number is negative", "mudroom try --help")
     if request.budget is not None and request.budget <= 0:
-        raise UsageError("there is no time for any attempt", "--budget 30m")
+        raise UsageError("the budget is no time at all: no attempt could run", "--budget 30m")
     if request.at is not None and request.parent is None:
-        raise UsageError("a checkpoint is one of a fork", "--from FORK@CHECKPOINT")
+        raise UsageError("a checkpoint was named without its fork", "--from FORK@CHECKPOINT")
     jobs = min(request.jobs or processors(), count)
     return request._replace(jobs=jobs, shown=request.shown or request.commands[0])
 
