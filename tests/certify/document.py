@@ -30,6 +30,13 @@ _OTHERS = {
     "git": "git is not started",
     "precedence": "rules decide by an order that no source names",
     "rlimit": "limits are not set",
+    "copy_apart": "a copy is another name of the file",
+    "no_replace": "a rename replaces what is there",
+    "swap": "a swap is a rename",
+    "kill_9": "what an apply wrote of its plan is lost with it",
+    "clone": "a clone has no content",
+    "one_step": "the flag of the rename is ignored",
+    "flush": "a flush does nothing",
 }
 _HEAD = """\
 # Certification
@@ -54,6 +61,10 @@ that permits what it refused of that row alone, or that loses the part which is 
 rows share nothing (limits excepted: a plan without limits has neither), so a mutant fells no other row. This shows that
 a sandbox which lacks one thing is found out; it shows nothing about a Mac.
 
+Rows of the class vault try no sandbox: they are the calls of an apply and of a copy, on the file system of the state
+directory, and their mutants are calls that report success and lose something. A call that the file system lacks is "not
+shown". A loss of power cannot be tried: `flush` shows that the call is taken, and refused where it must be.
+
 """
 
 
@@ -61,7 +72,8 @@ _WINDOWS = """\
 
 ## Rows for Windows
 
-Declared, and not tried by anything yet: each is "not shown", so that no command runs there ([WINDOWS.md](WINDOWS.md)).
+Those of the class vault are tried. The others are declared, and not tried by anything yet: each is "not shown", so that
+no command runs there ([WINDOWS.md](WINDOWS.md)).
 
 """
 
@@ -103,7 +115,7 @@ def certified(sent: Sequence[Certificate]) -> str:
 
 def measured(row: TrialRow, refused: Iterable[Refusal]) -> str:
     """Return in words what the mutant of a row does not enforce."""
-    if row.name in UNENFORCED:
+    if row.name in UNENFORCED or row.way == "vault":
         return _OTHERS[row.name]
     if row.name in WITHOUT:
         return _OTHERS[WITHOUT[row.name]]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +15,13 @@ from mudroom.certify.macos import mac_trial
 from mudroom.certify.row import Certificate, RowResult, TrialRow
 from mudroom.certify.table import MACOS
 from mudroom.certify.trial import Prepare, TrialGround, certify
+from mudroom.certify.volume import Volume
 from mudroom.core.confinement.plan import Plan
+from mudroom.core.tree.entry import Entry
+from mudroom.doctor.killed_apply import run_apply, try_killed_apply, volume_here
 from mudroom.sandbox.macos.client import DarwinClient
+from mudroom.stage import disk
+from mudroom.vault.apply.rename import At
 
 NUMBERS = {row.name: number for number, row in enumerate(MACOS, 1)}
 NO_FACTS = Certificate("darwin", "a system", "a machine", 0)
@@ -31,6 +37,66 @@ UNENFORCED: dict[str, dict[str, object]] = {
 no shell or no git is started; rules decide by an order that no source names."""
 WITHOUT = {"open_files": "rlimit", "file_size": "rlimit"}
 """Mutants of the plan: a step is lost."""
+
+
+def _copied(read: int, size: int, at: int, name: bytes) -> bool:
+    with open(disk.open_at(at, name, os.O_WRONLY | os.O_CREAT), "wb") as stream:
+        stream.write(os.pread(read, size, 0))
+    return True
+
+
+def _empty(read: int, size: int, at: int, name: bytes) -> bool:
+    return _copied(read, 0, at, name)
+
+
+def _linked(_read: int, target: int, to: bytes, _entry: Entry) -> None:
+    disk.link(target, b"one", target, to)
+
+
+def _renamed(at: int, name: bytes, to: int, new: bytes) -> None:
+    disk.rename(at, name, to, new)
+
+
+def _moved(old: At, new: At) -> None:
+    disk.rename(*old, *new)
+
+
+def _unsaid(*_arguments: object) -> None:
+    """Report success, and do nothing."""
+
+
+def lose_plans(words: Sequence[str]) -> int:
+    """Run an apply, and lose what it wrote of its plan, as a file system would that takes names late."""
+    status = run_apply(words)
+    for directory, _directories, names in os.walk(f"{words[-1]}/state"):
+        for name in names:
+            if name.startswith("plan."):
+                os.unlink(os.path.join(directory, name))
+    return status
+
+
+VOLUME = volume_here()._replace(clone=_copied)
+"""A volume that can do all: clones are copies, for the file system of the tests may have none."""
+LOSING: Mapping[str, Volume] = {
+    "copy_apart": VOLUME._replace(copy=_linked),
+    "clone": VOLUME._replace(clone=_empty),
+    "no_replace": VOLUME._replace(move=_moved),
+    "swap": VOLUME._replace(exchange=_moved),
+    "one_step": VOLUME._replace(rename_new=_renamed),
+    "flush": VOLUME._replace(flush=_unsaid),
+    "kill_9": VOLUME._replace(killed_apply=functools.partial(try_killed_apply, run=lose_plans)),
+}
+"""Mutants of the volume, by row."""
+SILENT: Mapping[str, Volume] = {
+    "copy_apart": VOLUME._replace(copy=_unsaid),
+    "clone": VOLUME._replace(clone=lambda *_arguments: True),
+    "no_replace": VOLUME._replace(move=_unsaid),
+    "swap": VOLUME._replace(exchange=_unsaid),
+    "one_step": VOLUME._replace(swap=_unsaid),
+    "flush": VOLUME._replace(flush=_unsaid),
+    "kill_9": VOLUME._replace(killed_apply=functools.partial(try_killed_apply, run=lambda _words: 0)),
+}
+"""Volumes that report success and do nothing, by row."""
 
 
 class Refusal(NamedTuple):
@@ -52,11 +118,13 @@ class Lab:
         return enforcing_sandbox_exec(self._place / "tool", log=str(self._log), **settings)
 
     def results(
-        self, tool: bytes, rows: Sequence[TrialRow], patience: float = 20.0, without: str = ""
+        self, tool: bytes, rows: Sequence[TrialRow], patience: float = 20.0, without: str = "", volume: Volume = VOLUME
     ) -> dict[str, RowResult]:
         """Try rows, each at the number that it has in the table. ``without``: a step of the plan that is lost."""
         client = DarwinClient(tool=tool)
-        trial = mac_trial(client, home=bytes(self._place / "home"), search=[])._replace(patience=patience)
+        trial = mac_trial(client, home=bytes(self._place / "home"), search=[], volume=volume)._replace(
+            patience=patience
+        )
         if without:
             trial = trial._replace(prepare=_losing(trial.prepare, without))
         found: dict[str, RowResult] = {}

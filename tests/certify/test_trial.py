@@ -3,24 +3,28 @@ nothing."""
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from certify.document import document, measured, mutants_told
-from certify.lab import NO_FACTS, UNENFORCED, WITHOUT, Lab, Refusal
+from certify.lab import LOSING, NO_FACTS, SILENT, UNENFORCED, VOLUME, WITHOUT, Lab, Refusal, lose_plans
 from macbox import fake_sandbox_exec
 from mudroom.certify.macos import mac_trial
 from mudroom.certify.row import RowResult, TrialRow, opens
 from mudroom.certify.table import MACOS, READINGS
 from mudroom.certify.trial import certify
+from mudroom.certify.volume import DEEDS, Volume, try_volume
+from mudroom.doctor.killed_apply import MOMENTS, try_killed_apply
 from mudroom.sandbox.macos.client import DarwinClient
 from tiers import QUICK
 
 ROWS = {row.name: row for row in MACOS}
-SOME = ("plain_write", "gate_port", "store_read", "precedence", "pasteboard", "file_size")
+SOME = ("plain_write", "gate_port", "store_read", "precedence", "pasteboard", "file_size", "no_replace")
 """Of each kind, for the quick tier."""
 
 
@@ -50,6 +54,8 @@ def fell(lab: Lab, row: TrialRow, refused: frozenset[Refusal], rows: Sequence[Tr
     """Return what rows make of the mutant of a row."""
     if row.name in WITHOUT:
         return lab.results(lab.tool(), rows, without=WITHOUT[row.name])
+    if row.name in LOSING:
+        return lab.results(lab.tool(), rows, volume=LOSING[row.name])
     settings = UNENFORCED.get(row.name) or {"permit": sorted(tuple(one) for one in refused)}
     assert any(settings.values()), row.name
     return lab.results(lab.tool(**settings), rows)
@@ -63,7 +69,7 @@ def test_the_document_has_each_row_with_its_mutant_and_each_certificate() -> Non
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("name", ["plain_write", "precedence", "leftover", "shell", "pasteboard", "file_size"])
+@pytest.mark.parametrize("name", ["plain_write", "precedence", "leftover", "shell", "pasteboard", "file_size", "swap"])
 def test_a_mutant_changes_no_other_row(tmp_path: Path, name: str) -> None:
     lab = Lab(tmp_path)
     lab.results(lab.tool(), [ROWS[name]])
@@ -78,6 +84,55 @@ def test_each_known_reading_is_told(tmp_path: Path, reading: str) -> None:
     lab = Lab(tmp_path)
     result = lab.results(lab.tool(reading=reading), [ROWS["precedence"]])["precedence"]
     assert (result.verdict, result.found in READINGS.values()) == ("held", True)
+
+
+# --- the volume ---
+
+
+def of_the_vault(name: str, volume: Volume, tmp_path: Path) -> tuple[str, str, int]:
+    (tmp_path / name).mkdir(exist_ok=True)
+    found = try_volume(name, volume, str(tmp_path / name))
+    shutil.rmtree(tmp_path / name)
+    return found
+
+
+def test_rows_of_the_vault_hold_and_a_volume_that_lies_fells_its_row(tmp_path: Path) -> None:
+    """A mutant replaces one call, which no other row makes."""
+    assert set(LOSING) == set(SILENT) == set(DEEDS) == {row.name for row in MACOS if row.way == "vault"}
+    names = [name for name in DEEDS if not QUICK or name != "kill_9"]
+    for name in names:
+        assert of_the_vault(name, VOLUME, tmp_path)[0] == "held", name
+        assert of_the_vault(name, LOSING[name], tmp_path)[0] == "fell", name
+        assert of_the_vault(name, SILENT[name], tmp_path)[0] != "held", name
+        others = [other for other in names if other != name and other != "kill_9"]
+        assert {of_the_vault(other, LOSING[name], tmp_path)[0] for other in others} == {"held"}, name
+
+
+def test_a_call_that_the_volume_lacks_is_not_shown(tmp_path: Path) -> None:
+    def lacks(*_arguments: object) -> bool:
+        raise OSError(errno.ENOTSUP, "not supported")
+
+    lacking = Volume(lacks, lacks, lacks, lacks, lacks, lacks, lacks, lacks)  # type: ignore[arg-type]
+    for name in DEEDS:
+        assert of_the_vault(name, lacking, tmp_path)[::2] == ("not shown", errno.ENOTSUP), name
+    assert of_the_vault("clone", VOLUME._replace(clone=lambda *_arguments: False), tmp_path)[0] == "not shown"
+
+
+def test_an_apply_that_is_not_killed_shows_nothing(tmp_path: Path) -> None:
+    assert try_killed_apply(str(tmp_path), run=lambda _words: 0) == (
+        None,
+        "the apply was not killed in the state before a plan",
+    )
+
+
+@pytest.mark.deep
+def test_each_moment_of_a_kill_is_needed_by_a_mutant(tmp_path: Path) -> None:
+    """A volume that loses the plan loses the apply from the state ready on; in each state before, nothing is lost."""
+    found = {}
+    for number, moment in enumerate(MOMENTS):
+        (tmp_path / str(number)).mkdir()
+        found[moment] = try_killed_apply(str(tmp_path / str(number)), run=lose_plans, moments=[moment])[0]
+    assert list(found.values()) == [True, True, False, False, False]
 
 
 LIARS = {
@@ -114,7 +169,9 @@ def test_a_sandbox_that_hangs_before_any_command_opens_nothing(tmp_path: Path) -
 def test_a_sandbox_that_confines_nothing_fells_each_row(tmp_path: Path) -> None:
     lab, tool = Lab(tmp_path), fake_sandbox_exec(tmp_path)
     rows = [
-        row for row in rows_of_the_tier() if row.canary != "works" and row.name not in (*WITHOUT, "leftover")
+        row
+        for row in rows_of_the_tier()
+        if row.canary != "works" and row.way != "vault" and row.name not in (*WITHOUT, "leftover")
     ]  # the warden's; permitted
     results = lab.results(tool, rows)
     assert {name: result.verdict for name, result in results.items()} == {row.name: "fell" for row in rows}
@@ -127,7 +184,7 @@ def test_it_ends_within_a_minute_and_tells_how_far_it_is(tmp_path: Path) -> None
     honest = Lab(place)
     client = DarwinClient(tool=honest.tool())
     rows = [ROWS["plain_write"]] * 5
-    trial = mac_trial(client, home=bytes(place / "home"), search=[])
+    trial = mac_trial(client, home=bytes(place / "home"), search=[], volume=VOLUME)
     (place / "now").mkdir()
     made = certify(
         rows, trial, str(place / "now"), NO_FACTS, clock=lambda: float(next(moments)),

@@ -139,7 +139,22 @@ class Supervisor:
                 "mach-lookup" in rule.operations and rule.allows and not rule.filters for rule in self._profile.rules
             )
             return str(context["name"]) + (" at level 0" if all_services else "")
-        return context["protocol"] + behind if "protocol" in context else "a process"
+        if "protocol" not in context:
+            return "a process"
+        return f"{context['protocol']}{self._where(context['host'], context['port'])}{behind}"
+
+    def _where(self, host: str, port: int) -> str:
+        """Return which of the rows of the network a peer is of."""
+        if port == 53:
+            return " to port 53"
+        if host.startswith("224."):
+            return " by multicast"
+        if host == "::1":
+            return " by IPv6"
+        if host in ("127.0.0.1", "0.0.0.0"):
+            return ""
+        own = any(b":%d" % port in one[2] for rule in self._profile.rules for one in rule.filters if one[:2] == _GATE)
+        return " at another address" + ", the port of the gate" * own
 
     def _target(self, pid: int, target: int) -> str:
         if target == pid:
@@ -155,8 +170,11 @@ class Supervisor:
         return "others"
 
 
+_GATE = ["remote", "tcp"]
+
+
 def _is_of_gate(filters: tuple[Any, ...]) -> bool:
-    return any(one[:2] == ["remote", "tcp"] for one in filters)
+    return any(one[:2] == _GATE for one in filters)
 
 
 def _asked(caller: Caller, pid: int, number: int, words: list[int]) -> list[tuple[str, dict[str, Any]]]:

@@ -9,17 +9,16 @@ import socket
 import stat
 import subprocess
 import sys
-import tty
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 
-from mudroom.certify.deed import PERMITTED
+from mudroom.certify.deed import GROUP, PERMITTED
 from mudroom.certify.row import Canary as Kind
 from mudroom.typing import Any
 
 TWINS: Mapping[str, Kind] = {
     "plain_write": "tree", "plain_read": "secret", "chmod": "tree", "look_up_permitted": "service",
-    "own_terminal": "claim",
+    "own_terminal": "claim", "connect_unix": "connection", "connect_tcp": "connection",
 }  # fmt: skip
 """Canaries of twins that are another deed."""
 _SOON = 0.1
@@ -29,7 +28,8 @@ _SOON = 0.1
 class Canary:
     """``path`` is made, with a file to write, a secret, and a directory. Owner: the caller, within one row."""
 
-    def __init__(self, path: str, kind: Kind, service: str = "") -> None:
+    def __init__(self, path: str, kind: Kind, service: str = "", port: int = 0) -> None:
+        """``port``: of the server at another address of this machine; 0: any."""
         self._path, self._kind, self._service = path, kind, service
         self.nonce = os.urandom(12).hex()
         self._left = b""
@@ -40,28 +40,32 @@ class Canary:
                 stream.write(text)
         self._root = path + "/d"
         self._files = ExitStack()
-        self.port = self._udp_port = self._victim_pid = 0
+        self.port = self._udp_port = self._victim_pid = self._port_6 = self._port_other = self._port_multicast = 0
+        self._address = ""
         self._servers: list[socket.socket] = []
         self._victim: subprocess.Popen[bytes] | None = None
         self._fifo = self._master = -1
         self._terminal = ""
-        self._open()
+        self._open(port)
         self._before = self._look()
         self._inode = os.stat(self._root).st_ino
 
-    def _open(self) -> None:
+    def _open(self, port: int) -> None:
         if self._kind == "connection":
-            tcp, udp = socket.socket(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            unix = socket.socket(socket.AF_UNIX)
-            self._servers = [self._files.enter_context(server) for server in (tcp, udp, unix)]
-            tcp.bind(("127.0.0.1", 0))
-            udp.bind(("127.0.0.1", 0))
+            unix = self._serve(socket.socket(socket.AF_UNIX))
             _bind_in(self._path, unix)
-            for server in self._servers:
-                server.setblocking(False)
-            tcp.listen()
             unix.listen()
-            self.port, self._udp_port = tcp.getsockname()[1], udp.getsockname()[1]
+            self._address = other_address()
+            family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
+            self.port = self._bound(socket.AF_INET, socket.SOCK_STREAM, "127.0.0.1")
+            self._udp_port = self._bound(socket.AF_INET, socket.SOCK_DGRAM, "127.0.0.1")
+            self._port_6 = self._bound(socket.AF_INET6, socket.SOCK_STREAM, "::1")
+            self._port_other = self._bound(family, socket.SOCK_STREAM, self._address, port)
+            self._port_multicast = self._bound(socket.AF_INET, socket.SOCK_DGRAM, GROUP)
+        elif self._kind == "resolver" and sys.platform != "darwin":
+            unix = self._serve(socket.socket(socket.AF_UNIX))
+            _bind_in(self._path, unix, "resolver")
+            unix.listen()
         elif self._kind == "death":
             self._victim = subprocess.Popen(["/bin/sleep", "600"], stdin=subprocess.DEVNULL)
             self._victim_pid = self._victim.pid
@@ -77,6 +81,8 @@ class Canary:
                 _bind_in(self._path + "/services", unix, name)
                 unix.listen()
         elif self._kind == "terminal":
+            import tty  # not on Windows
+
             self._master, side = os.openpty()
             tty.setraw(side)
             self._terminal = os.ttyname(side)
@@ -86,6 +92,29 @@ class Canary:
             os.mkfifo(self._path + "/fifo")
             self._fifo = os.open(self._path + "/fifo", os.O_RDONLY | os.O_NONBLOCK)
             self._files.callback(os.close, self._fifo)
+
+    def _serve(self, server: socket.socket) -> socket.socket:
+        server.setblocking(False)
+        self._servers.append(self._files.enter_context(server))
+        return server
+
+    def _bound(self, family: int, kind: int, address: str, port: int = 0) -> int:
+        """Return the port of a new server, or 0 if this machine has no such address: a deed then does not work where
+        nothing confines, and its row is not shown."""
+        server = socket.socket(family, kind)
+        try:
+            if address == GROUP:
+                server.bind(("", port))
+                member = socket.inet_aton(GROUP) + socket.inet_aton("127.0.0.1")
+                server.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+            else:
+                server.bind((address, port))
+        except OSError:
+            server.close()
+            return 0
+        if kind == socket.SOCK_STREAM:
+            server.listen()
+        return int(self._serve(server).getsockname()[1])
 
     def __enter__(self) -> Canary:
         return self
@@ -108,6 +137,10 @@ class Canary:
             "root": self._root,
             "port": self.port,
             "udp": self._udp_port,
+            "port_6": self._port_6,
+            "port_other": self._port_other,
+            "port_multicast": self._port_multicast,
+            "address": self._address,
             "victim": self._victim_pid,
             "service": self._service,
             "services": self._path + "/services",
@@ -121,7 +154,7 @@ class Canary:
                 return self._look() != self._before
             case "secret" | "arguments":
                 return self.nonce in evidence
-            case "claim" | "reading" | "service":
+            case "claim" | "reading" | "service" | "resolver":
                 return bool(evidence)
             case "terminal":
                 return bool(select.select([self._master], [], [], 0)[0])
@@ -173,6 +206,15 @@ class Canary:
                         content = stream.read(4096)
                 rows[path] = (info.st_mode, info.st_ino, info.st_nlink, info.st_mtime_ns, content)
         return rows
+
+
+def other_address() -> str:
+    """Return an address of this machine besides 127.0.0.1: the one by which others are reached, found by connect(2) of
+    UDP, which sends nothing; without a network one of loopback's own."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, suppress(OSError):
+        udp.connect(("192.0.2.1", 9))  # RFC 5737: of no machine
+        return str(udp.getsockname()[0])
+    return "fe80::1%lo0" if sys.platform == "darwin" else "127.0.0.2"
 
 
 def _bind_in(directory: str, unix: socket.socket, name: str = "s") -> None:

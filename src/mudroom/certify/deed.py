@@ -191,6 +191,62 @@ def send_udp(place: "Any") -> None:
         udp.sendto(b"x", ("127.0.0.1", place.udp))
 
 
+def connect_ipv6(place: "Any") -> None:
+    with socket.socket(socket.AF_INET6) as tcp:
+        tcp.settimeout(PATIENCE)
+        tcp.connect(("::1", place.port_6))
+
+
+def connect_other(place: "Any") -> None:
+    """Connect to another address of this machine than that of loopback."""
+    with socket.socket(socket.AF_INET6 if ":" in place.address else socket.AF_INET) as tcp:
+        tcp.settimeout(PATIENCE)
+        tcp.connect((place.address, place.port_other))
+
+
+QUERY = b"\0\1\1\0\0\1\0\0\0\0\0\0\x09localhost\0\0\1\0\1"
+"""RFC 1035: an address of localhost is asked for."""
+
+
+def dns_udp(_place: "Place") -> str:
+    """Ask port 53 of loopback. Whether a server is there does not matter: the datagram has left the sandbox."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.sendto(QUERY, ("127.0.0.1", 53))
+    return "sent"
+
+
+def dns_tcp(_place: "Place") -> str:
+    """Connect to port 53 of loopback; a refusal by the host says that it was reached."""
+    with socket.socket() as tcp:
+        tcp.settimeout(PATIENCE)
+        try:
+            tcp.connect(("127.0.0.1", 53))
+        except ConnectionRefusedError:
+            return "refused by the host"
+    return "connected"
+
+
+GROUP = "224.0.0.251"
+"""RFC 6762: multicast DNS."""
+
+
+def send_multicast(place: "Any") -> None:
+    """Send to the group of multicast DNS, on loopback alone: RFC 1112, a time to live of 0 stays on the machine."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+        udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 0)
+        udp.sendto(QUERY, (GROUP, place.port_multicast))
+
+
+def ask_resolver(place: "Place") -> str:
+    """Connect to the socket through which the C library asks for names: mDNSResponder(8). Elsewhere another socket
+    stands for it."""
+    with socket.socket(socket.AF_UNIX) as unix:
+        unix.settimeout(PATIENCE)
+        unix.connect("/var/run/mDNSResponder" if _on_a_mac() else _short(f"{place.outside}/resolver"))
+    return "connected"
+
+
 def connect_unix(place: "Place") -> None:
     with socket.socket(socket.AF_UNIX) as unix:
         unix.settimeout(PATIENCE)

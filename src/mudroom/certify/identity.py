@@ -16,7 +16,8 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DECIDING: Sequence[str] = (
     "certify", "core/confinement/plan.py", "core/confinement/spec.py", "sandbox/client/client.py",
     "sandbox/host/host.py", "sandbox/host/process_table.py", "sandbox/launcher/wire.py", "sandbox/macos",
-    "sandbox/platform.py", "net/gate", "system",
+    "sandbox/platform.py", "net/gate", "stage/clone.py", "stage/copy.py", "stage/disk.py", "stage/nt_disk.py",
+    "system", "vault/apply",
 )  # fmt: skip
 """Modules and folders of mudroom that decide what a command may do, or how that is tried."""
 _VERSION = "/System/Library/CoreServices/SystemVersion.plist"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from mudroom.certify.limit import LIMITS
 from mudroom.certify.trial import Trial, TrialGround, start_by
+from mudroom.certify.volume import Volume
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.sandbox.client.client import Client
@@ -15,7 +16,7 @@ from mudroom.sandbox.host.host import survey, without
 from mudroom.sandbox.linux.plan import compile_plan
 
 
-def linux_trial(client: Client, *, home: bytes, search: Sequence[bytes], namespaces: bool) -> Trial:
+def linux_trial(client: Client, *, home: bytes, search: Sequence[bytes], namespaces: bool, volume: Volume) -> Trial:
     """Return the trial of level 1 by ``client``: with namespaces, or by Landlock and a mediator alone. ``home`` and
     ``search`` are as for ``host.survey``."""
     host = survey(home, search)
@@ -50,4 +51,4 @@ def linux_trial(client: Client, *, home: bytes, search: Sequence[bytes], namespa
         )
         return compile_plan(spec, host.machine)
 
-    return Trial(prepare, start_by(client))
+    return Trial(prepare, start_by(client), volume)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mudroom.certify.limit import LIMITS
 from mudroom.certify.trial import Trial, TrialGround, start_by
+from mudroom.certify.volume import Volume
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Bind, Copy, HostView, Network, SandboxSpec
 from mudroom.sandbox.client.client import Client
@@ -15,7 +16,7 @@ from mudroom.sandbox.macos.host import survey_mac, true_path
 from mudroom.sandbox.macos.seatbelt import compile_seatbelt, literal, subpath
 
 
-def mac_trial(client: Client, *, home: bytes, search: Sequence[bytes]) -> Trial:
+def mac_trial(client: Client, *, home: bytes, search: Sequence[bytes], volume: Volume) -> Trial:
     """Return the trial of Seatbelt by ``client``. ``home`` and ``search`` are as for ``host.survey``."""
     host = survey_mac(home, search)
     python = true_path(os.fsencode(sys.base_prefix))
@@ -48,7 +49,7 @@ def mac_trial(client: Client, *, home: bytes, search: Sequence[bytes]) -> Trial:
         return plan._replace(steps=tuple((*step[:2], step[2] + more) if more and step[0] == "seatbelt" else step
                                          for step in plan.steps))  # fmt: skip
 
-    return Trial(prepare, start_by(client))
+    return Trial(prepare, start_by(client), volume)
 
 
 def _exception(aim: bytes) -> bytes:

@@ -16,7 +16,9 @@ from mudroom.typing import Literal, NamedTuple
 
 Verdict = Literal["held", "fell", "not shown"]
 VERDICTS: tuple[Verdict, ...] = ("held", "fell", "not shown")
-Closes = Literal["platform", "network", "gate", "level 0", "limits", "leftovers", "tools"]
+Closes = Literal[
+    "platform", "network", "gate", "level 0", "limits", "leftovers", "tools", "addresses", "clones", "renames", "flush",
+]  # fmt: skip
 CLOSED: Mapping[Closes, str] = {
     "platform": "no command runs",
     "network": "commands run with network: open alone",
@@ -25,16 +27,22 @@ CLOSED: Mapping[Closes, str] = {
     "limits": "limits of open files and of the size of files may not hold",
     "tools": "some tools do not start in a sandbox",
     "leftovers": "processes may outlive their command, in its sandbox",
+    "addresses": "the port of the gate is reached at each address of this machine",
+    "clones": "files are copied whole, which takes time and space",
+    "renames": "an apply changes a file in several steps, between which it may be missing",
+    "flush": "a power failure may take back the last apply",
 }
 Canary = Literal[
     "tree", "secret", "connection", "death", "root", "claim", "process", "reading", "works", "service", "terminal",
-    "arguments",
+    "arguments", "resolver",
 ]  # fmt: skip
 """How the effect of a deed is found out, from outside: a directory has changed; the content of a secret came out; a
 server was reached; a process has ended; a directory has another name; a call that must be refused was not; a process is
 still there; which reading of the profile's language decides; ``works``: the deed is permitted, and has to work; a
-service of the host answered; a terminal of the host got a text; the arguments of a process came out."""
-Way = Literal["level 1", "gate", "level 0", "language"]
+service of the host answered; a terminal of the host got a text; the arguments of a process came out; the
+resolver of names answered."""
+Way = Literal["level 1", "gate", "level 0", "language", "vault"]
+"""The sandbox; ``vault``: none, the calls are mudroom's own (``volume.py``)."""
 Where = Literal["outside", "project", "policy", "mask", "store", "copy"]
 """The directory that a deed is aimed at. ``copy``: one in the copy; of the class language, about which the profile has
 further rules."""
@@ -55,6 +63,8 @@ class TrialRow(NamedTuple):
     """The deed of the permitted twin, in the copy; the same deed unless it is refused everywhere."""
     service: str = ""
     """Name of a service of the host, for the canary of that kind."""
+    has_port_of_gate: bool = False
+    """Whether the server at another address of this machine has the number of the gate's port."""
     errors: tuple[int, ...] = (errno.EPERM, errno.EACCES)
     """Error numbers by which the deed is refused."""
 

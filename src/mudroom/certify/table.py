@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping, Sequence
 
-from mudroom.certify.row import Certificate, Closes, TrialRow
+from mudroom.certify.row import Canary, Certificate, Closes, TrialRow
 
 _FILES = (
     TrialRow("plain_write", "files", "a file beside the project is written", "plain_write", "tree"),
@@ -47,6 +47,16 @@ _FILES = (
         twin="chmod"),
     TrialRow("masked_read", "files", "a credential among toolchains is read", "plain_read", "secret", where="mask"),
 )  # fmt: skip
+_BESIDE_A_GATE: Sequence[tuple[str, str, str, Canary]] = (
+    ("ipv6", "another port is reached by IPv6", "connect_ipv6", "connection"),
+    ("lan", "another port is reached at another address", "connect_other", "connection"),
+    ("udp", "a server of the host is reached by UDP", "send_udp", "connection"),
+    ("dns_udp", "a name is asked for by UDP, at port 53", "dns_udp", "claim"),
+    ("dns_tcp", "a name is asked for by TCP, at port 53", "dns_tcp", "claim"),
+    ("multicast", "a name is asked for by multicast (mDNS)", "send_multicast", "connection"),
+    ("resolver", "the system's resolver of names is asked", "ask_resolver", "resolver"),
+    ("unix", "a unix socket of the host is connected to", "connect_unix", "connection"),
+)
 _NETWORK = (
     TrialRow("tcp", "network", "a server of the host is reached by TCP", "connect_tcp", "connection", "network",
         twin="plain_write"),
@@ -57,8 +67,27 @@ _NETWORK = (
     TrialRow("unix", "network", "a unix socket of the host is connected to", "connect_unix", "connection",
         twin="connect_unix"),
     TrialRow("unix_bind", "network", "a unix socket is made outside", "bind_unix", "tree"),
+    TrialRow("ipv6", "network", "a server of the host is reached by IPv6", "connect_ipv6", "connection", "network",
+        twin="plain_write"),
+    TrialRow("lan", "network", "a server is reached at another address of this machine", "connect_other", "connection",
+        "network", twin="plain_write"),
+    TrialRow("dns_udp", "network", "a name is asked for by UDP, at port 53", "dns_udp", "claim", "network",
+        twin="plain_write"),
+    TrialRow("dns_tcp", "network", "a name is asked for by TCP, at port 53", "dns_tcp", "claim", "network",
+        twin="plain_write"),
+    TrialRow("multicast", "network", "a name is asked for by multicast (mDNS)", "send_multicast", "connection",
+        "network", twin="plain_write"),
+    TrialRow("resolver", "network", "the system's resolver of names is asked", "ask_resolver", "resolver", "network",
+        twin="connect_unix"),
     TrialRow("gate_port", "network", "another port than the gate's is reached", "connect_tcp", "connection", "gate",
         way="gate", twin="connect_tcp"),
+    *(
+        TrialRow(f"gate_{name}", "network", f"with a gate, {tries}", deed, canary, "gate", way="gate",
+            twin="connect_tcp")
+        for name, tries, deed, canary in _BESIDE_A_GATE
+    ),
+    TrialRow("gate_address", "network", "the gate's port at another address of this machine is reached",
+        "connect_other", "connection", "addresses", way="gate", twin="connect_tcp", has_port_of_gate=True),
 )  # fmt: skip
 _PROCESSES = (
     TrialRow("kill", "processes", "a process of the host is ended", "kill", "death", twin="plain_write"),
@@ -116,6 +145,19 @@ _LANGUAGE = (
     TrialRow("precedence", "language", "rules decide by a known order", "reading", "reading", where="copy",
         way="language", twin="plain_write"),
 )  # fmt: skip
+_OF_THE_VAULT: Sequence[tuple[str, Closes, str]] = (
+    ("copy_apart", "platform", "a copy of a file is written, and the file itself is read"),
+    ("no_replace", "platform", "a file is renamed to a name that is taken"),
+    ("swap", "platform", "two files are swapped"),
+    ("kill_9", "platform", "an apply is killed in each of its states, recovered and undone"),
+    ("clone", "clones", "a file is cloned"),
+    ("one_step", "renames", "files are swapped, and renamed without replacing, by one call each"),
+    ("flush", "flush", "a file is flushed to the disk"),
+)
+_VAULT = tuple(
+    TrialRow(name, "vault", tries, name, "claim", closes, way="vault") for name, closes, tries in _OF_THE_VAULT
+)
+"""Tried by ``volume.py``: what is said must have its effect, and nothing may be lost by it."""
 READINGS: Mapping[str, str] = {
     "0000": "the last rule",
     "1000": "a rule that names the operation",
@@ -127,21 +169,24 @@ READINGS: Mapping[str, str] = {
 decides alike in each of them, and so not in another order."""
 
 MACOS: Sequence[TrialRow] = (
-    *_WORKS, *_FILES, *_NETWORK, *_SERVICES, *_TERMINALS, *_PROCESSES, *_LIMITS, *_LEVEL_0, *_LANGUAGE,
+    *_WORKS, *_FILES, *_NETWORK, *_SERVICES, *_TERMINALS, *_PROCESSES, *_LIMITS, *_LEVEL_0, *_LANGUAGE, *_VAULT,
 )  # fmt: skip
 _ABSENT = (
     0, errno.EPERM, errno.EACCES, errno.ENOENT, errno.EROFS, errno.EBUSY, errno.EXDEV, errno.ESRCH, errno.ECONNREFUSED,
-    errno.ENETUNREACH, errno.EAFNOSUPPORT,
+    errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.ENODEV, errno.EAFNOSUPPORT,
 )  # fmt: skip
 """Error numbers of a view in which the aim of a deed is not there: a place, process or network of its own. 0: the deed
 had its effect there, and none outside."""
-_NOT_LINUX = ("listen", "set_uid", "unix_bind")
-"""Permitted there: a command has a loopback of its own, and set-user-id bits have no effect in a sandbox. A socket that
-is made outside is a row of the escape suite."""
-LINUX: Sequence[TrialRow] = tuple(
-    row if row.canary == "works" or row.kind == "limits" else row._replace(errors=_ABSENT)
-    for row in (*_WORKS, *_FILES, *_NETWORK, *_TERMINALS, *_PROCESSES, *_LIMITS)
-    if row.way == "level 1" and row.name not in _NOT_LINUX
+_NOT_LINUX = ("listen", "set_uid", "unix_bind", "dns_udp", "dns_tcp", "resolver")
+"""Permitted there: a command has a loopback of its own, with a port 53 of its own, and set-user-id bits have no effect
+in a sandbox. A socket that is made outside is a row of the escape suite."""
+LINUX: Sequence[TrialRow] = (
+    *(
+        row if row.canary == "works" or row.kind == "limits" else row._replace(errors=_ABSENT)
+        for row in (*_WORKS, *_FILES, *_NETWORK, *_TERMINALS, *_PROCESSES, *_LIMITS)
+        if row.way == "level 1" and row.name not in _NOT_LINUX
+    ),
+    *_VAULT,
 )
 """Rows for Linux: the same deeds. They open nothing there: the kernel's promises and the escape suite do."""
 KNOWN = frozenset(("policy_write", "policy_create", "unix", "terminal", "arguments"))
@@ -188,9 +233,11 @@ WINDOWS: Sequence[TrialRow] = (
     *_declared("level 0", "level 0", everyone="what Everyone may write is written",
         restricted="a file of the user is written"),
     *_declared("limits", "limits", memory="more memory is committed than the limit", processes="more processes start"),
-    *_declared("vault", "platform", no_replace="a rename replaces a file", sharing="a file that is held open is lost",
-        reparse="a reparse point on the way is followed", kill_9="an apply that was killed cannot be undone"),
+    *_declared("vault", "platform", sharing="a file that is held open is lost",
+        reparse="a reparse point on the way is followed"),
+    *_VAULT,
 )  # fmt: skip
-"""Rows for Windows, declared: none has a deed yet, so each is "not shown" and the platform is closed."""
+"""Rows for Windows. Those of the vault are tried; the others are declared and have no deed yet, so each is "not shown"
+and the platform is closed."""
 TABLES: Mapping[str, Sequence[TrialRow]] = {"darwin": MACOS, "linux": LINUX, "win32": WINDOWS}
 """Rows by platform, as in ``sys.platform``."""

@@ -24,6 +24,7 @@ from contextlib import ExitStack, suppress
 from mudroom.certify.canary import TWINS, Canary
 from mudroom.certify.row import Certificate, RowResult, TrialRow, Verdict
 from mudroom.certify.table import READINGS
+from mudroom.certify.volume import Volume, try_volume
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput, attend
@@ -87,10 +88,12 @@ class TrialGround(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A platform that can be tried. ``ways`` make plans; ``start`` runs them."""
+    """A platform that can be tried. ``prepare`` makes plans; ``start`` runs them. ``volume``: the calls of rows about
+    the vault."""
 
     prepare: Prepare
     start: Start
+    volume: Volume
     patience: float = PATIENCE
 
 
@@ -138,12 +141,19 @@ def certify(
 
 def try_row(ground: TrialGround, trial: Trial) -> tuple[Verdict, str, int]:
     """Return the verdict, its reason, and the error number of the deed."""
+    if ground.row.way == "vault":
+        os.makedirs(ground.top)
+        return try_volume(ground.row.deed, trial.volume, ground.top)
     row, twin = ground.row, TWINS.get(ground.row.twin, ground.row.canary)
     for directory in (ground.work, ground.private, ground.project):
         os.makedirs(directory, mode=0o700, exist_ok=True)
     with ExitStack() as stack:
-        kinds = (("aim", ground.aim, row.canary), ("twin", ground.twin, twin), ("control", ground.control, row.canary))
-        places = {name: stack.enter_context(Canary(path, kind, row.service)) for name, path, kind in kinds}
+        places = {
+            "twin": stack.enter_context(Canary(ground.twin, twin, row.service)),
+            "control": stack.enter_context(Canary(ground.control, row.canary, row.service)),
+        }
+        port = places["twin"].port if row.has_port_of_gate else 0
+        places["aim"] = stack.enter_context(Canary(ground.aim, row.canary, row.service, port))
         if row.canary == "root":
             places["aim"].watch(ground.work)
         if not _does(row.deed, ground.control + "-run", places["control"]):

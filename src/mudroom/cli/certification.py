@@ -33,6 +33,7 @@ def certified(environ: Mapping[bytes, bytes], platform: str = sys.platform, tool
 def tried(platform: str, tool: bytes, client: DarwinClient, context: Context) -> Certificate:
     """Try every row and store the certificate. Raise MudroomError if none could be made."""
     from mudroom.certify.macos import mac_trial
+    from mudroom.doctor.killed_apply import volume_here
 
     place = places(context.environ)
     require_private(place.state)
@@ -40,7 +41,7 @@ def tried(platform: str, tool: bytes, client: DarwinClient, context: Context) ->
 
     try:
         with tempfile.TemporaryDirectory(dir=place.state, prefix=b"certify-") as directory:
-            trial = mac_trial(client, home=place.home, search=search)
+            trial = mac_trial(client, home=place.home, search=search, volume=volume_here())
             return make(platform, place.state, tool, trial, directory, progress=_progress(context))
     finally:
         client.close()
@@ -52,8 +53,10 @@ def tried_on_linux(context: Context) -> Certificate:
     from mudroom.certify.linux import linux_trial
     from mudroom.certify.row import opens
     from mudroom.certify.trial import certify
+    from mudroom.doctor.killed_apply import volume_here
     from mudroom.sandbox.client.client import Client
 
+    volume = volume_here()
     place, table = places(context.environ), TABLES["linux"]
     require_private(place.state)
     search = [entry for entry in context.environ.get(b"PATH", b"").split(b":") if entry.startswith(b"/")]
@@ -64,11 +67,11 @@ def tried_on_linux(context: Context) -> Certificate:
             top = os.path.realpath(os.fsdecode(directory))
             kernel = os.uname()
             facts = Certificate("linux", f"{kernel.sysname} {kernel.release}", kernel.machine, int(time.time()))
-            trial = linux_trial(client, home=place.home, search=search, namespaces=True)
+            trial = linux_trial(client, home=place.home, search=search, namespaces=True, volume=volume)
             first = [row for row in table if row.name == "shell"]
             if not opens(first, certify(first, trial, top + "/first", facts)):
                 facts = facts._replace(system=facts.system + " without namespaces")
-                trial = linux_trial(client, home=place.home, search=search, namespaces=False)
+                trial = linux_trial(client, home=place.home, search=search, namespaces=False, volume=volume)
             return certify(table, trial, top, facts, progress=_progress(context))
     finally:
         client.close()
