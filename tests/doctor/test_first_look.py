@@ -71,6 +71,17 @@ def test_setup_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: p
     assert look["fixes"] == [{"fix": "a fix", "for": ["a sandbox"]}]
 
 
+def test_the_first_command_is_one_that_works_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(setup, "examine", lambda *_words, **_more: [Finding("a sandbox", "missing", "no", "a fix")])
+    environ = {b"HOME": str(tmp_path).encode(), b"PATH": b"/usr/bin:/bin"}
+    (tmp_path / "p/lib").mkdir(parents=True)
+    for where, line in ((tmp_path / "p", "mudroom run -- rm -rf lib"), (tmp_path, "cd PROJECT && mudroom")):
+        run(["setup", "--json", "--project", str(where)], environ)
+        assert json.loads(capfd.readouterr().out)["first"] == line, "a home directory is no project"
+
+
 def test_a_wrong_word_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["setup", "now"], {}) == 125
     assert capfd.readouterr().err.strip() == "mudroom: setup takes no argument now (mudroom setup --help)"

@@ -63,12 +63,16 @@ class Changes:
         now."""
         return self._forks.changeset(name)
 
-    def diff(self, name: str, paths: Sequence[bytes] = ()) -> Iterator[bytes]:
-        """Yield the fork's changes as a unified diff, by lines; if ``paths`` are given, only at and below them."""
+    def diff(
+        self, name: str, paths: Sequence[bytes] = (), *, without: Callable[[Change], bool] | None = None
+    ) -> Iterator[bytes]:
+        """Yield the fork's changes as a unified diff, by lines; if ``paths`` are given, only at and below them.
+        ``without``: whether a change is left out."""
         from mudroom.stage.diff import diff
 
         changes = self.of(name).changes
         chosen = [c for c in changes if not paths or any(is_below(c.path, path) for path in paths)]
+        chosen = [change for change in chosen if without is None or not without(change)]
         moves = self.moves(name) if _both_ways(chosen) else ()
         with OpenFork(self._vault, self._vault.fork(name)) as opened:
             yield from diff(opened.ground().read_original, opened.staged(), chosen, moves)

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import Place
 from mudroom.errors import MudroomError
-from mudroom.vault.apply import transaction
+from mudroom.vault.apply import slot_directory, transaction
 
 pytestmark = pytest.mark.both_users
 
@@ -54,7 +54,7 @@ def test_both_can_be_taken_back(apart: Place) -> None:
 def test_slots_that_are_made_at_the_same_time_are_left_alone(apart: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     session, result = apart.sh("echo new > b")
     theirs = apart.project / ".mudroom/apply/u2"
-    made = transaction.make_slots
+    made = slot_directory.make_slots
 
     def between(record: Any, **more: Any) -> None:
         theirs.mkdir()

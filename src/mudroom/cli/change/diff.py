@@ -10,6 +10,8 @@ from mudroom.cli.project_session import only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
 from mudroom.core.result import changes_to_json
+from mudroom.core.text.plural import counted
+from mudroom.core.tree.flag import git_directory, is_protected, repositories
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import UsageError
 from mudroom.session import Session
@@ -85,12 +87,32 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         for line in (*credentials_line(session, name), *session.forks.unsaid()):
             context.terminal.note(line)
         paths = project_paths(words, session)
-        page(
-            _stat(_chosen(session.changes.of(name), paths)) if args.stat else session.changes.diff(name, paths), context
-        )
+        within = _own_files(session.changes.of(name).changes) if not words else set()
+
+        def is_own(change: Change) -> bool:
+            return change.path in within
+
+        if args.stat:
+            page(_stat([one for one in _chosen(session.changes.of(name), paths) if not is_own(one)]), context)
+        else:
+            page(session.changes.diff(name, paths, without=is_own), context)
+        if within:
+            shown = f"mudroom diff {name} --commits shows the commits, mudroom diff {name} .git the files"
+            context.terminal.note(f"{counted(len(within), 'change')} inside .git not shown ({shown})")
         for line in _settings(session, name) if not words else ():
             context.terminal.say(line)
     return 0
+
+
+def _own_files(changes: Sequence[Change]) -> set[bytes]:
+    """Return the paths of files that git keeps for itself in the project's repositories, which an apply leaves out: its
+    commits come by ``--git``. Hooks and settings are not among them."""
+    units = repositories(changes)
+    return {
+        change.path
+        for change in changes
+        if not is_protected(change.path) and git_directory(change.path) in units - {change.path}
+    }
 
 
 def _settings(session: Session, name: str) -> list[str]:
@@ -138,7 +160,6 @@ def _chosen(changeset: Changeset, paths: Sequence[bytes]) -> list[Change]:
 
 def _stat(changes: Sequence[Change]) -> Iterator[bytes]:
     """Yield a line for each file, and the sums, as ``git diff --stat`` does without its graph."""
-    from mudroom.core.text.plural import counted
     from mudroom.core.tree.change import counted_changes, summarise
 
     rows = [(show_path(change.path), change) for change in counted_changes(list(changes))]

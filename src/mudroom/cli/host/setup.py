@@ -8,7 +8,7 @@ import textwrap
 
 from mudroom import __version__
 from mudroom.agents.catalog import Catalog
-from mudroom.cli.first_command import harmless_command, install_command
+from mudroom.cli.first_command import FirstCommand, harmless_command, install_command
 from mudroom.cli.host.doctor import screen_size
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
@@ -20,6 +20,7 @@ from mudroom.errors import UsageError
 from mudroom.policy.config import places, user_config
 from mudroom.sandbox.host.program import find_program
 from mudroom.stage.private_directory import require_private
+from mudroom.stage.views.preflight import check_project
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -97,7 +98,12 @@ def _advice(context: Context, project: bytes) -> _Advice:
     agents = tuple(profile.name for profile in profiles if any(map(is_there, profile.programs)))
     shell = os.fsdecode(os.path.basename(context.environ.get(b"SHELL", b"")))
     shell = shell if shell in _COMPLETIONS else ""
-    first = install_command(project, is_there) or harmless_command(project)
+    place = places(context.environ)
+    try:
+        check_project(os.path.realpath(project), os.path.realpath(place.home), os.path.realpath(place.state))
+        first = install_command(project, is_there) or harmless_command(project)
+    except UsageError:
+        first = FirstCommand("cd PROJECT && mudroom", "in a project it names commands that fit it")
     return _Advice(shell, agents, first.line, first.about)
 
 
