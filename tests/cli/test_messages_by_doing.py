@@ -261,6 +261,10 @@ def test_wrong_arguments_of_the_library(place: Place, monkeypatch: pytest.Monkey
         )
         refused([("", "attempts take a command with its number, or commands (attempts(")], lambda _x: room.attempts())
         refused([("x", "n is 'x', not a number of attempts (n=4)")], lambda n: room.attempts("true", n))
+    with mudroom.open(place.project, environ=environ) as room:
+        fork = room.fork("f")
+        refused([("(", "not a regular expression: ")], fork.search)
+        refused([("zz", "a: the old text is not in it")], lambda old: fork.edit("a", old, "y"))
     gone = place.root / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -330,3 +334,88 @@ def test_a_repository_in_which_no_commit_can_be_made(
         path.unlink() if before is None else path.write_bytes(before)
     assert not problems, "\n".join(problems)
     assert (place.project / "a").read_text() == "1\n"
+
+
+def test_wrong_lines_about_conflicts_and_checkpoints(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In a project whose file both sides have changed."""
+    place.write("a.txt", "1\n")
+    place.write("gone", "1\n")
+    variables = {"HOME": str(place.home), "MUDROOM_STATE": str(place.state), "PATH": "/usr/bin:/bin"}
+    with mudroom.open(place.project, environ=variables) as room:
+        fork = room.fork("f")
+        fork.write("a.txt", "theirs\n")
+        fork.delete("gone")
+    place.write("a.txt", "ours\n")
+    place.write("gone", "ours\n")
+    marked = place.write("driver", '#!/bin/sh\nprintf "<<<<<<< a\\n=======\\n>>>>>>> b\\n" > "$2"\n', mode=0o755)
+    state = str(place.state)
+    lines = {
+        "resolve f a.txt --tool no-such-driver": "there is no merge driver no-such-driver (install it, or",
+        "resolve f a.txt --tool true": "the merge driver 'true' is not told the files (a command with %O %A %B)",
+        "resolve f gone --tool 'true %A %B'": "gone: a merge driver needs a file on both sides (--mine or",
+        "resolve f gone --hunk 1 --mine": "gone cannot be merged in parts: ",
+        f"resolve f a.txt --tool '{marked} %O %A %B'": "left conflict markers in a.txt (nothing was decided;",
+        "resolve f b --mine": "the fork has no change at b (mudroom diff shows what it has)",
+        "proxy rollback --fork f": "f has no checkpoint from which it differs (mudroom checkpoint --fork f lists them)",
+        "diff f --commits": "there is no git repository at .git (",
+        f"run --read {state} -- true": "cannot be shown to commands: mudroom's own state lies in it (",
+        "log verify --fork f": "mudroom log verify has no --fork (it is an option of mudroom log",
+    }
+    monkeypatch.chdir(place.project)
+    monkeypatch.setattr("tempfile.tempdir", str(place.root))  # the text of the driver is kept there
+    problems = []
+    for line, told in lines.items():
+        code = run(shlex.split(line), environ_of(place))
+        said = capfd.readouterr().err
+        if code != 125 or told not in said or "Traceback" in said:
+            problems.append(f"{line}: {code} {said}")
+    assert not problems, "\n".join(problems)
+    assert (place.project / "a.txt").read_text() == "ours\n"
+
+
+def test_wrong_places(place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """The project, the state and the files of the user are not as they have to be."""
+    environ = environ_of(place)
+
+    def told(line: str, **changed: str) -> str:
+        more = {os.fsencode(name): os.fsencode(value) for name, value in changed.items()}
+        assert run(shlex.split(line), {**environ, **more}) in (1, 125), line
+        return capfd.readouterr().err
+
+    place.write("a", "1\n")
+    monkeypatch.chdir(place.project)
+    inside = f"{place.project}/state"
+    assert f"mudroom's own state ({inside}) lies in the project" in told("ls", MUDROOM_STATE=inside)
+    assert "the project cannot be" in told(f"ls --project {place.root}")
+    assert "does not exist" in told("ls --project /no/such")
+    config = place.home / ".config/mudroom"
+    config.mkdir(parents=True)
+    fleet = config / "fleet.json"
+    fleet.write_text("{")
+    fleet.chmod(0o644)
+    assert "names commands that are run, and is not a file that only you can read and write (chmod 600 " in told(
+        "fleet ls"
+    )
+    fleet.chmod(0o600)
+    assert "is damaged: " in told("fleet ls")
+    fleet.unlink()
+    assert run(["fleet", "add", "big", "--", "true"], environ) == 0
+    place.write("lines", "x\n" * 10_001)
+    assert "10,001 errands (a run has 1 to 10,000 of them)" in told("fleet run --each lines -- true")
+    settings = place.write(".claude/settings.local.json", "#" * (1 << 25))
+    assert "is larger than any settings file" in told("hook install claude")
+    settings.unlink()
+    settings.symlink_to("missing")
+    assert "missing, which does not exist (remove it, or make that file)" in told("hook install claude")
+    assert "hook run takes the name of one agent" in told("hook run a b")
+    place.write(".git", "no link\n")
+    assert run(["fork", "new", "f"], environ) == 0
+    capfd.readouterr()
+    assert ".git is not a git repository (its file .git begins with gitdir: and names one)" in told("diff f --commits")
+    gone = place.root / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert "the current directory does not exist any more (cd to one that does)" in told("ls")
