@@ -3,10 +3,12 @@ milliseconds. ``tests/messages.py`` lists the messages that no test has."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import shlex
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -21,11 +23,17 @@ from mudroom.cli.main import run
 from mudroom.errors import MudroomError
 from mudroom.fleet.wire.message import Errand
 from mudroom.fleet.worker import errand_check
+from mudroom.fleet.worker.stdio import private_directory
 from mudroom.library.argument import name_of, paths_of, required_name
 from mudroom.policy import command_answers
 from mudroom.policy.config import load_card
 from mudroom.policy.parse import PolicyFolder, parse
+from mudroom.review.new_project import open_folder
+from mudroom.session.attempts.request import AttemptRequest, checked
+from mudroom.session.confinement.appearance import require_appearance
 from mudroom.stage.private_directory import require_private
+from mudroom.vault.approvals.question import decision_at
+from mudroom.vault.git.index_file import read_index
 
 LINES = {
     # two options that exclude each other, or an option of another action
@@ -301,6 +309,7 @@ REPOSITORY = {
     ".git/HEAD.lock": "another git command is at work in the repository (if not, remove ",
     ".git/MERGE_HEAD": "a merge is not finished in the repository (git status shows it)",
     ".git/config": "commit.gpgSign is set, and mudroom cannot sign",
+    ".git/index": "no commit can be made: ",
     ".git/HEAD": "HEAD of the repository leads to no branch (git status shows it)",
 }
 """A file of the repository, and the reason why an apply makes no commit. The fork stays as it is."""
@@ -334,6 +343,9 @@ def test_a_repository_in_which_no_commit_can_be_made(
         path.unlink() if before is None else path.write_bytes(before)
     assert not problems, "\n".join(problems)
     assert (place.project / "a").read_text() == "1\n"
+    assert run(["apply", "f", "--yes"], environ_of(place)) == 0
+    assert run(["redo", "u1"], environ_of(place)) == 125
+    assert "u1 cannot be redone (it has not been undone)" in capfd.readouterr().err
 
 
 def test_wrong_lines_about_conflicts_and_checkpoints(
@@ -351,6 +363,8 @@ def test_wrong_lines_about_conflicts_and_checkpoints(
     place.write("gone", "ours\n")
     marked = place.write("driver", '#!/bin/sh\nprintf "<<<<<<< a\\n=======\\n>>>>>>> b\\n" > "$2"\n', mode=0o755)
     state = str(place.state)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{place.root}/socket")
     lines = {
         "resolve f a.txt --tool no-such-driver": "there is no merge driver no-such-driver (install it, or",
         "resolve f a.txt --tool true": "the merge driver 'true' is not told the files (a command with %O %A %B)",
@@ -360,6 +374,7 @@ def test_wrong_lines_about_conflicts_and_checkpoints(
         "resolve f b --mine": "the fork has no change at b (mudroom diff shows what it has)",
         "proxy rollback --fork f": "f has no checkpoint from which it differs (mudroom checkpoint --fork f lists them)",
         "diff f --commits": "there is no git repository at .git (",
+        f"run --read {place.root}/socket -- true": "is a socket: a command that connects to it can do",
         f"run --read {state} -- true": "cannot be shown to commands: mudroom's own state lies in it (",
         "log verify --fork f": "mudroom log verify has no --fork (it is an option of mudroom log",
     }
@@ -419,3 +434,53 @@ def test_wrong_places(place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pyte
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert "the current directory does not exist any more (cd to one that does)" in told("ls")
+
+
+def test_wrong_arguments_inside() -> None:
+    """Of front doors to the session: they check them, too, and so do these."""
+    attempt = AttemptRequest(((b"true",),))
+    requests: list[tuple[AttemptRequest, str]] = [
+        (attempt._replace(commands=((b"true",),) * 1001), "1,001 attempts are more than the 1,000 of one try"),
+        (attempt._replace(score="luck"), "there is no score 'luck' (write one of: exit, "),  # type: ignore[arg-type]
+        (attempt._replace(jobs=-1), "jobs -1, until 0: a number is negative"),
+        (attempt._replace(budget=0.0), "the budget is no time at all: no attempt could run (--budget 30m)"),
+        (attempt._replace(at="x"), "a checkpoint was named without its fork (--from FORK@CHECKPOINT)"),
+    ]
+    refused(requests, checked)
+    appearances = (
+        ((b"/p", b"/h", b"/p/state"), "a project cannot appear at /p: mudroom's own state is in it"),
+        ((b"/p", b"/p/h", b"/s"), "a project cannot appear at /p: the home /p/h is in it"),
+        ((b"p", b"/h", b"/s"), "a project cannot appear at p: it is not absolute"),
+    )
+    refused(appearances, lambda paths: require_appearance(*paths))
+    refused([(mudroom.aopen("/"), "this room is not open yet (async with mudroom.aopen(…) as room,")], closed_early)
+
+
+def closed_early(room: mudroom.AsyncRoom) -> None:
+    asyncio.run(room.close())
+
+
+def test_damaged_files(place: Place) -> None:
+    """Of mudroom's own, which a full disk or another version may leave."""
+    question = place.root / "question"
+    question.mkdir()
+    (question / "decided").write_bytes(b"{")
+    refused(
+        [(question, "/decided is damaged, or of another version of mudroom")],
+        lambda path: decision_at(os.fsencode(path)),
+    )
+    shared = place.root / "shared"
+    shared.mkdir()
+    shared.chmod(0o755)
+    told = f"{shared} is not a directory of this user alone (chmod 700 {shared})"
+    refused([(shared, told)], lambda path: private_directory(os.fsencode(path)))
+    index = place.write("index", "no index")
+    refused([(index, "the index of the repository is damaged: ")], lambda path: read_index(os.fsencode(path), 20))
+    roots = [os.fsencode(place.root)]
+    folders = (("/etc", "/etc is not below a folder that may be looked into (mudroom serve --root DIR)"),)
+
+    def look(path: str) -> None:
+        with open_folder(roots, os.fsencode(path)):
+            pass
+
+    refused(folders, look)
