@@ -3,12 +3,15 @@ milliseconds. ``tests/messages.py`` lists the messages that no test has."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import shlex
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +23,17 @@ from mudroom.cli.main import run
 from mudroom.errors import MudroomError
 from mudroom.fleet.wire.message import Errand
 from mudroom.fleet.worker import errand_check
+from mudroom.fleet.worker.stdio import private_directory
 from mudroom.library.argument import name_of, paths_of, required_name
 from mudroom.policy import command_answers
 from mudroom.policy.config import load_card
 from mudroom.policy.parse import PolicyFolder, parse
+from mudroom.review.new_project import open_folder
+from mudroom.session.attempts.request import AttemptRequest, checked
+from mudroom.session.confinement.appearance import require_appearance
 from mudroom.stage.private_directory import require_private
+from mudroom.vault.approvals.question import decision_at
+from mudroom.vault.git.index_file import read_index
 
 LINES = {
     # two options that exclude each other, or an option of another action
@@ -218,8 +227,13 @@ def test_wrong_files(place: Place) -> None:
         ),
     )
     refused(states, lambda path: require_private(os.fsencode(path)))
-    if os.geteuid() != 0:
-        refused([("/usr", "/usr belongs to another user (uid 0)")], lambda path: require_private(os.fsencode(path)))
+    theirs = place.root / "theirs"
+    theirs.mkdir()
+    try:
+        os.chown(theirs, 65534, -1)
+    except PermissionError:  # an ordinary user
+        theirs = Path("/usr")
+    refused([(theirs, f"{theirs} belongs to another user (uid ")], lambda path: require_private(os.fsencode(path)))
 
 
 def test_wrong_arguments_of_the_library(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,6 +269,10 @@ def test_wrong_arguments_of_the_library(place: Place, monkeypatch: pytest.Monkey
         )
         refused([("", "attempts take a command with its number, or commands (attempts(")], lambda _x: room.attempts())
         refused([("x", "n is 'x', not a number of attempts (n=4)")], lambda n: room.attempts("true", n))
+    with mudroom.open(place.project, environ=environ) as room:
+        fork = room.fork("f")
+        refused([("(", "not a regular expression: ")], fork.search)
+        refused([("zz", "a: the old text is not in it")], lambda old: fork.edit("a", old, "y"))
     gone = place.root / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -291,6 +309,7 @@ REPOSITORY = {
     ".git/HEAD.lock": "another git command is at work in the repository (if not, remove ",
     ".git/MERGE_HEAD": "a merge is not finished in the repository (git status shows it)",
     ".git/config": "commit.gpgSign is set, and mudroom cannot sign",
+    ".git/index": "no commit can be made: ",
     ".git/HEAD": "HEAD of the repository leads to no branch (git status shows it)",
 }
 """A file of the repository, and the reason why an apply makes no commit. The fork stays as it is."""
@@ -324,3 +343,144 @@ def test_a_repository_in_which_no_commit_can_be_made(
         path.unlink() if before is None else path.write_bytes(before)
     assert not problems, "\n".join(problems)
     assert (place.project / "a").read_text() == "1\n"
+    assert run(["apply", "f", "--yes"], environ_of(place)) == 0
+    assert run(["redo", "u1"], environ_of(place)) == 125
+    assert "u1 cannot be redone (it has not been undone)" in capfd.readouterr().err
+
+
+def test_wrong_lines_about_conflicts_and_checkpoints(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In a project whose file both sides have changed."""
+    place.write("a.txt", "1\n")
+    place.write("gone", "1\n")
+    variables = {"HOME": str(place.home), "MUDROOM_STATE": str(place.state), "PATH": "/usr/bin:/bin"}
+    with mudroom.open(place.project, environ=variables) as room:
+        fork = room.fork("f")
+        fork.write("a.txt", "theirs\n")
+        fork.delete("gone")
+    place.write("a.txt", "ours\n")
+    place.write("gone", "ours\n")
+    marked = place.write("driver", '#!/bin/sh\nprintf "<<<<<<< a\\n=======\\n>>>>>>> b\\n" > "$2"\n', mode=0o755)
+    state = str(place.state)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{place.root}/socket")
+    lines = {
+        "resolve f a.txt --tool no-such-driver": "there is no merge driver no-such-driver (install it, or",
+        "resolve f a.txt --tool true": "the merge driver 'true' is not told the files (a command with %O %A %B)",
+        "resolve f gone --tool 'true %A %B'": "gone: a merge driver needs a file on both sides (--mine or",
+        "resolve f gone --hunk 1 --mine": "gone cannot be merged in parts: ",
+        f"resolve f a.txt --tool '{marked} %O %A %B'": "left conflict markers in a.txt (nothing was decided;",
+        "resolve f b --mine": "the fork has no change at b (mudroom diff shows what it has)",
+        "proxy rollback --fork f": "f has no checkpoint from which it differs (mudroom checkpoint --fork f lists them)",
+        "diff f --commits": "there is no git repository at .git (",
+        f"run --read {place.root}/socket -- true": "is a socket: a command that connects to it can do",
+        f"run --read {state} -- true": "cannot be shown to commands: mudroom's own state lies in it (",
+        "log verify --fork f": "mudroom log verify has no --fork (it is an option of mudroom log",
+    }
+    monkeypatch.chdir(place.project)
+    monkeypatch.setattr("tempfile.tempdir", str(place.root))  # the text of the driver is kept there
+    problems = []
+    for line, told in lines.items():
+        code = run(shlex.split(line), environ_of(place))
+        said = capfd.readouterr().err
+        if code != 125 or told not in said or "Traceback" in said:
+            problems.append(f"{line}: {code} {said}")
+    assert not problems, "\n".join(problems)
+    assert (place.project / "a.txt").read_text() == "ours\n"
+
+
+def test_wrong_places(place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """The project, the state and the files of the user are not as they have to be."""
+    environ = environ_of(place)
+
+    def told(line: str, **changed: str) -> str:
+        more = {os.fsencode(name): os.fsencode(value) for name, value in changed.items()}
+        assert run(shlex.split(line), {**environ, **more}) in (1, 125), line
+        return capfd.readouterr().err
+
+    place.write("a", "1\n")
+    monkeypatch.chdir(place.project)
+    inside = f"{place.project}/state"
+    assert f"mudroom's own state ({inside}) lies in the project" in told("ls", MUDROOM_STATE=inside)
+    assert "the project cannot be" in told(f"ls --project {place.root}")
+    assert "does not exist" in told("ls --project /no/such")
+    config = place.home / ".config/mudroom"
+    config.mkdir(parents=True)
+    fleet = config / "fleet.json"
+    fleet.write_text("{")
+    fleet.chmod(0o644)
+    assert "names commands that are run, and is not a file that only you can read and write (chmod 600 " in told(
+        "fleet ls"
+    )
+    fleet.chmod(0o600)
+    assert "is damaged: " in told("fleet ls")
+    fleet.unlink()
+    assert run(["fleet", "add", "big", "--", "true"], environ) == 0
+    place.write("lines", "x\n" * 10_001)
+    assert "10,001 errands (a run has 1 to 10,000 of them)" in told("fleet run --each lines -- true")
+    settings = place.write(".claude/settings.local.json", "#" * (1 << 25))
+    assert "is larger than any settings file" in told("hook install claude")
+    settings.unlink()
+    settings.symlink_to("missing")
+    assert "missing, which does not exist (remove it, or make that file)" in told("hook install claude")
+    assert "hook run takes the name of one agent" in told("hook run a b")
+    place.write(".git", "no link\n")
+    assert run(["fork", "new", "f"], environ) == 0
+    capfd.readouterr()
+    assert ".git is not a git repository (its file .git begins with gitdir: and names one)" in told("diff f --commits")
+    gone = place.root / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert "the current directory does not exist any more (cd to one that does)" in told("ls")
+
+
+def test_wrong_arguments_inside() -> None:
+    """Of front doors to the session: they check them, too, and so do these."""
+    attempt = AttemptRequest(((b"true",),))
+    requests: list[tuple[AttemptRequest, str]] = [
+        (attempt._replace(commands=((b"true",),) * 1001), "1,001 attempts are more than the 1,000 of one try"),
+        (attempt._replace(score="luck"), "there is no score 'luck' (write one of: exit, "),  # type: ignore[arg-type]
+        (attempt._replace(jobs=-1), "jobs -1, until 0: a number is negative"),
+        (attempt._replace(budget=0.0), "the budget is no time at all: no attempt could run (--budget 30m)"),
+        (attempt._replace(at="x"), "a checkpoint was named without its fork (--from FORK@CHECKPOINT)"),
+    ]
+    refused(requests, checked)
+    appearances = (
+        ((b"/p", b"/h", b"/p/state"), "a project cannot appear at /p: mudroom's own state is in it"),
+        ((b"/p", b"/p/h", b"/s"), "a project cannot appear at /p: the home /p/h is in it"),
+        ((b"p", b"/h", b"/s"), "a project cannot appear at p: it is not absolute"),
+    )
+    refused(appearances, lambda paths: require_appearance(*paths))
+    refused([(mudroom.aopen("/"), "this room is not open yet (async with mudroom.aopen(…) as room,")], closed_early)
+
+
+def closed_early(room: mudroom.AsyncRoom) -> None:
+    asyncio.run(room.close())
+
+
+def test_damaged_files(place: Place) -> None:
+    """Of mudroom's own, which a full disk or another version may leave."""
+    question = place.root / "question"
+    question.mkdir()
+    (question / "decided").write_bytes(b"{")
+    refused(
+        [(question, "/decided is damaged, or of another version of mudroom")],
+        lambda path: decision_at(os.fsencode(path)),
+    )
+    shared = place.root / "shared"
+    shared.mkdir()
+    shared.chmod(0o755)
+    told = f"{shared} is not a directory of this user alone (chmod 700 {shared})"
+    refused([(shared, told)], lambda path: private_directory(os.fsencode(path)))
+    index = place.write("index", "no index")
+    refused([(index, "the index of the repository is damaged: ")], lambda path: read_index(os.fsencode(path), 20))
+    roots = [os.fsencode(place.root)]
+    folders = (("/etc", "/etc is not below a folder that may be looked into (mudroom serve --root DIR)"),)
+
+    def look(path: str) -> None:
+        with open_folder(roots, os.fsencode(path)):
+            pass
+
+    refused(folders, look)

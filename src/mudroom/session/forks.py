@@ -34,7 +34,7 @@ from mudroom.vault.forks.collection import (
     view_of,
 )
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.store.fork import Fork, mount_note
+from mudroom.vault.store.fork import Fork, last_holder, mount_note
 from mudroom.vault.store.store import Vault, at_once
 from mudroom.vault.sync import sync_directory
 
@@ -56,6 +56,12 @@ KILLED = 128 + 9
 """Exit code of a command that was cut off: its sandbox was killed with mudroom."""
 _REMARKS = 64
 """Maximum number of remarks kept until the next result."""
+
+
+def tell_step(forks: Forks, step: str) -> None:
+    """Tell a step of long work that counts nothing."""
+    if forks.progress is not None:
+        forks.progress(step, 0, 0)
 
 
 def cleaning_up(progress: Progress | None) -> Callable[[int, int], None] | None:
@@ -472,7 +478,7 @@ def _collected_record(forks: Forks, name: str) -> ForkRecord | None:
     fork = forks.vault.fork(name)
     forks.flush(name)
     if fork.interrupted is not None or mount_note(fork) is not None:
-        with fork.lock_if_free(fork.holder) as free:
+        with fork.lock_if_free(last_holder(fork)) as free:
             if free:
                 forks.settle(fork)
                 mounting(forks).collect(fork)

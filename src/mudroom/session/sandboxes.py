@@ -25,7 +25,7 @@ from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.forks.damage import UNREADABLE
 from mudroom.vault.lock import sign_again
-from mudroom.vault.store.fork import Fork, interrupted_forks, mount_note
+from mudroom.vault.store.fork import Fork, interrupted_forks, last_holder, mount_note
 
 if TYPE_CHECKING:
     from mudroom.core.background import BackgroundEnd, BackgroundStart
@@ -194,7 +194,7 @@ class Sandboxes:
 
     def _collected(self, fork: Fork) -> CutOffCommand | None:
         """Return None if the command is still running, or another process has collected it."""
-        holder = fork.holder
+        holder = last_holder(fork)
         until = time.monotonic() + _DYING
         with fork.lock_if_free(holder) as free:
             while free and fork.interrupted is not None:
@@ -348,5 +348,5 @@ def _foreground(fork: Fork) -> tuple[str, int] | None:
     since = fork.interrupted
     if since is None or is_shared(fork):
         return None
-    with fork.lock_if_free(fork.holder, standing=True) as free:
-        return None if free else (fork.holder, since.time)
+    with fork.lock_if_free(last_holder(fork), standing=True) as free:
+        return None if free else (last_holder(fork), since.time)

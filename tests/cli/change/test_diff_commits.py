@@ -115,7 +115,7 @@ def test_a_nested_repository(cli: Cli) -> None:
 def test_bad_input(cli: Cli) -> None:
     for words, text in (
         (("x", "--commits", "nothing"), "no new commit nothing"),
-        (("x", "--commits", "--conflicts"), "two lists"),
+        (("x", "--commits", "--conflicts"), "two different lists"),
         (("x", "--patch"), "are for --commits"),
         (("nofork", "--commits"), "nofork"),
         (("x", "--commits", "--repository", "sub"), "no git repository at sub/.git"),

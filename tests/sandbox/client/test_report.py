@@ -105,3 +105,13 @@ def test_no_byte_that_is_changed_does(values: list[Any], place: int, byte: int) 
 def test_what_is_no_report(data: bytes) -> None:
     with pytest.raises(ReportError):
         read_report(data)
+
+
+def test_a_failure_and_the_end_of_its_process() -> None:
+    """Both are in the pipe if the reader is late: the child could not execute the command, then init reports its end.
+    It is the failure that is told ("command not found"). Two other records are not one."""
+    failed = marshal.dumps(("failed", -1, "exec", 2, ""))
+    exited = marshal.dumps(("exited", 127, 0.0, 0.0, 7400, (), 4, True))
+    assert read_record(failed + exited) == ("failed", -1, "exec", 2, "")
+    with pytest.raises(ReportError, match="more than one record"):
+        read_record(exited + failed)

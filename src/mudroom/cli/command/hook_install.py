@@ -245,7 +245,7 @@ def _read(path: str, setup: HookSetup) -> tuple[str, str | None]:
     with open(descriptor, "rb") as stream:
         data = stream.read(_LIMIT + 1)
     if len(data) > _LIMIT:
-        raise UsageError(f"{path} is larger than any settings file")
+        raise UsageError(f"{path} is larger than any settings file ({_LIMIT >> 20} MiB)", f"ls -l {path}")
     try:
         return real, data.decode()
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, last_holder
 
 if TYPE_CHECKING:
     import argparse
@@ -89,7 +89,7 @@ def _is_running(fork: Fork) -> bool:
     which names the secrets, cannot be read."""
     if fork.interrupted is None:
         return False
-    with fork.lock_if_free(fork.holder, standing=True) as free:
+    with fork.lock_if_free(last_holder(fork), standing=True) as free:
         return not free
 
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Collection, Sequence
 
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.fold import fold_beside
 from mudroom.core.network.host_entry import UnknownPreset, parse_entry
 from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.network.preset import PRESETS
@@ -38,12 +39,13 @@ def print_presets(active: Collection[str], words: Sequence[str], context: Contex
         return 0
     for name, preset in presets.items():
         mark = "on " if name in active else "   "
-        takes = "; takes what is sent, too" if preset.takes else ""
-        context.terminal.out(f"{mark}{PRESET + name:<13} {preset.about}{takes}: {', '.join(preset.hosts)}")
+        takes = "; accepts uploads" if preset.takes else ""
+        text = f"{preset.about}{takes}: {', '.join(preset.hosts)}"
+        context.terminal.out(fold_beside(f"{mark}{PRESET + name:<13} ", text, context.terminal.columns(1)))
         for host in preset.hosts:
             note = upload_note(host.partition(":")[0])
             if note:
-                context.terminal.out(f"{'':<16} {host}: {note}")
+                context.terminal.out(fold_beside(" " * 17, f"{host}: {note}", context.terminal.columns(1)))
     examples = " ".join(PRESET + name for name in presets) if words else "@npm @pypi"
     them = "it" if len(presets) == 1 else "them"
     context.terminal.say(f"mudroom net allow {examples} turns {them} on for this project, on this machine")

@@ -23,6 +23,11 @@ def fold(text: str, columns: int, indent: str = "  ") -> str:
     )
 
 
+def fold_beside(head: str, text: str, columns: int) -> str:
+    """Return the text beside the head of its row; what follows of it stands in the same column."""
+    return head + _folded(" " * len(head) + text, columns, "").lstrip(" ")
+
+
 def visible(text: str) -> int:
     """Return the characters of a text without its escape sequences (ECMA-48 SGR)."""
     if "\x1b[" not in text:

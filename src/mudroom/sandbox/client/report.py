@@ -136,11 +136,16 @@ _SHAPES: dict[str, tuple[type, ...]] = {
 
 def read_report(data: bytes) -> tuple[Any, ...]:
     """Parse one record: a tuple that begins with a word. Raise ReportError, and no other exception, for anything
-    else."""
+    else.
+
+    A failure is the first record of its run. A forked child that could not execute the command reports it, and init
+    reports the end of that child (``launcher/init.py``): both may have arrived, and the second says nothing more."""
     reader = _Reader(data)
     record = reader.value()
-    if not reader.is_done or not isinstance(record, tuple) or not record or not isinstance(record[0], str):
+    if not isinstance(record, tuple) or not record or not isinstance(record[0], str):
         raise ReportError("no record")
+    if not reader.is_done and record[0] != "failed":
+        raise ReportError("more than one record")
     return record
 
 

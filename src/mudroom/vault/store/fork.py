@@ -82,6 +82,15 @@ def interrupted_forks(vault: bytes) -> list[Fork]:
     return [Fork(os.fsdecode(name), vault + b"/forks/" + name, vault) for name in names]
 
 
+def last_holder(fork: Fork) -> str:
+    """Return the text of the process that took the fork's lock last, or an empty string. A lock that is only tried is
+    taken with the same text: it says later which command was cut off."""
+    try:
+        return read_small(fork.path + b"/lock").decode("utf-8", "replace").strip()
+    except FileNotFoundError:
+        return ""
+
+
 class Fork:
     """``_lock`` and ``_state`` are written by the thread that holds the fork's lock."""
 
@@ -209,15 +218,6 @@ class Fork:
 
     def end(self) -> None:
         os.unlink(self.path + b"/running")
-
-    @property
-    def holder(self) -> str:
-        """Return the text of the process that took the lock last, or an empty string. A lock that is only tried is
-        taken with the same text: it says later which command was cut off."""
-        try:
-            return read_small(self.path + b"/lock").decode("utf-8", "replace").strip()
-        except FileNotFoundError:
-            return ""
 
     @property
     def interrupted(self) -> CommandStart | None:
