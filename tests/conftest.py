@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings as hypothesis_settings
 
 from browser import chromium, is_shared, open_page, own_site, page, shared, shared_root, shared_words, site
 from engines import ENGINES, EngineHere, environment
@@ -23,9 +22,6 @@ from mudroom.session import Session
 
 __all__ = ["chromium", "open_page", "own_site", "page", "shared", "shared_root", "shared_words", "site"]  # fixtures
 pytest_plugins = ["skip_budget", "tiers"]
-
-hypothesis_settings.register_profile("here", deadline=None)  # a busy machine is no finding
-hypothesis_settings.load_profile("here")
 
 for name, action in (("SIGHUP", signal.SIG_DFL), ("SIGQUIT", signal.SIG_DFL), ("SIGINT", signal.default_int_handler)):
     # nohup(1), or the background of a shell script: programs under test would inherit the ignored signal

@@ -1,8 +1,9 @@
 """The two tiers of the tests, and the seed of the day.
 
 The quick tier is what ``./check`` runs, and CI: MUDROOM_TESTS=quick, without tests marked ``deep``, each test once, as
-an ordinary user, and those marked ``both_users`` as root too. ``dev/deep`` runs everything as both users. The longest
-property tests have fewer examples in the quick tier (``examples``), and the fault tests a smaller sample (``sample``).
+an ordinary user, and those marked ``both_users`` as root too. ``dev/deep`` runs everything as both users. Property
+tests have a quarter of their examples in the quick tier (``examples``; 25 where a test names no number), and the fault
+tests a smaller sample (``sample``, ``every``).
 
 The calls in which the fault tests inject faults, and the deep tests that the quick tier runs (``--of-the-day``), are
 drawn at random. The seed is MUDROOM_SEED, by default the date (UTC). A failed test prints the command that runs it
@@ -14,10 +15,12 @@ from __future__ import annotations
 import os
 import random
 import time
+import zlib
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 QUICK = os.environ.get("MUDROOM_TESTS") == "quick"
 SEED = os.environ.setdefault("MUDROOM_SEED", time.strftime("%Y%m%d", time.gmtime()))
@@ -30,9 +33,19 @@ def examples(full: int) -> int:
     return int(os.environ.get("MUDROOM_EXAMPLES", full // 4 if QUICK else full))
 
 
+hypothesis_settings.register_profile("here", deadline=None, max_examples=examples(100))  # a busy machine is no finding
+hypothesis_settings.load_profile("here")
+
+
 def sample(full: int) -> int:
     """Return the number of calls of each kind in which a fault test injects a fault: 1 in the quick tier."""
     return 1 if QUICK else full
+
+
+def every(step: int, limit: int) -> range:
+    """Return the numbers from 1 below ``limit`` of the calls at which a test cuts something off: in the quick tier one
+    of ``step``, and another one each day."""
+    return range(1 + zlib.crc32(SEED.encode()) % step, limit, step) if QUICK else range(1, limit)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

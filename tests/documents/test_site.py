@@ -11,15 +11,25 @@ import pytest
 from documents.machine import ROOT
 
 
-@pytest.mark.slow
-def test_the_site_builds_strictly(tmp_path: Path) -> None:
+def build(builder: str, work: Path) -> Path:
+    """Return the built site. Raise AssertionError for any warning."""
     done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", tmp_path / "trees",
-         ROOT / "docs", tmp_path / "site"],
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", builder, "-d", work / "trees",
+         ROOT / "docs", work / "site"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert (tmp_path / "site/howto/agent.html").exists()
-    assert 'href="decisions' not in (tmp_path / "site/index.html").read_text(), (
-        "records of decisions are not in the menu"
-    )
+    return work / "site"
+
+
+@pytest.mark.slow
+def test_the_pages_are_read_strictly(tmp_path: Path) -> None:
+    """Their links are also those of ``test_docs.py``."""
+    build("dummy", tmp_path)
+
+
+@pytest.mark.deep
+def test_the_site_builds_strictly(tmp_path: Path) -> None:
+    site = build("html", tmp_path)
+    assert (site / "howto/agent.html").exists()
+    assert 'href="decisions' not in (site / "index.html").read_text(), "records of decisions are not in the menu"

@@ -17,6 +17,7 @@ from mudroom.errors import UsageError
 from mudroom.policy.combine import LOCAL, PROJECT, USER, _with_rank, believed, merge, project_items, roles_of
 from mudroom.policy.parse import GivenSetting, parse, settings_from
 from mudroom.policy.trust import judge
+from tiers import examples
 
 WORDS = ("a", "b", "c")
 ROLES = ("r", "s", "x")
@@ -81,7 +82,7 @@ def unseen(layers: dict[int, list[GivenSetting]]) -> Settings:
     return settings_from(merge(believed(layers, judged)), judged.left_out)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(user=_policy, project=_policy, local=_policy | st.just({}), parts=st.lists(_part, min_size=1, max_size=2))
 def test_what_nobody_has_seen_makes_nothing_freer(
     user: dict[str, Any], project: dict[str, Any], local: dict[str, Any], parts: list[CommandPart]

@@ -28,6 +28,7 @@ from mudroom.session.confinement.standing import facts_of
 from mudroom.session.order import Stdio
 from mudroom.stage.views import tree_watch
 from mudroom.web.state.server_state import require_at_rest
+from tiers import examples
 
 pytestmark = pytest.mark.both_users
 
@@ -361,7 +362,7 @@ def test_it_sees_what_a_fresh_mount_sees(place: Place, monkeypatch: pytest.Monke
     session = place.session()
     numbers = iter(range(10**9))
 
-    @settings(max_examples=25, suppress_health_check=list(HealthCheck), deadline=None)
+    @settings(max_examples=examples(25), suppress_health_check=list(HealthCheck), deadline=None)
     @given(
         st.lists(
             st.lists(st.tuples(st.sampled_from(EDITS), NAMES, NAMES), min_size=1, max_size=4), min_size=1, max_size=5
@@ -553,6 +554,7 @@ def test_a_command_in_a_quiet_project_waits_for_no_tick(place: Place, monkeypatc
 
 COPY = """/usr/bin/python3 -c '
 import os
+from tiers import examples
 given, taken = os.open("a", os.O_RDONLY), os.open("b", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 while os.copy_file_range(given, taken, 1 << 20):
     pass

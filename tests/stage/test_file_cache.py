@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from mudroom.stage.file_cache import LIMIT, FileCache
 from mudroom.stage.reader import ANEW
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
+from tiers import examples
 
 pytestmark = pytest.mark.both_users
 
@@ -327,4 +328,6 @@ class Using(RuleBasedStateMachine):
 
 
 def test_however_it_is_used() -> None:
-    run_state_machine_as_test(Using, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(
+        Using, settings=settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
+    )

@@ -58,7 +58,7 @@ def as_strict(found: Classification, than: Classification) -> bool:
 
 @pytest.mark.slow
 @given(lines, rounds)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_what_is_harmless_makes_no_command_milder(line: bytes, ways: list[bytes]) -> None:
     written = line
     for way in ways:
@@ -93,7 +93,7 @@ def test_a_command_that_only_reads_still_does(way: bytes) -> None:
 
 @pytest.mark.slow
 @given(lines, st.sampled_from(PREFIXES))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_program_in_front_makes_no_command_milder(line: bytes, prefix: list[bytes]) -> None:
     plain = classify_words([b"bash", b"-c", line])
     assert as_strict(classify_words([*prefix, b"bash", b"-c", line]), plain)
@@ -101,7 +101,7 @@ def test_a_program_in_front_makes_no_command_milder(line: bytes, prefix: list[by
 
 @pytest.mark.slow
 @given(lines, st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_quotes_make_no_command_milder(line: bytes, data: st.DataObject) -> None:
     """Letters of its words quoted in one way or another: the same words for bash."""
     if any(mark in line for mark in b"'\"\\#`$<>(){}[]~*?=;|&!\n%"):
@@ -129,7 +129,7 @@ def test_nothing_raises(line: bytes) -> None:
         noise, st.tuples(lines, tokens, st.integers(0, 40)).map(lambda it: it[0][: it[2]] + it[1] + it[0][it[2] :])
     )
 )
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=examples(250), deadline=None, derandomize=True)
 def test_what_bash_refuses_is_not_read_only(line: bytes) -> None:
     if b"\0" in line:
         return

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mudroom.core.command.program.classification import classify_line, classify_words
 from mudroom.core.command.verdict import CommandPart
+from tiers import examples
 
 # The lines beside bash are the same in every run: a new one that fails is a finding, not a broken change.
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
@@ -179,7 +180,7 @@ pieces = st.lists(
 @needs_bash
 @pytest.mark.slow
 @given(pieces)
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=examples(250), deadline=None, derandomize=True)
 def test_quotes_are_taken_off_as_bash_does(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     """Where the words are said to be known, bash gives the program these words."""
     line = b"ls " + text.encode()
@@ -215,7 +216,7 @@ changes = st.lists(
 @needs_bash
 @pytest.mark.slow
 @given(seeds, changes)
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=examples(250), deadline=None, derandomize=True)
 def test_what_bash_starts_is_among_the_parts(
     tmp_path_factory: pytest.TempPathFactory, line: bytes, inserted: list[tuple[int, bytes]]
 ) -> None:

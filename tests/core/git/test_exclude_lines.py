@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudroom.core.git.exclude import pattern_of, with_excluded
+from tiers import examples
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -45,7 +46,7 @@ PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
 
 
 @needs_git
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(excluded=st.sets(PATHS, min_size=1, max_size=5), others=st.sets(PATHS, max_size=10))
 def test_git_ignores_these_and_no_others(
     tmp_path_factory: pytest.TempPathFactory, excluded: set[str], others: set[str]

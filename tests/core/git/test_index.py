@@ -20,6 +20,7 @@ from mudroom.core.git.index import (
     parse_index,
     with_skip_worktree,
 )
+from tiers import examples
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 GIT = ("git", "-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main")
@@ -239,7 +240,7 @@ def test_staging_is_compared_without_caches_and_flags() -> None:
 
 
 @needs_git
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.data())
 def test_a_move_is_that_of_read_tree(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """``git read-tree -m OLD NEW`` for every combination of a file in the index, the old and the new tree that it does

@@ -105,14 +105,14 @@ def test_a_value_is_found_in_every_spelling_however_it_is_cut(value: str, seed: 
     assert set(got[len(before) + passes : len(before) + len(spelled) - edge]) <= MASK, (spelled, got)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=400), st.integers(1, 60))
 def test_other_text_is_not_changed(data: bytes, size: int) -> None:
     stream = Sanitizer([credential("ghp_" + "R4t5" * 9)]).stream()
     assert b"".join(stream.see(data[at : at + size]) for at in range(0, len(data), size)) == data
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text("%25464abu0x;&#amp\\{}n/ghp_", max_size=60).map(str.encode))
 def test_the_fast_search_and_the_one_with_places_agree(data: bytes) -> None:
     sanitizer = Sanitizer([credential("ghp_" * 3)])

@@ -19,6 +19,7 @@ from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, LayerWriter, read_direc
 from mudroom.stage.layers.union import Union
 from mudroom.stage.source import OpenSource, Source, read_all, walk
 from mudroom.stage.views.mount import mount_overlay, unmount
+from tiers import examples
 
 pytestmark = pytest.mark.both_users
 
@@ -141,7 +142,7 @@ STEPS = st.lists(st.tuples(NAMES, st.sampled_from(THEN)), max_size=14)
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_any_order_of_writes(tmp_path: Path, steps: list[tuple[bytes, str]]) -> None:
     root = tmp_path / os.urandom(6).hex()

@@ -21,6 +21,7 @@ from mudroom.stage.views import directory_watch, secret
 from mudroom.stage.views.directory_watch import DirectoryChanges, DirectoryWatch, is_told
 from mudroom.stage.views.preflight import MountPoint, parse_mounts
 from mudroom.stage.views.secret import Finder
+from tiers import examples
 
 pytestmark = [
     pytest.mark.alone,  # other tests use up the user's instances of inotify
@@ -446,5 +447,5 @@ class SecretsMachine(RuleBasedStateMachine):
 
 
 def test_what_goes_on_finds_what_begins_anew() -> None:
-    limits = hypothesis_settings(max_examples=60, stateful_step_count=30, deadline=None)
+    limits = hypothesis_settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
     run_state_machine_as_test(SecretsMachine, settings=limits)

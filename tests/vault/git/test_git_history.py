@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from handgit import Copy, git
 from mudroom.errors import UsageError
+from tiers import examples
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -55,7 +56,7 @@ def reached(shape: Shape, starts: list[int]) -> set[int]:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(shapes())
 def test_any_history(shape: Shape) -> None:
     root = Path(tempfile.mkdtemp())

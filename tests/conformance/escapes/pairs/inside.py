@@ -2,7 +2,7 @@
 
     python3 -I -S -B -c 'import sys; sys.path.insert(0, "."); from escapes.pairs.inside import main; main()' WORDS
 
-``give KEY SECRET``: be met until killed. ``take KEY SECONDS PATHS``: try to meet, and end.
+``give KEY SECRET``: be met until killed. ``take KEY SECONDS TOLD``: try to meet, and end.
 ``hand KEY NAMES SECONDS``: make the files that land, hand their descriptors over, and end.
 ``keep KEY - PATHS``: take these, and act when ``phase-WHEN`` is in the project. Beside it is ``pair.json``.
 """
@@ -21,7 +21,7 @@ from typing import Any
 from . import landing
 from .descriptors import hand_over, make, take_over
 from .groups import GROUPS
-from .pair import PAIRS, PLACES, World
+from .pair import EXPECTED, PAIRS, PATIENCE, PLACES, RIGHT, World, is_word
 
 LONGEST = 80
 """Seconds after which every part ends by itself."""
@@ -93,17 +93,25 @@ def give(world: World, _words: list[str]) -> None:
 
 
 def take(world: World, words: list[str]) -> None:
-    """Refusals are tried again: a name may be there a moment later."""
-    until = time.monotonic() + float(words[0])
+    """Refusals are tried again: a name may be there a moment later. So is a number that is not the giver's word:
+    somebody else may have touched the same files, and a giver that is slow has said a part of it. It ends with the
+    time, and not before all have met that are expected to, which takes a busy machine longer."""
+    told = json.loads(words[1])
+    right, expected = str(told[RIGHT]), list(told[EXPECTED])
+    until, at_last = (time.monotonic() + seconds for seconds in (float(words[0]), PATIENCE))
     done: dict[str, tuple[Any, str]] = {}
     running = Running({name: pair.take(world) for name, pair in PAIRS.items()})
     bridge = take_over(world)
-    while running.parts and time.monotonic() < until:
+    while running.parts:
+        now = time.monotonic()
+        if now >= (at_last if any(name in running.parts for name in expected) else until):
+            break
         running.turn()
         next(bridge, None)
         for name, (value, error) in running.ended.items():
             done[name] = (value, error)
-            if value is None and not error.startswith("mistaken"):
+            is_over = is_word(value, right) if isinstance(value, int) else value is not None
+            if not is_over and not error.startswith("mistaken"):
                 running.parts[name] = PAIRS[name].take(world)
         running.ended.clear()
         time.sleep(0.02)

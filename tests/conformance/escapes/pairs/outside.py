@@ -18,14 +18,13 @@ from mudroom.stage.layers.layer import remove_tree
 from ..outside import PYTHON  # noqa: TID252 - the package has another name inside
 from .groups import GROUPS
 from .landing import LANDINGS, TOP, reviewed
-from .pair import BITS, LOWER, PAIRS, PLACES, word
+from .pair import BITS, EXPECTED, LOWER, PAIRS, PATIENCE, PLACES, RIGHT, digest, word
 from .side import Program, Side
 
 SUITE = Path(__file__).parents[1]
 _START = "import sys; sys.path.insert(0, '.'); from escapes.pairs.inside import main; main()"
 WINDOW = 0.8
 """Seconds in which the taker tries: the giver is there already. Where nothing confines, milliseconds are enough."""
-PATIENCE = 30.0
 _PROXY = 3128
 
 
@@ -90,20 +89,23 @@ class Ground:
 # --- meeting ---
 
 
-def meet(ground: Ground, giving: Side, taking: Side, window: float = WINDOW) -> dict[str, Meeting]:
-    """Run both at once and return what came of every pair."""
+def meet(
+    ground: Ground, giving: Side, taking: Side, window: float = WINDOW, expected: Iterable[str] = ()
+) -> dict[str, Meeting]:
+    """Run both at once and return what came of every pair. Those ``expected`` to meet are waited for longer."""
     giver = giving.start(ground.argv("give", ground.key, ground.secret))
     try:
         up = wait(giver, "up")[-1]["up"]
-        output = taking.run(ground.argv("take", ground.key, str(window), json.dumps(up)))
+        told = {**up, RIGHT: digest(word(ground.secret)), EXPECTED: sorted(expected)}
+        output = taking.run(ground.argv("take", ground.key, str(window), json.dumps(told)))
         refused = {str(line["name"]): str(line["error"]) for line in lines(giver.output()) if "name" in line}
     finally:
         giver.end()
-    told = {line["name"]: line for line in lines(output) if "name" in line}
-    missing = sorted(set(PAIRS) - set(told))
+    answers = {line["name"]: line for line in lines(output) if "name" in line}
+    missing = sorted(set(PAIRS) - set(answers))
     if missing:
         raise AssertionError(f"the taker did not answer: {missing[:5]}, {output[-500:]}")
-    return {name: _judge(ground, told[name], refused.get(name, "")) for name in PAIRS}
+    return {name: _judge(ground, answers[name], refused.get(name, "")) for name in PAIRS}
 
 
 def _judge(ground: Ground, told: dict[str, object], refused: str) -> Meeting:

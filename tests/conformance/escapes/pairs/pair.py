@@ -56,6 +56,22 @@ def word(secret: str) -> int:
     return int.from_bytes(hashlib.sha256(secret.encode()).digest()[:2], "big") | 1
 
 
+RIGHT = "right"
+"""Beside the places that the taker is told: by what it knows the word when it sees it (``digest``)."""
+EXPECTED = "expected"
+"""Beside them: the pairs that are known to meet."""
+PATIENCE = 30.0
+"""Seconds for what is certain to come: the machine may be busy."""
+
+
+def digest(word: int) -> str:
+    return hashlib.sha256(b"%d" % word).hexdigest()
+
+
+def is_word(value: int, right: str) -> bool:
+    return digest(value) == right
+
+
 Part = Callable[[World], Generator[None, None, Any]]
 """Yields while it waits. The taker's returns what it was told, a number for a word; an OSError is a refusal."""
 

@@ -98,8 +98,11 @@ def memory_file(_world: World, pid: int) -> str | None:
 
 
 def traced(world: World, pid: int) -> str:
-    call("ptrace", 0x4206, pid, 0, 0)  # PTRACE_SEIZE: the giver is not stopped
-    call("ptrace", 17, pid, 0, 0)
+    """ptrace(2): only a tracee that is stopped can be detached; another one stops at its next signal for ever."""
+    call("ptrace", 0x4206, pid, 0, 0)  # PTRACE_SEIZE
+    call("ptrace", 0x4207, pid, 0, 0)  # PTRACE_INTERRUPT
+    os.waitpid(pid, 0x40000000)  # __WALL
+    call("ptrace", 17, pid, 0, 0)  # PTRACE_DETACH
     return f"claim {world.key}"
 
 

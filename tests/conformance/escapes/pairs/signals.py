@@ -16,7 +16,7 @@ from .pair import BITS, LOWER, Part, World, register
 _OFD_GETLK, _OFD_SETLK = 36, 37
 _IN_ACCESS = 1
 _STABLE = 8
-"""Turns without another file before the taker believes that it has seen all bits."""
+"""Turns in which files were read, before the taker believes that it has seen all bits."""
 _GROUNDS = {
     "usr": ("/usr/share", "the system's files"),
     "lower": ("{project}", "files of the project that no fork has changed"),
@@ -127,19 +127,24 @@ def take_events(ground: str) -> Part:
             if watch < 0:
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
             watches[watch] = number
-        found, unchanged = 0, 0
-        while not found or unchanged < _STABLE:
+        seen, turns = [0] * BITS, 0
+        while turns < _STABLE:
             yield
-            before, unchanged = found, unchanged + 1
             try:
                 data = os.read(watcher, 65536)
             except BlockingIOError:
                 continue
+            numbers = set()
             while data:
                 watch, _mask, _cookie, length = struct.unpack_from("iIII", data)
-                found |= 1 << watches[watch] if watch in watches else 0
+                numbers |= {watches[watch]} if watch in watches else set()
                 data = data[16 + length :]
-            unchanged = unchanged if found == before else 0
+            turns += 1
+            for number in numbers:
+                seen[number] += 1
+        # The giver reads its files in every turn. Others read some of the system's settings now and then.
+        found = sum(1 << number for number in range(BITS) if 2 * seen[number] > turns)
+        os.close(watcher)
         return found
 
     return take
