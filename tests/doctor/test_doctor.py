@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mudroom.certify.row import Certificate, RowResult
+from mudroom.certify.trial import NOTHING_THERE
 from mudroom.core.settings import Settings
+from mudroom.doctor.linux_row import ROWS
 from mudroom.doctor.probe import Finding, ShellTrial, _crashes, diagnose, examine
 from mudroom.errors import Unsupported
 from mudroom.sandbox.linux.forbidden import why_forbidden
@@ -25,8 +28,6 @@ SETS = (b"Prm", b"Eff", b"Inh", b"Amb", b"Bnd")
 GOOD = {
     "ns/user": ShellTrial(b"user:[1]\n"),
     "rm -r d": ShellTrial(b"new\n", changed=2),
-    "find": ShellTrial(b"0\n4\nmnt:[1]\npid:[1]\n"),
-    "cat /proc/net/dev": ShellTrial(b"    lo\nnet:[1]\n"),
     "cat /proc/net/tcp": ShellTrial(_listening(3128, 53, 1)),
     "grep -E": ShellTrial(
         b"".join(b"Cap%s:\t0\n" % name for name in (b"Prm", b"Eff", b"Inh", b"Amb", b"Bnd")) + b"NoNewPrivs:\t1\n"
@@ -35,6 +36,20 @@ GOOD = {
     'import socket; socket.socket(40, 1)" 2>&1': ShellTrial(b"Seccomp:\t2\n"),
     'import socket; socket.socket(40, 1)" 2>/dev': ShellTrial(b"end\n", denials=(b"socket",)),
 }
+
+
+HELD = Certificate("linux", "Linux 6", "x86_64", 0, tuple(RowResult(row.name, "held") for row in ROWS))
+
+
+def with_rows(system: str = "Linux 6", **changes: RowResult) -> dict[str, Finding]:
+    """Return the findings with other results of rows."""
+    rows = tuple(changes.get(row.name, row) for row in HELD.rows)
+
+    def run(_settings: Settings, script: str) -> ShellTrial:
+        return next(answer for part, answer in GOOD.items() if part in script)
+
+    made = HELD._replace(system=system, rows=rows)
+    return {finding.protection: finding for finding in diagnose(run, made, 7)}
 
 
 OWN = b"".join(os.readlink(f"/proc/self/ns/{kind}").encode() + b"\n" for kind in ("mnt", "pid", "net"))
@@ -46,7 +61,7 @@ def found(landlock: int = 7, **changes: ShellTrial) -> dict[str, Finding]:
     def run(_settings: Settings, script: str) -> ShellTrial:
         return next(answer for part, answer in answers.items() if part in script)
 
-    return {finding.protection: finding for finding in diagnose(run, landlock)}
+    return {finding.protection: finding for finding in diagnose(run, HELD, landlock)}
 
 
 def test_all_is_well() -> None:
@@ -62,18 +77,6 @@ def test_all_is_well() -> None:
         ("a sandbox", "ns/user", ShellTrial(os.readlink("/proc/self/ns/user").encode() + b"\n"), "degraded"),
         ("the overlay view", "rm -r d", ShellTrial(b"new\n", changed=1), "missing"),
         ("the overlay view", "rm -r d", ShellTrial(error="no overlay"), "degraded"),
-        ("nothing of the host in sight", "find", ShellTrial(b"3\n4\n"), "degraded"),
-        ("nothing of the host in sight", "find", ShellTrial(b"0\n400\n"), "degraded"),
-        (
-            "nothing of the host in sight",
-            "find",
-            ShellTrial(b"0\n4\n" + OWN),
-            "degraded",
-        ),  # a container with nothing in it
-        ("nothing of the host in sight", "find", ShellTrial(b""), "not probed"),
-        ("no network", "cat /proc/net/dev", ShellTrial(b"lo\neth0\nnet:[1]\n"), "degraded"),
-        ("no network", "cat /proc/net/dev", ShellTrial(b"lo\n" + OWN), "degraded"),  # a container without a network
-        ("no network", "cat /proc/net/dev", ShellTrial(error="no sandbox"), "not probed"),
         ("the gate", "cat /proc/net/tcp", ShellTrial(_listening(3128, 53, 80, 443)), "degraded"),
         (
             "the gate",
@@ -98,16 +101,53 @@ def test_what_a_probe_saw_is_what_is_said(protection: str, part: str, saw: Shell
     def run(_settings: Settings, script: str) -> ShellTrial:
         return saw if part in script else next(answer for key, answer in GOOD.items() if key in script)
 
-    findings = {finding.protection: finding for finding in diagnose(run, 7)}
+    findings = {finding.protection: finding for finding in diagnose(run, HELD, 7)}
     assert findings[protection].state == state
     assert {finding.state for name, finding in findings.items() if name != protection} == {"strict"}
+
+
+ALL = {
+    "nothing of the host in sight": ("plain_read", "listing", "project_read", "unix", "terminal", "arguments", "kill"),
+    "no network": ("tcp", "udp", "ipv6", "lan", "multicast"),
+}
+
+
+@pytest.mark.parametrize("protection", ALL)
+def test_a_row_that_fell_or_was_not_shown_is_said(protection: str) -> None:
+    """Each row of a protection counts, and no other protection."""
+    assert sorted(row.name for row in ROWS) == sorted(name for names in ALL.values() for name in names)
+    for name in ALL[protection]:
+        for verdict, state in (("fell", "missing"), ("not shown", "not probed")):
+            findings = with_rows(**{name: RowResult(name, verdict, "as was found")})  # type: ignore[arg-type]
+            assert findings[protection].state == state and name in findings[protection].found
+            assert {one.state for other, one in findings.items() if other != protection} == {"strict"}
+
+
+def test_rows_without_namespaces() -> None:
+    """What is known of such a machine is degraded; more than that is missing."""
+    system = "Linux 6 without namespaces"
+    unix = RowResult("unix", "fell", "it was done")
+    assert {with_rows(system, unix=unix)[name].state for name in ALL} == {"degraded"}
+    assert all(with_rows(system)[name].fix for name in ALL)
+    assert with_rows(system, tcp=RowResult("tcp", "fell"))["no network"].state == "missing"
+
+
+def test_an_address_that_the_machine_has_not_is_no_gap() -> None:
+    absent = RowResult("ipv6", "not shown", NOTHING_THERE)
+    assert with_rows(ipv6=absent)["no network"].state == "strict"
+
+
+def test_a_row_that_was_not_tried_is_not_probed() -> None:
+    findings = diagnose(lambda _settings, _script: ShellTrial(error="x"), HELD._replace(rows=()), 7)
+    assert {one.state for one in findings if one.protection in ALL} == {"not probed"}
 
 
 def test_what_cannot_be_started_is_missing_and_says_why() -> None:
     def run(_settings: Settings, _script: str) -> ShellTrial:
         raise Unsupported("a sandbox", "namespaces", "none are permitted", "permit them")
 
-    findings = diagnose(run, 0)
+    rows = tuple(RowResult(row.name, "not shown", "no command runs: none are permitted") for row in ROWS)
+    findings = diagnose(run, HELD._replace(rows=rows), 0)
     assert all(finding.state != "strict" for finding in findings)
     assert "none are permitted" in findings[0].found
     assert {finding.state for finding in findings[2:-1]} == {"not probed"}

@@ -10,7 +10,7 @@ from browser import HOME, Site, staged
 from conftest import Place
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 
 def test_what_a_command_has_staged_is_there(place: Place, site: Site, page: Page) -> None:
@@ -41,3 +41,23 @@ def test_a_long_list_is_sent_once_however_often_it_is_asked_for(place: Place, si
     with page.expect_response(lambda answer: answer.url.endswith(changes) and answer.status == 200):
         staged(place, "echo more > more.txt")
     page.get_by_text("This fork has changed since you looked").wait_for()
+
+
+def test_the_page_says_what_is_certified_and_warns_of_what_is_closed(place: Place, site: Site, page: Page) -> None:
+    """Where a platform opens by a record: one line, and a warning for each part that is closed."""
+    told = ["macOS 26.0 25A1, open", "closed: network: gate is refused: gate_port fell"]
+
+    def with_record(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "sandbox": told})
+
+    place.write("a.py", "x = 1\n")
+    page.goto(site.url)
+    page.locator(HOME).wait_for()
+    assert page.get_by_text("Sandbox:").count() == 0, "Linux needs no record"
+    page.route("**/api/v1/me", with_record)
+    page.reload()
+    page.get_by_text(f"Sandbox: {told[0]}").wait_for()
+    warning = page.get_by_text(f"Sandbox: {told[1]}")
+    assert "warn" in (warning.get_attribute("class") or "")
+    assert "warn" not in (page.get_by_text(f"Sandbox: {told[0]}").get_attribute("class") or "")

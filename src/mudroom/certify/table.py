@@ -158,6 +158,19 @@ _VAULT = tuple(
     TrialRow(name, "vault", tries, name, "claim", closes, way="vault") for name, closes, tries in _OF_THE_VAULT
 )
 """Tried by ``volume.py``: what is said must have its effect, and nothing may be lost by it."""
+KINDS: Mapping[str, str] = {
+    "works": "a shell and git start in the sandbox",
+    "files": "files beside the copy, the project and the policy are out of reach",
+    "network": "servers of this machine, of its network and of names are out of reach",
+    "services": "other terminals, services and arguments of processes are out of reach",
+    "rights": "no right and no handle is left to the command",
+    "processes": "no other process is ended, and none outlives its command",
+    "limits": "limits of open files and of the size of files are kept",
+    "level 0": "at level 0, credentials cannot be read and files cannot be written",
+    "language": "the rules of the sandbox are read as they are meant",
+    "vault": "copies, renames, apply and undo lose no file, even after kill -9",
+}
+"""What it says that the rows of a class held, in words for people."""
 READINGS: Mapping[str, str] = {
     "0000": "the last rule",
     "1000": "a rule that names the operation",

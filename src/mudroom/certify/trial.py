@@ -36,6 +36,8 @@ PATIENCE = 5.0
 WHOLE = 60.0
 """Seconds for all rows: those that are left then are not shown."""
 
+NOTHING_THERE = "the deed does not work where nothing confines"
+"""Found of a row whose control failed: this machine has nothing that the deed could reach."""
 _LIMIT = 1 << 16
 _PATH = b"/usr/bin:/bin:/usr/sbin:/sbin"
 
@@ -157,7 +159,7 @@ def try_row(ground: TrialGround, trial: Trial) -> tuple[Verdict, str, int]:
         if row.canary == "root":
             places["aim"].watch(ground.work)
         if not _does(row.deed, ground.control + "-run", places["control"]):
-            return "not shown", "the deed does not work where nothing confines", 0
+            return "not shown", NOTHING_THERE, 0
         return _judge(ground, trial, places)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 
 from mudroom.certify.opening import look, make
@@ -48,33 +46,15 @@ def tried(platform: str, tool: bytes, client: DarwinClient, context: Context) ->
 
 
 def tried_on_linux(context: Context) -> Certificate:
-    """Try the rows of Linux and return what held; nothing is stored. With namespaces where they are permitted, else by
-    Landlock, as a session does."""
-    from mudroom.certify.linux import linux_trial
-    from mudroom.certify.row import opens
-    from mudroom.certify.trial import certify
-    from mudroom.doctor.killed_apply import volume_here
-    from mudroom.sandbox.client.client import Client
+    """Try the rows of Linux and return what held; nothing is stored."""
+    from mudroom.doctor.linux_row import try_rows
 
-    volume = volume_here()
-    place, table = places(context.environ), TABLES["linux"]
+    place = places(context.environ)
     require_private(place.state)
-    search = [entry for entry in context.environ.get(b"PATH", b"").split(b":") if entry.startswith(b"/")]
-    client = Client()
-    client.start()
-    try:
-        with tempfile.TemporaryDirectory(dir=place.state, prefix=b"certify-") as directory:
-            top = os.path.realpath(os.fsdecode(directory))
-            kernel = os.uname()
-            facts = Certificate("linux", f"{kernel.sysname} {kernel.release}", kernel.machine, int(time.time()))
-            trial = linux_trial(client, home=place.home, search=search, namespaces=True, volume=volume)
-            first = [row for row in table if row.name == "shell"]
-            if not opens(first, certify(first, trial, top + "/first", facts)):
-                facts = facts._replace(system=facts.system + " without namespaces")
-                trial = linux_trial(client, home=place.home, search=search, namespaces=False, volume=volume)
-            return certify(table, trial, top, facts, progress=_progress(context))
-    finally:
-        client.close()
+    with tempfile.TemporaryDirectory(dir=place.state, prefix=b"certify-") as directory:
+        return try_rows(
+            TABLES["linux"], directory, home=place.home, environ=context.environ, progress=_progress(context)
+        )
 
 
 def _progress(context: Context) -> Progress:

@@ -9,8 +9,10 @@ import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
+from mudroom.certify.row import Certificate
 from mudroom.core.confinement.access_reason import AccessReason
 from mudroom.core.settings import EngineChoice, Settings
+from mudroom.doctor.linux_row import PROTECTIONS, ROWS, RowProtection, state_of, try_rows
 from mudroom.doctor.syscall_name import SYSCALL_NAMES
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Client
@@ -86,7 +88,11 @@ def examine(
         denials = tuple(denial.target for denial in result.denials)
         return ShellTrial(result.stdout, result.notes, len(result.changeset.changes), denials)
 
-    findings = diagnose(run, landlock_abi(), _crashes(_core_pattern(), resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    os.mkdir(directory + b"/rows")
+    certificate = try_rows(ROWS, directory + b"/rows", home=home, environ=environ)
+    findings = diagnose(
+        run, certificate, landlock_abi(), _crashes(_core_pattern(), resource.getrlimit(resource.RLIMIT_CORE)[1])
+    )
     counts_processes = findings[0].state == "strict" and os.geteuid() != 0
     return [*findings, *_limits(directory, environ, counts_processes), *_containers(directory, environ, run, engine)]
 
@@ -134,15 +140,29 @@ def _core_pattern() -> str:
         return stream.read().strip()
 
 
-def diagnose(run: Runner, landlock: int, *others: Finding) -> list[Finding]:
+def diagnose(run: Runner, certificate: Certificate, landlock: int, *others: Finding) -> list[Finding]:
+    """Return the findings of Linux. ``certificate``: the rows of certification that were tried (``linux_row.py``)."""
+
     def attempt(settings: Settings, script: str) -> ShellTrial:
         try:
             return run(settings, script)
         except MudroomError as error:
             return ShellTrial(error=error.message)
 
-    probes = [_sandbox, _overlay, _hidden, _network, _gate, _privileges, _init, _filter, _reports]
-    return [*(probe(attempt) for probe in probes), _landlock(landlock), *others]
+    first, rest = (_sandbox, _overlay), (_gate, _privileges, _init, _filter, _reports)
+    rows = [_by_rows(one, certificate) for one in PROTECTIONS]
+    return [
+        *(probe(attempt) for probe in first),
+        *rows,
+        *(probe(attempt) for probe in rest),
+        _landlock(landlock),
+        *others,
+    ]
+
+
+def _by_rows(one: RowProtection, certificate: Certificate) -> Finding:
+    state, found = state_of(one, certificate)
+    return Finding(one.protection, state, found, _PERMIT if state == "degraded" else "")
 
 
 def _not_probed(name: str, trial: ShellTrial) -> Finding:
@@ -185,34 +205,6 @@ def _overlay(run: Runner) -> Finding:
     if out != b"new\n" or changed != 2:
         return Finding(name, "missing", f"it loses changes here (saw {changed} of 2)", "set run.view: copy")
     return Finding(name, "strict", "kernel overlay at the project's own path; starting a fork costs nothing")
-
-
-def _hidden(run: Runner) -> Finding:
-    """Test whether servers and processes of the host are visible; invisible ones cannot be connected to, signalled or
-    read."""
-    name = "nothing of the host in sight"
-    script = (
-        "find /run /var/run /tmp /dev/shm -maxdepth 3 -type s | wc -l; ls -d /proc/[0-9]* | wc -l; "
-        "readlink /proc/self/ns/mnt /proc/self/ns/pid"
-    )
-    trial = run(Settings(), script)
-    numbers = [int(word) for word in trial.out.split() if word.isdigit()]
-    if len(numbers) != 2:
-        return _not_probed(name, trial)
-    if numbers[0] == 0 and numbers[1] <= 8 and not _is_ours(trial.out, "mnt", "pid"):
-        return Finding(name, "strict", "private /run, /tmp, /dev/shm and /proc: no socket and no process of the host")
-    exposure = "the host's processes and names can be seen; Landlock decides what may be opened"
-    return Finding(name, "degraded", exposure, _PERMIT)
-
-
-def _network(run: Runner) -> Finding:
-    name = "no network"
-    trial = run(Settings(network="none"), "cat /proc/net/dev | tail -n +3 | cut -d: -f1; readlink /proc/self/ns/net")
-    if b"lo" not in trial.out.split():
-        return _not_probed(name, trial)
-    if trial.out.split()[:-1] == [b"lo"] and not _is_ours(trial.out, "net"):
-        return Finding(name, "strict", "a network namespace with nothing but its own loopback")
-    return Finding(name, "degraded", "sockets refused by a filter", _PERMIT)
 
 
 def _gate(run: Runner) -> Finding:

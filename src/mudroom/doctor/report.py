@@ -65,7 +65,7 @@ def screen(findings: Sequence[FindingLike], style: Style, columns: int = 80, row
     for most in (room, 3, 2, 1):
         cut = any(len(lines) > most for lines in every)
         if most < 3 and len(names) > 1:
-            names, cut = [_shortened(" ".join(line.strip() for line in names), columns)], True
+            names, cut = [shortened(" ".join(line.strip() for line in names), columns)], True
         lines = [head, *names, *table, *(line for fix in every for line in _first(fix, most))]
         if cut:
             lines.append(f"(cut; {MORE} shows all)")
@@ -90,7 +90,7 @@ def _table(findings: Sequence[FindingLike], style: Style, columns: int) -> list[
     left = max(columns - width - _STATE - 4, _LEAST)
     return [
         f"{style(f'{finding.state:<{_STATE}}', STYLES[finding.state])}  {finding.protection:<{width}}  "
-        + _shortened(finding.found, left)
+        + shortened(finding.found, left)
         for finding in findings
     ]
 
@@ -106,5 +106,5 @@ def _first(lines: Sequence[str], most: int) -> list[str]:
     return [*lines[: most - 1], lines[most - 1][:-1] + "…"]
 
 
-def _shortened(text: str, columns: int) -> str:
+def shortened(text: str, columns: int) -> str:
     return text if len(text) <= columns else text[: columns - 1] + "…"

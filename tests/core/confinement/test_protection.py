@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from certify.document import certificates
-from mudroom.certify.row import opens
+from mudroom.certify.row import Certificate, opens
 from mudroom.certify.table import TABLES
 from mudroom.core.confinement.protection import PROTECTIONS, WAYS, Protection, document, rows
 from mudroom.doctor.probe import diagnose
@@ -28,11 +28,14 @@ def test_every_way_says_what_it_does(one: Protection) -> None:
     assert all(text and "|" not in text and "\n" not in text for text in (*one.by.values(), *one.tested.values()))
 
 
+NO_ROWS = Certificate("linux", "Linux 6", "x86_64", 0)
+
+
 def test_the_rows_that_the_doctor_has() -> None:
     def run(*_asked: object) -> None:
         raise Unsupported("a sandbox", "nothing", "nothing")
 
-    names = {found.protection for found in diagnose(run, 0)} | {"limit: memory"}  # type: ignore[arg-type]
+    names = {found.protection for found in diagnose(run, NO_ROWS, 0)} | {"limit: memory"}  # type: ignore[arg-type]
     assert {one.row for one in PROTECTIONS if one.row} <= names
 
 

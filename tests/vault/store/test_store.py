@@ -18,7 +18,31 @@ from mudroom.stage import disk, top_directory
 from mudroom.stage.layers import layer
 from mudroom.vault.record import ForkRecord, load
 from mudroom.vault.retention.schedule import tidy
+from mudroom.vault.store import store
 from mudroom.vault.store.store import open_vault, spread_layers, vault_path
+
+
+@pytest.mark.parametrize("name", ["abc", "ABC", "aBc", "Abc."])
+def test_a_fork_has_one_spelling_where_the_file_system_folds_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """macOS and Windows: without the check a command in ``abc`` would go on in ``Abc``."""
+    vault = open_vault(os.fsencode(tmp_path), b"/some/project")
+    vault.new_fork("Abc")
+    real = os.path.isdir
+
+    def folded(path: bytes) -> bool:
+        above, last = os.path.split(path)
+        names = [other.lower() for other in os.listdir(above)] if real(above) else []
+        return last.lower().rstrip(b".") in names
+
+    monkeypatch.setattr(os.path, "isdir", folded)
+    monkeypatch.setattr(store, "MAY_FOLD", True)
+    with pytest.raises(UsageError, match=r"takes the name .* for that of the fork Abc") as caught:
+        vault.find(name)
+    assert "write Abc" in caught.value.hint
+    assert vault.fork("Abc").name == "Abc"
+    assert vault.find("abcd") is None
 
 
 def test_projects_have_vaults_of_their_own(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ __mudroom_options() {
         'image'|'image '*) printf '%s\n' '-h' '--help' '--json' '--project' '--engine' '--from' '--name' '--suite' '--include' '--mirror' '--file' '--context' '--network' ;;
         'keeper'|'keeper '*) printf '%s\n' '-h' '--help' '--json' '--project' ;;
         'doctor') printf '%s\n' '-h' '--help' '--json' '--project' '--all' '--table' ;;
-        'certify') printf '%s\n' '-h' '--help' '--json' '--project' '--send' ;;
+        'certify') printf '%s\n' '-h' '--help' '--json' '--project' '--all' '--send' ;;
         'setup') printf '%s\n' '-h' '--help' '--json' '--project' ;;
         'completion') printf '%s\n' '-h' '--help' '--json' '--project' '--values' ;;
     esac

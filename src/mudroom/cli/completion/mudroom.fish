@@ -288,6 +288,7 @@ complete -c mudroom -n '__mudroom_in image' -l context -r -a '(__fish_complete_d
 complete -c mudroom -n '__mudroom_in image' -l network -d 'containerfile: its commands may use the network'
 complete -c mudroom -n '__mudroom_in doctor' -l all -d 'every protection, and every fix in full'
 complete -c mudroom -n '__mudroom_in doctor' -l table -d 'every platform\'s protections as a document, instead of trying this one\'s'
+complete -c mudroom -n '__mudroom_in certify' -l all -d 'a line for each row, nothing cut'
 complete -c mudroom -n '__mudroom_in certify' -l send -r -a '' -F -d 'write a new text file to send to us'
 complete -c mudroom -n '__mudroom_in completion' -l values -x -a 'forks paths presets profiles tries workers' -d 'print words of this project, one a line'
 complete -c mudroom -n '__mudroom_is "try show"' -a '(mudroom completion --values tries 2>/dev/null)'

@@ -10,12 +10,13 @@ import sys
 from collections import Counter
 
 from mudroom import __version__
-from mudroom.certify.opening import reasons
 from mudroom.certify.record import encode
-from mudroom.certify.row import VERDICTS, Certificate, closed, opens
-from mudroom.certify.table import KNOWN, TABLES, expected
+from mudroom.certify.row import VERDICTS, Certificate, opens
+from mudroom.certify.table import expected
 from mudroom.cli.certification import tried
+from mudroom.cli.host.doctor import screen_size
 from mudroom.cli.terminal.context import Context
+from mudroom.doctor.certificate import every_row, screen
 from mudroom.errors import UsageError
 from mudroom.sandbox.platform import BY_RECORD
 from mudroom.typing import TYPE_CHECKING, NamedTuple
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 examples:
   mudroom certify
+  mudroom certify --all                       a line for each row
   mudroom certify --json certificate.json     the certificate: no path and no name is in it
   mudroom certify --send certificate.txt      a text to send to us with it; nothing is sent by itself
 
@@ -36,11 +38,11 @@ works outside of the sandbox; only rows that held inside open something. On Linu
 held here.
 
 Exit code 0 if commands can be confined here, 1 if not."""
-_STYLES = {"held": "green", "fell": "red", "not shown": "yellow"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="with --json: a new file to write the certificate to")
+    parser.add_argument("--all", action="store_true", help="a line for each row, nothing cut")
     parser.add_argument("--send", metavar="FILE", help="write a new text file to send to us; nothing is sent by itself")
 
 
@@ -55,12 +57,12 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if platform == "linux":
         from mudroom.cli.certification import tried_on_linux
 
-        return tell("linux", tried_on_linux(context), to, context)
+        return tell("linux", tried_on_linux(context), to, context, every=args.all)
     if platform not in BY_RECORD:
         raise UsageError(f"nothing can be tried on {platform} yet", "mudroom doctor tries what is protected here")
     from mudroom.sandbox.macos.client import SANDBOX_EXEC, DarwinClient
 
-    return certify_here(platform, SANDBOX_EXEC, DarwinClient(), to, context)
+    return certify_here(platform, SANDBOX_EXEC, DarwinClient(), to, context, every=args.all)
 
 
 class CertificateFiles(NamedTuple):
@@ -70,19 +72,23 @@ class CertificateFiles(NamedTuple):
     to_send: str | None = None
 
 
-def certify_here(platform: str, tool: bytes, client: DarwinClient, to: CertificateFiles, context: Context) -> int:
+def certify_here(
+    platform: str, tool: bytes, client: DarwinClient, to: CertificateFiles, context: Context, *, every: bool = False
+) -> int:
     """Try every row, store the certificate, and print it. Return the exit code."""
-    return tell(platform, tried(platform, tool, client, context), to, context)
+    return tell(platform, tried(platform, tool, client, context), to, context, every=every)
 
 
-def tell(platform: str, certificate: Certificate, to: CertificateFiles, context: Context) -> int:
-    """Print a certificate, and write it to files. Return the exit code."""
+def tell(
+    platform: str, certificate: Certificate, to: CertificateFiles, context: Context, *, every: bool = False
+) -> int:
+    """Print a certificate, ``every`` row of it or a screen, and write it to files. Return the exit code."""
     if to.as_json is not None:
         _write(to.as_json, _text(certificate) + "\n")
     elif context.as_json:
         context.terminal.out(_text(certificate))
     else:
-        _print(platform, certificate, context)
+        _print(certificate, every, context)
     if to.to_send is not None:
         _write(to.to_send, letter(certificate))
         context.terminal.note(f"{to.to_send}: look at it, and attach it to an issue of mudroom; nothing was sent")
@@ -114,19 +120,9 @@ def _write(path: str, text: str) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror}", "name another file") from None
 
 
-def _print(platform: str, certificate: Certificate, context: Context) -> None:
-    terminal, table = context.terminal, TABLES[platform]
-    width = max(len(row.name) for row in table)
-    for row in certificate.rows:
-        verdict = terminal.style(f"{row.verdict:<9}", _STYLES[row.verdict], 1)
-        terminal.out(f"{row.name:<{width}}  {verdict}  {row.found}")
-    if platform not in BY_RECORD:
-        held = sum(row.verdict == "held" for row in certificate.rows)
-        terminal.out(f"{certificate.system}: {held} of {len(certificate.rows)} rows held")
-        known = [row.name for row in certificate.rows if row.verdict != "held" and row.name in KNOWN]
-        if known:
-            terminal.out(f"known without namespaces (mudroom doctor): {', '.join(known)}")
-        return
-    terminal.out(f"{certificate.system}: {'certified' if opens(table, certificate) else 'closed'}")
-    for why in reasons(platform, closed(table, certificate)).values():
-        terminal.out(f"closed: {why}")
+def _print(certificate: Certificate, every: bool, context: Context) -> None:
+    def style(text: str, name: str) -> str:
+        return context.terminal.style(text, name, 1)
+
+    lines = every_row(certificate, style) if every else screen(certificate, style, *screen_size())
+    context.terminal.out("\n".join(lines))

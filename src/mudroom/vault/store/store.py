@@ -31,6 +31,7 @@ from __future__ import annotations
 import _thread
 import errno
 import os
+import sys
 from _blake2 import blake2b
 from collections.abc import Callable, Collection
 
@@ -245,7 +246,11 @@ class Vault:
     def find(self, name: str) -> Fork | None:
         """Return the fork, or None. Raise UsageError if the name is not allowed."""
         fork = self._open_fork(name)
-        return fork if os.path.isdir(fork.path) else None
+        if not os.path.isdir(fork.path):
+            return None
+        if MAY_FOLD:
+            _require_spelling(self.path + b"/forks", name)
+        return fork
 
     def _missing_fork_hint(self, name: str) -> str:
         """Return a hint for a missing fork. The forks of a moved project stay behind, in the vault of its old path."""
@@ -363,6 +368,22 @@ class Vault:
         path = self.path + b"/applies/u%d" % number
         os.mkdir(path, 0o700)
         return path
+
+
+MAY_FOLD = sys.platform in ("darwin", "win32")
+"""Whether usual file systems take a name for another one that differs in case alone."""
+
+
+def _require_spelling(forks: bytes, name: str) -> None:
+    """Raise UsageError if a fork's directory is spelled in another way: records, rules and commands that run would know
+    the fork under one of two names. Windows drops dots at the end, too."""
+    names = [os.fsdecode(other) for other in os.listdir(forks)]
+    other = next((other for other in names if other.lower() == name.lower().rstrip(".")), name)
+    if name not in names and other != name:
+        raise UsageError(
+            f"the file system takes the name {name} for that of the fork {other}",
+            f"write {other}, or a name that differs in more than upper and lower case",
+        )
 
 
 def require_own(vault: Vault) -> None:
