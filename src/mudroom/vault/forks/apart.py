@@ -101,11 +101,11 @@ def _replace_if_open(root: int, place: int, path: bytes) -> bool:
         with suppress(FileNotFoundError):
             disk.unlink(place, name)  # left by a crash
         copy_open_file(opened, place, name, entry)
-        with entered(root, path.rpartition(b"/")[0]) as above:
-            disk.rename(place, name, above, path.rpartition(b"/")[2])
-        return True
     finally:
-        os.close(opened)
+        os.close(opened)  # before the rename: Windows replaces no file that is open
+    with entered(root, path.rpartition(b"/")[0]) as above:
+        disk.rename(place, name, above, path.rpartition(b"/")[2])
+    return True
 
 
 def _unproven(vault: Vault, fork: Fork) -> list[str]:
