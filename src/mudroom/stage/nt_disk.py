@@ -53,6 +53,7 @@ from mudroom.stage.nt_call import (
     IS_FILE,
     LINK,
     LIST,
+    MISSING,
     NAME_SURROGATE,
     OPEN,
     OPEN_IF,
@@ -84,6 +85,7 @@ from mudroom.stage.nt_call import (
     refuse_link,
     rename_open,
     repeat,
+    try_create,
     why_unnamed,
 )
 from mudroom.stage.nt_file import absolute_path as absolute_path
@@ -379,6 +381,12 @@ def rmdir(at: int, name: bytes | str) -> None:
         if is_layer(root) and not read_table(handle)["gone"] and all(map(is_table, listed(handle))):
             drop_table(handle)
         delete(handle, last)
+        # without POSIX semantics it stays as long as anybody has it open, this process too
+        status, left = try_create(root, last, READ_ATTRIBUTES, OPEN, 0, 7)
+        if not status:
+            close(left)
+        if status not in MISSING:
+            raise OSError(errno.EBUSY, "it is open, and goes when it is closed", name)
 
 
 def rename(at: int, name: bytes | str, to: int, new: bytes | str) -> None:

@@ -16,7 +16,6 @@ from mudroom.stage.beneath import O_PATH, directory
 
 _BLOCK = 512
 """The unit of st_blocks on every file system: stat(3type)."""
-_CLUSTER = 4096
 
 _OVERLAYS_OWN = regex(rb"/forks/[^/]+/(?:caches/)?work/\d+/work\Z")
 """The kernel makes this directory with mode 0 at each mount (fs/overlayfs/super.c, ovl_workdir_create). It is empty."""
@@ -74,6 +73,4 @@ def _counted(info: os.stat_result, seen: Seen) -> int:
         if key in seen:
             return 0
         seen.add(key)
-    if sys.platform == "win32":  # its stat has no blocks: clusters of NTFS, as it is formatted by default
-        return -(-info.st_size // _CLUSTER) * _CLUSTER
-    return info.st_blocks * _BLOCK
+    return info.st_size if sys.platform == "win32" else info.st_blocks * _BLOCK
