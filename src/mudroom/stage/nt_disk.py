@@ -313,14 +313,23 @@ def names(at: int) -> list[bytes]:
 def stats(at: int, made: Callable[[StatResult], T]) -> list[tuple[bytes, T]]:
     """Return names and what ``made`` makes of what ``stat_at`` returns of them, without those that are gone
     meanwhile. A name that is none here is a socket: rule 2."""
-    found = []
-    for name in names(at):
+    root, found = handle_of(at), []
+    in_layer = is_layer(root)
+    for name in listed(root):
+        if why_unnamed(os.fsencode(name)):
+            if not (in_layer and is_table(name)):
+                found.append((os.fsencode(name), made(_special_stat(_stat(root), stat.S_IFSOCK))))
+            continue
         try:
-            info = _special_stat(fstat(at), stat.S_IFSOCK) if why_unnamed(name) else stat_at(at, name)
+            handle = create(root, name, READ_ATTRIBUTES)
         except FileNotFoundError:
             continue
-        found.append((name, made(info)))
-    return found
+        try:
+            found.append((os.fsencode(name), made(_stat(handle))))
+        finally:
+            close(handle)
+    gone = read_table(root)["gone"] if in_layer else ()
+    return [*found, *((os.fsencode(name), made(_special_stat(_stat(root), stat.S_IFCHR))) for name in gone)]
 
 
 def children(at: int) -> list[tuple[bytes, bool]]:

@@ -21,7 +21,7 @@ from workbench import Contents, Killer, Workbench, contents
 if sys.platform != "win32":
     pytestmark = pytest.mark.deep  # beside test_crash.py
 
-FEW = 5
+FEW = 3
 HERE = Path(__file__)
 
 
