@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from mudroom.stage.beneath import open_root
+from mudroom.stage.beneath import open_layer, open_root
 from mudroom.stage.buffer.buffer import Buffer
 from mudroom.stage.layers.layer import LayerWriter
 from mudroom.stage.source import OpenSource, Source, read_all, walk
@@ -69,7 +69,7 @@ class Ground:
     def layer(self, name: str = "layer") -> tuple[bytes, LayerWriter]:
         path = self.root / name
         path.mkdir()
-        descriptor = open_root(os.fsencode(path))
+        descriptor = open_layer(os.fsencode(path))
         self._stack.callback(os.close, descriptor)
         return os.fsencode(path), LayerWriter(descriptor, self.below)
 

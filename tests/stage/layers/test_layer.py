@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mudroom.errors import Unsupported
-from mudroom.stage.beneath import open_root
+from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, LayerWriter, read_directory, remove_tree
 from mudroom.stage.layers.union import Union
 from mudroom.stage.source import OpenSource, Source, read_all, walk
@@ -86,7 +86,7 @@ def shown(source: Source) -> Shown:
 def layer_over(root: Path, base: Path) -> Iterator[tuple[LayerWriter, bytes]]:
     layer = root / "layer"
     layer.mkdir()
-    descriptor = open_root(os.fsencode(layer))
+    descriptor = open_layer(os.fsencode(layer))
     try:
         with OpenSource(os.fsencode(base)) as lower:
             writer = LayerWriter(descriptor, lower)
@@ -252,7 +252,7 @@ def test_listings_know_both_forms_of_a_whiteout(tmp_path: Path) -> None:
     (directory / "full").write_text("x")
     os.setxattr(directory / "full", WHITEOUT, b"")
     (directory / "plain").touch()
-    root = open_root(os.fsencode(tmp_path / "layer"))
+    root = open_layer(os.fsencode(tmp_path / "layer"))
     try:
         found = read_directory(root, b"d")
         assert found is not None
