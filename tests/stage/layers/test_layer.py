@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,9 +24,17 @@ from mudroom.stage.views.mount import mount_overlay, unmount
 pytestmark = pytest.mark.both_users
 
 Shown = dict[bytes, tuple[str, int, bytes]]
-BELOW = ("nothing", "file", "link", "fifo", "directory")
+LACKING = ("link", "fifo") if sys.platform == "win32" else ()
+"""Kinds that are not made on Windows."""
+BELOW = tuple(kind for kind in ("nothing", "file", "link", "fifo", "directory") if kind not in LACKING)
 FIRST = ("untouched", "file", "link", "fifo", "whiteout", "directory", "new", "hard")
+FIRST = tuple(kind for kind in FIRST if kind not in LACKING)
 THEN = tuple(kind for kind in FIRST if kind != "untouched")
+
+
+def kept(kind: str, mode: int) -> int:
+    """Return the mode that the system keeps of a file."""
+    return mode if sys.platform != "win32" else 0o755 if kind == "directory" else 0o644
 
 
 def make_base(root: Path, name: str, kind: str) -> None:
@@ -52,7 +61,7 @@ def write(writer: LayerWriter, model: Shown, path: bytes, kind: str, word: bytes
             del model[key]
     if kind == "file":
         writer.data(path, word, mode=0o640)
-        model[path] = ("file", 0o640, word)
+        model[path] = ("file", kept("file", 0o640), word)
     elif kind == "link":
         writer.symlink(path, word)
         model[path] = ("symlink", 0, word)
@@ -63,10 +72,10 @@ def write(writer: LayerWriter, model: Shown, path: bytes, kind: str, word: bytes
         writer.whiteout(path)
     elif kind == "directory":
         writer.directory(path, 0o711)
-        model[path] = ("directory", 0o711, b"")
+        model[path] = ("directory", kept("directory", 0o711), b"")
     elif kind == "new":
         writer.new_directory(path, 0o700)
-        model[path] = ("directory", 0o700, b"")
+        model[path] = ("directory", kept("directory", 0o700), b"")
     else:
         writer.link(path, b"anchor")
         model[path] = ("file", 0o644, b"anchor")
@@ -103,6 +112,8 @@ def merged(layer: bytes, base: Path) -> Shown:
 
 def by_the_kernel(layer: bytes, base: Path, place: Path) -> Shown | None:
     """None where no overlay can be mounted."""
+    if sys.platform == "win32":
+        return None
     place.mkdir()
     try:
         mount_overlay([layer], os.fsencode(base), None, b"", os.fsencode(place))
