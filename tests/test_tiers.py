@@ -80,7 +80,7 @@ def asks_who_runs_it(path: Path) -> bool:
     }
     return any(
         isinstance(node, ast.Call)
-        and ast.unparse(node.func) in {f"os.{name}" for name in ASKS}
+        and ast.unparse(node.func) in {"disk.user", *(f"os.{name}" for name in ASKS)}
         and id(node) not in skips_root
         for node in ast.walk(tree(path))
     )

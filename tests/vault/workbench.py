@@ -123,7 +123,7 @@ class Killer:
                     elif real is not None:
                         setattr(module, name, self._before_creation(nt_call.create))
         else:
-            disk._renameat2 = self._before(disk._renameat2)
+            disk._renameat2 = self._before(disk._renameat2)  # type: ignore[assignment]
         for name in ("fsync",):
             setattr(os, name, self._before(getattr(os, name)))
 

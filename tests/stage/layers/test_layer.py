@@ -27,8 +27,8 @@ Shown = dict[bytes, tuple[str, int, bytes]]
 LACKING = ("link", "fifo") if sys.platform == "win32" else ()
 """Kinds that are not made on Windows."""
 BELOW = tuple(kind for kind in ("nothing", "file", "link", "fifo", "directory") if kind not in LACKING)
-FIRST = ("untouched", "file", "link", "fifo", "whiteout", "directory", "new", "hard")
-FIRST = tuple(kind for kind in FIRST if kind not in LACKING)
+EVERY = ("untouched", "file", "link", "fifo", "whiteout", "directory", "new", "hard")
+FIRST = tuple(kind for kind in EVERY if kind not in LACKING)
 THEN = tuple(kind for kind in FIRST if kind != "untouched")
 
 
