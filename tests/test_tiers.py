@@ -68,7 +68,7 @@ def facts(path: Path) -> Facts:
             imports |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            if called in {f"os.{name}" for name in ASKS}:
+            if called in {"disk.user", *(f"os.{name}" for name in ASKS)}:
                 asking.append(node)
             if called.endswith("skipif"):
                 compares = [each for each in node.args if isinstance(each, ast.Compare)]

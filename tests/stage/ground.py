@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from mudroom.stage.beneath import open_root
+from mudroom.stage.beneath import open_layer, open_root
 from mudroom.stage.buffer.buffer import Buffer
 from mudroom.stage.layers.layer import LayerWriter
 from mudroom.stage.source import OpenSource, Source, read_all, walk
@@ -38,6 +39,8 @@ def fill(base: Path) -> None:
     (base / "full/two").write_bytes(b"2")
     (base / "a").chmod(0o755)
     (base / "d/e").chmod(0o750)
+    if sys.platform == "win32":
+        return  # it has neither
     os.symlink("d", base / "link")
     os.symlink("nowhere", base / "d/dangling")
     os.mkfifo(base / "d/pipe")
@@ -69,7 +72,7 @@ class Ground:
     def layer(self, name: str = "layer") -> tuple[bytes, LayerWriter]:
         path = self.root / name
         path.mkdir()
-        descriptor = open_root(os.fsencode(path))
+        descriptor = open_layer(os.fsencode(path))
         self._stack.callback(os.close, descriptor)
         return os.fsencode(path), LayerWriter(descriptor, self.below)
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.confinement.container import NOBODY, user_of
+from mudroom.stage import disk
 from mudroom.stage.source import OpenSource
 from mudroom.stage.views.copy_view import CopyView
 
-pytestmark = [pytest.mark.both_users, pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")]
+pytestmark = [pytest.mark.both_users, pytest.mark.skipif(disk.user() != 0, reason="only root may give files away")]
 
 
 def made(tmp_path: Path, owner: tuple[int, int] | None = NOBODY) -> tuple[CopyView, Path, OpenSource]:

@@ -23,6 +23,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.client import Client
 from mudroom.session.upkeep import problems, retention_limits
+from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.apply.transaction import Recovery
 from mudroom.vault.retention.prune import collect_garbage
@@ -51,7 +52,7 @@ WAYS = (TOGETHER, APART, PLAIN, Way("copy", "copy"), Way("copy-apart", "copy", T
 MTIME = "@1700000000"
 
 _READ_ONLY = (
-    "chmod u+w ro; echo x >> ro/x; rm ro/y; chmod u-w ro" if os.geteuid() == 0 else "chmod u+w ro; echo x >> ro/x"
+    "chmod u+w ro; echo x >> ro/x; rm ro/y; chmod u-w ro" if disk.user() == 0 else "chmod u+w ro; echo x >> ro/x"
 )
 """Only root may write into a directory that is closed to its owner; for others such an edit is a conflict."""
 SCRIPT = f"""

@@ -53,6 +53,7 @@ from mudroom.stage.nt_call import (
     IS_FILE,
     LINK,
     LIST,
+    MISSING,
     NAME_SURROGATE,
     OPEN,
     OPEN_IF,
@@ -84,8 +85,15 @@ from mudroom.stage.nt_call import (
     refuse_link,
     rename_open,
     repeat,
+    try_create,
     why_unnamed,
 )
+from mudroom.stage.nt_file import absolute_path as absolute_path
+from mudroom.stage.nt_file import given_path as given_path
+from mudroom.stage.nt_file import is_absolute as is_absolute
+from mudroom.stage.nt_file import pread as pread
+from mudroom.stage.nt_file import pwrite as pwrite
+from mudroom.stage.nt_file import real_path as real_path
 from mudroom.stage.nt_layer import (
     drop_table,
     drop_whiteout,
@@ -305,14 +313,23 @@ def names(at: int) -> list[bytes]:
 def stats(at: int, made: Callable[[StatResult], T]) -> list[tuple[bytes, T]]:
     """Return names and what ``made`` makes of what ``stat_at`` returns of them, without those that are gone
     meanwhile. A name that is none here is a socket: rule 2."""
-    found = []
-    for name in names(at):
+    root, found = handle_of(at), []
+    in_layer = is_layer(root)
+    for name in listed(root):
+        if why_unnamed(os.fsencode(name)):
+            if not (in_layer and is_table(name)):
+                found.append((os.fsencode(name), made(_special_stat(_stat(root), stat.S_IFSOCK))))
+            continue
         try:
-            info = _special_stat(fstat(at), stat.S_IFSOCK) if why_unnamed(name) else stat_at(at, name)
+            handle = create(root, name, READ_ATTRIBUTES)
         except FileNotFoundError:
             continue
-        found.append((name, made(info)))
-    return found
+        try:
+            found.append((os.fsencode(name), made(_stat(handle))))
+        finally:
+            close(handle)
+    gone = read_table(root)["gone"] if in_layer else ()
+    return [*found, *((os.fsencode(name), made(_special_stat(_stat(root), stat.S_IFCHR))) for name in gone)]
 
 
 def children(at: int) -> list[tuple[bytes, bool]]:
@@ -373,6 +390,12 @@ def rmdir(at: int, name: bytes | str) -> None:
         if is_layer(root) and not read_table(handle)["gone"] and all(map(is_table, listed(handle))):
             drop_table(handle)
         delete(handle, last)
+        # without POSIX semantics it stays as long as anybody has it open, this process too
+        status, left = try_create(root, last, READ_ATTRIBUTES, OPEN, 0, 7)
+        if not status:
+            close(left)
+        if status not in MISSING:
+            raise OSError(errno.EBUSY, "it is open, and goes when it is closed", name)
 
 
 def rename(at: int, name: bytes | str, to: int, new: bytes | str) -> None:
@@ -380,12 +403,16 @@ def rename(at: int, name: bytes | str, to: int, new: bytes | str) -> None:
     _rename(at, name, to, new, replace=True)
 
 
+def rename_path(path: bytes | str, new: bytes | str) -> None:
+    _rename(None, path, None, new, replace=True)
+
+
 def rename_new(at: int, name: bytes, to: int, new: bytes) -> None:
     """Rename without replacing. Raise FileExistsError."""
     _rename(at, name, to, new, replace=False)
 
 
-def _rename(at: int, name: bytes | str, to: int, new: bytes | str, *, replace: bool) -> None:
+def _rename(at: int | None, name: bytes | str, to: int | None, new: bytes | str, *, replace: bool) -> None:
     with _place(to, new, True) as (target, last):
         with _place(at, name) as (root, old_name), _opened(at, name, DELETE | READ_ATTRIBUTES) as handle:
             into_layer = is_layer(target)
@@ -423,6 +450,10 @@ def set_mode_safely(at: int, name: bytes, mode: int) -> None:
     """Do nothing: rule 4."""
 
 
+def set_mode_by(handle: int | bytes, mode: int) -> None:
+    """Do nothing: rule 4."""
+
+
 def set_mode_of(descriptor: int, mode: int) -> None:
     """Do nothing: rule 4."""
 
@@ -449,6 +480,11 @@ def set_mode_and_times(at: int, name: bytes, mode: int, time: int) -> None:
 
 def user() -> int:
     """Return 0: modes hinder nobody here, so none has to be changed before a call, as for root."""
+    return 0
+
+
+def group() -> int:
+    """Return 0: rule 4."""
     return 0
 
 

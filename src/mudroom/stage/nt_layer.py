@@ -49,6 +49,8 @@ from mudroom.stage.nt_call import (
 )
 from mudroom.typing import Any
 
+_LARGEST = 1 << 24
+"""Bytes of a table: 100,000 names of 160 letters."""
 _REMOVAL = DELETE | READ_ATTRIBUTES | WRITE_ATTRIBUTES
 
 
@@ -68,7 +70,7 @@ def read_table(root: int) -> Any:
     except (FileNotFoundError, NotADirectoryError):
         return empty
     with os.fdopen(_descriptor(handle, os.O_RDONLY), "rb") as stream:
-        data = stream.read(1 << 24)
+        data = stream.read() if os.fstat(stream.fileno()).st_size <= _LARGEST else b""
     try:
         table = json.loads(data)
         if all(isinstance(table[key], type(value)) for key, value in empty.items()):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -205,6 +204,8 @@ def test_a_disk_that_is_full_while_spilling_loses_nothing(ground: Ground, monkey
 
 def test_a_real_limit_while_spilling_loses_nothing(ground: Ground) -> None:
     """RLIMIT_FSIZE: as a quota. Python ignores its signal, so write(2) gives EFBIG."""
+    import resource
+
     buffer = ground.buffer(per_file=100)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     draft = buffer.create(b"draft")

@@ -14,7 +14,7 @@ import pytest
 from conftest import Place, listing
 from mudroom.core.settings import Settings
 from mudroom.session import upkeep
-from mudroom.stage.beneath import open_root
+from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import OPAQUE, LayerWriter, make_whiteout, read_directory
 from mudroom.stage.layers.union import OneLayer, Union
 from mudroom.stage.source import OpenSource
@@ -39,7 +39,7 @@ def test_both_kinds_of_sources_understand_them(tmp_path: Path) -> None:
     for name in ("f", "g", "d/x", "d/empty"):
         (tmp_path / "base" / name).touch()
     layer = os.fsencode(tmp_path / "layer")
-    root = open_root(layer)
+    root = open_layer(layer)
     with OpenSource(os.fsencode(tmp_path / "base")) as base:
         writer = LayerWriter(root, base)
         for path in (b"f", b"d/x"):
@@ -60,8 +60,8 @@ def test_both_kinds_of_sources_understand_them(tmp_path: Path) -> None:
 def test_what_is_opaque_stays_so(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     os.setxattr(tmp_path / "d", OPAQUE, b"y")
-    root = open_root(os.fsencode(tmp_path))
-    opened = open_root(os.fsencode(tmp_path / "d"))
+    root = open_layer(os.fsencode(tmp_path))
+    opened = open_layer(os.fsencode(tmp_path / "d"))
     make_whiteout(opened, b"gone")
     found = read_directory(root, b"d")
     assert found is not None and found.opaque and not os.listdir(tmp_path / "d")
@@ -73,7 +73,7 @@ def test_a_disk_without_attributes_leaves_no_empty_file(tmp_path: Path, monkeypa
     def refuse(*_words: Any) -> None:
         raise OSError(errno.ENOTSUP, "no attributes")
 
-    root = open_root(os.fsencode(tmp_path))
+    root = open_layer(os.fsencode(tmp_path))
     os.setxattr(root, OPAQUE, b"x")
     monkeypatch.setattr(os, "setxattr", refuse)
     with pytest.raises(OSError, match="no attributes"):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.stage.views.preflight import (
     MountPoint,
     MountTable,
@@ -110,7 +111,7 @@ class _AlwaysReady:
         return [(0, 2)]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount here")
+@pytest.mark.skipif(disk.user() != 0, reason="only root may mount here")
 def test_a_new_mount_is_seen_at_once(tmp_path: Path) -> None:
     table = MountTable()
     before = table.mounts()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from mudroom.core.attempt import FORMAT, AttemptRecord, TryRecord
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault.attempts import record as records
+from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
 
 
 def a_try(name: str = "t1", *attempts: AttemptRecord, ended: int = 5) -> TryRecord:
@@ -121,4 +121,4 @@ def test_old_records_go_but_running_ones_and_names_stay(tmp_path: Path, monkeypa
 def test_the_lock_is_one_of_flock(tmp_path: Path) -> None:
     lock = records.begin(os.fsencode(tmp_path))
     with open(lock.place + b"/lock", "rb") as stream, pytest.raises(BlockingIOError):
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(stream.fileno(), LOCK_EX | LOCK_NB)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 from conftest import Place, listing
 from mudroom.errors import MudroomError
+from mudroom.stage import disk
 from mudroom.vault.forks import flatten
 
 
@@ -105,6 +105,8 @@ def test_twenty_thousand_deletions(place: Place) -> None:
 
 
 def test_out_of_descriptors_is_one_line(place: Place) -> None:
+    import resource
+
     place.write("file", "x")
     program = [sys.executable, "-m", "mudroom", "run", "--yes", "--", "touch", "made"]
     environment = {**os.environ, "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
@@ -124,7 +126,7 @@ def test_out_of_descriptors_is_one_line(place: Place) -> None:
 
 
 @pytest.mark.both_users
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+@pytest.mark.skipif(disk.user() != 0, reason="mounting a small disk needs root")
 def test_a_full_disk_loses_nothing(place: Place, tmp_path: Path) -> None:
     place.state.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m,mode=0700", "none", str(place.state)], check=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import shutil
 import subprocess
 import time
@@ -88,6 +87,8 @@ def test_something_behind_an_object(copy: Copy) -> None:
 
 def test_an_object_that_unpacks_to_more_than_is_read(copy: Copy) -> None:
     """One gigabyte of zeros in one megabyte, called what it is; and the same called five bytes."""
+    import resource
+
     deflate = zlib.compressobj(1)
     zeros = bytes(1 << 20)
     parts = [deflate.compress(b"blob %d\0" % (1 << 30))]

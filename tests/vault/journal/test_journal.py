@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import sqlite3
 import subprocess
@@ -487,6 +486,8 @@ def in_child(work: Callable[[], None]) -> int:
 
 def test_no_room_is_said_and_nothing_is_half_written(path: Path) -> None:
     """The file system is full: as far as SQLite sees it, like a limit on the size of files."""
+    import resource
+
     filled(path).close()
 
     def work() -> None:
@@ -515,6 +516,8 @@ def test_no_room_is_said_and_nothing_is_half_written(path: Path) -> None:
 
 def test_a_journal_can_be_read_where_nothing_can_be_written(path: Path) -> None:
     """A full disk, for SQLite, which makes two files beside a database in WAL mode."""
+    import resource
+
     filled(path).close()
 
     def work() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -66,6 +65,8 @@ def test_a_vault_is_private_and_found_again(tmp_path: Path) -> None:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The ioctls that are made, on a disk that says that it is ext4."""
+    import fcntl
+
     made: list[int] = []
     real = fcntl.ioctl
 
@@ -96,7 +97,7 @@ def test_a_file_system_that_refuses_to_spread(
     def refused(*_arguments: Any) -> Any:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(fcntl, "ioctl", refused)
+    monkeypatch.setattr("fcntl.ioctl", refused)
     vault = open_vault(os.fsencode(tmp_path), b"/p")
     assert spread_layers(vault) is False
     assert vault.new_fork("f")

@@ -13,6 +13,7 @@ import ctypes
 import errno
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 
 from mudroom.core.tree.path import show
@@ -20,7 +21,7 @@ from mudroom.errors import MudroomError, Unsupported
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_root
 from mudroom.stage.views.preflight import mounts
-from mudroom.typing import Literal
+from mudroom.typing import Any, Literal
 
 Kind = Literal["overlay", "fuse", "copy"]
 
@@ -30,7 +31,7 @@ _PAGE = 4096
 _FUSE = (b"/usr/bin/fuse-overlayfs", b"/usr/local/bin/fuse-overlayfs", b"/bin/fuse-overlayfs")
 _FUSERMOUNT = (b"/usr/bin/fusermount3", b"/bin/fusermount3", b"/usr/local/bin/fusermount3")
 
-_libc = ctypes.CDLL(None, use_errno=True)
+_libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform != "win32" else None
 
 
 def best_kind() -> Kind:

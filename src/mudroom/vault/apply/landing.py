@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -166,6 +167,10 @@ def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record:
         for op in landing.ops
     )
     landing = landing._replace(ops=tuple(ops))
+    if sys.platform == "win32":  # names that differ in case are the same
+        from mudroom.core.merge.case_rename import removed_first
+
+        landing = landing._replace(ops=removed_first(landing.ops))
     told = remarks_on(landing.withheld, record.changeset.remarks)
     landing = landing._replace(remarks=(*landing.remarks, *told))
     return LandingPlan(record, tuple(chosen), landing)

@@ -6,6 +6,7 @@ import os
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.stage import disk
 from mudroom.vault.record import ApplyRecord
 from mudroom.vault.sync import sync_directory
 
@@ -17,9 +18,9 @@ def make_slots(record: ApplyRecord, *, new: bool = False) -> None:
         os.makedirs(os.path.dirname(record.slots), exist_ok=True)
         os.mkdir(record.slots, 0o700)
     os.makedirs(record.slots, mode=0o700, exist_ok=True)
-    if os.path.realpath(record.slots) != record.slots:
+    if disk.real_path(record.slots) != record.slots:
         raise MudroomError(
-            f"{show(record.slots)} leads through a symbolic link to {show(os.path.realpath(record.slots))}"
+            f"{show(record.slots)} leads through a symbolic link to {show(disk.real_path(record.slots))}"
         )
     if record.slots.startswith(record.project + b"/"):
         with open(os.path.dirname(record.slots) + b"/.gitignore", "wb") as stream:

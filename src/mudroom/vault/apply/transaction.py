@@ -120,7 +120,7 @@ class ApplyDirectory:
         save(self._plan(state), record, durable=True)
 
     def advance(self, old: State, new: State) -> None:
-        os.rename(self._plan(old), self._plan(new))
+        disk.rename_path(self._plan(old), self._plan(new))
         sync_directory(self.path)
 
     def began(self) -> int:

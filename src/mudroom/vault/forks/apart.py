@@ -101,11 +101,11 @@ def _replace_if_open(root: int, place: int, path: bytes) -> bool:
         with suppress(FileNotFoundError):
             disk.unlink(place, name)  # left by a crash
         copy_open_file(opened, place, name, entry)
-        with entered(root, path.rpartition(b"/")[0]) as above:
-            disk.rename(place, name, above, path.rpartition(b"/")[2])
-        return True
     finally:
-        os.close(opened)
+        os.close(opened)  # before the rename: Windows replaces no file that is open
+    with entered(root, path.rpartition(b"/")[0]) as above:
+        disk.rename(place, name, above, path.rpartition(b"/")[2])
+    return True
 
 
 def _unproven(vault: Vault, fork: Fork) -> list[str]:
@@ -116,7 +116,7 @@ def _unproven(vault: Vault, fork: Fork) -> list[str]:
         if os.path.exists(_mark(vault, name)):
             continue
         if os.path.isdir(place + APART) and not os.path.isdir(place + b"/tree"):
-            os.rename(place + APART, place + b"/tree")  # interrupted in between
+            disk.rename_path(place + APART, place + b"/tree")  # interrupted in between
         try:
             with os.scandir(place + b"/tree") as scan:
                 if next(scan, None) is not None:
@@ -147,7 +147,7 @@ def _replace(vault: Vault, name: str) -> None:
     os.mkdir(copy, 0o700)
     flatten([tree], copy, copying=True)
     vault.throw_away(tree)
-    os.rename(copy, tree)
+    disk.rename_path(copy, tree)
     for path in _records(vault, name):
         record = load(path, ForkRecord)
         save(path, as_in_layer(record, tree), durable=False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import tarfile
 from collections.abc import Collection
 
@@ -203,6 +204,8 @@ def _is_whiteout(root: int, path: bytes, entry: Entry) -> bool:
     """Whether the entry is a whiteout in either form; an archive uses only one."""
     if entry.kind != "device":
         return is_whiteout(root, path, entry)
+    if sys.platform == "win32":
+        return True  # there are no other devices
     above, _slash, name = path.rpartition(b"/")
     with directory(root, above) as opened:
         return disk.stat_at(opened, name).st_rdev == os.makedev(0, 0)
