@@ -9,7 +9,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tty
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 
@@ -77,6 +76,8 @@ class Canary:
                 _bind_in(self._path + "/services", unix, name)
                 unix.listen()
         elif self._kind == "terminal":
+            import tty  # Windows has none
+
             self._master, side = os.openpty()
             tty.setraw(side)
             self._terminal = os.ttyname(side)

@@ -19,6 +19,11 @@ DECIDING: Sequence[str] = (
     "sandbox/platform.py", "net/gate", "system",
 )  # fmt: skip
 """Modules and folders of mudroom that decide what a command may do, or how that is tried."""
+DECIDING_ON_WINDOWS: Sequence[str] = (
+    "certify", "core/confinement/plan.py", "core/confinement/spec.py", "core/confinement/windows_command.py",
+    "core/confinement/windows_plan.py", "core/tree/windows_name.py", "core/tree/windows_path.py", "sandbox/platform.py",
+    "sandbox/windows", "stage/nt_call.py", "stage/nt_disk.py", "stage/nt_private.py", "system", "windows",
+)  # fmt: skip
 _VERSION = "/System/Library/CoreServices/SystemVersion.plist"
 _PC_CASE_SENSITIVE = 11
 """pathconf(2) of macOS, sys/unistd.h."""
@@ -37,7 +42,8 @@ class Identity(NamedTuple):
     """Path and version."""
     host: str
     """Identifier of the machine."""
-    user: int
+    user: int | str
+    """Number; on Windows the SID."""
     volume: str
     """Facts about the file system of the state directory."""
 
@@ -48,17 +54,42 @@ class Identity(NamedTuple):
 
 def identity(platform: str, state: bytes, tool: bytes) -> Identity:
     """Return the facts of this machine. Raise OSError if one of them cannot be found out."""
+    if sys.platform == "win32":
+        from mudroom.certify import windows as of_system
+
+        facts = (of_system.host(), of_system.user(), of_system.volume(state))
+        deciding = DECIDING_ON_WINDOWS
+    else:
+        facts, deciding = (_host(platform), os.geteuid(), _volume(platform, state)), DECIDING
     return Identity(
         platform,
         system(platform),
-        os.uname().machine,
+        _machine(),
         _hash([os.fsdecode(tool)]),
-        _hash(_modules()),
+        _hash(_modules(deciding)),
         f"{os.path.realpath(sys.executable)} {sys.version}",
-        _host(platform),
-        os.geteuid(),
-        _volume(platform, state),
+        *facts,
     )
+
+
+def _machine() -> str:
+    """Return the architecture."""
+    if sys.platform == "win32":
+        from platform import machine
+
+        return machine()
+    return os.uname().machine
+
+
+def tool_of(platform: str) -> bytes:
+    """Return the path of the program or library that confines commands."""
+    if platform == "win32":
+        from mudroom.certify.windows import tool
+
+        return tool()
+    from mudroom.sandbox.macos.client import SANDBOX_EXEC
+
+    return SANDBOX_EXEC
 
 
 def system(platform: str) -> str:
@@ -69,13 +100,17 @@ def system(platform: str) -> str:
         with open(_VERSION, "rb") as stream:
             facts = plistlib.load(stream)
         return f"macOS {facts['ProductVersion']} {facts['ProductBuildVersion']}"
+    if sys.platform == "win32":
+        from mudroom.certify.windows import system as of_windows
+
+        return of_windows()
     kernel = os.uname()
     return f"{kernel.sysname} {kernel.release}"
 
 
-def _modules() -> list[str]:
+def _modules(deciding: Sequence[str]) -> list[str]:
     found = []
-    for name in DECIDING:
+    for name in deciding:
         path = os.path.join(_PACKAGE, name)
         below = sorted(os.listdir(path)) if os.path.isdir(path) else []
         found += [os.path.join(path, entry) for entry in below if entry.endswith(".py")] or [path]

@@ -18,6 +18,7 @@ from mudroom.sandbox.platform import UNPORTED, Platform
 from mudroom.typing import NamedTuple
 
 HINT = "mudroom certify tries it, in less than a minute"
+_UNTRIED = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
 
 
 class PlatformOpening(NamedTuple):
@@ -31,8 +32,9 @@ class PlatformOpening(NamedTuple):
 def look(platform: str, state: bytes, tool: bytes) -> PlatformOpening:
     """Return what the record of this machine opens. ``tool``: the program that confines."""
     table = TABLES[platform]
+    none = "it is not certified yet" if can_be_tried(platform) else f"no row for {platform} can be tried yet"
     if not os.path.isdir(state):
-        return PlatformOpening(None, "it is not certified yet", closed(table, None), False)
+        return PlatformOpening(None, none, closed(table, None), False)
     try:
         certificate, why = load(state, identity(platform, state, tool), table)
     except OSError as error:
@@ -40,11 +42,17 @@ def look(platform: str, state: bytes, tool: bytes) -> PlatformOpening:
     return PlatformOpening(certificate, why, closed(table, certificate), opens(table, certificate))
 
 
+def can_be_tried(platform: str) -> bool:
+    """Return whether a row of the platform has a deed."""
+    return any(row.deed for row in TABLES[platform])
+
+
 def open_platform(platform: Platform, state: bytes, tool: bytes) -> Platform:
     """Return the platform with the parts that are certified. Raise Unsupported if it is not open."""
     opening = look(platform.name, state, tool)
     if opening.certificate is None:
-        raise Unsupported("mudroom", "a certificate of this machine", opening.why, HINT)
+        hint = HINT if can_be_tried(platform.name) else _UNTRIED
+        raise Unsupported("mudroom", "a certificate of this machine", opening.why, hint)
     if not opening.is_open:
         found = sentence("platform", opening.closed["platform"])
         raise Unsupported("mudroom", "a sandbox that holds here", found, "mudroom certify tries it again")

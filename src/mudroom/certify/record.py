@@ -15,11 +15,12 @@ import hmac
 import json
 import os
 import stat
+import sys
 from collections.abc import Sequence
 
 from mudroom.certify.identity import Identity
 from mudroom.certify.row import VERDICTS, Certificate, RowResult, TrialRow
-from mudroom.stage import private_file
+from mudroom.stage import disk, private_file
 from mudroom.typing import Any, NamedTuple
 
 FORMAT = 1
@@ -70,6 +71,10 @@ _NEVER = "it is not certified yet"
 
 
 def _is_private(directory: bytes) -> bool:
+    if sys.platform == "win32":
+        from mudroom.stage.nt_private import is_private_directory
+
+        return is_private_directory(directory)
     info = os.lstat(directory)
     return stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & 0o022
 
@@ -120,7 +125,7 @@ def save(state: bytes, identity: Identity, certificate: Certificate) -> None:
     body = json.dumps(record).encode()
     key = _key(directory) or _new_key(directory)
     new = _written(directory, _sign(key, body) + b"\n" + body)
-    os.rename(new, directory + b"/" + identity.key.encode() + b".json")
+    os.replace(new, directory + b"/" + identity.key.encode() + b".json")
 
 
 def _new_key(directory: bytes) -> bytes:
@@ -131,7 +136,7 @@ def _new_key(directory: bytes) -> bytes:
         os.link(new, path)
     except FileExistsError:
         if _key(directory) is None:
-            os.rename(new, path)
+            os.replace(new, path)
             return _known(directory)
     os.unlink(new)
     return _known(directory)
@@ -147,7 +152,7 @@ def _known(directory: bytes) -> bytes:
 def _written(directory: bytes, data: bytes) -> bytes:
     """Write a file of a new name, readable by this user alone. Return its path."""
     path = directory + b"/new-" + os.urandom(6).hex().encode()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o600), "wb") as stream:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
+    with open(disk.open_path(path, flags, 0o600), "wb") as stream:
         stream.write(data)
     return path

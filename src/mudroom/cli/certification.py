@@ -8,7 +8,8 @@ import tempfile
 import time
 from collections.abc import Mapping
 
-from mudroom.certify.opening import look, make
+from mudroom.certify.identity import tool_of
+from mudroom.certify.opening import can_be_tried, look, make
 from mudroom.certify.row import Certificate
 from mudroom.certify.table import TABLES
 from mudroom.certify.trial import Progress
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
 def certified(environ: Mapping[bytes, bytes], platform: str = sys.platform, tool: bytes = b"") -> list[str]:
     """Return what the record of this machine opens and closes, in one line each."""
     from mudroom.doctor.certificate import lines
-    from mudroom.sandbox.macos.client import SANDBOX_EXEC
 
-    return lines(look(platform, places(environ).state, tool or SANDBOX_EXEC))
+    return lines(look(platform, places(environ).state, tool or tool_of(platform)))
 
 
 def tried(platform: str, tool: bytes, client: DarwinClient, context: Context) -> Certificate:
@@ -84,11 +84,11 @@ def _progress(context: Context) -> Progress:
 def certify_first(context: Context, platform: str = sys.platform, tool: bytes = b"") -> None:
     """Certify a platform that has no certificate before a session is opened, if stdin is a terminal; otherwise opening
     the session says how. ``tool``: another one than the platform's."""
-    if platform not in BY_RECORD or not sys.stdin.isatty():
+    if platform not in BY_RECORD or not sys.stdin.isatty() or not can_be_tried(platform):
         return
-    from mudroom.sandbox.macos.client import SANDBOX_EXEC, DarwinClient
+    from mudroom.sandbox.macos.client import DarwinClient
 
-    tool = tool or SANDBOX_EXEC
+    tool = tool or tool_of(platform)
     opening = look(platform, places(context.environ).state, tool)
     if opening.certificate is None:
         context.terminal.note(f"this system is tried first, in less than a minute (mudroom certify): {opening.why}")

@@ -16,6 +16,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.policy.config import KEEPS_ALL, places, project_settings
+from mudroom.stage import disk
 from mudroom.stage.views.preflight import check_project
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.store.fork import interrupted_forks
@@ -52,9 +53,9 @@ def open_listing(context: Context, *, reads_policy: bool = True) -> Iterator[Pro
 
 def _vault_at_rest(context: Context) -> Vault | None:
     """Return the vault, or None if something is to be settled in it."""
-    place, project = places(context.environ), os.path.realpath(project_of(context))
-    state = os.path.realpath(place.state)
-    check_project(project, os.path.realpath(place.home), state)
+    place, project = places(context.environ), disk.real_path(project_of(context))
+    state = disk.real_path(place.state)
+    check_project(project, disk.real_path(place.home), state)
     require_private_state(place.state)
     vault = open_vault(state, project)
     forks = vault.path + b"/forks"

@@ -7,12 +7,13 @@ import os
 from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
+from mudroom.stage import disk
 from mudroom.stage.views.preflight import find_project
 
 
 def working_directory() -> bytes:
     try:
-        return os.getcwdb()
+        return os.getcwdb()  # on Windows with \\: for disk.real_path
     except FileNotFoundError:
         raise UsageError("the current directory does not exist any more", "cd to one that does") from None
 
@@ -20,6 +21,6 @@ def working_directory() -> bytes:
 def project_of(context: Context) -> bytes:
     """Return the project as a real path."""
     if context.project is not None:
-        return os.path.realpath(context.project)
+        return disk.real_path(context.project)
     home = places(context.environ).home
-    return find_project(os.path.realpath(working_directory()), home)
+    return find_project(disk.real_path(working_directory()), home)

@@ -19,6 +19,7 @@ from mudroom.policy.config import project_settings
 from mudroom.project_session import open_project
 from mudroom.sandbox.platform import BY_RECORD
 from mudroom.session import Client, Session
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -137,15 +138,15 @@ def print_recovered(context: Context, name: str, fork: str, outcome: str) -> Non
 
 def project_paths(words: list[str], session: Session) -> list[bytes]:
     """Return paths of the command line, which are relative to the current directory, as paths of the project."""
-    here = os.path.realpath(working_directory())
+    here = disk.real_path(working_directory())
     inside = here[len(session.project) + 1 :] if here.startswith(session.project + b"/") else b""
     paths: list[bytes] = []
     for word in words:
-        path = os.fsencode(word)
+        path = disk.given_path(os.fsencode(word))
         if path.startswith(session.project + b"/"):
             path = path[len(session.project) + 1 :]
         elif not path.startswith(b"/"):
-            path = os.path.normpath(os.path.join(inside, path))
+            path = disk.given_path(os.path.normpath(os.path.join(inside, path)))
         try:
             paths.append(relpath(path))
         except ValueError as error:

@@ -1,5 +1,5 @@
-"""The command line on Windows, where only ``--help``, ``--version`` and ``doctor`` work. Other verbs print one line
-that says so. docs/WINDOWS.md lists the missing parts."""
+"""The command line on Windows. The verbs of ``PORTED`` run there as elsewhere, once a certificate has opened the
+platform (``certify/opening.py``); other verbs print one line that says so. docs/WINDOWS.md lists the missing parts."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from mudroom.cli.main import VERBS, overview, version
+from mudroom.cli.main import VERBS, overview, run, version
 from mudroom.cli.terminal.terminal import Terminal
+from mudroom.errors import MudroomError
+from mudroom.policy.windows_environment import translate
+from mudroom.sandbox.client.client import Client
 
-NOT_YET = "mudroom does not run commands on Windows yet: the vault and the staged view need a POSIX file system"
+PORTED = frozenset((
+    "run", "exec", "diff", "status", "log", "ls", "apply", "undo", "redo", "discard", "fork", "checkpoint", "rollback",
+    "recover", "resolve",
+))  # fmt: skip
+NOT_YET = "does not run on Windows yet"
 HINT = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
 
 
-def run(argv: Sequence[str]) -> int:
-    """Return the exit code. Never ends in a traceback."""
+def start(argv: Sequence[str], client: Client | None = None) -> int:
+    """Run a verb and return the exit code. Never ends in a traceback of what is known to be missing."""
     terminal = Terminal({})
     if not argv or argv[0] in ("-h", "--help", "help"):
         terminal.out(overview())
@@ -30,8 +37,15 @@ def run(argv: Sequence[str]) -> int:
     if argv[0] not in VERBS:
         terminal.error(f"there is no verb {argv[0]!r}", "mudroom --help lists them")
         return 125
-    terminal.error(NOT_YET, HINT)
-    return 125
+    if argv[0] not in PORTED:
+        terminal.error(f"mudroom {argv[0]} {NOT_YET}", HINT)
+        return 125
+    try:
+        environ = translate(os.environ)
+    except MudroomError as error:
+        terminal.error(error.message, error.hint)
+        return error.exit_code
+    return run(argv, environ, client)
 
 
 def _doctor(terminal: Terminal, as_json: bool) -> int:
@@ -52,9 +66,9 @@ def _doctor(terminal: Terminal, as_json: bool) -> int:
             terminal.out(f"{row.protection:<{width}}  {row.state:<10}  {row.found}")
             if row.fix:
                 terminal.out(f"{'':<{width}}            fix: {row.fix}")
-    terminal.say(f"{NOT_YET} ({HINT})")
+    terminal.say(f"no command runs on Windows without a certificate, which cannot be made yet ({HINT})")
     return 1 if rows[0].state == "missing" else 0
 
 
 def main() -> int:
-    return run(sys.argv[1:])
+    return start(sys.argv[1:])

@@ -67,7 +67,7 @@ def key_of(project: bytes, config: bytes, *, trusts_all: bool) -> tuple[Any, ...
     package = os.path.dirname(os.path.dirname(__file__))
     program = tuple(os.stat(os.path.join(package, name)).st_mtime_ns for name in _SOURCES)
     fields = tuple((name, kind._fields) for name, kind in _CLASSES.items())
-    return __version__, program, fields, project, config, trusts_all, os.geteuid()
+    return __version__, program, fields, project, config, trusts_all, disk.user()
 
 
 def load(path: bytes, key: tuple[Any, ...]) -> Loaded | None:
@@ -105,7 +105,7 @@ def store(path: bytes, key: tuple[Any, ...], loaded: Loaded, stamps: Iterable[tu
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_NOFOLLOW | disk.O_CLOEXEC
         with open(disk.open_path(beside, flags, 0o600), "wb") as stream:
             stream.write(_checked(data))
-        os.rename(beside, path)
+        disk.rename_path(beside, path)
     except (OSError, MudroomError):  # opening the vault names what is wrong with the state directory
         return
 

@@ -8,6 +8,7 @@ protection.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 
@@ -38,21 +39,25 @@ class Places(NamedTuple):
 
 def environment() -> Mapping[bytes, bytes]:
     """Return the environment of this process, for a library call without one."""
+    if sys.platform == "win32":
+        from mudroom.policy.windows_environment import translate
+
+        return translate(os.environ)
     return os.environb
 
 
 def places(environ: Mapping[bytes, bytes]) -> Places:
     """Return the home directory and mudroom's state directory (MUDROOM_STATE, else XDG_STATE_HOME/mudroom)."""
     home = environ.get(b"HOME") or _home_of_user()
-    if not home.startswith(b"/"):
+    if not disk.is_absolute(home):
         raise UsageError(f"HOME is not an absolute path: {show(home)}")
-    home = os.path.realpath(home)
+    home = disk.real_path(home)
     if home == b"/":
         raise UsageError("the home directory is /, which no sandbox can make private", "set HOME to another directory")
     xdg = environ.get(b"XDG_STATE_HOME", b"")
-    if not xdg.startswith(b"/"):  # the XDG Base Directory Specification: ignore a relative path
+    if not disk.is_absolute(xdg):  # the XDG Base Directory Specification: ignore a relative path
         xdg = home + b"/.local/state"
-    return Places(home, os.path.abspath(environ.get(b"MUDROOM_STATE") or xdg + b"/mudroom"))
+    return Places(home, disk.absolute_path(environ.get(b"MUDROOM_STATE") or xdg + b"/mudroom"))
 
 
 def _home_of_user() -> bytes:
@@ -173,7 +178,7 @@ def trusts_any(environ: Mapping[bytes, bytes]) -> bool:
 def user_config(environ: Mapping[bytes, bytes]) -> bytes:
     """Return the directory of the user's own policy."""
     xdg = environ.get(b"XDG_CONFIG_HOME", b"")
-    if not xdg.startswith(b"/"):  # as for XDG_STATE_HOME
+    if not disk.is_absolute(xdg):  # as for XDG_STATE_HOME
         xdg = (environ.get(b"HOME") or _home_of_user()) + b"/.config"
     return xdg + b"/mudroom"
 

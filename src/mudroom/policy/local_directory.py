@@ -205,7 +205,7 @@ def _read(descriptor: int, limit: int) -> bytes:
 
 
 def _require_own(info: os.stat_result, shown: str) -> None:
-    if info.st_uid not in (os.geteuid(), 0):
+    if info.st_uid not in (disk.user(), 0):
         raise UsageError(f"{shown} belongs to another user ({info.st_uid})", "make it yours with chown, or remove it")
     if info.st_mode & 0o022:
         mode = stat.S_IMODE(info.st_mode)

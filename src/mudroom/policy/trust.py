@@ -216,7 +216,7 @@ def _write(path: bytes, record: dict[str, Any]) -> None:
         stream.write(json.dumps(record, indent=1).encode("utf-8", "surrogateescape"))
         stream.flush()
         os.fsync(stream.fileno())
-    os.rename(beside, path)
+    disk.rename_path(beside, path)
 
 
 def _load_record(project: bytes, state: bytes) -> dict[str, Any]:
@@ -403,7 +403,7 @@ def _read(path: bytes) -> dict[str, Any] | None:
         return None
     with open(descriptor, "rb") as stream:
         info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or info.st_uid not in (os.geteuid(), 0) or info.st_mode & 0o022:
+        if not stat.S_ISREG(info.st_mode) or info.st_uid not in (disk.user(), 0) or info.st_mode & 0o022:
             return None
         data = stream.read(_LIMIT)
     try:

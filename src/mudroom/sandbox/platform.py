@@ -15,6 +15,7 @@ from mudroom.errors import Unsupported
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from mudroom.core.confinement.limit import Limits
     from mudroom.core.confinement.plan import Plan
     from mudroom.core.confinement.spec import SandboxSpec
     from mudroom.sandbox.client.client import Client
@@ -36,6 +37,12 @@ class Platform(NamedTuple):
     """Return the canonical path of a file."""
     has_groups: bool = True
     """Whether control groups can enforce limits."""
+    hold: Callable[[Plan, Limits], Plan] | None = None
+    """Return the plan with the limits of a command, where they are part of its confinement and not of a group."""
+    streams: Callable[[], tuple[Any, Any]] | None = None
+    """Return the counterparts of ``CapturedOutput`` and ``attend`` (``client/capture.py``), which None stands for."""
+    has_terminals: bool = True
+    """Whether a command gets a terminal of its own, relayed to the user's."""
     closed: Mapping[str, str] = {}
     """Parts that are refused here before anything of them is started, and why (``certify/opening.py``)."""
 
@@ -86,6 +93,48 @@ def _path_darwin(path: bytes) -> bytes:
     return true_path(path)
 
 
+def _compile_windows(spec: SandboxSpec, _machine: str) -> Plan:
+    from mudroom.sandbox.windows.platform import compile_windows
+
+    return compile_windows(spec)
+
+
+def _hold_windows(plan: Plan, limits: Limits) -> Plan:
+    from mudroom.sandbox.windows.platform import hold
+
+    return hold(plan, limits)
+
+
+def _streams_windows() -> tuple[Any, Any]:
+    from mudroom.sandbox.windows.platform import streams
+
+    return streams()
+
+
+def _client_windows() -> Client:
+    from mudroom.sandbox.windows.client import WindowsClient
+
+    return WindowsClient(variables=os.environ)
+
+
+def _survey_windows(*_arguments: Any) -> Any:
+    from mudroom.sandbox.windows.platform import survey_windows
+
+    return survey_windows()
+
+
+def _around_windows(_home: Any, opened: Any, *_arguments: Any, **_named: Any) -> Any:
+    from mudroom.sandbox.windows.platform import look_around_windows
+
+    return look_around_windows(opened)
+
+
+def _path_windows(path: bytes) -> bytes:
+    from mudroom.sandbox.windows.platform import true_path
+
+    return true_path(path)
+
+
 LINUX = Platform("linux", "overlay", _compile_linux, _client_linux)
 DARWIN = Platform(
     "darwin",
@@ -97,12 +146,28 @@ DARWIN = Platform(
     _path_darwin,
     has_groups=False,
 )
-PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (LINUX, DARWIN)}
+WIN32 = Platform(
+    "win32",
+    "job",
+    _compile_windows,
+    _client_windows,
+    _survey_windows,
+    _around_windows,
+    _path_windows,
+    has_groups=False,
+    hold=_hold_windows,
+    streams=_streams_windows,
+    has_terminals=False,
+)
+PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (LINUX, DARWIN, WIN32)}
 
 
-UNPORTED: Mapping[str, Mapping[str, str]] = {"darwin": {}}
+UNPORTED: Mapping[str, Mapping[str, str]] = {
+    "darwin": {},
+    "win32": {"gate": "it is not ported to Windows: --net none, or network: {mode: none} in the policy"},
+}
 """Parts whose half on the host is not ported, with the reason. They are refused there with every record."""
-BY_RECORD = frozenset(("darwin",))
+BY_RECORD = frozenset(("darwin", "win32"))
 """Platforms that open by a record of what held on this machine (``certify``), and never without."""
 
 

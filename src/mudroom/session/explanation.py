@@ -14,6 +14,7 @@ from mudroom.session.confinement.grant import engine_of
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import Outcome
+from mudroom.stage import disk
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.store.fork import Fork
@@ -66,7 +67,7 @@ class Explanation:
         environ, state = self._machine.confinement.variables, os.path.dirname(os.path.dirname(self._vault.path))
         engine = current(environ, engine_of(self._actor.settings))
         tried = engine if engine.remote else recall(engine, environ, state)
-        user, _group = user_of(os.geteuid(), os.getegid())
+        user, _group = user_of(disk.user(), disk.group())
         return ContainerReport(tried or engine, user, self._grant.image, tried is not None)
 
     def _mode(self, around: ContainerReport | None) -> Mode:

@@ -33,6 +33,7 @@ from mudroom.session.confinement.crowd import Crowd
 from mudroom.session.confinement.grant import Grant, granted
 from mudroom.session.confinement.standing import StandingSandboxes
 from mudroom.session.order import Order, Outcome, ProtectionLost
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.caches.fork_cache import CacheUse, ForkCache, note_pool
 from mudroom.vault.store.credentials import has_credentials, load_credentials, save_credentials
@@ -259,6 +260,8 @@ class Machine:
             allowed = self.containers.allowed(limits)
             outcome.note(*allowed.notes)
             return allowed.rlimits, None
+        if self.confinement.platform.hold is not None:
+            return (), None
         if not self.confinement.platform.has_groups:
             unheld = without_groups(limits)
             if unheld.missing:
@@ -271,7 +274,7 @@ class Machine:
 
         usual = group_defaults(order.actor.settings.limits, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         limiter = self.limiter
-        counts_processes = mode not in ELSEWHERE and os.geteuid() != 0
+        counts_processes = mode not in ELSEWHERE and disk.user() != 0
         with self._limiting:
             held = limiter.hold(limits, counts_processes=counts_processes)
             leaf = limiter.leaf(usual)

@@ -25,7 +25,7 @@ from mudroom.core.confinement.limit import (
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
-from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
+from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
 from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.client.report import StepFailed
@@ -35,6 +35,7 @@ from mudroom.session.forks import Forks, set_fork_apart, settled_mount
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
 from mudroom.session.retention import keep_journal
+from mudroom.stage import disk
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
@@ -327,7 +328,9 @@ class OwnSandbox:
     def _attempt(self, view: View, mode: Mode, order: Order, outcome: Outcome) -> CommandEnd:
         machine, fork, settings = self._machine, self._fork, order.actor.settings
         equipment = machine.equipment(mode, order)
-        relay = relay_for(order.stdio)
+        platform = machine.confinement.platform
+        relay = relay_for(order.stdio) if platform.has_terminals else None
+        captured, attended = platform.streams() if platform.streams is not None else (CapturedOutput, attend)
         stdio = relay.descriptors if relay is not None else order.stdio[:3]
         gated, port = machine.at_the_gate(fork, mode, order, outcome, relay, equipment)
         mirror = machine.mirror(order)
@@ -335,7 +338,7 @@ class OwnSandbox:
             gated as keeper,
             machine.limited(mode, order, outcome) as (rlimits, leaf),
             LiveOutput(fork.path, order.stdio.on_output) as heard,
-            CapturedOutput(*stdio, settings.output_limit, heard, relay.own if relay is not None else ()) as output,
+            captured(*stdio, settings.output_limit, heard, relay.own if relay is not None else ()) as output,
         ):
             try:
                 grant = home_grant(machine, fork, order, mode, outcome)
@@ -368,7 +371,7 @@ class OwnSandbox:
                     meanwhile = functools.partial(self._meanwhile, view)
                     watch = self._watch(running, keeper, mirror)
                     self._slot.give()
-                    ended, timed_out = attend(running, output, order.timeout, meanwhile, watch, keeper)
+                    ended, timed_out = attended(running, output, order.timeout, meanwhile, watch, keeper)
                     self._slot.take()
                     if self._standing.sandbox is not None:
                         self._cleared = True  # with the sandbox
@@ -382,6 +385,10 @@ class OwnSandbox:
                 outcome.flows = flows_of(self._forks, fork, keeper, outcome)
                 note_failures(output, outcome)
                 return CommandEnd(ended, timed_out, output, done, use, outcome.flows)
+            except (Unsupported, UsageError):
+                if outcome.running is None:
+                    fork.end()  # the plan itself was refused
+                raise
             except (StepFailed, CommandNotStarted) as error:
                 fork.end()
                 if order.grant.image and isinstance(error, CommandNotStarted) and error.hint:
@@ -442,6 +449,7 @@ class OwnSandbox:
             ),
         )
         self._outcome.running = running
+        self._outcome.note(*running.notes)
         if keeper is not None:
             keeper.began(running)
         if relay is not None:
@@ -481,8 +489,8 @@ class OwnSandbox:
             from mudroom.vault.forks.flatten import is_deep, merge_lowest
 
             self._outcome.merged = merge_lowest(self._vault, fork) if is_deep(fork) else None
-        if os.geteuid() and isinstance(view, OverlayView) and self._machine.looks_first():
-            path = next(foreign(self._vault.source, os.geteuid(), [os.getegid()]), None)
+        if disk.user() and isinstance(view, OverlayView) and self._machine.looks_first():
+            path = next(foreign(self._vault.source, disk.user(), [disk.group()]), None)
             if path is not None:
                 self._outcome.notes.append(
                     f"{show(path)} belongs to another user or group: the command cannot change it in the staged view "

@@ -34,6 +34,7 @@ from mudroom.session.order import CAPTURED, Order, Pipes, Stdio
 from mudroom.session.retention import tidy
 from mudroom.session.run import Parts, run
 from mudroom.session.sandboxes import Sandboxes
+from mudroom.stage import disk
 from mudroom.stage.views.preflight import check_project
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.collection import Progress
@@ -76,10 +77,10 @@ def require_project(
 
 def _by_record(state: bytes) -> Callable[[Platform], Platform]:
     def certified(platform: Platform) -> Platform:
+        from mudroom.certify.identity import tool_of
         from mudroom.certify.opening import open_platform
-        from mudroom.sandbox.macos.client import SANDBOX_EXEC
 
-        return open_platform(platform, state, SANDBOX_EXEC)
+        return open_platform(platform, state, tool_of(platform.name))
 
     return certified
 
@@ -316,7 +317,7 @@ class Session:
         """Return the directory of a command: a relative one is below the project."""
         if not cwd:
             return self.project
-        return cwd if cwd.startswith(b"/") else os.path.normpath(self.project + b"/" + cwd)
+        return cwd if disk.is_absolute(cwd) else disk.absolute_path(self.project + b"/" + cwd)
 
     def _run_as(self, actor: Actor, argv: tuple[bytes, ...], fork: str, stdio: Stdio, timeout: float | None) -> Result:
         return self.run(argv, fork=fork, stdio=stdio, timeout=timeout, actor=actor)

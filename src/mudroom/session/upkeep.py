@@ -15,6 +15,7 @@ from mudroom.core.retention import RetentionLimits, retention_limits
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session.session import Session
+from mudroom.stage import disk
 from mudroom.stage.file_cache import FileCache
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.typing import IO
@@ -130,7 +131,7 @@ def remove_vault(vault: Vault) -> None:
     aside = vault.path + b".gone"
     if os.path.isdir(aside):  # left by a removal that was killed
         remove_tree(aside)
-    os.rename(vault.path, aside)
+    disk.rename_path(vault.path, aside)
     remove_tree(aside)
 
 

@@ -245,7 +245,7 @@ def _copy_range(read: int, write: int, start: int, end: int) -> int:
         except OSError as error:
             if error.errno not in _NOT_HERE:
                 raise
-            done = os.pwrite(write, os.pread(read, min(end - start, 1 << 20), start), start)
+            done = disk.pwrite(write, disk.pread(read, min(end - start, 1 << 20), start), start)
         if not done:
             break  # the file has shrunk meanwhile
         start += done

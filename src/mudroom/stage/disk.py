@@ -227,6 +227,11 @@ def rename(at: int, name: bytes | str, to: int, new: bytes | str) -> None:
     os.rename(name, new, src_dir_fd=at, dst_dir_fd=to)
 
 
+def rename_path(path: bytes | str, new: bytes | str) -> None:
+    """Rename by whole paths, whose directories are trusted, replacing a file of that name."""
+    os.rename(path, new)
+
+
 def rename_new(at: int, name: bytes, to: int, new: bytes) -> None:
     """Rename without replacing. Raise FileExistsError; OSError with EINVAL or the like if the file system cannot tell:
     NFS, some FUSE."""
@@ -264,6 +269,11 @@ def set_mode_safely(at: int, name: bytes, mode: int) -> None:
         os.close(descriptor)
 
 
+def set_mode_by(handle: int | bytes, mode: int) -> None:
+    """Set the mode of what ``handle`` returned: it may be open as a path alone."""
+    os.chmod(handle, mode)
+
+
 def set_mode_of(descriptor: int, mode: int) -> None:
     """Set the mode of an open file."""
     os.fchmod(descriptor, mode)
@@ -287,6 +297,35 @@ def set_owner(at: int | None, name: bytes | str, user: int, group: int) -> None:
 def user() -> int:
     """Return the user whose permissions count."""
     return os.geteuid()
+
+
+def group() -> int:
+    return os.getegid()
+
+
+def pread(descriptor: int, length: int, offset: int) -> bytes:
+    return os.pread(descriptor, length, offset)
+
+
+def pwrite(descriptor: int, data: bytes, offset: int) -> int:
+    return os.pwrite(descriptor, data, offset)
+
+
+# --- paths, as they are kept inside: absolute, with ``/`` between names ---
+
+real_path = os.path.realpath
+"""Return the path of bytes with all links followed. Raise UsageError on Windows for a path that is not kept."""
+absolute_path = os.path.abspath
+
+
+def given_path(path: bytes) -> bytes:
+    """Return a path that a user has typed, absolute or not, with ``/`` between its names. Raise UsageError as
+    ``real_path``."""
+    return path
+
+
+def is_absolute(path: bytes) -> bool:
+    return path.startswith(b"/")
 
 
 def sync(descriptor: int) -> None:

@@ -12,7 +12,12 @@ def is_open_elsewhere(descriptor: int) -> bool:
     F_SETLEASE with F_WRLCK fails with EAGAIN if the file is open anywhere else, also with a mapping whose descriptor is
     closed (fcntl(2); check_conflicting_open in fs/locks.c). Paths (O_PATH) do not count: they have to be opened first,
     and a write then changes the times.
+
+    False on Windows: the job of a command has ended with all that it started, and scanners that hold a new file for a
+    moment change nothing in it.
     """
+    if sys.platform == "win32":
+        return False
     if sys.platform != "linux":
         return True
     import fcntl

@@ -78,6 +78,12 @@ from mudroom.stage.nt_call import (
     rename_open,
     repeat,
 )
+from mudroom.stage.nt_file import absolute_path as absolute_path
+from mudroom.stage.nt_file import given_path as given_path
+from mudroom.stage.nt_file import is_absolute as is_absolute
+from mudroom.stage.nt_file import pread as pread
+from mudroom.stage.nt_file import pwrite as pwrite
+from mudroom.stage.nt_file import real_path as real_path
 from mudroom.typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -320,12 +326,16 @@ def rename(at: int, name: bytes | str, to: int, new: bytes | str) -> None:
     _rename(at, name, to, new, replace=True)
 
 
+def rename_path(path: bytes | str, new: bytes | str) -> None:
+    _rename(None, path, None, new, replace=True)
+
+
 def rename_new(at: int, name: bytes, to: int, new: bytes) -> None:
     """Rename without replacing. Raise FileExistsError."""
     _rename(at, name, to, new, replace=False)
 
 
-def _rename(at: int, name: bytes | str, to: int, new: bytes | str, *, replace: bool) -> None:
+def _rename(at: int | None, name: bytes | str, to: int | None, new: bytes | str, *, replace: bool) -> None:
     with _place(to, new, True) as (target, last):
         with _opened(at, name, DELETE | READ_ATTRIBUTES) as handle:
             data = naming(1 | 2 if replace else 2, target, last)  # REPLACE_IF_EXISTS, POSIX_SEMANTICS
@@ -358,6 +368,10 @@ def set_mode_safely(at: int, name: bytes, mode: int) -> None:
     """Do nothing: rule 4."""
 
 
+def set_mode_by(handle: int | bytes, mode: int) -> None:
+    """Do nothing: rule 4."""
+
+
 def set_mode_of(descriptor: int, mode: int) -> None:
     """Do nothing: rule 4."""
 
@@ -384,6 +398,11 @@ def set_mode_and_times(at: int, name: bytes, mode: int, time: int) -> None:
 
 def user() -> int:
     """Return 0: modes hinder nobody here, so none has to be changed before a call, as for root."""
+    return 0
+
+
+def group() -> int:
+    """Return 0: rule 4."""
     return 0
 
 

@@ -14,10 +14,14 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MaskedRights, MudroomError, UsageError
 from mudroom.stage import disk
+
+if sys.platform == "win32":
+    from mudroom.stage import nt_private
 
 PRIVATE = 0o700
 _OTHERS = 0o077
@@ -36,13 +40,16 @@ def require_private(state: bytes) -> None:
     Raise UsageError if it may not be this user's alone, MudroomError if it cannot be made or closed.
     """
     state = state.rstrip(b"/") or b"/"
+    if sys.platform == "win32":
+        nt_private.require(state, _NAMES, _PREFIXES)
+        return
     try:
         try:
             info = os.lstat(state)
         except FileNotFoundError:
             make_private(state)
             info = os.lstat(state)
-        if not stat.S_ISDIR(info.st_mode) or info.st_mode & _OTHERS or info.st_uid != os.geteuid():
+        if not stat.S_ISDIR(info.st_mode) or info.st_mode & _OTHERS or info.st_uid != disk.user():
             _close(state, info)
     except OSError as error:
         hint = "set MUDROOM_STATE to a directory you may write to"
@@ -52,6 +59,9 @@ def require_private(state: bytes) -> None:
 def make_private(path: bytes) -> None:
     """Make a directory, and each missing one above it. Raise OSError, and MaskedRights if the umask takes the rights of
     this user, too; the directory is not made then."""
+    if sys.platform == "win32":
+        nt_private.make(path)
+        return
     above = os.path.dirname(path)
     if above != path and not os.path.lexists(above):
         make_private(above)
@@ -70,7 +80,7 @@ def _give(path: bytes) -> None:
     """As root, give a directory that was just made to the owner of the one above it. That owner may have replaced it:
     only an empty directory of root's own is given, by its descriptor."""
     owner = os.lstat(os.path.dirname(path))
-    if os.geteuid() or not owner.st_uid:
+    if disk.user() or not owner.st_uid:
         return
     opened = disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     try:
@@ -88,7 +98,7 @@ def _close(state: bytes, info: os.stat_result) -> None:
         )
     if not stat.S_ISDIR(info.st_mode):
         raise UsageError(f"{name} is not a directory", "set MUDROOM_STATE to a directory of your own")
-    if info.st_uid != os.geteuid():
+    if info.st_uid != disk.user():
         raise UsageError(
             f"{name} belongs to another user (uid {info.st_uid})", "set MUDROOM_STATE to a directory of your own"
         )

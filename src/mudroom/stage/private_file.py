@@ -5,21 +5,27 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 
 from mudroom.stage import disk
+
+if sys.platform == "win32":
+    from mudroom.stage import nt_private
 
 _READ = os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC
 
 
 def read(path: bytes, limit: int) -> bytes | None:
     """Return at most ``limit`` bytes of a file that only the user can access, or None if there is no such file."""
+    if sys.platform == "win32":
+        return nt_private.read(path, limit)
     try:
         descriptor = disk.open_path(path, _READ)
     except OSError:
         return None
     try:
         info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o077:
+        if not stat.S_ISREG(info.st_mode) or info.st_uid != disk.user() or info.st_mode & 0o077:
             return None
         return os.read(descriptor, limit)  # a read of this size returns the whole file at once
     except OSError:

@@ -18,7 +18,7 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.vault.sync import sync_directory
 
 FORMAT = 2
@@ -90,7 +90,7 @@ def save(path: bytes, record: ForkRecord | ApplyRecord, *, durable: bool) -> Non
         if durable:
             stream.flush()
             os.fsync(stream.fileno())
-    os.rename(beside, path)
+    disk.rename_path(beside, path)
     if durable:
         sync_directory(os.path.dirname(path))
 

@@ -30,6 +30,7 @@ from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.sandbox.platform import new_client
 from mudroom.session import Client
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def _by_card(
 
 
 def _directory(session: Session) -> bytes:
-    current = os.path.realpath(working_directory())
+    current = disk.real_path(working_directory())
     return current if is_below(current, session.project) else session.project
 
 

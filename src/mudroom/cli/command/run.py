@@ -18,6 +18,7 @@ from mudroom.errors import UsageError
 from mudroom.project_session import with_shown
 from mudroom.sandbox.platform import new_client
 from mudroom.session import Session, Stdio
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def asked_level(args: argparse.Namespace) -> int | None:
 
 def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
     """Return the settings with the options of the command line applied."""
-    reads = tuple(os.path.realpath(os.fsencode(path)) for path in args.read)
+    reads = tuple(disk.real_path(os.fsencode(path)) for path in args.read)
     for path in reads:
         if not os.path.exists(path):
             raise UsageError(f"--read {show_path(path)}: no such file or directory", "give a path of this machine")
@@ -224,7 +225,7 @@ def require_shown(session: Session, paths: Sequence[str]) -> None:
 
 
 def _working_directory(session: Session) -> bytes:
-    current = os.path.realpath(working_directory())
+    current = disk.real_path(working_directory())
     return current if is_below(current, session.project) else session.project
 
 

@@ -27,6 +27,10 @@ def explain_path(plan: Plan, path: bytes, subject: str) -> AccessReason:
             return AccessReason(
                 subject, "by Seatbelt", "mudroom run --explain prints the profile: the last rule decides", True
             )
+        if any(step[0] == "windows" for step in plan.steps):
+            return AccessReason(
+                subject, "by Windows", "its access list decides, by the rights of the command's token", True
+            )
         if not plan.namespaces:
             return AccessReason(
                 subject, "by Landlock", "no namespaces here: mudroom run --explain lists what may be opened", True

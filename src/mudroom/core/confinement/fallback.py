@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from mudroom.typing import Literal, NamedTuple
 
-Mode = Literal["overlay", "copy", "landlock", "plain", "remote", "seatbelt"]
+Mode = Literal["overlay", "copy", "landlock", "plain", "remote", "seatbelt", "job"]
 """overlay: namespaces and a kernel overlay. copy: namespaces and a staged copy, at the project's own path. landlock: no
 namespaces; a staged copy at another path, confined by Landlock and seccomp. plain: only the namespaces of a container,
 with the staged copy at the project's own path. remote: as plain, in a container that is reached only by its engine's
-command line. seatbelt: as landlock, but on macOS, and confined by Seatbelt; no weaker mode follows."""
+command line. seatbelt: as landlock, but on macOS, and confined by Seatbelt; no weaker mode follows. job: likewise on
+Windows, by an AppContainer, at level 0 by a restricted token, in a job."""
 
-ELSEWHERE: tuple[Mode, ...] = ("landlock", "seatbelt")
+ELSEWHERE: tuple[Mode, ...] = ("landlock", "seatbelt", "job")
 """Modes without a mount namespace: the copy is at another path, and the host's files are visible."""
 
 

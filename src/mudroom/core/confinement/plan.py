@@ -204,6 +204,10 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "seccomp": lambda program, telling=b"", _rows=None: (
         f"system call filter, {len(program) // 8} instructions" + (" and reports refusals" if telling else "")
     ),
+    "windows": lambda spec, _limits: (
+        ("AppContainer" if spec.around is None else "write-restricted token")
+        + " in a job, compiled for each command, in a copy of the project"
+    ),
     "seatbelt": lambda _path, profile: f"Seatbelt profile, {len(profile)} bytes: of rules that fit, the last decides",
 }
 

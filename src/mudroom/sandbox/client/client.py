@@ -69,6 +69,9 @@ class Running:
     thread that waits for the command calls these; other threads may signal and pause it.
     """
 
+    notes: tuple[str, ...] = ()
+    """What is different in this command's confinement, for its result."""
+
     def __init__(
         self,
         connection: Connection,

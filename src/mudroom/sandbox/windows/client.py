@@ -47,8 +47,15 @@ class WindowsRunning(Running):
     """A command in its job. The thread that waits for the command calls ``wait`` and ``close``; other threads may
     signal and pause it."""
 
-    def __init__(self, calls: Calls, confined: ConfinedProcess, write: Callable[[int, bytes], object]) -> None:
-        """``write``: writes bytes to a handle."""
+    def __init__(
+        self,
+        calls: Calls,
+        confined: ConfinedProcess,
+        write: Callable[[int, bytes], object],
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        """``write``: writes bytes to a handle. ``notes``: of the plan."""
+        self.notes = notes
         self._calls, self._confined, self._write = calls, confined, write
         self._sent = 0
         """The last signal by which the job was ended. Written under no lock: any of two is the right one."""
@@ -214,7 +221,7 @@ class WindowsClient(Client):
         command = self._command(argv, env, spec, _SIZE if terminal else None)
         compiled = self._shape(compile_plan(spec, limits, command, machine, os.urandom(16)))
         handles = None if terminal else _handles(stdio)
-        running = WindowsRunning(self._calls, start(self._calls, compiled, handles), _write_handle)
+        running = WindowsRunning(self._calls, start(self._calls, compiled, handles), _write_handle, compiled.notes)
         with self._choosing:
             self._running = [*(one for one in self._running if not one.is_over), running]
         return running

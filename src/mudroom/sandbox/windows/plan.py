@@ -135,6 +135,12 @@ def compile_plan(
 def _check(spec: SandboxSpec, machine: WindowsMachine, contained: bool) -> None:
     if contained and not machine.appcontainer:
         raise Unsupported("a sandbox", "AppContainers (Windows 8 or later)", "a Windows without them")
+    require(spec)
+
+
+def require(spec: SandboxSpec) -> None:
+    """Raise Unsupported for a spec that no machine fulfils, whatever the command is."""
+    contained = spec.around is None
     if spec.network == "gate":
         found = "AppContainers without the host's loopback: only an administrator can exempt one, and then of all of it"
         raise Unsupported(
@@ -309,7 +315,7 @@ def _notes(spec: SandboxSpec, contained: bool) -> Sequence[str]:
     if contained and spec.network == "open":
         notes.append("servers on this machine's loopback cannot be reached from inside")
     if not contained:
-        notes.append("files that Everyone may write are writable at level 0")
+        notes.append("files that Everyone may write are writable at level 0, and all that you can read is readable")
     return notes
 
 

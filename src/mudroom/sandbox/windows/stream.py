@@ -178,12 +178,13 @@ class PipedOutput:
 
         self._null = os.open(os.devnull, os.O_RDONLY)
         self.input = None if stdin is None else InputPipe(library, stdin)
-        self.streams = (OutputPipe("stdout", stdout, limit, told), OutputPipe("stderr", stderr, limit, told))
+        self.pipes = (OutputPipe("stdout", stdout, limit, told), OutputPipe("stderr", stderr, limit, told))
+        self.streams = tuple(pipe for pipe in self.pipes if pipe.is_captured)
 
     @property
     def descriptors(self) -> tuple[int, int, int]:
         given = self._null if self.input is None else self.input.theirs
-        return given, self.streams[0].theirs, self.streams[1].theirs
+        return given, self.pipes[0].theirs, self.pipes[1].theirs
 
     def __enter__(self) -> PipedOutput:
         return self
@@ -193,20 +194,20 @@ class PipedOutput:
 
     def begin(self) -> None:
         """Read and write from now on: the command has its ends."""
-        for stream in self.streams:
+        for stream in self.pipes:
             stream.begin()
         if self.input is not None:
             self.input.begin()
 
     def join(self) -> None:
         """Wait until all output has been read. The job has ended."""
-        for stream in self.streams:
+        for stream in self.pipes:
             stream.join()
         if self.input is not None:
             self.input.join()
 
     def close(self) -> None:
-        for stream in self.streams:
+        for stream in self.pipes:
             stream.close()
         if self.input is not None:
             self.input.close()
@@ -216,12 +217,12 @@ class PipedOutput:
 
     def captured(self, name: str) -> bytes:
         """Return the captured bytes of a stream; empty if it was not captured."""
-        return b"".join(stream.data for stream in self.streams if stream.name == name and stream.is_captured)
+        return b"".join(stream.data for stream in self.streams if stream.name == name)
 
     @property
     def failures(self) -> list[str]:
         """Failures of the caller's descriptors, as clauses."""
-        given: list[OutputPipe | InputPipe] = [*self.streams]
+        given: list[OutputPipe | InputPipe] = [*self.pipes]
         if self.input is not None:
             given.append(self.input)
         failed = [(stream.name, stream.failure) for stream in given if stream.failure is not None]

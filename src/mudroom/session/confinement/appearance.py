@@ -17,6 +17,7 @@ from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.host.host import without
+from mudroom.stage import disk
 
 _SYSTEM = tuple(
     b"/.mudroom /bin /boot /dev /etc /gnu /lib /lib32 /lib64 /libx32 /nix /opt /proc /sbin /sys /usr "
@@ -105,4 +106,4 @@ def own_home(home: bytes) -> bytes:
         return home
     except OSError:
         return NO_HOME
-    return home if info.st_uid == os.geteuid() and os.path.realpath(home) == home else NO_HOME
+    return home if info.st_uid == disk.user() and os.path.realpath(home) == home else NO_HOME

@@ -22,6 +22,7 @@ from mudroom.sandbox.host.host import Host, own_settings, settings_of, survey, u
 from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.confinement.grant import PLAIN, Grant, free_links, graphics, in_the_way
+from mudroom.stage import disk
 from mudroom.stage.layers.layer import private_directories
 from mudroom.stage.views.preflight import MountTable, filesystem, keeps_marks, submounts
 from mudroom.typing import TYPE_CHECKING, NamedTuple
@@ -168,7 +169,7 @@ class Confinement:
                 hint = "set MUDROOM_STATE to a directory on another one"
                 raise Unsupported("the overlay view", "a file system with xattrs for the state", where, hint)
             return "copy", [f"{where} has no xattrs, so that no overlay can be laid over it: working in a copy"]
-        if level == 2 and not os.geteuid():
+        if level == 2 and not disk.user():
             from mudroom.core.confinement.container import NOBODY
 
             return "copy", [f"root is nobody in a container: working in a copy of the project, as user {NOBODY[0]}"]
@@ -295,6 +296,8 @@ class Confinement:
 
                 return self._in_its_image(compile_imaged(spec, host.machine, self._hidden), grant), env
             plan = (LINUX if grant.level == 2 else self.platform).compile(spec, host.machine)
+            if self.platform.hold is not None:
+                plan = self.platform.hold(plan, requested(settings.limits))
             if isinstance(view, Copy) and view.identity is not None and plan.shared:
                 look = ("mounted", view.work, b"", 0, view.identity)  # a template of its own, made since the mount
                 plan = plan._replace(steps=(look, *plan.steps), shared=plan.shared + 1)
@@ -422,7 +425,7 @@ class Confinement:
         from mudroom.core.confinement.container import user_of
         from mudroom.core.confinement.image import User
 
-        uid, gid = user_of(os.geteuid(), os.getegid())
+        uid, gid = user_of(disk.user(), disk.group())
         return self._images(image, User(user_name(), uid, gid, self._home))
 
     def _in_its_image(self, plan: Plan, grant: Grant) -> Plan:
@@ -451,7 +454,7 @@ class Confinement:
             shown = (*settings.read, *(bind.path for bind in home))
             masks = tuple(mask for mask in host.masks if any(is_below(mask, path) for path in shown))
             host = host._replace(links=(), system=(), home=home, masks=masks)
-        if grant.level < 2 or os.geteuid():
+        if grant.level < 2 or disk.user():
             return host
         from mudroom.core.confinement.container import NOBODY
 
@@ -489,7 +492,7 @@ class Confinement:
 
     def owner_inside(self, grant: Grant) -> tuple[int, int] | None:
         """Return user and group of the commands of root's containers; None for all others, which are this process's."""
-        if grant.level < 2 or os.geteuid():
+        if grant.level < 2 or disk.user():
             return None
         from mudroom.core.confinement.container import NOBODY
 

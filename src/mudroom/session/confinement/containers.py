@@ -40,6 +40,7 @@ from mudroom.sandbox.container.owner import beside, this_process
 from mudroom.sandbox.container.pool import Pool
 from mudroom.sandbox.container.profile import profile
 from mudroom.sandbox.container.trial import ready
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.store import Vault
 
@@ -161,7 +162,7 @@ class Containers:
             "",
             plan.image or self._host_image,
             (),
-            user_of(os.geteuid(), os.getegid()),
+            user_of(disk.user(), disk.group()),
             mounts,
             private=tuple(dict.fromkeys((*Container._field_defaults["private"], *plan.memory))),
             emptied=plan.emptied,
@@ -182,7 +183,7 @@ class Containers:
         vault = self._vault.path + b"/"
         for path, writable in places(plan):
             names = path[len(vault) :].split(b"/") if path.startswith(vault) else [b""]
-            if os.geteuid() and (whole := _whole(names)):  # root's are closed to the user of its containers
+            if disk.user() and (whole := _whole(names)):  # root's are closed to the user of its containers
                 yield vault + b"/".join(whole), writable
             elif not is_below(path, b"/dev") and not is_below(path, b"/proc"):
                 yield path, writable

@@ -15,6 +15,7 @@ from mudroom.session.confinement.namespace_program import inside
 _WITHOUT: dict[Mode, str] = {
     "remote": "a container in a virtual machine",
     "seatbelt": "a sandbox of macOS",
+    "job": "a sandbox of Windows",
 }
 """Modes that have no listener at such an address: only the gate's proxy is there."""
 

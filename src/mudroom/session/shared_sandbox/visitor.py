@@ -24,6 +24,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import SIGKILL
 from mudroom.sandbox.client.held import ENDING, HeldSandbox
 from mudroom.sandbox.launcher.wire import receive, tell
+from mudroom.stage import disk
 from mudroom.typing import Any, Protocol
 from mudroom.vault.forks.background import Book
 from mudroom.vault.forks.collection import CollectedCommand
@@ -123,7 +124,7 @@ class Visitors:
         try:
             connection.settimeout(PATIENCE)
             pid, uid, _gid = _credentials(connection)
-            is_welcome = uid == os.geteuid() and (not _is_confined(pid) or _is_confined(os.getpid()))
+            is_welcome = uid == disk.user() and (not _is_confined(pid) or _is_confined(os.getpid()))
             if is_welcome:
                 connection.sendall(WELCOME)
         except OSError:

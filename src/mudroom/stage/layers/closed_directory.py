@@ -40,7 +40,7 @@ class LoosenedDirectories:
         try:
             with _handle(self._root, path) as (handle, mode):
                 if stat.S_ISDIR(mode) and mode & _ALL != _ALL:
-                    os.chmod(handle, stat.S_IMODE(mode) | _ALL)
+                    disk.set_mode_by(handle, stat.S_IMODE(mode) | _ALL)
                     self._modes.setdefault(path, stat.S_IMODE(mode))
                 return True
         except (FileNotFoundError, NotADirectoryError):
@@ -49,7 +49,7 @@ class LoosenedDirectories:
     def set_mode(self, path: bytes, mode: int) -> None:
         """Set the mode that a directory gets at ``restore``. Until then its owner may enter it."""
         with _handle(self._root, path) as (handle, _mode):
-            os.chmod(handle, mode | _ALL)
+            disk.set_mode_by(handle, mode | _ALL)
         if mode & _ALL != _ALL:
             self._modes[path] = mode
         else:
@@ -66,7 +66,7 @@ class LoosenedDirectories:
         """Restore the modes, deepest first: a closed directory is not entered again."""
         for path in sorted(self._modes, reverse=True):
             with _handle(self._root, path) as (handle, _mode):
-                os.chmod(handle, self._modes[path])
+                disk.set_mode_by(handle, self._modes[path])
         self._modes.clear()
 
 
@@ -158,7 +158,7 @@ def open_to_owner(path: bytes) -> int | None:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         if mode & _ALL == _ALL:
             return None
-        os.chmod(handle(descriptor), mode | _ALL)
+        disk.set_mode_by(handle(descriptor), mode | _ALL)
         return mode
     finally:
         os.close(descriptor)

@@ -66,7 +66,7 @@ def add_landed(path: bytes, rows: Mapping[bytes, LandedPaths]) -> None:
         stream.write(msgspec.msgpack.encode(landed))
         stream.flush()
         os.fsync(stream.fileno())
-    os.rename(path + b".new", path)
+    disk.rename_path(path + b".new", path)
     for name in replaced:
         os.unlink(os.path.dirname(path) + KEPT + b"/" + os.fsencode(name))
 

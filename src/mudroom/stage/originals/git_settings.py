@@ -83,7 +83,7 @@ def _repository_of(root: bytes) -> tuple[bytes, bytes]:
         text = _read(git, _LINK_LIMIT)
         if text.startswith(b"gitdir: "):
             return top, os.path.normpath(os.path.join(top, text[8:].rstrip(b"\r\n")))
-        if top == b"/":
+        if top == os.path.dirname(top):  # / or C:/
             return b"", b""
         top = os.path.dirname(top)
 

@@ -110,7 +110,7 @@ class Originals:
         if path in self:
             return
         if entry.size <= SMALL:
-            self.keep(path, entry, os.pread(source, entry.size, 0))
+            self.keep(path, entry, disk.pread(source, entry.size, 0))
             return
         with self._directory() as at:
             name, digest = _keep_large(at, source, entry.size)
@@ -201,7 +201,7 @@ def is_whole(original: Original, pack: int) -> bool:
         return True
     digest, position = blake2b(digest_size=16), original.offset
     while position < original.offset + original.length:
-        chunk = os.pread(pack, min(SMALL, original.offset + original.length - position), position)
+        chunk = disk.pread(pack, min(SMALL, original.offset + original.length - position), position)
         if not chunk:
             return False
         digest.update(chunk)
@@ -220,7 +220,7 @@ def _open_stored(original: Original) -> int | None:
     if original.place != "pack":
         return source
     try:
-        content = os.pread(source, original.length, original.offset)
+        content = disk.pread(source, original.length, original.offset)
         if original.digest and digest_of(content) != original.digest:
             return None
         copy = nameless(original.layer)
@@ -262,7 +262,7 @@ def _keep_large(at: int, source: int, size: int) -> tuple[str, bytes]:
 def _digest_of_file(descriptor: int, size: int) -> bytes:
     digest = blake2b(digest_size=16)
     for position in range(0, size, SMALL):
-        digest.update(os.pread(descriptor, min(SMALL, size - position), position))
+        digest.update(disk.pread(descriptor, min(SMALL, size - position), position))
     return digest.digest()
 
 

@@ -108,7 +108,7 @@ def _save(place: bytes, manifest: dict[bytes, Entry]) -> None:
 
     with open(place + b"/manifest.new", "wb") as stream:
         stream.write(msgspec.msgpack.encode(manifest))
-    os.rename(place + b"/manifest.new", place + b"/manifest")
+    disk.rename_path(place + b"/manifest.new", place + b"/manifest")
 
 
 class SnapshotSource:

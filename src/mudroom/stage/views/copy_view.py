@@ -75,7 +75,7 @@ class CopyView:
         root. ``identity``: of ``work``, if it is not in the vault."""
         self._identity = identity
         self._place, self._lower, self._progress = place, lower, progress
-        self._owner = owner or (os.geteuid(), os.getegid())
+        self._owner = owner or (disk.user(), disk.group())
         self._work = work or place + b"/work"
         self._manifest: Manifest | None = None
 
@@ -86,7 +86,7 @@ class CopyView:
     def prepare(self) -> None:
         if not os.path.exists(self._place + b"/manifest"):
             self._make()
-        if not os.geteuid() and (self._owner[0] or os.lstat(self._work).st_uid):
+        if not disk.user() and (self._owner[0] or os.lstat(self._work).st_uid):
             self._hand_over()
 
     def _make(self) -> None:
@@ -159,7 +159,7 @@ class CopyView:
         manifest = {path: (below, _as_copied(copied, now)) for path, (below, copied) in manifest.items()}
         with open(self._place + b"/manifest.new", "wb") as stream:
             stream.write(msgspec.msgpack.encode(manifest))
-        os.rename(self._place + b"/manifest.new", self._place + b"/manifest")
+        disk.rename_path(self._place + b"/manifest.new", self._place + b"/manifest")
         self._manifest = manifest
 
     @property

@@ -17,6 +17,7 @@ from _thread import get_ident
 from collections.abc import Collection, Iterator, Mapping
 
 from mudroom.core.tree.entry import Entry, same_shape
+from mudroom.stage import disk
 from mudroom.stage.source import OpenSource, Source, is_absence, read_all, same_bytes, walk
 from mudroom.stage.stamp import is_settled
 from mudroom.stage.view import RawDifference
@@ -184,7 +185,7 @@ def _write(layer: bytes, source: OpenSource, plan: GitPlan) -> None:
     beside = layer + _OURS % (os.getpid(), get_ident())
     try:
         write_git_layer(beside, source, plan)
-        os.rename(beside, layer)
+        disk.rename_path(beside, layer)
     except OSError:
         remove_tree(beside)
         if not os.path.isdir(layer):  # else another process was faster

@@ -32,10 +32,10 @@ def find_project(start: bytes, home: bytes) -> bytes:
     ``.mudroom`` or a ``.git``, else ``start`` itself. The home directory and ``/`` are never a project."""
     for marker in MARKERS:
         current = start
-        while current not in (b"/", home):
+        while current not in (b"/", home, above := os.path.dirname(current)):
             if os.path.lexists(current + b"/" + marker):
                 return current
-            current = os.path.dirname(current)
+            current = above
     return start
 
 
@@ -43,18 +43,20 @@ def policy_above(project: bytes, home: bytes) -> bytes | None:
     """Return the nearest directory above ``project`` (a real path) with a policy, which does not apply to it; None if
     there is none."""
     current = os.path.dirname(project)
-    while current not in (b"/", home):
+    while current not in (b"/", home, above := os.path.dirname(current)):
         if any(os.path.lexists(current + b"/.mudroom/" + name) for name in _POLICIES):
             return current
-        current = os.path.dirname(current)
+        current = above
     return None
 
 
 def check_project(project: bytes, home: bytes, state: bytes) -> None:
     """Raise UsageError if ``project`` (a real path) cannot be staged."""
     name = show(project)
-    if project == b"/":
-        raise UsageError("the project cannot be /", "change to the directory of a project, or name one with --project")
+    if project == os.path.dirname(project):  # / or C:/
+        raise UsageError(
+            f"the project cannot be {name}", "change to the directory of a project, or name one with --project"
+        )
     if is_below(home, project):
         raise UsageError(
             f"the project cannot be {name}: your home directory is in it",
@@ -97,7 +99,8 @@ class MountTable:
     def __init__(self) -> None:
         self._descriptor = -1
         self._found: list[MountPoint] = []
-        self._poller = select.poll()
+        self._poller: select.poll | None = None
+        """Made with the descriptor: Windows has neither."""
         self._lock = _thread.allocate_lock()
 
     def mounts(self) -> list[MountPoint]:
@@ -105,11 +108,12 @@ class MountTable:
             return self._read()
 
     def _read(self) -> list[MountPoint]:
-        if self._descriptor < 0:
+        if self._descriptor < 0 or self._poller is None:
             try:
                 self._descriptor = disk.open_path("/proc/self/mountinfo", os.O_RDONLY | disk.O_CLOEXEC)
             except FileNotFoundError:
                 return []
+            self._poller = select.poll()
             self._poller.register(self._descriptor, select.POLLPRI)
         elif not self._poller.poll(0):
             return self._found

@@ -253,7 +253,7 @@ def _handle(above: int, name: bytes) -> Iterator[int | bytes]:
 
 def _chmod(above: int, name: bytes, mode: int) -> None:
     with _handle(above, name) as handle:
-        os.chmod(handle, mode)
+        disk.set_mode_by(handle, mode)
 
 
 class PlainWriter:

@@ -247,7 +247,7 @@ def write_beside(beside: bytes, data: bytes, path: bytes) -> None:
     try:
         with open(beside, "wb") as stream:
             stream.write(data)
-        os.rename(beside, path)
+        disk.rename_path(beside, path)
     except BaseException:
         os.unlink(beside)
         raise
@@ -272,7 +272,7 @@ def make_mask(source: OpenSource, masks: bytes, secrets: Mapping[bytes, Entry], 
         os.mkdir(beside, 0o700)
         _write(beside, source, shown)
         try:
-            os.rename(beside, layer)
+            disk.rename_path(beside, layer)
         except OSError:
             remove_tree(beside)  # another process was faster
     return Mask(frozenset(secrets), layer, complete=complete)

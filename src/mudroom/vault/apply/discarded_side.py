@@ -15,6 +15,7 @@ import os
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.stack import Checkpoint, free_name, rolled_back
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.stage.layers.landed import KEPT, LANDED, add_landed, load_landed
 from mudroom.vault.conflict.resolution import RESOLUTIONS, keep_resolutions, load_resolutions
 from mudroom.vault.forks import stacking
@@ -111,6 +112,6 @@ def _restore_file(source: bytes, target: bytes) -> None:
     if os.path.lexists(beside):
         os.unlink(beside)  # left by a crash
     os.link(source, beside)
-    os.rename(beside, target)
+    disk.rename_path(beside, target)
     if os.path.lexists(beside):  # rename(2) of two names of one file does nothing
         os.unlink(beside)

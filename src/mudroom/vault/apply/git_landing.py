@@ -21,7 +21,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import git_directory, is_protected
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.stage.originals.collection import MASKED
 from mudroom.stage.source import Source
 from mudroom.vault.apply.transaction import ApplyDirectory, ApplyResult, new_record
@@ -99,7 +99,7 @@ def _sides(project: bytes, directory: bytes, view: Source) -> RepositorySides:
     from mudroom.vault.git.transfer import RepositorySides
 
     place = find_repository(project, directory)
-    root = os.path.realpath(project)
+    root = disk.real_path(project)
     git, common = directories_in_view(project, directory, view, place)
     with Repository(place) as live:
         work_tree = live.work_tree()
@@ -114,7 +114,7 @@ class GitLanding:
     """The transfers of an apply. Empty if no repository is to be brought."""
 
     def __init__(self, transfers: Sequence[Transfer], fork: str, project: bytes) -> None:
-        self._transfers, self._fork, self._project = transfers, fork, os.path.realpath(project)
+        self._transfers, self._fork, self._project = transfers, fork, disk.real_path(project)
 
     def __bool__(self) -> bool:
         return bool(self._transfers)
@@ -336,7 +336,7 @@ def save_refs(place: bytes, records: Sequence[RepositoryMoves]) -> None:
         stream.write(msgspec.msgpack.encode(records))
         stream.flush()
         os.fsync(stream.fileno())
-    os.rename(beside, place + _REFS)
+    disk.rename_path(beside, place + _REFS)
     sync_directory(place)
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 
 from mudroom.core.merge.operations import Op
 from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.filesystem_kind import has_weak_ctime, is_weak
 from mudroom.stage.stamp import file_clock, is_telling
@@ -74,7 +74,7 @@ def take(
 
     with open(place + NAME + b".new", "wb") as stream:
         stream.write(msgspec.msgpack.encode(imprint))
-    os.rename(place + NAME + b".new", place + NAME)
+    disk.rename_path(place + NAME + b".new", place + NAME)
 
 
 def _imprint(

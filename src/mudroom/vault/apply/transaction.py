@@ -119,7 +119,7 @@ class ApplyDirectory:
         save(self._plan(state), record, durable=True)
 
     def advance(self, old: State, new: State) -> None:
-        os.rename(self._plan(old), self._plan(new))
+        disk.rename_path(self._plan(old), self._plan(new))
         sync_directory(self.path)
 
     def began(self) -> int:
@@ -499,9 +499,9 @@ def _settle_staged(content: int, path: bytes, entry: Entry) -> None:
 
 def _make_slots(record: ApplyRecord) -> None:
     os.makedirs(record.slots, mode=0o700, exist_ok=True)
-    if os.path.realpath(record.slots) != record.slots:
+    if disk.real_path(record.slots) != record.slots:
         raise MudroomError(
-            f"{show(record.slots)} leads through a symbolic link to {show(os.path.realpath(record.slots))}"
+            f"{show(record.slots)} leads through a symbolic link to {show(disk.real_path(record.slots))}"
         )
     if record.slots.startswith(record.project + b"/"):
         with open(os.path.dirname(record.slots) + b"/.gitignore", "wb") as stream:

@@ -164,7 +164,7 @@ def set_mode(at: At, mode: int) -> None:
     """chmod without following a link, through an O_PATH descriptor: fchmodat(2) cannot refuse to follow one."""
     descriptor = disk.open_at(at[0], at[1], O_PATH | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     try:
-        os.chmod(handle(descriptor), mode)
+        disk.set_mode_by(handle(descriptor), mode)
     finally:
         os.close(descriptor)
 

@@ -8,13 +8,13 @@ last is the one with the highest number, whatever the clock showed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.stage.layers.union import Union
 from mudroom.vault.apply.discarded_side import find_holder, is_reset, restore_dropped
 from mudroom.vault.apply.execution import Progress
@@ -125,7 +125,7 @@ def _count_turn(vault: Vault, place: ApplyDirectory) -> None:
     number = 1 + max(_turn_of(ApplyDirectory(path)) for path in vault.applies())
     with open(place.path + b"/turn.new", "wb") as stream:
         stream.write(b"%d" % number)
-    os.rename(place.path + b"/turn.new", place.path + b"/turn")
+    disk.rename_path(place.path + b"/turn.new", place.path + b"/turn")
 
 
 def _turn_of(place: ApplyDirectory) -> int:

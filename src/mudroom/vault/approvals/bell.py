@@ -41,7 +41,7 @@ class Bell:
             return
         try:
             self._descriptor = disk.open_path(new, os.O_RDWR | disk.O_NONBLOCK | disk.O_NOFOLLOW | disk.O_CLOEXEC)
-            os.rename(new, path)
+            disk.rename_path(new, path)
             self._path = path
         except OSError:
             self.close()

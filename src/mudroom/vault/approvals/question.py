@@ -57,7 +57,7 @@ def become_waiter(place: bytes) -> WaiterLock | None:
         if os.fstat(descriptor).st_nlink == 0:  # removed meanwhile
             raise FileNotFoundError(place)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, b"%d %d" % (os.getpid(), started(os.getpid())), 0)
+        disk.pwrite(descriptor, b"%d %d" % (os.getpid(), started(os.getpid())), 0)
     except BlockingIOError:
         os.close(descriptor)
         return None
@@ -78,7 +78,7 @@ def create(place: bytes, asked: QueuedQuestionRecord) -> WaiterLock | None:
         _write(aside + b"/question", msgspec.msgpack.encode(asked))
         waiter_lock = become_waiter(aside)
         sync_directory(aside)
-        os.rename(aside, place)  # rename(2) does not replace a directory that is not empty
+        disk.rename_path(aside, place)  # rename(2) does not replace a directory that is not empty
         return waiter_lock
     except BaseException as error:
         if waiter_lock is not None:
@@ -159,7 +159,7 @@ def remove(place: bytes) -> None:
     """
     aside = _aside(place)
     try:
-        os.rename(place, aside)
+        disk.rename_path(place, aside)
         for name in os.listdir(aside):
             os.unlink(aside + b"/" + name)
         os.rmdir(aside)

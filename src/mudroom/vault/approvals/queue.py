@@ -33,6 +33,7 @@ from mudroom.core.approval_queue import (
 from mudroom.core.clock import SECOND, Moment, horizon
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
+from mudroom.stage.disk import user as current_user
 from mudroom.vault.approvals import question as disk
 from mudroom.vault.approvals.bell import Bell, listeners, ring
 from mudroom.vault.approvals.question import FORMAT, WaiterLock
@@ -275,7 +276,7 @@ class Queue:
             return
         except PermissionError:
             owner = -1
-        if owner != os.geteuid():
+        if owner != current_user():
             raise MudroomError(f"the questions in {show(self._path)} are another user's", "only that user answers them")
 
     # --- room ---

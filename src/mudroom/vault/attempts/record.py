@@ -84,7 +84,7 @@ def save(vault: bytes, record: TryRecord) -> None:
         os.unlink(beside)
     with os.fdopen(safe_open.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
         stream.write(data)
-    os.rename(beside, path)
+    disk.rename_path(beside, path)
 
 
 def load(vault: bytes, name: str) -> TryRecord:

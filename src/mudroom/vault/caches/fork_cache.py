@@ -157,7 +157,7 @@ def note_pool(fork: Fork, use: CacheUse) -> None:
             write_small(fork.path + b"/caches/pool", pool, os.O_EXCL)
             return
     write_small(fork.path + b"/caches/pool.new", pool, os.O_TRUNC)
-    os.rename(fork.path + b"/caches/pool.new", fork.path + b"/caches/pool")
+    disk.rename_path(fork.path + b"/caches/pool.new", fork.path + b"/caches/pool")
 
 
 def recorded_pool(fork: Fork) -> bytes:
@@ -188,6 +188,6 @@ def _open_up(directory: int) -> None:
         if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
             opened = disk.open_at(directory, name, O_PATH | disk.O_NOFOLLOW | disk.O_CLOEXEC)
             try:
-                os.chmod(handle(opened), 0o700)
+                disk.set_mode_by(handle(opened), 0o700)
             finally:
                 os.close(opened)

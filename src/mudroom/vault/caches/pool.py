@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mudroom.core.confinement.cache_place import NAMES
 from mudroom.core.confinement.limit import show_size
+from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.disk_usage import measure
 
@@ -91,7 +92,7 @@ class SharedCache:
         gone = self.path + b".old"
         if os.path.isdir(gone):
             remove_tree(gone)  # left by a crash
-        os.rename(place, gone)
+        disk.rename_path(place, gone)
         os.mkdir(place, 0o700)
         remove_tree(gone)
         return size
@@ -99,7 +100,7 @@ class SharedCache:
     def _write(self, size: int, order: Sequence[bytes]) -> None:
         with open(self.path + b".size.new", "wb") as stream:
             stream.write(b" ".join((b"%d" % size, *order)))
-        os.rename(self.path + b".size.new", self.path + b".size")
+        disk.rename_path(self.path + b".size.new", self.path + b".size")
 
 
 def shared_caches(cache: bytes) -> Iterator[SharedCache]:

@@ -108,7 +108,7 @@ class _Publication:
         descriptor = open_beneath(source, name, O_PATH | disk.O_DIRECTORY)
         try:
             if entry.mode & stat.S_IRWXU != stat.S_IRWXU:
-                os.chmod(handle(descriptor), 0o700)
+                disk.set_mode_by(handle(descriptor), 0o700)
         finally:
             os.close(descriptor)
         try:

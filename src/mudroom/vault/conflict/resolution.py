@@ -81,7 +81,7 @@ def keep_resolutions(fork: Fork, decisions: Mapping[bytes, Resolution]) -> None:
         stream.write(msgspec.msgpack.encode(dict(decisions)))
         stream.flush()
         os.fsync(stream.fileno())
-    os.rename(path + b".new", path)
+    disk.rename_path(path + b".new", path)
     if os.path.isdir(fork.path + RESOLVED):
         needed = {os.fsencode(decision.content) for decision in decisions.values()}
         for name in os.listdir(fork.path + RESOLVED):

@@ -116,7 +116,7 @@ def _unproven(vault: Vault, fork: Fork) -> list[str]:
         if os.path.exists(_mark(vault, name)):
             continue
         if os.path.isdir(place + APART) and not os.path.isdir(place + b"/tree"):
-            os.rename(place + APART, place + b"/tree")  # interrupted in between
+            disk.rename_path(place + APART, place + b"/tree")  # interrupted in between
         try:
             with os.scandir(place + b"/tree") as scan:
                 if next(scan, None) is not None:
@@ -147,7 +147,7 @@ def _replace(vault: Vault, name: str) -> None:
     os.mkdir(copy, 0o700)
     flatten([tree], copy, copying=True)
     vault.throw_away(tree)
-    os.rename(copy, tree)
+    disk.rename_path(copy, tree)
     for path in _records(vault, name):
         record = load(path, ForkRecord)
         save(path, as_in_layer(record, tree), durable=False)

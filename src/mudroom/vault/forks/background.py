@@ -57,11 +57,11 @@ class Ring:
         if self._past:
             os.unlink(self._path + b".n")
         self._past += self._size
-        os.rename(self._path, self._path + b".1")
+        disk.rename_path(self._path, self._path + b".1")
         self._stream, self._size = open(self._path, "wb", buffering=0), 0  # noqa: SIM115 - closed by close
         with open(self._path + b".n.new", "wb") as stream:
             stream.write(b"%d" % self._past)
-        os.rename(self._path + b".n.new", self._path + b".n")
+        disk.rename_path(self._path + b".n.new", self._path + b".n")
 
     def close(self) -> None:
         self._stream.close()
@@ -120,7 +120,7 @@ def _part(files: Sequence[tuple[int, int]], count: int, mark: str, limit: int) -
     data = b""
     for descriptor, size in files:
         part = min(size, length - len(data))
-        data = os.pread(descriptor, part, size - part) + data
+        data = disk.pread(descriptor, part, size - part) + data
     return StreamPart(data, str(end), None if follows else end - length)
 
 
@@ -224,7 +224,7 @@ class Book:
 def _save(path: bytes, data: dict[str, Any]) -> None:
     with open(path + b".new", "wb") as stream:
         stream.write(json.dumps(data, ensure_ascii=True).encode("ascii"))
-    os.rename(path + b".new", path)
+    disk.rename_path(path + b".new", path)
 
 
 def _load(path: bytes) -> dict[str, Any] | None:

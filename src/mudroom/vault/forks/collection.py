@@ -11,6 +11,7 @@ from mudroom.core.confinement.fallback import Mode
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset, Remark
 from mudroom.core.tree.stack import LIVE
+from mudroom.stage import disk
 from mudroom.stage.layers.closed_directory import open_to_owner
 from mudroom.stage.source import is_absence
 from mudroom.stage.view import View
@@ -80,7 +81,7 @@ def shown_view(
     )
     from mudroom.core.confinement.container import user_of
 
-    owner = user_of(os.geteuid(), os.getegid()) if level == 2 else None
+    owner = user_of(disk.user(), disk.group()) if level == 2 else None
     return CopyView(fork.copy_place, opened.lower, report, owner=owner)
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from mudroom.core.agent.endpoint import AgentEndpoint
 from mudroom.errors import FULL
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.vault.store.fork import Fork
 
 _NAME = b"/endpoint"
@@ -25,7 +25,7 @@ def register(fork: Fork, endpoint: AgentEndpoint) -> None:
     try:
         with open(beside, "wb") as stream:
             stream.write(msgspec.json.encode(endpoint))
-        os.rename(beside, fork.path + _NAME)
+        disk.rename_path(beside, fork.path + _NAME)
     except OSError as error:
         if error.errno not in FULL:
             raise

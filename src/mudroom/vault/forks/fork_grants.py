@@ -16,7 +16,7 @@ import msgspec
 from mudroom.core.network.fork_consent import MOST_GRANTS, ConsentSide, ForkGrants, ForkIdentity
 from mudroom.core.network.fork_host import label_of, names_of
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.vault.forks.endpoint import endpoint_of
 from mudroom.vault.lock import Lock
@@ -49,7 +49,7 @@ def edit_grants(vault: Vault, fork: Fork, edit: Callable[[ForkGrants], ForkGrant
             mark_grants(vault.path)
             with open(fork.path + _NAME + b".new", "wb") as stream:
                 stream.write(msgspec.json.encode(after))
-            os.rename(fork.path + _NAME + b".new", fork.path + _NAME)
+            disk.rename_path(fork.path + _NAME + b".new", fork.path + _NAME)
             return True
     except OSError as error:
         raise MudroomError(f"the grants of the fork {fork.name} cannot be written: {error.strerror}") from error

@@ -241,7 +241,7 @@ def _is_closed(place: bytes) -> bool:
         info = os.lstat(place)
     except OSError:
         return False
-    return stat.S_ISREG(info.st_mode) and (info.st_mode & 0o7777, info.st_size, info.st_uid) == (0o400, 0, os.geteuid())
+    return stat.S_ISREG(info.st_mode) and (info.st_mode & 0o7777, info.st_size, info.st_uid) == (0o400, 0, disk.user())
 
 
 def open_place(place: bytes) -> None:

@@ -11,6 +11,7 @@ from _blake2 import blake2b
 
 from mudroom.core.tree.change import Changeset
 from mudroom.errors import FULL, ForkMoved
+from mudroom.stage import disk
 from mudroom.vault.store.fork import Fork
 
 REVIEWED = b"/reviewed"
@@ -35,7 +36,7 @@ def remember(fork: Fork, changeset: Changeset) -> tuple[str, bool]:
     try:
         with open(beside, "w", encoding="ascii") as stream:
             stream.write(digest)
-        os.rename(beside, fork.path + REVIEWED)
+        disk.rename_path(beside, fork.path + REVIEWED)
     except OSError as error:
         if error.errno not in FULL:
             raise

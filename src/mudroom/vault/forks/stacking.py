@@ -13,7 +13,7 @@ from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import ForkExists, MudroomError, UsageError
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork, fork_directory, is_plain, mount_note
 from mudroom.vault.store.store import Vault
@@ -157,7 +157,7 @@ def restore_record(vault: Vault, fork: Fork) -> None:
         if os.path.exists(beside):  # left by a crash
             os.unlink(beside)
         os.link(kept, beside)
-        os.rename(beside, fork.record_path)
+        disk.rename_path(beside, fork.record_path)
         if os.path.exists(beside):  # rename(2) of two names of one file does nothing
             os.unlink(beside)
     elif os.path.exists(fork.record_path):
@@ -195,7 +195,7 @@ def rename(vault: Vault, fork: Fork, name: str) -> Fork:
         raise ForkExists(name)
     fork.save(fork.state._replace(named=True))  # before it has the name; a damaged fork keeps its own
     try:
-        os.rename(fork.path, target)
+        disk.rename_path(fork.path, target)
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # another process was quicker
             raise ForkExists(name) from None

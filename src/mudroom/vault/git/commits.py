@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.stage.source import Source
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
@@ -61,7 +62,7 @@ def directories_in_view(project: bytes, repository: bytes, view: Source, place: 
     from mudroom.vault.git.private_directory import fork_git_directory
 
     shown = show(repository)
-    root = os.path.realpath(project)
+    root = disk.real_path(project)
     if is_outside(project, place):
         return fork_git_directory(project, repository, view, place)
     at = os.path.join(root, repository)

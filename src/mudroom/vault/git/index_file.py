@@ -12,6 +12,7 @@ import stat
 from mudroom.core.git.blob import blob_id, blob_ids
 from mudroom.core.git.index import Index, IndexEntry, TreeItem, encode_index, move_entries, parse_index
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.stage.source import Source, read_all
 from mudroom.typing import NamedTuple
@@ -41,7 +42,7 @@ class IndexUpdate:
     def commit(self) -> None:
         """Let the lock become the index, durably."""
         if self._is_open:
-            os.rename(self._path + b".lock", self._path)
+            disk.rename_path(self._path + b".lock", self._path)
             self._is_open = False
             sync_directory(os.path.dirname(self._path))
 

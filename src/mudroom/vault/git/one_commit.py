@@ -24,6 +24,7 @@ from mudroom.core.merge.operations import Op
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors, is_below, show, show_path
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.stage.source import OpenSource, Source, read_all, walk
 from mudroom.typing import NamedTuple
 from mudroom.vault.git.check import parse_tree
@@ -267,7 +268,7 @@ def open_one_commit(project: bytes, user: UserFiles) -> Iterator[OneCommit]:
     """Open the project's repository for a commit. Raise UsageError if there can be none now."""
     place = find_repository(project, b".git")
     with Repository(place) as live, OpenSource(project) as source:
-        if live.work_tree() != os.path.realpath(project):
+        if live.work_tree() != disk.real_path(project):
             raise UsageError("the work tree of the repository is not the project", _USE_GIT)
         yield OneCommit(live, user, source)
 

@@ -11,6 +11,7 @@ import os
 from dulwich.lru_cache import LRUSizeCache
 from dulwich.pack import apply_delta
 
+from mudroom.stage import disk
 from mudroom.typing import NamedTuple
 from mudroom.vault.git.read import OBJECT_LIMIT, Allowance, UnpackedObject, check_size
 
@@ -50,7 +51,7 @@ class Pack:
     ) -> None:
         self._index, self._content, self._id_length = index, content, id_length
         self._allowance, self._bases = allowance, bases
-        head = os.pread(index, 8 + 1024, 0)
+        head = disk.pread(index, 8 + 1024, 0)
         self._fan = [int.from_bytes(head[at : at + 4], "big") for at in range(8, len(head), 4)]
         self._is_sound = head[:8] == b"\xfftOc\0\0\0\2" and len(self._fan) == 256 and self._fan == sorted(self._fan)
 
@@ -65,7 +66,7 @@ class Pack:
         low, high = self._fan[raw[0] - 1] if raw[0] else 0, self._fan[raw[0]]
         while low < high:
             middle = (low + high) // 2
-            candidate = os.pread(self._index, self._id_length, 1032 + middle * self._id_length)
+            candidate = disk.pread(self._index, self._id_length, 1032 + middle * self._id_length)
             if candidate == raw:
                 return self._offset(middle)
             if candidate < raw:
@@ -83,7 +84,7 @@ class Pack:
         return self._number(table + count * 4 + (offset - (1 << 31)) * 8, 8)
 
     def _number(self, at: int, length: int) -> int:
-        data = os.pread(self._index, length, at)
+        data = disk.pread(self._index, length, at)
         if len(data) != length:
             raise ValueError("may be in a pack whose index is damaged")
         return int.from_bytes(data, "big")
@@ -124,7 +125,7 @@ class Pack:
         return b"".join(apply_delta(base, delta))
 
     def _header(self, offset: int) -> _Header:
-        start = os.pread(self._content, 64, offset) if offset < 1 << 62 else b""
+        start = disk.pread(self._content, 64, offset) if offset < 1 << 62 else b""
         if not start:
             raise ValueError("is not where the index of its pack says")
         kind, size = start[0] >> 4 & 7, start[0] & 15

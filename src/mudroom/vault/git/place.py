@@ -17,6 +17,7 @@ import stat
 from mudroom.core.git.settings_file import GitSetting, parse_settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.stage.source import is_absence
 from mudroom.typing import NamedTuple
@@ -37,17 +38,17 @@ class RepositoryPlace(NamedTuple):
 def find_repository(project: bytes, repository: bytes) -> RepositoryPlace:
     """Return the location that a ``.git`` of the project leads to. Raise UsageError if there is no repository."""
     shown = show(repository)
-    at = os.path.realpath(os.path.join(project, repository))
+    at = disk.real_path(os.path.join(project, repository))
     if os.path.isfile(at):
         with open(at, "rb") as stream:
             text = stream.read(LINE_LIMIT)
         if not text.startswith(b"gitdir: "):
             raise UsageError(f"{shown} is not a git repository", "its file .git begins with gitdir: and names one")
-        at = os.path.realpath(os.path.join(os.path.dirname(at), text[8:].rstrip(b"\r\n")))
+        at = disk.real_path(os.path.join(os.path.dirname(at), text[8:].rstrip(b"\r\n")))
     common = at
     if os.path.isfile(at + b"/commondir"):
         with open(at + b"/commondir", "rb") as stream:
-            common = os.path.realpath(os.path.join(at, stream.read(LINE_LIMIT).rstrip(b"\r\n")))
+            common = disk.real_path(os.path.join(at, stream.read(LINE_LIMIT).rstrip(b"\r\n")))
     if not os.path.lexists(at + b"/HEAD") or not os.path.isdir(common + b"/objects"):
         raise UsageError(f"there is no git repository at {shown}", "its commits are made in a project that has one")
     return RepositoryPlace(at, common)
@@ -55,7 +56,7 @@ def find_repository(project: bytes, repository: bytes) -> RepositoryPlace:
 
 def is_outside(project: bytes, place: RepositoryPlace) -> bool:
     """Return whether a part of the repository lies outside of the project."""
-    root = os.path.realpath(project)
+    root = disk.real_path(project)
     return not (is_below(place.git, root) and is_below(place.common, root))
 
 
@@ -64,14 +65,14 @@ def names_work_tree(place: RepositoryPlace, directory: bytes) -> bool:
     parsed."""
     if place.git != place.common and not is_below(place.git, place.common + b"/worktrees"):
         return False  # the directory of HEAD has chosen its common directory, and not the reverse
-    directory = os.path.realpath(directory)
+    directory = disk.real_path(directory)
     back = read_file(place.git, b"gitdir", LINE_LIMIT)
     if back is not None:
         above, name = os.path.split(os.path.join(place.git, back.rstrip(b"\r\n")))
-        if name == b".git" and os.path.realpath(above) == directory:
+        if name == b".git" and disk.real_path(above) == directory:
             return True
     named = [s.value for s in settings_of(place) if s[:3] == (b"core", None, b"worktree") and s.value]
-    return any(os.path.realpath(os.path.join(place.git, value)) == directory for value in named if value)
+    return any(disk.real_path(os.path.join(place.git, value)) == directory for value in named if value)
 
 
 def settings_of(place: RepositoryPlace) -> tuple[GitSetting, ...]:
@@ -92,7 +93,7 @@ def object_directories(place: RepositoryPlace) -> tuple[bytes, ...]:
     """Return the directories of the repository's own objects and of those of git-lfs. They exist, and no component is
     a symbolic link."""
     directories = [place.common + name for name in (b"/objects", b"/lfs/objects")]
-    return tuple(path for path in directories if os.path.isdir(path) and os.path.realpath(path) == path)
+    return tuple(path for path in directories if os.path.isdir(path) and disk.real_path(path) == path)
 
 
 def alternates(place: RepositoryPlace) -> tuple[bytes, ...]:

@@ -415,7 +415,7 @@ def fork_git_directory(project: bytes, repository: bytes, view: Source, place: R
     try:
         directory = os.path.join(project, os.path.dirname(repository))
         # A link of the user's project may lead to a work tree elsewhere.
-        is_inside = is_below(os.path.realpath(directory), os.path.realpath(project))
+        is_inside = is_below(disk.real_path(directory), disk.real_path(project))
         problem = _problem(directory, place) if is_inside else "whose work tree is not in it"
     except ValueError as error:
         problem = f"whose settings cannot be read: {error}"

@@ -8,6 +8,7 @@ import zlib
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.stage.source import Source, is_absence
 
 OBJECT_LIMIT = 256 << 20
@@ -57,7 +58,7 @@ class UnpackedObject:
         return b"".join(parts)
 
     def _more(self) -> bytes:
-        chunk = os.pread(self._descriptor, _CHUNK, self._offset)
+        chunk = disk.pread(self._descriptor, _CHUNK, self._offset)
         if not chunk:
             raise ValueError("ends in the middle")
         self._offset += len(chunk)
@@ -74,7 +75,7 @@ class UnpackedObject:
     @property
     def is_all(self) -> bool:
         """Whether the file ends with the stream."""
-        return not self._stream.unused_data and not os.pread(self._descriptor, 1, self._offset)
+        return not self._stream.unused_data and not disk.pread(self._descriptor, 1, self._offset)
 
 
 def open_regular(view: Source, path: bytes) -> int | None:

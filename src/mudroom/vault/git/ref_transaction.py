@@ -21,6 +21,7 @@ from dulwich.refs import Ref
 from mudroom.core.git.ref_plan import HEAD, STASH, RefMove, RepositoryMoves
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.typing import NamedTuple
 from mudroom.vault.git.index_file import IndexMove, IndexUpdate, move_index
 from mudroom.vault.git.repository import Repository, RepositoryPlace
@@ -197,7 +198,7 @@ class _Transaction:
                 self._writer.remove_log(move.name)
 
     def _rename(self, lock: bytes) -> None:
-        os.rename(lock, lock.removesuffix(b".lock"))
+        disk.rename_path(lock, lock.removesuffix(b".lock"))
         self._locks.remove(lock)
         sync_directory(os.path.dirname(lock))
 

@@ -18,6 +18,7 @@ from dulwich.refs import DiskRefsContainer, Ref, SymrefLoop
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
+from mudroom.stage import disk
 from mudroom.vault.git.check import parse_commit
 from mudroom.vault.git.place import RepositoryPlace as RepositoryPlace
 from mudroom.vault.git.place import find_repository as find_repository
@@ -145,10 +146,10 @@ class Repository:
         ``gitdir`` of a linked one."""
         setting = self.setting(b"core", b"worktree", b"")
         if setting:
-            return os.path.realpath(os.path.join(self.place.git, setting))
+            return disk.real_path(os.path.join(self.place.git, setting))
         back = _read_line(self.place.git + b"/gitdir")  # gitrepository-layout(5), of a linked work tree
         if back:
-            return os.path.realpath(os.path.dirname(os.path.join(self.place.git, back)))
+            return disk.real_path(os.path.dirname(os.path.join(self.place.git, back)))
         if os.path.basename(self.place.git) != b".git" or self.setting(b"core", b"bare", b"false").lower() == b"true":
             return b""
         return os.path.dirname(self.place.git)

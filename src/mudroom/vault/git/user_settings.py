@@ -87,7 +87,7 @@ class UserSettings:
             return None
         pattern = self._expanded(pattern)
         if pattern.startswith(b"./"):
-            pattern = os.path.join(os.path.realpath(os.path.dirname(path)), pattern[2:])
+            pattern = os.path.join(disk.real_path(os.path.dirname(path)), pattern[2:])
         elif not pattern.startswith(b"/"):
             pattern = b"**/" + pattern
         if pattern.endswith(b"/"):

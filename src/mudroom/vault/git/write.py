@@ -41,7 +41,7 @@ class RepositoryWriter:
                 write_pack_index_v2(stream, listed, checksum)
             name = directory + b"/pack-" + checksum.hex().encode()
             for index, suffix in enumerate((b".pack", b".idx")):  # the pack is visible once the index is renamed
-                os.rename(paths[index], name + suffix)
+                disk.rename_path(paths[index], name + suffix)
                 paths[index] = name + suffix
             paths.clear()
         finally:
@@ -95,7 +95,7 @@ class RepositoryWriter:
             self.remove_log(name)
             return
         self.create_lock(name, path + b".lock", rest, again=again)
-        os.rename(path + b".lock", path)
+        disk.rename_path(path + b".lock", path)
 
     def _log_path(self, name: bytes) -> bytes:
         return os.path.join(self._live.place.common, b"logs", name)

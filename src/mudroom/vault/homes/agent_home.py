@@ -78,7 +78,7 @@ class AgentHome:
         for number, place in enumerate(self._places):
             self._make(number, place)
             self._refresh(number, place, fresh, staged, gone)
-            if not os.geteuid():
+            if not disk.user():
                 give(self._at(number), *(owner or (0, 0)))
         kept = {path: file for path, file in base.items() if path not in fresh and path not in gone}
         self._save(_BASE, {os.fsdecode(path): file for path, file in sorted({**kept, **fresh}.items())})
@@ -165,7 +165,7 @@ class AgentHome:
         new = self._place + name + b".new"
         with open(safe_open.open_regular(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
             stream.write(json.dumps(value).encode())
-        os.rename(new, self._place + name)
+        disk.rename_path(new, self._place + name)
 
     def _host(self) -> dict[bytes, HomeFile]:
         """Return the host's files that are copied: neither state nor logins."""
@@ -369,7 +369,7 @@ def _parents(root: int, path: bytes) -> None:
             elif entry.mode & stat.S_IRWXU != stat.S_IRWXU:
                 made = open_beneath(opened, name, O_PATH | disk.O_DIRECTORY)
                 try:
-                    os.chmod(handle(made), 0o700)
+                    disk.set_mode_by(handle(made), 0o700)
                 finally:
                     os.close(made)
 

@@ -127,7 +127,7 @@ def undo_settings(vault: Vault) -> tuple[list[LandedSetting], str]:
                 before = stream.read()
         _perform(_Write(host, before, row["mode"] or 0))
         results.append(LandedSetting(host))
-    os.rename(place, place + b".undone")
+    disk.rename_path(place, place + b".undone")
     return results, name.decode()
 
 
@@ -150,7 +150,7 @@ def _perform(write: _Write) -> None:
     os.makedirs(directory, mode=0o700, exist_ok=True)
     new = directory + b"/." + name + b".mudroom-" + os.urandom(4).hex().encode()
     _write_durably(new, write.content, write.mode)
-    os.rename(new, write.host)
+    disk.rename_path(new, write.host)
     sync_directory(directory)
 
 

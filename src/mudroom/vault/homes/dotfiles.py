@@ -96,7 +96,7 @@ class Dotfiles:
                 if path in host and host[path] != staged.get(path):
                     _write(files, name, self.host_content(path) or b"", host[path].mode)
                     base[path] = host[path]
-        if not os.geteuid():
+        if not disk.user():
             give(self._files, *(owner or (0, 0)))
         self._save(base)
         target = self._home + b"/" + PLACE if mounts else self._files
@@ -161,7 +161,7 @@ class Dotfiles:
         new = self._place + b"/base.new"
         with open(safe_open.open_regular(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
             stream.write(json.dumps({os.fsdecode(path): file for path, file in base.items()}).encode())
-        os.rename(new, self._place + b"/base")
+        disk.rename_path(new, self._place + b"/base")
 
     def _host(self) -> dict[bytes, HomeFile]:
         contents = {path: self.host_content(path) for path in SETTINGS}

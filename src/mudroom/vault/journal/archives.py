@@ -155,7 +155,7 @@ def write_archive(directory: bytes, events: Iterable[Event], previous: ChainHead
     archive = JournalArchive(
         previous.number + 1, last, directory + b"/%09d-%09d.jsonl.gz" % (previous.number + 1, last)
     )
-    os.rename(new, archive.path)
+    disk.rename_path(new, archive.path)
     _sync(directory)
     return archive
 
@@ -172,7 +172,7 @@ def remove_invalid(directory: bytes, after: int, digest_at: dict[int, str]) -> N
         if _last_digest(archive) == digest_at.get(archive.last):
             os.unlink(archive.path)
         else:
-            os.rename(archive.path, _free(archive.path + b".other"))
+            disk.rename_path(archive.path, _free(archive.path + b".other"))
 
 
 def invalid_ends(directory: bytes, after: int) -> list[int]:

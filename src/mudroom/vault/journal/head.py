@@ -45,7 +45,7 @@ class KeptHead:
         """Return the kept head of a journal that may only be read, such as a backup. It is not kept open."""
         descriptor = disk.open_path(self._path, os.O_RDONLY | disk.O_CLOEXEC | disk.O_NOFOLLOW)
         try:
-            return _newest(_lines(os.pread(descriptor, 2 * _LENGTH, 0)))
+            return _newest(_lines(disk.pread(descriptor, 2 * _LENGTH, 0)))
         finally:
             os.close(descriptor)
 
@@ -60,11 +60,11 @@ class KeptHead:
         turn = max(line[0] if line is not None else 0 for line in (first, second)) + 1
         line = b"%020d %020d %s %020d\n" % (turn, head.number, head.digest.encode("ascii"), turn)
         while line:
-            done = os.pwrite(self._descriptor, line, at)
+            done = disk.pwrite(self._descriptor, line, at)
             line, at = line[done:], at + done
 
     def _both(self) -> tuple[_Line | None, _Line | None]:
-        return _lines(os.pread(self._descriptor, 2 * _LENGTH, 0))
+        return _lines(disk.pread(self._descriptor, 2 * _LENGTH, 0))
 
     def close(self) -> None:
         if self._descriptor >= 0:

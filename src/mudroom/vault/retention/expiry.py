@@ -42,7 +42,7 @@ def sweep_applies(
         return going
     remember(vault, going, now)
     for apply in going:
-        os.rename(_plan(places[apply.name]), places[apply.name].path + _REMOVED)
+        disk.rename_path(_plan(places[apply.name]), places[apply.name].path + _REMOVED)
     for place in places.values():
         if os.path.exists(place.path + _REMOVED):
             _remove(vault, place)
@@ -78,7 +78,7 @@ def _size(vault: Vault, place: ApplyDirectory, state: str, *, note: bool) -> int
     if note:
         with open(path + b".new", "wb") as stream:
             stream.write(f"{state} {size}\n".encode("ascii"))
-        os.rename(path + b".new", path)
+        disk.rename_path(path + b".new", path)
     return size
 
 

@@ -13,6 +13,7 @@ import time as clock
 from mudroom.core.clock import SECOND
 from mudroom.core.retention import Expired
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.typing import NamedTuple
 from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
@@ -44,7 +45,7 @@ def remember(vault: Vault, expired: list[Expired], now: int) -> None:
             stream.write(f"{stone.name} {stone.time // SECOND} {stone.reason}\n".encode("ascii"))
         stream.flush()
         os.fsync(stream.fileno())
-    os.rename(path + b".new", path)
+    disk.rename_path(path + b".new", path)
     sync_directory(vault.path + b"/applies")
 
 

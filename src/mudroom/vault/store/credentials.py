@@ -66,4 +66,4 @@ def save_credentials(vault: bytes, rules: tuple[CredentialRule, ...]) -> None:
         json.dump([_row(rule) for rule in rules], stream, indent=1)
         stream.flush()
         os.fsync(descriptor)
-    os.rename(new, vault + _NAME)
+    disk.rename_path(new, vault + _NAME)

@@ -138,7 +138,7 @@ class Fork:
                 stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.rename(path + b".new", path)
+            disk.rename_path(path + b".new", path)
         if self._lock is not None:
             self._state = state  # only after the rename: on a full disk the old state stays
 
@@ -325,7 +325,7 @@ class Fork:
     def _replace(self, name: bytes, content: bytes) -> None:
         with open(self.path + name + b".new", "wb") as stream:
             stream.write(content)
-        os.rename(self.path + name + b".new", self.path + name)
+        disk.rename_path(self.path + name + b".new", self.path + name)
 
     @property
     def record(self) -> ForkRecord | None:

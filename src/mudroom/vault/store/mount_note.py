@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 from mudroom.core.clock import CommandStart
 from mudroom.errors import MudroomError
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, NamedTuple, cast
 from mudroom.vault.sync import sync_directory
 
@@ -98,4 +99,4 @@ def _replace(path: bytes, content: bytes) -> None:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
-    os.rename(path + b".new", path)
+    disk.rename_path(path + b".new", path)

@@ -31,6 +31,7 @@ from __future__ import annotations
 import _thread
 import errno
 import os
+import sys
 from _blake2 import blake2b
 from collections.abc import Callable, Collection
 
@@ -206,7 +207,7 @@ class Vault:
         made.save(state)
         complete(made)
         try:
-            os.rename(made.path, fork.path)  # fails if the other directory has files, as every fork has
+            disk.rename_path(made.path, fork.path)  # fails if the other directory has files, as every fork has
         except OSError as error:
             self.throw_away(self.layer(state.upper))
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
@@ -308,7 +309,7 @@ class Vault:
         if above == self.path + b"/layers":
             forget_release(self.path, name.decode())
         try:
-            os.rename(path, self.path + b"/trash/" + os.urandom(8).hex().encode())
+            disk.rename_path(path, self.path + b"/trash/" + os.urandom(8).hex().encode())
         except FileNotFoundError:
             return False  # it was never written, or somebody else has thrown it away
         return True
@@ -375,12 +376,12 @@ def throw_away_base(vault: Vault, name: str) -> None:
     name: so it is moved, then the forks are looked at again, and it is moved back if one needs it."""
     aside = vault.path + b"/bases/." + os.urandom(8).hex().encode()
     try:
-        os.rename(vault.base(name), aside)
+        disk.rename_path(vault.base(name), aside)
     except FileNotFoundError:
         return
     states = [fork.state_or_none for fork in vault.forks()]
     if any(state is None or state.base == name for state in states):
-        os.rename(aside, vault.base(name))
+        disk.rename_path(aside, vault.base(name))
     else:
         vault.throw_away(aside)
 
@@ -409,10 +410,10 @@ def require_private_state(state: bytes) -> None:
     """Make the state directory if it is missing, and close it to other users: one call of lstat(2) where nothing is to
     be done. Raise MudroomError as ``stage/private_directory.py`` says."""
     try:
-        info = os.lstat(state)
+        info = None if sys.platform == "win32" else os.lstat(state)  # which knows nothing of access lists
     except OSError:
         info = None
-    if info is None or info.st_mode & 0o170077 != 0o040000 or info.st_uid != os.geteuid():
+    if info is None or info.st_mode & 0o170077 != 0o040000 or info.st_uid != disk.user():
         from mudroom.stage.private_directory import require_private
 
         require_private(state)
@@ -450,7 +451,7 @@ def open_vault(state: bytes, project: bytes, source: bytes = b"") -> Vault:
             f"the vault {os.fsdecode(path)} has format {written.decode('ascii', 'replace')}, this mudroom knows 2",
             "it was made by a mudroom before the first release: move it aside" if older else "upgrade mudroom",
         )
-    if os.stat(path).st_uid != os.geteuid():
+    if os.stat(path).st_uid != disk.user():
         raise MudroomError(
             f"the vault {os.fsdecode(path)} belongs to another user",
             "set MUDROOM_STATE to a directory of your own, or run mudroom as that user",
@@ -469,7 +470,7 @@ def _require_ability(vault: bytes) -> None:
 
     trial = vault + b"/trial-" + os.urandom(4).hex().encode()  # not in the trash, which another process may empty
     os.mkdir(trial, 0o700)
-    if os.lstat(trial).st_mode & 0o077:
+    if sys.platform != "win32" and os.lstat(trial).st_mode & 0o077:  # there the state directory's list is inherited
         os.rmdir(trial)
         raise _unable(vault, "does not keep permissions")
     opened = disk.open_path(trial, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
@@ -512,7 +513,7 @@ def _make_vault(path: bytes, project: bytes, source: bytes) -> Vault:
                 stream.flush()
                 os.fsync(stream.fileno())
             sync_directory(path)
-            os.rename(beside, path + b"/" + name)
+            disk.rename_path(beside, path + b"/" + name)
         for above in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
             sync_directory(above)
     except OSError as error:

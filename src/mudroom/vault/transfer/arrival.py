@@ -27,7 +27,7 @@ import msgspec
 
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage import safe_open
+from mudroom.stage import disk, safe_open
 from mudroom.stage.disk import sync_filesystem
 from mudroom.stage.layers.landed import LANDED, add_landed
 from mudroom.stage.source import OpenSource
@@ -315,7 +315,7 @@ def _renamed(vault: Vault, place: bytes, name: str) -> bool:
     if os.path.lexists(target):
         return False
     try:
-        os.rename(place, target)  # fails if the other directory has files, as every fork has
+        disk.rename_path(place, target)  # fails if the other directory has files, as every fork has
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
             return False

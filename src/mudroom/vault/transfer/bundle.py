@@ -176,7 +176,7 @@ def _new_file(path: bytes) -> Iterator[IO[bytes]]:
             yield raw
             raw.flush()
             os.fsync(raw.fileno())
-            os.rename(beside, path)
+            disk.rename_path(beside, path)
         except BaseException:
             os.unlink(beside)
             raise

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.vault.store.fork import is_plain, read_small
 from mudroom.vault.store.store import Vault
 from mudroom.vault.transfer.bundle import BASE_ID
@@ -37,7 +38,7 @@ def remember_base(vault: Vault, base: bytes, stands_for: str = LIVE) -> None:
     beside = place + b"/." + os.urandom(8).hex().encode()
     with open(beside, "xb") as stream:
         stream.write(stands_for.encode())
-    os.rename(beside, place + b"/" + base.hex().encode())
+    disk.rename_path(beside, place + b"/" + base.hex().encode())
     _forget_oldest(place)
 
 
