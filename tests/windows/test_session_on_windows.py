@@ -101,3 +101,24 @@ def test_run_shows_and_applies(place: Place) -> None:
     said = place.say(*RUN, "--yes", "--", "cmd", "/d", "/c", "echo three>> a.txt& echo new> made.txt& del sub\\b.bin")
     assert said.code == 0, said
     assert place.files() == {"a.txt": b"one\r\ntwo\r\nthree\r\n", "made.txt": b"new\r\n"}
+
+
+def test_a_fork_from_its_command_to_the_project_and_back(place: Place) -> None:
+    """exec, status, diff, checkpoint, rollback, apply, undo, log: each result to the byte."""
+    before = place.files()
+    run = ("exec", "--fork", "work", "--net", "none", "--level", "1", "--", "cmd", "/d", "/c")
+    assert place.say(*run, "echo three>> a.txt").code == 0
+    assert place.files() == before
+    assert place.say("checkpoint", "work", "three").code == 0
+    assert place.say(*run, "echo four>> a.txt& del sub\\b.bin").code == 0
+    shown = place.say("diff", "work").out
+    assert "+three" in shown and "+four" in shown and "b.bin" in shown
+    assert "work" in place.say("status").out
+    assert place.say("rollback", "work", "three").code == 0
+    assert "four" not in place.say("diff", "work").out
+    assert place.say("apply", "work").code == 0
+    assert place.files() == {**before, "a.txt": b"one\r\ntwo\r\nthree\r\n"}
+    assert place.say("undo").code == 0
+    assert place.files() == before
+    log = place.say("log").out
+    assert all(word in log for word in ("checkpoint", "rollback", "apply", "undo"))

@@ -49,6 +49,7 @@ from mudroom.stage.nt_call import (
     IS_FILE,
     LINK,
     LIST,
+    MISSING,
     NAME_SURROGATE,
     OPEN,
     OPEN_IF,
@@ -77,6 +78,7 @@ from mudroom.stage.nt_call import (
     refuse_link,
     rename_open,
     repeat,
+    try_create,
 )
 from mudroom.stage.nt_file import absolute_path as absolute_path
 from mudroom.stage.nt_file import given_path as given_path
@@ -319,6 +321,12 @@ def rmdir(at: int, name: bytes | str) -> None:
         if listed(handle) == [TABLE] and not _read_table(handle)["gone"]:
             delete(create(handle, TABLE, DELETE | READ_ATTRIBUTES | WRITE_ATTRIBUTES), TABLE)
         delete(handle, last)
+        # without POSIX semantics it stays as long as anybody has it open, this process too
+        status, left = try_create(root, last, READ_ATTRIBUTES, OPEN, 0, 7)
+        if not status:
+            close(left)
+        if status not in MISSING:
+            raise OSError(errno.EBUSY, "it is open, and goes when it is closed", name)
 
 
 def rename(at: int, name: bytes | str, to: int, new: bytes | str) -> None:

@@ -7,6 +7,7 @@ with each file; no file system tells cheaply.)
 from __future__ import annotations
 
 import os
+import sys
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
@@ -72,4 +73,4 @@ def _counted(info: os.stat_result, seen: Seen) -> int:
         if key in seen:
             return 0
         seen.add(key)
-    return info.st_blocks * _BLOCK
+    return info.st_size if sys.platform == "win32" else info.st_blocks * _BLOCK
