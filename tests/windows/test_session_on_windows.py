@@ -71,8 +71,6 @@ class Place:
         finally:
             client.close()
         out, err = self._capture.readouterr()
-        if os.environ.get("SHOW"):
-            open("Z:\\var\\tmp\\wsaid.txt", "a").write(f"{words} {code}\n{out}{err}\n")
         return Said(code, out, err)
 
     def files(self) -> dict[str, bytes]:
