@@ -250,6 +250,8 @@ class Loop:
                 for descriptor in descriptors:
                     os.close(descriptor)
                 return
+        if spare.nursery is not None and request["plain"]:
+            self._refill()  # if there is none: a native one that is late is still faster than a clone of this process
         if not spare.take(request, descriptors):
             self._watch(start(spare.complete(request), descriptors))
 
@@ -275,7 +277,8 @@ class Loop:
         self._poller.unregister(pidfd)
         os.waitpid(run.pid, 0)
         if self._spare is not None and self._spare.init is run:
-            self._spare.init, self._spare.failed = None, True
+            self._spare.init = None
+            self._spare.failed = not self._spare.give_nursery_up()
         if run.leaves_orphans:
             end_children([other.pid for other in self._runs.values()])
         os.close(pidfd)
