@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -279,12 +278,12 @@ static void answer(const struct context *context, struct refusals *refusals)
     } reply = {0};
     int error;
     memset(&request, 0, sizeof request); /* the kernel refuses another content */
-    if (ioctl(context->listener, (int)NOTIF_RECV, &request) < 0)
+    if (syscall(SYS_ioctl, context->listener, NOTIF_RECV, &request) < 0)
         return;
     count_refusal(refusals, decide(context->rows, request.number, request.arguments, &error));
     reply.id = request.id;
     reply.error = -error;
-    while (ioctl(context->listener, (int)NOTIF_SEND, &reply) < 0 && errno == EINTR)
+    while (syscall(SYS_ioctl, context->listener, NOTIF_SEND, &reply) < 0 && errno == EINTR)
         ;
 }
 

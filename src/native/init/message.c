@@ -44,14 +44,11 @@ bool receive(int channel, struct value *value, int *descriptors, size_t *count)
     *count = 0;
     if (got <= 0 || (message.msg_flags & MSG_CTRUNC) != 0)
         return false;
-    for (struct cmsghdr *each = CMSG_FIRSTHDR(&message); each != NULL; each = CMSG_NXTHDR(&message, each))
-        if (each->cmsg_level == SOL_SOCKET && each->cmsg_type == SCM_RIGHTS) {
-            size_t more = (each->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-            if (*count + more > MOST_DESCRIPTORS)
-                return false;
-            memcpy(descriptors + *count, CMSG_DATA(each), more * sizeof(int));
-            *count += more;
-        }
+    const struct cmsghdr *rest = CMSG_FIRSTHDR(&message); /* there is at most one of descriptors (unix(7)) */
+    if (rest != NULL && rest->cmsg_level == SOL_SOCKET && rest->cmsg_type == SCM_RIGHTS) {
+        *count = (rest->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(descriptors, CMSG_DATA(rest), *count * sizeof(int));
+    }
     if (!read_all(channel, head + got, sizeof head - (size_t)got))
         return false;
     size_t size = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24;
@@ -75,11 +72,11 @@ bool send_with(int channel, const void *data, size_t size, const int *descriptor
     if (count > 0) {
         memset(&rights, 0, sizeof rights);
         message.msg_control = &rights;
-        message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        message.msg_controllen = (socklen_t)CMSG_SPACE(count * sizeof(int));
         struct cmsghdr *head = CMSG_FIRSTHDR(&message);
         head->cmsg_level = SOL_SOCKET;
         head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(count * sizeof(int));
+        head->cmsg_len = (socklen_t)CMSG_LEN(count * sizeof(int));
         memcpy(CMSG_DATA(head), descriptors, count * sizeof(int));
     }
     return sendmsg(channel, &message, MSG_NOSIGNAL) == (ssize_t)size;
@@ -102,7 +99,9 @@ static void put(struct record *record, const void *data, size_t size)
 
 static void put_number(struct record *record, char kind, uint32_t number)
 {
-    unsigned char bytes[] = {(unsigned char)kind, number & 0xff, number >> 8 & 0xff, number >> 16 & 0xff, number >> 24};
+    unsigned char bytes[5] = {(unsigned char)kind};
+    for (size_t place = 0; place < 4; place++)
+        bytes[1 + place] = (unsigned char)(number >> (8 * place));
     put(record, bytes, sizeof bytes);
 }
 

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -130,7 +129,7 @@ static int new_filesystem(const char *kind, const struct option *options, size_t
 static step step_enter, step_tmpfs, step_proc, step_devpts, step_cover, step_freeze, step_take, step_leave, step_beneath,
     step_bind, step_mounted, step_inside, step_spread, step_overlay, step_view, step_terminal, step_directory,
     step_symlink, step_file, step_seal, step_pivot, step_rlimit, step_umask, step_cwd, step_drop_capabilities,
-    step_no_new_privs, step_landlock, step_seccomp;
+    step_no_new_privs, step_landlock, step_seccomp, step_loopback;
 
 static const struct {
     const char *name, *shape;
@@ -152,6 +151,7 @@ static const struct {
     {"leave", "", step_leave},
     {"listen", "iisb", step_listen},
     {"listen_on_loopback", "s", step_listen_on_loopback},
+    {"loopback", "", step_loopback},
     {"mounted", "ppis", step_mounted},
     {"no_new_privs", "", step_no_new_privs},
     {"overlay", "psppi", step_overlay},
@@ -580,8 +580,22 @@ static int step_pivot(struct context *context, const struct value *arguments, si
 static int step_rlimit(struct context *context, const struct value *arguments, size_t count)
 {
     (void)context, (void)count;
-    struct rlimit limit = {(rlim_t)NUMBER_OF(1), (rlim_t)NUMBER_OF(2)};
-    return setrlimit((int)NUMBER_OF(0), &limit) < 0 ? errno : 0;
+    uint64_t limit[2] = {(uint64_t)NUMBER_OF(1), (uint64_t)NUMBER_OF(2)}; /* struct rlimit64: soft, hard */
+    return syscall(SYS_prlimit64, 0, (int)NUMBER_OF(0), limit, NULL) < 0 ? errno : 0;
+}
+
+static int step_loopback(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)context, (void)arguments, (void)count;
+    struct {
+        char name[16];
+        short flags;
+        char rest[22];
+    } request = {"lo", 1 /* IFF_UP */, ""}; /* struct ifreq of netdevice(7) */
+    int opened = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (opened < 0)
+        return errno;
+    return close_after(opened, syscall(SYS_ioctl, opened, 0x8914UL /* SIOCSIFFLAGS */, &request) < 0 ? errno : 0);
 }
 
 static int step_umask(struct context *context, const struct value *arguments, size_t count)

@@ -22,7 +22,7 @@ PLAIN = 2
 NATIVE_STEPS = frozenset(
     (
         "beneath bind cover cwd devpts directory drop_capabilities enter file freeze hand_over inside landlock leave "
-        "listen listen_on_loopback mounted no_new_privs overlay pivot proc rlimit routes seal seccomp spread symlink "
+        "listen listen_on_loopback loopback mounted no_new_privs overlay pivot proc rlimit routes seal seccomp spread symlink "
         "take terminal tmpfs umask view"
     ).split()
 )
