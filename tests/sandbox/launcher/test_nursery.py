@@ -83,9 +83,11 @@ grep -E '^(Uid|Gid|Groups|Sig|Shd|Cap|NoNew|Seccomp|Umask|NSpid|NSsid|NSpgid)' /
 for fd in /proc/self/fd/*; do echo "${fd##*/} $(readlink -f "$fd" | sed 's/:\[.*//')"; done
 sed 's/^[0-9]* [0-9]* [0-9:]* //; s/ master:[0-9]*\| shared:[0-9]*//g; s/works.[0-9]*/work/g; s/fd.[0-9]*/fd/g' \
     /proc/self/mountinfo
-cat /proc/self/limits /proc/self/oom_score_adj /proc/net/tcp /proc/net/udp /proc/net/tcp6 | sed 's/ [0-9a-f]*0 *1000*.*//'
+cat /proc/self/limits /proc/self/oom_score_adj /proc/net/tcp /proc/net/udp /proc/net/tcp6 |
+    sed 's/ [0-9a-f]*0 *1000*.*//'
 ls -la / /dev /proc/sys /dev/pts | sed -E 's/^(d[^ ]*) +[0-9]+ /\1 /; s/ [A-Z][a-z]{2} +[0-9]+ +[0-9:]+ / /'
-cat /proc/keys; readlink /proc/1/fd/* /proc/1/exe /proc/1/cwd /proc/1/ns/*; cat /proc/1/environ; echo x > /proc/sys/kernel/hostname; hostname
+cat /proc/keys; readlink /proc/1/fd/* /proc/1/exe /proc/1/cwd /proc/1/ns/*; cat /proc/1/environ
+echo x > /proc/sys/kernel/hostname; hostname
 env | sort; pwd; ulimit -a; stat -f / | grep -v ID; ls /proc | grep -c '^[0-9]'; ip route show table local
 python3 -c 'import socket; socket.socket(40, 1)'; mount -t tmpfs none /tmp; unshare -r true; exit 7
 """
@@ -137,6 +139,7 @@ def faults_of(client: Client) -> int:
 
 def test_its_steps_are_those_of_the_program() -> None:
     """The same table on both sides, each step one of Python's."""
+    source = (ROOT / "src/native/init/step.c").read_text()
     table = re.findall(
         r'^    \{"(\w+)", "[^"]*", step_\w+\},$', (ROOT / "src/native/init/step.c").read_text(), re.MULTILINE
     )
