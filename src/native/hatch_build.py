@@ -1,4 +1,4 @@
-"""The build of the native client into a wheel (hatchling's custom hook).
+"""The build of the native programs into a wheel (hatchling's custom hook): the client, and the init of sandboxes.
 
 Rules of this file:
 1. A build never fails for lack of a compiler: the wheel is a pure one then, with the console script ``mudroom``.
@@ -6,6 +6,8 @@ Rules of this file:
    An installer puts both into one directory (binary distribution format, packaging.python.org).
 3. The tag says what the program is: of the machine in its ELF header (elf(5)). A static one needs no libc, so it is for
    each Linux, and its wheel says so (PEP 600, PEP 656).
+
+4. The init (``src/native/init``) lies beside the launcher's modules. Without it Python does the same.
 
 ``MUDROOM_NATIVE=0`` builds a pure wheel, ``=1`` fails where the client cannot be built. Without it, an editable
 installation has none: a tree that is worked on has the client that is worked on. ``CC`` is the compiler, with options.
@@ -24,6 +26,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCE = "src/native"
 """The directory; all its files of C are one program."""
+INIT, INIT_PLACE = "src/native/init", "mudroom/sandbox/launcher/mudroom-init"
+"""The same of the init, and its path in the wheel: ``NATIVE_INIT`` of ``sandbox/client/template.py``."""
 COMPILERS = ("musl-gcc", "cc", "gcc", "clang")
 OPTIONS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-fstack-protector-strong", "-Wl,-z,relro,-z,now", "-s")
 LINKS = (("-static",), ())
@@ -45,15 +49,22 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
             return
         self._scratch = tempfile.TemporaryDirectory(prefix="mudroom-native-")
         program = os.path.join(self._scratch.name, "mudroom")
-        why = compile_client(os.path.join(self.root, SOURCE), program)
+        why = compile_program(os.path.join(self.root, SOURCE), program)
         if why:
             self._scratch.cleanup()
             if wanted:
                 raise RuntimeError(f"the native client cannot be built: {why}")
             self.app.display_info(f"without the native client: {why}")
             return
-        with open(program, "rb") as stream:
-            build_data["tag"] = tag_of(stream.read())
+        programs = [program]
+        init = os.path.join(self._scratch.name, "mudroom-init")
+        why = compile_program(os.path.join(self.root, INIT), init)
+        if why:
+            self.app.display_info(f"without the native init: {why}")
+        else:
+            programs.append(init)
+            build_data["force_include"][init] = INIT_PLACE
+        build_data["tag"] = min(map(_tag_of_file, programs), key=lambda tag: "manylinux" in tag)
         build_data["pure_python"] = False
         build_data["shared_scripts"] = {program: "mudroom"}
         scripts = self.metadata.core.scripts
@@ -67,8 +78,8 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
             scripts["mudroom"] = scripts.pop("mudroom-python")
 
 
-def compile_client(directory: str, program: str) -> str:
-    """Compile the client in ``directory`` into ``program``. Return why that is not possible; empty: it was."""
+def compile_program(directory: str, program: str) -> str:
+    """Compile the program in ``directory`` into ``program``. Return why that is not possible; empty: it was."""
     sources = sorted(os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".c"))
     why = "no C compiler"
     given = shlex.split(os.environ.get("CC", ""))
@@ -91,6 +102,11 @@ def _is_elf(program: str) -> bool:
             return stream.read(4) == b"\x7fELF"
     except FileNotFoundError:
         return False
+
+
+def _tag_of_file(path: str) -> str:
+    with open(path, "rb") as stream:
+        return tag_of(stream.read())
 
 
 def tag_of(program: bytes) -> str:

@@ -58,6 +58,14 @@ def compile_native(directory: Path, *options: str, compiler: str = COMPILERS[0] 
     return program
 
 
+def compile_init(directory: Path, *options: str) -> bytes:
+    """Build the init of sandboxes in ``directory``. Return its path."""
+    program = directory / "mudroom-init"
+    sources = sorted((SOURCES[0].parent / "init").glob("*.c"))
+    subprocess.run([COMPILERS[0], *STRICT, *(options or ("-O2",)), *sources, "-o", program], check=True)
+    return bytes(program)
+
+
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not COMPILERS:

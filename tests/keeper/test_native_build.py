@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from mudroom.sandbox.client.template import NATIVE_INIT
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -41,7 +43,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def initialized(build: Any, version: str = "standard") -> tuple[Any, dict[str, Any]]:
-    hook, data = build.NativeBuildHook(), {"shared_scripts": {}, "pure_python": True}
+    hook, data = build.NativeBuildHook(), {"shared_scripts": {}, "force_include": {}, "pure_python": True}
     hook.initialize(version, data)
     return hook, data
 
@@ -55,7 +57,9 @@ def test_with_a_compiler(build: Any) -> None:
     assert hook.metadata.core.scripts == {"mudroom-python": "mudroom.cli:main"}
     assert data["tag"].startswith("py3-none-") and data["tag"].endswith(os.uname().machine)
     assert ("manylinux" in data["tag"]) != build.is_dynamic(Path(program).read_bytes())
-    assert os.access(program, os.X_OK)
+    ((init, place),) = data["force_include"].items()
+    assert os.fsencode(f"/{place}") == NATIVE_INIT[-len(place) - 1 :]
+    assert os.access(program, os.X_OK) and os.access(init, os.X_OK)
     hook.finalize("standard", data, "")
     assert not os.path.exists(program)
     assert hook.metadata.core.scripts == {"mudroom": "mudroom.cli:main"}  # for an editable one, built next
@@ -67,7 +71,7 @@ def test_with_a_compiler(build: Any) -> None:
 def test_without_one_the_wheel_is_pure(build: Any, monkeypatch: pytest.MonkeyPatch, compiler: str) -> None:
     monkeypatch.setenv("CC", compiler)
     hook, data = initialized(build)
-    assert data == {"shared_scripts": {}, "pure_python": True}
+    assert data == {"shared_scripts": {}, "force_include": {}, "pure_python": True}
     assert hook.metadata.core.scripts == {"mudroom": "mudroom.cli:main"}
     assert hook.said and hook.said[0].startswith("without the native client: ")
     hook.finalize("standard", data, "")

@@ -103,7 +103,7 @@ from mudroom.stage.nt_layer import (
     refuse_tables,
     write_table,
 )
-from mudroom.typing import Any, TypeVar
+from mudroom.typing import TypeVar
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import AGAIN, Connection, wait_readable, with_report
 from mudroom.sandbox.client.report import parse_report, read_report
-from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
+from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC, NATIVE_STEPS, PLAIN
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -283,7 +283,15 @@ def _request(
 ) -> dict[str, Any]:
     """Return the request of a command. All of it is packed as well, for a process that passes it on."""
     whole = {**head, "namespaces": namespaces, "plan": steps, **rest}
-    return {**head, "whole": marshal.dumps(whole)}
+    return {**head, "plain": _is_plain(rest, steps), "whole": marshal.dumps(whole, PLAIN)}
+
+
+def _is_plain(rest: Mapping[str, Any], own: Sequence[Step]) -> bool:
+    """Return whether a native init serves the command, of which ``own`` are the steps that its template does not
+    know."""
+    if rest["mediation"] or rest["terminal"] or rest["held"] or rest["join"] or "channel" in rest["sockets"]:
+        return False
+    return all(step[0] in NATIVE_STEPS for step in own)
 
 
 def _ask_to_clear(launcher: Connection, works: Sequence[tuple[bytes, bytes]]) -> bool:

@@ -26,6 +26,9 @@ REST = 2000
 """Milliseconds without a command after which a standing sandbox ends the init that it has made ahead: that is half of
 its memory, and the next command waits 2 ms for another one."""
 
+NATIVE_INIT = os.fsencode(f"{os.path.abspath(__file__).rsplit(os.sep, 2)[0]}/launcher/mudroom-init")
+"""The program of ``src/native/init``, which a wheel has. A template does without where it is missing."""
+
 
 def request(
     launcher: Connection, identity: int, plan: TemplatePlan, mounts: tuple[bytes, ...] = (), door: tuple[int, ...] = ()
@@ -44,6 +47,7 @@ def request(
         "each": of_each(plan.namespaces),
         "mounts": mounts,
         "rest": REST,
+        "native": NATIVE_INIT,
     }
     try:
         return Connection(ours), with_report(launcher, message, (theirs.fileno(), *door))

@@ -4,7 +4,7 @@ It runs as a process of its own (``python -I -S``) and receives requests over a 
 child into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
 
 Rules of this file, and of its family: ``init``, ``holder``, ``template``, ``step``, ``step_context``, ``listener``,
-``directory``, ``link``, ``netlink``, ``wire``, ``kernel``, ``mediator``, ``pause``, ``refusal``:
+``directory``, ``link``, ``netlink``, ``nursery``, ``wire``, ``kernel``, ``mediator``, ``pause``, ``refusal``:
 1. They import each other and no other module of mudroom, and of the standard library only the modules that the
    architecture test lists: every millisecond of start-up here is a millisecond of every cold ``mudroom run``. Code that
    a first command does not need is imported when it is needed, but never in an init after its ``pivot``: the files in
@@ -22,6 +22,7 @@ own user and mount namespace, in which the first steps of the plan, which do not
 performed. Every init is cloned from it with a copy of that mount namespace, and performs the rest. The template also
 knows the steps that every command shares, at the start and at the end: a request to it carries only the command's own
 steps. The template clones one init ahead of time, the ``spare``, so the next command does not wait for its namespaces.
+Where there is a native init, a program beside the template clones it (``nursery.py``), for requests that are ``plain``.
 
 Wire format, in both directions little-endian: 4 bytes length, then that many bytes of ``marshal``. Descriptors travel
 with the length (SCM_RIGHTS). Only the host process and this one ever hold the socket.
@@ -250,6 +251,8 @@ class Loop:
                 for descriptor in descriptors:
                     os.close(descriptor)
                 return
+        if spare.nursery is not None and request["plain"]:
+            self._refill()  # if there is none: a native one that is late is still faster than a clone of this process
         if not spare.take(request, descriptors):
             self._watch(start(spare.complete(request), descriptors))
 
@@ -275,7 +278,8 @@ class Loop:
         self._poller.unregister(pidfd)
         os.waitpid(run.pid, 0)
         if self._spare is not None and self._spare.init is run:
-            self._spare.init, self._spare.failed = None, True
+            self._spare.init = None
+            self._spare.failed = not self._spare.give_nursery_up()
         if run.leaves_orphans:
             end_children([other.pid for other in self._runs.values()])
         os.close(pidfd)

@@ -20,9 +20,8 @@ from mudroom.sandbox.launcher.netlink import (
     NETLINK_NETFILTER,
     NETLINK_ROUTE,
     ask,
-    bring_loopback_up,
     redirect_to,
-    route_everything_here,
+    routes,
     talk,
 )
 
@@ -40,9 +39,7 @@ _DNS = 53
 def step_routes(_context: StepContext) -> None:
     """Bring ``lo`` up, and route every address to this namespace, so each connection is answered here. Without IPv6 in
     the kernel no process could use it, so its absence is no error."""
-    *needed, ipv6 = ask(
-        NETLINK_ROUTE, [bring_loopback_up(1), route_everything_here(AF_INET, 2), route_everything_here(AF_INET6, 3)]
-    )
+    *needed, ipv6 = ask(NETLINK_ROUTE, routes())
     for number in (*needed, 0 if ipv6 in (EAFNOSUPPORT, EOPNOTSUPP) else ipv6):
         if number:
             raise OSError(number, os.strerror(number))

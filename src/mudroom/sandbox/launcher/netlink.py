@@ -62,6 +62,11 @@ def route_everything_here(family: int, sequence: int = 1) -> bytes:
     return message(_RTM_NEWROUTE, _NLM_F_ACK | _NLM_F_CREATE | _NLM_F_EXCL, sequence, payload)
 
 
+def routes() -> list[bytes]:
+    """Return the messages that bring ``lo`` up and route every address of both families to this namespace."""
+    return [bring_loopback_up(1), route_everything_here(AF_INET, 2), route_everything_here(AF_INET6, 3)]
+
+
 def redirect_to(port: int) -> list[bytes]:
     """Return one batch, which is applied as a whole or not at all: every outgoing TCP connection is redirected to the
     local ``port``, except those to loopback and to DNS. In the language of nft(8)::

@@ -38,6 +38,13 @@ from mudroom.sandbox.launcher.kernel import (
     libc,
     syscall,
 )
+from mudroom.sandbox.launcher.nursery import (
+    ask_for_init,
+    is_able,
+    keep_capabilities,
+    lose_capabilities_at_exec,
+    start_nursery,
+)
 from mudroom.sandbox.launcher.step_context import StepContext
 from mudroom.sandbox.launcher.wire import opened, receive, send, tell
 
@@ -53,12 +60,18 @@ def prepare(request: Request, descriptors: list[int], report: int) -> tuple[_soc
     """Become a template: perform the steps that all commands of a session share. Return the arguments of ``serve``: the
     socket for requests and the spare."""
     report = keep_only([report, *descriptors], 3)
+    native = is_able(request["native"], request["each"], (*request["ahead"], *request["last"]))
+    if native:
+        keep_capabilities()
     context = perform(request["plan"], report, StepContext(request["namespaces"]))
     os.fchdir(context.root)  # a clone finds the copy of this mount in its own namespace as its working directory
     os.close(context.root)
     tell(report, ("prepared",))
     os.close(report)
     spare = Spare(request["ahead"], request["last"], request["each"])
+    if native:
+        spare.nursery = start_nursery(request["native"], request["each"], request["ahead"], request["last"])
+        lose_capabilities_at_exec()
     if request["mounts"]:
         spare.mounts, spare.door, spare.rest = request["mounts"], _socket.socket(fileno=5), request["rest"]
     return _socket.socket(fileno=4), spare
@@ -101,6 +114,8 @@ class Spare:
         """Directories of the host over which a standing template has mounted its overlays."""
         self.door: _socket.socket | None = None
         """The door of a standing template."""
+        self.nursery: _socket.socket | None = None
+        """The program that clones inits; None: this process does."""
         self.rest: int | None = None
         """Milliseconds without a command after which a standing template lets its spare go."""
 
@@ -135,14 +150,31 @@ class Spare:
             return None
         self.channel, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
-            pid = fork_with_signals_blocked(lambda: clone(self.namespaces))
+            pid = self._clone(theirs)
         except OSError:
             return None  # the next command is cloned when it comes, and reports the error
-        if pid == 0:
-            run_spare(theirs, self.steps, self.last, self.namespaces)
         theirs.close()
         self.init = Run(0, pid, os.pidfd_open(pid), -1, self.namespaces)
         return self.init
+
+    def _clone(self, theirs: _socket.socket) -> int:
+        """Return the pid of a new spare, which has that end of its channel. Raise OSError if there is none."""
+        if self.nursery is not None:
+            try:
+                return ask_for_init(self.nursery, theirs.fileno())
+            except EOFError:
+                self.give_nursery_up()
+        pid = fork_with_signals_blocked(lambda: clone(self.namespaces))
+        if pid == 0:
+            run_spare(theirs, self.steps, self.last, self.namespaces)
+        return pid
+
+    def give_nursery_up(self) -> bool:
+        """Return whether inits were native; from now on they are not."""
+        nursery, self.nursery = self.nursery, None
+        if nursery is not None:
+            nursery.close()
+        return nursery is not None
 
     def let_go(self) -> None:
         """End the spare. The loop waits for it as for any other."""
@@ -156,10 +188,11 @@ class Spare:
         return {**whole, "plan": (*self.steps, *whole["plan"], *self.last)}
 
     def take(self, request: Request, descriptors: list[int]) -> bool:
-        """Hand a command to the spare. Return False if there is no spare, or if the command's init has to be cloned
-        into a control group: a spare could only be moved, which costs more than it saves."""
+        """Hand a command to the spare. Return False if there is no spare, if it is native and does not serve the
+        command, or if the command's init has to be cloned into a control group: a spare could only be moved, which
+        costs more than it saves."""
         spare, channel = self.init, self.channel
-        if spare is None or channel is None or request["into"]:
+        if spare is None or channel is None or request["into"] or (self.nursery is not None and not request["plain"]):
             return False
         try:
             send(channel, request["whole"], descriptors)

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 CMSG_CLOEXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 """recvmsg(2). macOS has no such flag; there close-on-exec is set after the descriptor has arrived."""
+PLAIN = 2
+"""The version of marshal whose values do not refer to each other: a native init reads it."""
+NATIVE_STEPS = frozenset((
+    "beneath", "bind", "cover", "cwd", "devpts", "directory", "drop_capabilities", "enter", "file", "freeze",
+    "hand_over", "inside", "landlock", "leave", "listen", "listen_on_loopback", "loopback", "mounted",
+    "no_new_privs", "overlay", "pivot", "proc", "rlimit", "routes", "seal", "seccomp", "spread", "symlink",
+    "take", "terminal", "tmpfs", "umask", "view"
+))  # fmt: skip
+"""The steps that a native init performs: the table of ``src/native/init/step.c``."""
 
 
 def tell(report: int, record: tuple[Any, ...]) -> None:

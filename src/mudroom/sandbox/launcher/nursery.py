@@ -1,0 +1,127 @@
+"""The template's end of the native init: a small program that clones and performs what Python would, for most commands.
+
+Part of the launcher's process: the rules at the top of ``launcher.py`` hold here; those of the program are in
+``src/native/init/nursery.c``. A clone of an interpreter copies hundreds of pages before a command starts; that of the
+program copies twenty. Where it is missing, or fails, or for a command that it does not serve, the template clones
+itself.
+"""
+
+from __future__ import annotations
+
+import _socket
+import ctypes
+import marshal
+import os
+
+from mudroom.sandbox.launcher.kernel import (
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    LINUX_CAPABILITY_VERSION_3,
+    PR_CAP_AMBIENT,
+    PR_CAP_AMBIENT_CLEAR_ALL,
+    PR_CAP_AMBIENT_RAISE,
+    SYS_capget,
+    SYS_capset,
+    prctl,
+    syscall,
+)
+from mudroom.sandbox.launcher.netlink import redirect_to, routes
+from mudroom.sandbox.launcher.wire import NATIVE_STEPS, PLAIN, send
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mudroom.sandbox.launcher.init import Plan
+
+PROTOCOL = "mudroom-init-1"
+"""That of ``init.h``: a program of another version ends at once."""
+_CHANNEL = 3
+_HELD = ctypes.c_char * 24
+
+
+def is_able(path: bytes, namespaces: int, plan: Plan) -> bool:
+    """Return whether the program can make the inits of a template: it is there, each init has its own processes and
+    mounts, and it knows all steps."""
+    own = CLONE_NEWPID | CLONE_NEWNS
+    return namespaces & own == own and os.access(path, os.X_OK) and all(step[0] in NATIVE_STEPS for step in plan)
+
+
+def keep_capabilities() -> None:
+    """Let the next exec keep the capabilities that this process has in its user namespace: inheritable, and ambient
+    (capabilities(7)). To be called before the bounding set is empty."""
+    header, held = _header(), bytes(_held())
+    # two structs of effective, permitted, inheritable
+    parts = [held[at : at + 4] for at in range(0, 24, 4)]
+    syscall(SYS_capset, header, b"".join((parts[0], parts[1], parts[1], parts[3], parts[4], parts[4])))
+    permitted = int.from_bytes(parts[1] + parts[4], "little")
+    for capability in range(permitted.bit_length()):
+        if permitted >> capability & 1:
+            prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability)
+
+
+def lose_capabilities_at_exec() -> None:
+    """Undo ``keep_capabilities``."""
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    held = bytes(_held())
+    syscall(SYS_capset, _header(), b"".join((held[:8], bytes(4), held[12:20], bytes(4))))
+
+
+def _header() -> bytes:
+    return LINUX_CAPABILITY_VERSION_3.to_bytes(4, "little") + bytes(4)
+
+
+def _held() -> Any:
+    held = _HELD.from_buffer(bytearray(24))
+    syscall(SYS_capget, _header(), ctypes.addressof(held))
+    return held
+
+
+def start_nursery(path: bytes, namespaces: int, ahead: Plan, last: Plan) -> _socket.socket | None:
+    """Start the program in this process's namespaces and directory. Return the socket to it, or None if it cannot be
+    started. It ends with this process."""
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    actions = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), _CHANNEL)]
+    if theirs.fileno() == _CHANNEL:
+        os.set_inheritable(_CHANNEL, True)
+        actions = []
+    begin = {
+        "protocol": PROTOCOL,
+        "each": namespaces,
+        "ahead": tuple(map(_with_messages, ahead)),
+        "last": tuple(map(_with_messages, last)),
+    }
+    try:
+        os.posix_spawn(path, [path], {}, file_actions=actions)
+        theirs.close()
+        send(ours, marshal.dumps(begin, PLAIN), [])
+    except OSError:
+        theirs.close()
+        ours.close()
+        return None
+    return ours
+
+
+def ask_for_init(nursery: _socket.socket, channel: int) -> int:
+    """Have the program clone an init, which has the other end of ``channel``. Return its pid: it is a child of this
+    process. Raise OSError if that fails, EOFError if the program has ended."""
+    try:
+        send(nursery, marshal.dumps(None, PLAIN), [channel])
+        answer = nursery.recv(4)
+    except OSError:
+        raise EOFError from None
+    if len(answer) != 4:
+        raise EOFError
+    pid = int.from_bytes(answer, "little", signed=True)
+    if pid < 0:
+        raise OSError(-pid, os.strerror(-pid))
+    return pid
+
+
+def _with_messages(step: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a step with the messages of netlink(7) that it sends."""
+    if step[0] == "routes":
+        return (*step, b"".join(routes()))
+    if step[0] == "listen":
+        return (*step, b"".join(redirect_to(step[2])) if step[2] else b"")
+    return step

@@ -1,0 +1,700 @@
+/* The steps of a plan that a native init performs: the same as in step.py, where each is described. */
+#define _GNU_SOURCE
+#include "init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* From the headers of Linux (include/uapi), which the libc of a build may be older than; equal on all machines. */
+enum {
+    OPEN_TREE = 428, MOVE_MOUNT = 429, FSOPEN = 430, FSCONFIG = 431, FSMOUNT = 432, OPENAT2 = 437, MOUNT_SETATTR = 442,
+    LANDLOCK_CREATE_RULESET = 444, LANDLOCK_ADD_RULE = 445, LANDLOCK_RESTRICT_SELF = 446
+};
+#define CLONE_TREE (1 | O_CLOEXEC) /* OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC */
+#define RECURSIVELY 0x8000         /* AT_RECURSIVE */
+#define FROM_EMPTY 4               /* MOVE_MOUNT_F_EMPTY_PATH */
+#define TO_EMPTY 0x40              /* MOVE_MOUNT_T_EMPTY_PATH */
+#define CLOSE_ON_EXEC 1            /* FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC */
+#define SET_FLAG 0
+#define SET_STRING 1
+#define CREATE 6
+#define READ_ONLY_NO_DEVICES (1 | 4)
+#define OF_FILES 0x1c007 /* LANDLOCK_FILE_RIGHTS of kernel.py */
+#define DIRECTORY_AT (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
+#define NUMBER_OF(index) (arguments[index].number)
+#define PATH_OF(index) (arguments[index].data)
+
+static int failed_at(struct context *context, const char *path)
+{
+    int error = errno;
+    context->detail = path;
+    return error;
+}
+
+static int close_after(int descriptor, int error)
+{
+    close(descriptor);
+    return error;
+}
+
+static bool make_directory(int root, const char *path, mode_t mode)
+{
+    return mkdirat(root, path, mode) == 0 || errno == EEXIST;
+}
+
+/* Create the directories of ``path`` below ``root``; existing ones are kept. */
+static bool make_directories(int root, const char *path, mode_t mode)
+{
+    if (make_directory(root, *path == '\0' ? "." : path, mode))
+        return true;
+    if (errno != ENOENT)
+        return false;
+    char above[PATH_MAX];
+    if (strlen(path) >= sizeof above) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    strcpy(above, path);
+    for (char *slash = strchr(above, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (*above != '\0' && !make_directory(root, above, 0755))
+            return false;
+        *slash = '/';
+    }
+    return make_directory(root, path, mode);
+}
+
+static bool make_parents(int root, const char *path)
+{
+    char above[PATH_MAX];
+    size_t size = strlen(path);
+    if (size >= sizeof above) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    memcpy(above, path, size + 1);
+    char *slash = strrchr(above, '/');
+    *(slash == NULL ? above : slash) = '\0';
+    return make_directories(root, above, 0755);
+}
+
+static bool set_attributes(int tree, uint64_t attributes, bool recursive)
+{
+    uint64_t attr[4] = {attributes, 0, 0, 0};
+    return syscall(MOUNT_SETATTR, tree, "", AT_EMPTY_PATH | (recursive ? RECURSIVELY : 0), attr, sizeof attr) == 0;
+}
+
+/* Attach a detached mount, which is closed. */
+static int attach(struct context *context, int tree, const char *path)
+{
+    long done = syscall(MOVE_MOUNT, tree, "", context->root, *path == '\0' ? "." : path, FROM_EMPTY);
+    return close_after(tree, done < 0 ? errno : 0);
+}
+
+struct option {
+    const char *key, *value;
+};
+
+/* Return a detached mount of a new file system, or -1. An option without value is a flag. */
+static int new_filesystem(const char *kind, const struct option *options, size_t count, unsigned attributes)
+{
+    int opened = (int)syscall(FSOPEN, kind, CLOSE_ON_EXEC), tree = -1, error = 0;
+    if (opened < 0)
+        return -1;
+    for (size_t index = 0; index < count && error == 0; index++) {
+        const struct option *option = &options[index];
+        unsigned command = option->value == NULL ? SET_FLAG : SET_STRING;
+        if (syscall(FSCONFIG, opened, command, option->key, option->value, 0) < 0)
+            error = errno;
+    }
+    if (error == 0 && syscall(FSCONFIG, opened, CREATE, NULL, NULL, 0) < 0)
+        error = errno;
+    if (error == 0 && (tree = (int)syscall(FSMOUNT, opened, CLOSE_ON_EXEC, attributes)) < 0)
+        error = errno;
+    close(opened);
+    errno = error;
+    return tree;
+}
+
+static step step_enter, step_tmpfs, step_proc, step_devpts, step_cover, step_freeze, step_take, step_leave, step_beneath,
+    step_bind, step_mounted, step_inside, step_spread, step_overlay, step_view, step_terminal, step_directory,
+    step_symlink, step_file, step_seal, step_pivot, step_rlimit, step_umask, step_cwd, step_drop_capabilities,
+    step_no_new_privs, step_landlock, step_seccomp, step_loopback;
+
+static const struct {
+    const char *name, *shape;
+    step *perform;
+} STEPS[] = { /* NATIVE_STEPS of nursery.py */
+    {"beneath", "p", step_beneath},
+    {"bind", "ppii", step_bind},
+    {"cover", "p", step_cover},
+    {"cwd", "p", step_cwd},
+    {"devpts", "p", step_devpts},
+    {"directory", "pi", step_directory},
+    {"drop_capabilities", "", step_drop_capabilities},
+    {"enter", "", step_enter},
+    {"file", "pbi", step_file},
+    {"freeze", "p", step_freeze},
+    {"hand_over", "", step_hand_over},
+    {"inside", "ppi", step_inside},
+    {"landlock", "iiisi?s", step_landlock},
+    {"leave", "", step_leave},
+    {"listen", "iisb", step_listen},
+    {"listen_on_loopback", "s", step_listen_on_loopback},
+    {"loopback", "", step_loopback},
+    {"mounted", "ppis", step_mounted},
+    {"no_new_privs", "", step_no_new_privs},
+    {"overlay", "psppi", step_overlay},
+    {"pivot", "", step_pivot},
+    {"proc", "p", step_proc},
+    {"rlimit", "iii", step_rlimit},
+    {"routes", "b", step_routes},
+    {"seal", "pi", step_seal},
+    {"seccomp", "b?bs", step_seccomp},
+    {"spread", "ps", step_spread},
+    {"symlink", "pp", step_symlink},
+    {"take", "pp", step_take},
+    {"terminal", "p", step_terminal},
+    {"tmpfs", "psi", step_tmpfs},
+    {"umask", "i", step_umask},
+    {"view", "p", step_view},
+};
+
+static int perform_one(struct context *context, const struct value *plan_step)
+{
+    if (plan_step->kind != SEQUENCE || plan_step->size == 0)
+        return EINVAL;
+    for (size_t row = 0; row < COUNT(STEPS); row++)
+        if (is_text(&plan_step->items[0], STEPS[row].name)) {
+            const struct value *arguments = plan_step->items + 1;
+            size_t count = plan_step->size - 1;
+            return has_shape(arguments, count, STEPS[row].shape) ? STEPS[row].perform(context, arguments, count) : EINVAL;
+        }
+    return ENOSYS;
+}
+
+/* Perform the steps of ``plan``. ``first`` is the index of its first step in the plan that the host knows. Return
+   false after a failed step, which is reported if ``report`` is a descriptor. */
+bool perform(struct context *context, const struct value *plan, size_t first, int report)
+{
+    int error = plan != NULL && plan->kind == SEQUENCE ? 0 : EINVAL;
+    size_t index = 0;
+    for (; error == 0 && index < plan->size; index++) {
+        context->detail = NULL;
+        if ((error = perform_one(context, &plan->items[index])) != 0)
+            break;
+    }
+    if (error == 0)
+        return true;
+    if (report >= 0) {
+        bool has_name = plan != NULL && index < plan->size && plan->items[index].size > 0;
+        const char *name = has_name && is_string(&plan->items[index].items[0]) ? plan->items[index].items[0].data : "init";
+        report_failure(report, first + index, name, error, context->detail != NULL ? context->detail : strerror(error));
+    }
+    return false;
+}
+
+static int step_enter(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)arguments, (void)count;
+    context->root = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return context->root < 0 ? failed_at(context, ".") : 0;
+}
+
+static int step_leave(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)arguments, (void)count;
+    close(context->root);
+    context->root = -1;
+    return 0;
+}
+
+static int step_tmpfs(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    struct option options[16];
+    const struct value *given = &arguments[1];
+    if (given->size > COUNT(options))
+        return E2BIG;
+    for (size_t index = 0; index < given->size; index++) {
+        const struct value *pair = &given->items[index];
+        if (pair->kind != SEQUENCE || pair->size != 2 || !is_string(&pair->items[0]) ||
+            !(pair->items[1].kind == NONE || is_string(&pair->items[1])))
+            return EINVAL;
+        options[index] = (struct option){pair->items[0].data, pair->items[1].data};
+    }
+    int tree = new_filesystem("tmpfs", options, given->size, (unsigned)NUMBER_OF(2));
+    if (tree < 0)
+        return errno;
+    if (!make_directories(context->root, PATH_OF(0), 0755))
+        return failed_at(context, PATH_OF(0));
+    return attach(context, tree, PATH_OF(0));
+}
+
+static int new_at(struct context *context, const char *kind, const struct option *options, size_t count,
+                  unsigned attributes, const char *path)
+{
+    int tree = new_filesystem(kind, options, count, attributes);
+    if (tree < 0)
+        return errno;
+    if (!make_directories(context->root, path, 0755))
+        return failed_at(context, path);
+    return attach(context, tree, path);
+}
+
+static int step_proc(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    return new_at(context, "proc", NULL, 0, 14, PATH_OF(0));
+}
+
+static int step_devpts(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    static const struct option options[] = {{"ptmxmode", "0666"}, {"mode", "0620"}, {"max", "256"}, {"newinstance", NULL}};
+    return new_at(context, "devpts", options, COUNT(options), 10, PATH_OF(0));
+}
+
+/* Mount ``tree``, read-only and without devices, on the file that ``place`` refers to; both are closed. */
+static int lay_over(int tree, int place)
+{
+    int error = 0;
+    if (tree < 0 || !set_attributes(tree, READ_ONLY_NO_DEVICES, false) ||
+        syscall(MOVE_MOUNT, tree, "", place, "", FROM_EMPTY | TO_EMPTY) < 0)
+        error = errno;
+    if (tree >= 0)
+        close(tree);
+    return close_after(place, error);
+}
+
+static int step_cover(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    int place = openat(context->root, PATH_OF(0), O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    if (place < 0)
+        return errno == ENOENT ? 0 : failed_at(context, PATH_OF(0)); /* this kernel has no such file */
+    return lay_over((int)syscall(OPEN_TREE, AT_FDCWD, "/dev/null", CLONE_TREE), place);
+}
+
+static int step_freeze(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    int place = openat(context->root, PATH_OF(0), O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (place < 0)
+        return failed_at(context, PATH_OF(0));
+    return lay_over((int)syscall(OPEN_TREE, place, "", CLONE_TREE | AT_EMPTY_PATH), place);
+}
+
+static int step_take(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    if (!make_directories(context->root, PATH_OF(1), 0755))
+        return failed_at(context, PATH_OF(1));
+    return syscall(MOVE_MOUNT, AT_FDCWD, PATH_OF(0), context->root, PATH_OF(1), 0) < 0 ? errno : 0;
+}
+
+static int step_beneath(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    uint64_t how[3] = {O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, 8 /* RESOLVE_BENEATH */};
+    struct stat status;
+    int place = (int)syscall(OPENAT2, context->root, PATH_OF(0), how, sizeof how);
+    if (place < 0)
+        return errno == EXDEV ? ELOOP : errno;
+    int error = fstat(place, &status) < 0 ? errno : S_ISLNK(status.st_mode) ? ELOOP : 0;
+    return close_after(place, error);
+}
+
+static int step_bind(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    const char *path = PATH_OF(1);
+    struct stat status;
+    int tree = (int)syscall(OPEN_TREE, AT_FDCWD, PATH_OF(0), CLONE_TREE | RECURSIVELY);
+    if (tree < 0)
+        return NUMBER_OF(3) && (errno == ENOENT || errno == EACCES || errno == ENOTDIR) ? 0 : errno;
+    if ((NUMBER_OF(2) && !set_attributes(tree, (uint64_t)NUMBER_OF(2), true)) || fstat(tree, &status) < 0)
+        return close_after(tree, errno);
+    if (S_ISDIR(status.st_mode)) {
+        if (!make_directories(context->root, path, 0755))
+            return close_after(tree, failed_at(context, path));
+    } else {
+        if (!make_parents(context->root, path))
+            return close_after(tree, failed_at(context, path));
+        int made = openat(context->root, path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+        if (made >= 0)
+            close(made);
+        else if (errno != EEXIST)
+            return close_after(tree, failed_at(context, path));
+    }
+    return attach(context, tree, path);
+}
+
+static int step_mounted(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    const struct value *identity = &arguments[3];
+    struct stat status;
+    int tree = (int)syscall(OPEN_TREE, AT_FDCWD, PATH_OF(0), CLONE_TREE);
+    if (tree < 0)
+        return errno;
+    if (identity->size != 2 || identity->items[0].kind != NUMBER || identity->items[1].kind != NUMBER)
+        return close_after(tree, EINVAL);
+    if (fstat(tree, &status) < 0)
+        return close_after(tree, errno);
+    if ((int64_t)status.st_dev != identity->items[0].number || (int64_t)status.st_ino != identity->items[1].number)
+        return close_after(tree, ESTALE);
+    if (*PATH_OF(1) == '\0')
+        return close_after(tree, 0);
+    if (!set_attributes(tree, (uint64_t)NUMBER_OF(2), false))
+        return close_after(tree, errno);
+    if (!make_directories(context->root, PATH_OF(1), 0755))
+        return close_after(tree, failed_at(context, PATH_OF(1)));
+    return attach(context, tree, PATH_OF(1));
+}
+
+/* Walk to a place below the root without a link, creating what is missing. Return its descriptor, or -1. */
+static int walk_beneath(int root, const char *path, bool is_directory)
+{
+    char name[NAME_MAX + 1];
+    int at = dup(root), below;
+    fcntl(at, F_SETFD, FD_CLOEXEC);
+    for (const char *rest = path; at >= 0;) {
+        size_t size = strcspn(rest, "/");
+        bool is_last = rest[size] == '\0';
+        if (size > NAME_MAX || size == 0) {
+            close(at);
+            errno = size == 0 ? ENOENT : ENAMETOOLONG;
+            return -1;
+        }
+        memcpy(name, rest, size);
+        name[size] = '\0';
+        if (is_last && !is_directory)
+            below = openat(at, name, O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
+        else
+            below = make_directory(at, name, 0755) ? openat(at, name, DIRECTORY_AT) : -1;
+        int error = errno;
+        close(at);
+        errno = error;
+        at = below;
+        if (is_last)
+            break;
+        rest += size + 1;
+    }
+    return at;
+}
+
+static int step_inside(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    struct stat status;
+    int error = 0, tree = (int)syscall(OPEN_TREE, AT_FDCWD, PATH_OF(0), CLONE_TREE | RECURSIVELY);
+    if (tree < 0)
+        return errno;
+    if (!set_attributes(tree, (uint64_t)NUMBER_OF(2), true) || fstat(tree, &status) < 0)
+        return close_after(tree, errno);
+    int place = walk_beneath(context->root, PATH_OF(1), S_ISDIR(status.st_mode));
+    if (place < 0)
+        return close_after(tree, failed_at(context, PATH_OF(1)));
+    if (syscall(MOVE_MOUNT, tree, "", place, "", FROM_EMPTY | TO_EMPTY) < 0)
+        error = errno;
+    close(place);
+    return close_after(tree, error);
+}
+
+static int step_spread(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    const struct value *places = &arguments[1];
+    int error = 0, whole = openat(context->root, PATH_OF(0), DIRECTORY_AT);
+    if (whole < 0)
+        return failed_at(context, PATH_OF(0));
+    for (size_t index = 0; error == 0 && index < places->size; index++) {
+        const struct value *pair = &places->items[index];
+        if (pair->kind != SEQUENCE || !has_shape(pair->items, pair->size, "pp"))
+            return close_after(whole, EINVAL);
+        int tree = (int)syscall(OPEN_TREE, whole, pair->items[0].data, CLONE_TREE);
+        if (tree < 0)
+            return close_after(whole, errno);
+        if (!make_directories(context->root, pair->items[1].data, 0755))
+            error = close_after(tree, failed_at(context, pair->items[1].data));
+        else
+            error = attach(context, tree, pair->items[1].data);
+    }
+    return close_after(whole, error);
+}
+
+#define MOST_LAYERS 512 /* an overlay has at most 500 lowers: OVL_MAX_STACK in fs/overlayfs/super.c */
+
+/* Mount many lowers by mount(2): before Linux 6.8 there is no option for each. */
+static int overlay_all_at_once(struct context *context, const char *path, const int *layers, size_t lowers, bool is_volatile)
+{
+    char options[8192], target[16];
+    size_t size = 0;
+    for (size_t index = 0; index < lowers; index++)
+        size += (size_t)snprintf(options + size, 16, "%s%d", index == 0 ? "lowerdir=" : ":", layers[index]);
+    snprintf(options + size, 96, ",upperdir=%d,workdir=%d,userxattr%s", layers[lowers], layers[lowers + 1],
+             is_volatile ? ",volatile" : "");
+    int error = 0, place = openat(context->root, path, DIRECTORY_AT);
+    if (place < 0)
+        return failed_at(context, path);
+    snprintf(target, sizeof target, "%d", place);
+    if (chdir("/proc/self/fd") < 0 || mount("overlay", target, "overlay", MS_NOSUID | MS_NODEV, options) < 0 ||
+        chdir("/") < 0)
+        error = errno;
+    return close_after(place, error);
+}
+
+static int step_overlay(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    const struct value *lowers = &arguments[1];
+    size_t all = lowers->size + 2, opened = 0, used = 0;
+    int layers[MOST_LAYERS], error = 0, tree = -1;
+    char names[MOST_LAYERS][28];
+    struct option options[MOST_LAYERS + 2];
+    if (all > MOST_LAYERS || lowers->size == 0)
+        return E2BIG;
+    if (!make_directories(context->root, PATH_OF(0), 0755))
+        return failed_at(context, PATH_OF(0));
+    for (; opened < all; opened++) {
+        const struct value *layer = opened < lowers->size ? &lowers->items[opened] : &arguments[2 + opened - lowers->size];
+        if (!is_string(layer)) {
+            error = EINVAL;
+            break;
+        }
+        layers[opened] = open(layer->data, DIRECTORY_AT);
+        if (layers[opened] < 0) {
+            error = failed_at(context, layer->data);
+            break;
+        }
+        snprintf(names[opened], sizeof names[opened], "/proc/self/fd/%d", layers[opened]);
+    }
+    if (error == 0) {
+        for (size_t index = 0; index < lowers->size; index++)
+            options[used++] = (struct option){lowers->size == 1 ? "lowerdir" : "lowerdir+", names[index]};
+        options[used++] = (struct option){"upperdir", names[all - 2]};
+        options[used++] = (struct option){"workdir", names[all - 1]};
+        options[used++] = (struct option){"userxattr", NULL};
+        if (NUMBER_OF(4))
+            options[used++] = (struct option){"volatile", NULL};
+        tree = new_filesystem("overlay", options, used, 6);
+        if (tree >= 0)
+            error = attach(context, tree, PATH_OF(0));
+        else if (errno == EINVAL && lowers->size > 1)
+            error = overlay_all_at_once(context, PATH_OF(0), layers, lowers->size, NUMBER_OF(4) != 0);
+        else
+            error = errno;
+    }
+    while (opened > 0)
+        close(layers[--opened]);
+    return error;
+}
+
+static int step_view(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    if (context->view < 0)
+        return 0;
+    int place = openat(context->root, PATH_OF(0), DIRECTORY_AT), error = 0;
+    if (place < 0)
+        return failed_at(context, PATH_OF(0));
+    if (!send_with(context->view, "v", 1, &place, 1) && errno != EPIPE)
+        error = errno;
+    close(context->view);
+    context->view = -1;
+    return close_after(place, error);
+}
+
+/* A command with a terminal gets no native init. */
+static int step_terminal(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)context, (void)arguments, (void)count;
+    return 0;
+}
+
+static int step_directory(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    mode_t mode = (mode_t)NUMBER_OF(1);
+    if (!make_directories(context->root, PATH_OF(0), mode) || fchmodat(context->root, PATH_OF(0), mode, 0) < 0)
+        return failed_at(context, PATH_OF(0));
+    return 0;
+}
+
+static int step_symlink(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    if (!make_parents(context->root, PATH_OF(1)) || symlinkat(PATH_OF(0), context->root, PATH_OF(1)) < 0)
+        return failed_at(context, PATH_OF(1));
+    return 0;
+}
+
+static int step_file(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    const struct value *content = &arguments[1];
+    int made = -1, error = 0;
+    if (make_parents(context->root, PATH_OF(0)))
+        made = openat(context->root, PATH_OF(0), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW,
+                      (mode_t)NUMBER_OF(2));
+    if (made < 0)
+        return failed_at(context, PATH_OF(0));
+    ssize_t written = write(made, content->data, content->size);
+    if (written != (ssize_t)content->size)
+        error = written < 0 ? errno : ENOSPC;
+    return close_after(made, error);
+}
+
+static int step_seal(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    const char *path = *PATH_OF(0) == '\0' ? "." : PATH_OF(0);
+    int tree = openat(context->root, path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    if (tree < 0)
+        return failed_at(context, path);
+    return close_after(tree, set_attributes(tree, (uint64_t)NUMBER_OF(1), false) ? 0 : errno);
+}
+
+static int step_pivot(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)arguments, (void)count;
+    if (fchdir(context->root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
+        chdir("/") < 0)
+        return errno;
+    close(context->root);
+    context->root = -1;
+    return 0;
+}
+
+static int step_rlimit(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)context, (void)count;
+    uint64_t limit[2] = {(uint64_t)NUMBER_OF(1), (uint64_t)NUMBER_OF(2)}; /* struct rlimit64: soft, hard */
+    return syscall(SYS_prlimit64, 0, (int)NUMBER_OF(0), limit, NULL) < 0 ? errno : 0;
+}
+
+static int step_loopback(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)context, (void)arguments, (void)count;
+    struct {
+        char name[16];
+        short flags;
+        char rest[22];
+    } request = {"lo", 1 /* IFF_UP */, ""}; /* struct ifreq of netdevice(7) */
+    int opened = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (opened < 0)
+        return errno;
+    return close_after(opened, syscall(SYS_ioctl, opened, 0x8914UL /* SIOCSIFFLAGS */, &request) < 0 ? errno : 0);
+}
+
+static int step_umask(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)context, (void)count;
+    umask((mode_t)NUMBER_OF(0));
+    return 0;
+}
+
+static int step_cwd(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)count;
+    return chdir(PATH_OF(0)) < 0 ? failed_at(context, PATH_OF(0)) : 0;
+}
+
+static int step_drop_capabilities(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)context, (void)arguments, (void)count;
+    struct {
+        uint32_t version;
+        int pid;
+    } head = {0x20080522, 0}; /* _LINUX_CAPABILITY_VERSION_3 */
+    uint32_t none[6] = {0}, held[6];
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    memset(held, 0xff, sizeof held);
+    if (syscall(SYS_capset, &head, none) < 0 || syscall(SYS_capget, &head, held) < 0)
+        return errno;
+    return memcmp(held, none, sizeof held) == 0 ? 0 : EPERM;
+}
+
+static int step_no_new_privs(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)context, (void)arguments, (void)count;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? errno : 0;
+}
+
+static int step_landlock(struct context *context, const struct value *arguments, size_t count)
+{
+    (void)context;
+    const struct value *rules = &arguments[3];
+    uint64_t attributes[3] = {(uint64_t)NUMBER_OF(0), (uint64_t)NUMBER_OF(1), (uint64_t)NUMBER_OF(2)};
+    size_t size = attributes[2] ? 24 : attributes[1] ? 16 : 8;
+    int error = 0, ruleset = (int)syscall(LANDLOCK_CREATE_RULESET, attributes, size, 0);
+    if (ruleset < 0)
+        return errno;
+    for (size_t index = 0; error == 0 && index < rules->size; index++) {
+        const struct value *pair = &rules->items[index];
+        struct stat status;
+        if (pair->kind != SEQUENCE || !has_shape(pair->items, pair->size, "pi"))
+            return close_after(ruleset, EINVAL);
+        int place = open(pair->items[0].data, O_PATH | O_CLOEXEC);
+        if (place < 0)
+            continue; /* a missing path allows less */
+        struct {
+            uint64_t access;
+            int32_t parent;
+        } __attribute__((packed)) rule = {(uint64_t)pair->items[1].number, place};
+        if (fstat(place, &status) < 0)
+            error = errno;
+        else if (!S_ISDIR(status.st_mode))
+            rule.access &= OF_FILES;
+        if (error == 0 && syscall(LANDLOCK_ADD_RULE, ruleset, 1, &rule, 0) < 0)
+            error = errno;
+        close(place);
+    }
+    for (size_t index = 0; error == 0 && count > 5 && index < arguments[5].size; index++) {
+        const struct value *pair = &arguments[5].items[index];
+        if (pair->kind != SEQUENCE || !has_shape(pair->items, pair->size, "ii"))
+            return close_after(ruleset, EINVAL);
+        uint64_t rule[2] = {(uint64_t)pair->items[1].number, (uint64_t)pair->items[0].number};
+        if (syscall(LANDLOCK_ADD_RULE, ruleset, 2, rule, 0) < 0)
+            error = errno;
+    }
+    if (error == 0 && syscall(LANDLOCK_RESTRICT_SELF, ruleset, (unsigned)NUMBER_OF(4)) < 0)
+        error = errno;
+    return close_after(ruleset, error);
+}
+
+static int install(const struct value *program, unsigned flags)
+{
+    struct {
+        unsigned short length;
+        const void *filter;
+    } given = {(unsigned short)(program->size / 8), program->data}; /* struct sock_fprog */
+    return (int)syscall(SYS_seccomp, 1 /* SECCOMP_SET_MODE_FILTER */, flags, &given);
+}
+
+static int step_seccomp(struct context *context, const struct value *arguments, size_t count)
+{
+    if (count > 1 && count != 3)
+        return EINVAL;
+    if (count > 1 && arguments[1].size > 0) {
+        context->listener = install(&arguments[1], 8 /* SECCOMP_FILTER_FLAG_NEW_LISTENER */);
+        if (context->listener >= 0) {
+            context->rows = &arguments[2];
+            return 0;
+        }
+        if (errno != EBUSY && errno != EINVAL)
+            return errno;
+    }
+    return install(&arguments[0], 0) < 0 ? errno : 0;
+}

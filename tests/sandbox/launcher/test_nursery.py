@@ -1,0 +1,289 @@
+"""The native init: a command finds in its sandbox what it finds behind an init of Python, and no page of an interpreter
+is copied for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from box import Box, if_namespaces
+from mudroom.core.confinement.plan import Plan
+from mudroom.errors import CommandNotStarted
+from mudroom.sandbox.client import template
+from mudroom.sandbox.client.capture import CapturedOutput, attend
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.report import StepFailed
+from mudroom.sandbox.launcher.step import STEPS
+from mudroom.sandbox.launcher.wire import NATIVE_STEPS
+from native import COMPILERS, compile_init
+
+pytestmark = [pytest.mark.both_users, if_namespaces]
+
+ROOT = Path(__file__).parents[3]
+WAYS = ("prepared", "standing")
+"""An init with a root of its own, and one whose privileges are gone before its command is known."""
+FAULTS = 130
+"""Page faults of all processes of a sandbox, the command's 50 among them. With an init of Python they are 550."""
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    if not COMPILERS:
+        pytest.skip("no C compiler")
+    return compile_init(tmp_path_factory.mktemp("init"))
+
+
+@pytest.fixture
+def native(program: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A client of whose sandboxes the inits are native."""
+    monkeypatch.setattr(template, "NATIVE_INIT", program)
+    yield from started()
+
+
+def started() -> Iterator[Client]:
+    client = Client()
+    client.start()
+    yield client
+    client.close()
+
+
+def box_of(directory: Path, client: Client) -> Box:
+    directory.mkdir(exist_ok=True)
+    return Box(directory, client)
+
+
+def place(box: Box, way: str, **changes: Any) -> Callable[[], Plan]:
+    """Return plans for commands that follow each other in one way."""
+    if way == "standing":
+        plan = box.plan(**changes)
+        box.stand(plan)
+        return lambda: plan
+    for _number in range(2):
+        assert box.run("true", box.plan(**changes))[0].status == 0
+    return lambda: box.plan(**changes)
+
+
+def init_of(box: Box, plan: Plan) -> str:
+    """Return the name of pid 1, which shows that the init is the one that is meant."""
+    return box.run("cat /proc/1/comm", plan)[1].strip()
+
+
+LOOK = r"""
+exec 2>&1
+grep -E '^(Uid|Gid|Groups|Sig|Shd|Cap|NoNew|Seccomp|Umask|NSpid|NSsid|NSpgid)' /proc/self/status
+for fd in /proc/self/fd/*; do echo "${fd##*/} $(readlink -f "$fd" | sed 's/:\[.*//')"; done
+sed 's/^[0-9]* [0-9]* [0-9:]* //; s/ master:[0-9]*\| shared:[0-9]*//g; s/works.[0-9]*/work/g; s/fd.[0-9]*/fd/g' \
+    /proc/self/mountinfo
+cat /proc/self/limits /proc/self/oom_score_adj /proc/net/tcp /proc/net/udp /proc/net/tcp6 |
+    sed 's/ [0-9a-f]*0 *1000*.*//'
+ls -la / /dev /proc/sys /dev/pts | sed -E 's/^(d[^ ]*) +[0-9]+ /\1 /; s/ [A-Z][a-z]{2} +[0-9]+ +[0-9:]+ / /'
+cat /proc/keys; readlink /proc/1/fd/* /proc/1/exe /proc/1/cwd /proc/1/ns/*; cat /proc/1/environ
+echo x > /proc/sys/kernel/hostname; hostname
+env | sort; pwd; ulimit -a; stat -f / | grep -v ID; ls /proc | grep -c '^[0-9]'; ip route show table local
+python3 -c 'import socket; socket.socket(40, 1)'; mount -t tmpfs none /tmp; unshare -r true; exit 7
+"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_command_finds_the_same(tmp_path: Path, program: bytes, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {}
+    for name, path in (("native", program), ("python", b"/nowhere/mudroom-init")):
+        monkeypatch.setattr(template, "NATIVE_INIT", path)
+        place_of = tmp_path / "place"
+        for client in started():
+            box = box_of(place_of, client)
+            plans = place(box, way)
+            assert init_of(box, plans()).startswith("mudroom-init" if name == "native" else "python")
+            ended, words = box.run(LOOK, plans())
+            said[name] = (ended.status, sorted(ended.refused), words.splitlines())
+        place_of.rename(tmp_path / name)
+    assert said["native"][2] == said["python"][2]
+    assert said["native"] == said["python"]
+    assert said["native"][0] == 7 << 8
+    text = "\n".join(said["native"][2])
+    assert re.search(r"CapEff:\s+0{16}", text) and re.search(r"CapBnd:\s+0{16}", text), text
+    assert re.search(r"CapAmb:\s+0{16}", text) and re.search(r"NoNewPrivs:\s+1", text), text
+    assert re.search(r"Seccomp:\s+2", text), text
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_interpreter_is_copied(tmp_path: Path, native: Client, way: str) -> None:
+    box = box_of(tmp_path, native)
+    plans = place(box, way)
+    assert init_of(box, plans()) == "mudroom-init"
+    before, commands = faults_of(native), 20
+    for _number in range(commands):
+        assert box.run(":", plans())[0].status == 0
+    assert (faults_of(native) - before) / commands < FAULTS
+
+
+def faults_of(client: Client) -> int:
+    """Return the page faults of the launcher and of all that it has started (proc_pid_stat(5))."""
+    found, waiting = 0, [client._pid]
+    while waiting:
+        pid = waiting.pop()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        found += int(fields[7]) + int(fields[8])
+        waiting += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return found
+
+
+def test_its_steps_are_those_of_the_program() -> None:
+    """The same table on both sides, each step one of Python's."""
+    source = (ROOT / "src/native/init/step.c").read_text()
+    table = re.findall(r'^    \{"(\w+)", "[^"]*", step_\w+\},$', source, re.MULTILINE)
+    assert set(table) == NATIVE_STEPS and table == sorted(table)
+    assert set(STEPS) >= NATIVE_STEPS
+    assert {"mediate", "image", "host", "private", "root"} & NATIVE_STEPS == set()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ends_are_told_alike(tmp_path: Path, native: Client, way: str) -> None:
+    box = box_of(tmp_path, native)
+    plans = place(box, way)
+    assert init_of(box, plans()) == "mudroom-init"
+    assert box.run("exit 3", plans())[0].status == 3 << 8
+    assert box.run("kill -9 $$", plans())[0].status == 9
+    assert box.run("sleep 100 & exit 4", plans())[0].status == 4 << 8  # an orphan ends with its init
+    ended, _said = box.run("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done", plans())
+    assert ended.user + ended.system > 0 and ended.max_rss > 500
+    script = box.project / "script"
+    script.write_text("echo by the shell $1\n")
+    script.chmod(0o755)
+    assert started_as(box, plans(), [b"./script", b"word"]) == "by the shell word\n"
+    for words, number in (([b"no-such-program"], 127), ([b"./no-such"], 127), ([b""], 127), ([b"/etc"], 126)):
+        with pytest.raises(CommandNotStarted) as caught:
+            started_as(box, plans(), words)
+        assert caught.value.exit_code == number
+    with pytest.raises(CommandNotStarted, match="at most 128 KiB"):
+        started_as(box, plans(), [b"echo", b"x" * (1 << 20)])
+
+
+def started_as(box: Box, plan: Plan, words: list[bytes]) -> str:
+    environment = {b"PATH": b"/nowhere:/bin/true:/usr/bin:/bin", b"A": b"b=c"}
+    with CapturedOutput(None, None, None, 1 << 20) as output:
+        standing = template.StandingPlace(box.standing, refresh=True) if box._standing is not None else None
+        running = native_run(box, plan, words, environment, output, standing)
+        for stream in output.streams:
+            stream.close_theirs()
+        attend(running, output, None, lambda: None)
+        running.wait_gone()
+        return "".join(stream.data.decode() for stream in output.streams)
+
+
+def native_run(
+    box: Box, plan: Plan, words: list[bytes], environment: dict[bytes, bytes], output: Any, standing: Any
+) -> Any:
+    return box.client.run(plan, words, environment, output.descriptors, standing=standing)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP])
+def test_signals_are_forwarded(tmp_path: Path, native: Client, way: str, number: int) -> None:
+    box = box_of(tmp_path, native)
+    plans = place(box, way)
+    with CapturedOutput(None, None, None, 1 << 20) as output:
+        running = box.start(
+            f"trap 'echo got; exit 5' {number}; echo ready; while :; do sleep 0.01; done", output, plans()
+        )
+        assert os.read(output.streams[0].read, 64) == b"ready\n"
+        running.signal(number)
+        ended, _timed_out = attend(running, output, None, lambda: None)
+        running.wait_gone()
+    assert ended.status == 5 << 8
+
+
+def test_a_failing_step_is_told_with_its_number(tmp_path: Path, native: Client) -> None:
+    box = box_of(tmp_path, native)
+    plans = place(box, "prepared")
+    assert init_of(box, plans()) == "mudroom-init"
+    plan = plans()
+    box.upper.rename(box.root / "elsewhere")
+    with pytest.raises(StepFailed, match="staged view") as caught:
+        box.run("true", plan)
+    assert (caught.value.op, caught.value.number) == ("overlay", 2)
+    (box.root / "elsewhere").rename(box.upper)
+    with pytest.raises(StepFailed, match="cannot work in") as caught:
+        box.run("true", box.plan(cwd=os.fsencode(box.project / "missing")))
+    assert caught.value.op == "cwd"
+    assert init_of(box, plans()) == "mudroom-init"
+
+
+def test_what_it_does_not_serve_has_an_init_of_python(tmp_path: Path, native: Client) -> None:
+    """A held sandbox, and one with a terminal."""
+    box = box_of(tmp_path, native)
+    plans = place(box, "prepared")
+    with CapturedOutput(None, None, None, 1 << 20) as output:
+        running = box.start("", output, plans(), held=True)
+        assert running.door is not None
+        select.select([running], [], [])  # it is ready for commands
+        init = children_of(template_of(native))
+        assert any(name.startswith("python") for name in init.values()), init
+        running.door.close()
+        running.wait_gone()
+    assert init_of(box, plans()) == "mudroom-init"
+
+
+def template_of(client: Client) -> int:
+    """Return the template that was made last."""
+    return max(children_of(client._pid))
+
+
+def children_of(pid: int) -> dict[int, str]:
+    children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return {child: Path(f"/proc/{child}/comm").read_text().strip() for child in children}
+
+
+def test_commands_run_on_when_the_nursery_is_killed(tmp_path: Path, native: Client) -> None:
+    box = box_of(tmp_path, native)
+    plans = place(box, "prepared")
+    assert init_of(box, plans()) == "mudroom-init"
+    for pid in children_of(template_of(native)):
+        os.kill(pid, signal.SIGKILL)
+    names = [init_of(box, plans()) for _number in range(3)]
+    assert names[-1].startswith("python"), names
+
+
+@pytest.mark.parametrize("content", ["#!/bin/false\n", "#!/nowhere\n", "no program", ""])
+def test_a_program_that_does_not_work(tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "mudroom-init"
+    broken.write_text(content)
+    broken.chmod(0o755)
+    monkeypatch.setattr(template, "NATIVE_INIT", bytes(broken))
+    for client in started():
+        box = box_of(tmp_path / "place", client)
+        plans = place(box, "prepared")
+        assert [init_of(box, plans()).startswith("python") for _number in range(3)] == [True] * 3
+
+
+def test_nothing_is_left_of_it(tmp_path: Path, native: Client) -> None:
+    """The nursery ends with its template."""
+    box = box_of(tmp_path, native)
+    place(box, "prepared")
+    nurseries = [pid for pid, name in children_of(template_of(native)).items() if name == "mudroom-init"]
+    assert nurseries
+    native.close()
+    deadline = time.monotonic() + 20
+    while any(os.path.exists(f"/proc/{pid}") for pid in nurseries) and time.monotonic() < deadline:
+        pass
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in nurseries)
+
+
+def test_it_takes_no_other_protocol(program: bytes) -> None:
+    """Alone, and with garbage on its socket, it ends."""
+    for said in (b"", b"\xff" * 99, b"\x05\0\0\0(\xff\xff\xff\x7f", b"\x01\0\0\0N", b"\x01\0\0\0x"):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            child = os.posix_spawn(program, [program], {}, file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)])
+            ours.send(said)
+            ours.shutdown(socket.SHUT_WR)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 125
