@@ -146,6 +146,17 @@ def test_wrong_requests_are_refused_by_one_line_and_change_nothing(tmp_path: Pat
         assert repository.state() == before, (version, message)
 
 
+def test_words_too_many_or_too_few(repository: Repository) -> None:
+    before = repository.state()
+    for words, message in (
+        (("0.2.0", "0.3.0"), "dev/release: one version, and nothing else"),
+        (("--prepare",), "dev/release: --prepare takes a version"),
+    ):
+        done = repository.release(*words)
+        assert (done.returncode, _line(done)) == (2, message)
+    assert repository.state() == before
+
+
 def test_a_release_is_prepared_and_tagged(repository: Repository) -> None:
     repository.git("tag", "v0.2.0rc1")
     done = repository.release("--prepare", "0.2.0")

@@ -28,10 +28,12 @@ INSTALLS = (
     (b"go.mod", b"go", "go build ./..."),
     (b"composer.json", b"composer", "composer install"),
     (b"Gemfile", b"bundle", "bundle install"),
+    (b"pyproject.toml", b"pytest", "pytest"),
     (b"CMakeLists.txt", b"cmake", "cmake -B build"),
     (b"Makefile", b"make", "make"),
 )
-"""A file at the top of the project, the program that must be there, and the command: the first row that fits."""
+"""A file at the top of the project, the program that must be there, and what installs, builds or tests: the first row
+that fits."""
 _CODE = (b"src", b"lib", b"app", b"tests", b"test", b"docs")
 """Directories whose loss says the most, by preference."""
 CHANGES = "shows what it would change; apply or not"

@@ -78,7 +78,7 @@ def test_the_files_of_git_are_told_by_their_number(cli: Cli) -> None:
     assert not {path for path in shown if path.startswith(".git/") and "/hooks/" not in path}
     assert any(path.startswith("new/.git/") for path in shown), "a repository that the fork made is applied as files"
     hint = "mudroom diff x --commits shows the commits, mudroom diff x .git the files"
-    assert f"changes inside .git not shown ({hint})\n" in done.stderr
+    assert f"files inside .git not shown ({hint})\n" in done.stderr
     assert ".git/logs/HEAD" in cli("diff", "x", ".git/logs").stdout
     assert ".git/logs" not in cli("diff", "x", "--stat").stdout
     assert ".git/logs/HEAD" in str(cli.json("diff", "x")["changes"])

@@ -97,8 +97,11 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         else:
             page(session.changes.diff(name, paths, without=is_own), context)
         if within:
+            from mudroom.core.tree.change import counted_changes
+
+            files = counted_changes([change for change in session.changes.of(name).changes if is_own(change)])
             shown = f"mudroom diff {name} --commits shows the commits, mudroom diff {name} .git the files"
-            context.terminal.note(f"{counted(len(within), 'change')} inside .git not shown ({shown})")
+            context.terminal.note(f"{counted(len(files), 'file')} inside .git not shown ({shown})")
         for line in _settings(session, name) if not words else ():
             context.terminal.say(line)
     return 0
