@@ -16,7 +16,7 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.session.file_tools import LOOK
-from mudroom.session.forks import Forks, set_aside, tell_step, to_read
+from mudroom.session.forks import Forks, set_aside, to_read
 from mudroom.session.retention import tidy
 from mudroom.typing import TYPE_CHECKING, Any, TypeVar
 from mudroom.vault.forks.open_fork import OpenFork
@@ -164,10 +164,10 @@ class Changes:
                 reviewed = aside.same_review(reviewed)
             self._require_reviewed(fork, reviewed)
             request = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
-            tell_step(self._forks, "comparing with the project")
+            _tell(self._forks, "comparing with the project")
             now, check, report = self._forks.clock(), self.verify(on_verify), self._report("applying")
             landed = land(self._vault, fork, request, time=now, record=record, check=check, progress=report)
-        tell_step(self._forks, "recording the apply")
+        _tell(self._forks, "recording the apply")
         if landed.verified is not None:
             details = {
                 "command": [text(word) for word in landed.verified.command],
@@ -395,7 +395,7 @@ class Changes:
         require_own(self._vault)
         if name is not None:
             require_kept(self._vault, name)
-        tell_step(self._forks, "reading the apply")
+        _tell(self._forks, "reading the apply")
         applied = redo_apply(self._vault, name, self._report("applying"), self._forks.at_rest)
         self._journal_applied("redo", "", applied, **_again(applied))
         return applied
@@ -408,7 +408,7 @@ class Changes:
         require_own(self._vault)
         if name is not None:
             require_kept(self._vault, name)
-        tell_step(self._forks, "reading the apply")
+        _tell(self._forks, "reading the apply")
         applied = undo_apply(self._vault, name, self._report("taking back"), self._forks.at_rest)
         self._journal_applied("undo", "", applied, **_again(applied))
         return applied
@@ -468,3 +468,9 @@ def flush_write(forks: Forks, name: str, patience: float | None = None) -> bool:
             return False
         time.sleep(LOOK)
     return True
+
+
+def _tell(forks: Forks, step: str) -> None:
+    """Tell a step of long work that counts nothing."""
+    if forks.progress is not None:
+        forks.progress(step, 0, 0)

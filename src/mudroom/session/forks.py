@@ -58,12 +58,6 @@ _REMARKS = 64
 """Maximum number of remarks kept until the next result."""
 
 
-def tell_step(forks: Forks, step: str) -> None:
-    """Tell a step of long work that counts nothing."""
-    if forks.progress is not None:
-        forks.progress(step, 0, 0)
-
-
 def cleaning_up(progress: Progress | None) -> Callable[[int, int], None] | None:
     """Return what ``Vault.discard`` reports its progress to."""
     return None if progress is None else lambda done, total: progress("cleaning up, files", done, total)

@@ -213,10 +213,10 @@ def test_a_review_that_is_ended_while_somebody_edits_tells_what_is_kept(
     edits(tmux)
     (review,) = Path(f"/proc/{tmux.pid()}/task/{tmux.pid()}/children").read_text().split()
     os.kill(int(review), number)
-    seen = "".join(line.ljust(100) for line in tmux.until("icanon").splitlines())
-    assert f"ended {128 + number}" in seen and " icanon" in seen
+    seen = "".join(tmux.until("icanon").split())  # the lines are broken at blanks, and a long path anywhere
+    assert f"ended{128 + number}" in seen and "icanon" in seen
     (kept,) = place.root.glob("mudroom-*/kept")
-    assert kept.read_text() == "precious\n" and f"what was written is kept: {kept}" in seen
+    assert kept.read_text() == "precious\n" and f"whatwaswritteniskept:{kept}" in seen
 
 
 def test_ctrl_c_in_the_pager_is_the_pagers(place: Place, staged: None, open_tmux: Open) -> None:

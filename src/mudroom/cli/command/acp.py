@@ -33,7 +33,8 @@ examples:
   mudroom diff gemini, mudroom apply gemini   look at its changes, bring them into the project
 
 An editor starts it. Zed, settings.json:
-  "agent_servers": {"gemini staged": {"type": "custom", "command": "mudroom", "args": ["acp", "--", "gemini", "--acp"]}}
+  "agent_servers": {"gemini staged": {"type": "custom", "command": "mudroom",
+                                      "args": ["acp", "--", "gemini", "--acp"]}}
 
 Exit codes: 0 the editor has ended; otherwise the agent's own, 126 if the policy refuses it."""
 

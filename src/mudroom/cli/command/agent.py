@@ -30,7 +30,7 @@ examples:
   mudroom agent show claude                     what it gets: logins, hosts, variables
   mudroom agent check card.json                 the level, the open credentials, and the deciding rules
   mudroom agent run card.json -- my-agent       by a card of its own, not by a profile
-  mudroom agent run card.json --fork try-1 --branch --artifacts out -- my-agent --headless
+  mudroom agent run card.json --fork try-1 --branch --artifacts out -- my-agent
   mudroom agent card card.json                  its card for other agents (A2A); mudroom serve serves it
 
 A card asks; the policy and you decide. Exit codes: run: the agent's own, 126 if the policy refuses it; check: 0 if the

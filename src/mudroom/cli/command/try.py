@@ -36,7 +36,7 @@ else:
 EXAMPLES = """\
 examples:
   mudroom try -n 8 --judge pytest -- ./fix.sh {i}     {i}, and MUDROOM_ATTEMPT: the number of the attempt
-  mudroom try -n 4 --until 1 --budget 30m --judge 'make test' --card agent.json -- my-agent 'mend the parser'
+  mudroom try -n 4 --until 1 --budget 30m --judge 'make test' -- my-agent
   mudroom try -n 8 --score json --judge ./score -- ./tune  the last line it prints: a number, or {"score": 0.93}
   mudroom try -n 8 --combine --judge pytest -- ./fix  also unions of attempts that merge cleanly
   mudroom try -n 4 --from try-1@green --judge ./check -- ./next

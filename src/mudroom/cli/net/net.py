@@ -45,15 +45,15 @@ examples:
   mudroom net rm github.com:22 @npm           remove what allow and deny have written
   mudroom net ls                              every rule, and where it stands
   mudroom net presets                         all presets with their hosts, and which are on; @npm: that one
-  mudroom net why example.com:22              would it be let through? 0 yes, 1 no
+  mudroom net why example.com:22              the decision, with its rule; exit code 0: allowed
   mudroom net log --denied                    only hosts that were refused
   mudroom net log --follow --fork agent-1     as it happens
   mudroom net log --har flows.har             inspected exchanges, for a browser's network panel
-  mudroom net credential GITHUB_TOKEN api.github.com   inside a placeholder; the gate puts the real one in
+  mudroom net credential GITHUB_TOKEN api.github.com   commands see a placeholder; the gate sends the value
   mudroom net open 3000                       the dev server that a command runs, on this machine's loopback
   mudroom net show 8000 --fork coder          forks that may reach coder reach its port 8000
-  mudroom net reach coder:8000 --fork planner   and planner may: http://coder.mudroom.internal:8000/
-  mudroom net why coder.mudroom.internal:8000 --fork planner   which side has not said so
+  mudroom net reach coder:8000 --fork planner   planner may reach it: http://coder.mudroom.internal:8000/
+  mudroom net why coder.mudroom.internal:8000 --fork planner   which of the two calls is missing
   mudroom net rm coder:8000 --fork planner    take it back
 
 A host is a name, *.NAME (all below it), **.NAME (and itself), an address or a network (10.0.0.0/8); @NAME is a preset.

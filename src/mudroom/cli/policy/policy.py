@@ -34,8 +34,7 @@ examples:
   mudroom policy why ptrace           whether commands may make a system call
   mudroom policy why ~/.ssh/id_rsa    whether commands can see a path
 
-Exit code of why: 0 if something is refused, 1 if nothing is; of a command 0, whatever is done about it. Of check: 0 if
-nothing is wrong, 1 if something is."""
+Exit codes: why: 0 if something is refused, else 1; why -- COMMAND: 0; check: 0 if the files are valid, else 1."""
 
 _MODULES = {
     "check": "mudroom.cli.policy.check",

@@ -82,9 +82,9 @@ def _folded_row(row: str, columns: int) -> list[str]:
     if visible(row) <= columns:
         return [row]
     margin = row[: len(row) - len(row.lstrip(" "))]
-    command, gap, about = row.strip(" ").partition("   ")
-    if not gap:
-        return _folded(row, columns, "  ", breaks_commands=True).split("\n")
+    command, gap, about = row.strip(" ").partition("  ")
+    if not gap:  # a command alone is copied as a whole
+        return [row] if margin else _folded(row, columns, "  ", breaks_commands=True).split("\n")
     beside = len(row) - len(about.lstrip(" "))
     if columns - beside >= _BESIDE:
         first, *more = _folded(" " * beside + about.strip(" "), columns, "", breaks_commands=True).split("\n")
