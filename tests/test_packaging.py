@@ -169,6 +169,7 @@ def test_a_cache_that_others_may_write_to_is_refused(archive: Path) -> None:
     assert done.stderr.endswith("is not a directory of yours alone (chmod go-w it, or set XDG_CACHE_HOME)\n")
 
 
+@pytest.mark.both_users
 def test_a_cache_that_others_may_rename_is_refused(archive: Path) -> None:
     parent = archive.parent / "cache/mudroom"
     parent.mkdir(parents=True)
