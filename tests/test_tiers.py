@@ -6,11 +6,14 @@ import ast
 import functools
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tiers import SECONDS
 
 TESTS = Path(__file__).parent
 FILES = sorted(TESTS.rglob("test_*.py"))
@@ -145,6 +148,10 @@ def test_every_exception_is_one() -> None:
         assert "both_users" not in marks(path)
         room = path.relative_to(TESTS).parts[0]
         assert any(asks_who_runs_it(one) for one in helpers(path)) or (room in ROOMS and starts_a_sandbox(path)), name
+
+
+def test_every_file_with_measured_seconds_is_one() -> None:
+    assert set(tomllib.loads(SECONDS.read_text())) <= set(map(name_of, FILES))
 
 
 def test_what_is_pure_runs_once() -> None:

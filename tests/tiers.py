@@ -15,13 +15,15 @@ from __future__ import annotations
 import os
 import random
 import time
+import tomllib
 import zlib
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+SECONDS = Path(__file__).with_name("seconds.toml")
 QUICK = os.environ.get("MUDROOM_TESTS") == "quick"
 SEED = os.environ.setdefault("MUDROOM_SEED", time.strftime("%Y%m%d", time.gmtime()))
 """Exported to the processes of xdist, too: midnight may pass between their start and ours."""
@@ -70,13 +72,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Sort the files by the duration that their marks suggest: a long file that starts last would run alone at the
-    end."""
-    weights: Counter[Path] = Counter()
+    """Sort the files by their seconds in ``seconds.toml``, or else by those that their marks suggest: a long file that
+    starts last would run alone at the end."""
+    seconds: defaultdict[Path, float] = defaultdict(float)
     for item in items:
         limit = item.get_closest_marker("limit")
-        weights[item.path] += 10 * limit.args[0] if limit else 100 if item.get_closest_marker("slow") else 1
-    items.sort(key=lambda item: -weights[item.path])
+        seconds[item.path] += limit.args[0] / 10 if limit else 1 if item.get_closest_marker("slow") else 0.01
+    for name, measured in tomllib.loads(SECONDS.read_text()).items():
+        path = SECONDS.parent / name
+        if path in seconds:
+            seconds[path] = measured
+    items.sort(key=lambda item: -seconds[item.path])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -155,7 +155,7 @@ def test_to_a_review_an_apply_and_back(project: Place) -> None:
         await driver.until(lambda: driver.diff.item is not None)
         await driver.ask("a", "Apply to")
         await driver.press("y")
-        await driver.until(lambda: driver.dialog() and "Apply to" not in driver.dialog())
+        await driver.until(lambda: driver.dialog().startswith("Applied"))
         await driver.press("escape")
         await driver.until(lambda: not driver.dialog())
         await driver.press("b")

@@ -302,7 +302,7 @@ def test_the_keyboard_after_a_rollback(place: Place, site: Site, page: Page) -> 
     page.get_by_text("Intact: ").wait_for()
     settled(page, "BUTTON Is it as")
     part(page, "Commands")
-    page.get_by_label("Run a command in").fill("sleep 60")
+    page.get_by_label("Run a command in").fill("sleep 1000")
     press(page, "Run")
     page.get_by_text("running").first.wait_for()
     settled(page, "INPUT")

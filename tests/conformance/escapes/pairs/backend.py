@@ -13,7 +13,8 @@ from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 
 from .known import LANDS
-from .outside import PATIENCE, Accomplice, Ground
+from .outside import Accomplice, Ground
+from .pair import PATIENCE
 from .side import ForkSide, Side, ThreadSide, command_line
 from .way import GIVER, WAYS
 

@@ -96,6 +96,7 @@ def meet(
     giver = giving.start(ground.argv("give", ground.key, ground.secret))
     try:
         up = wait(giver, "up")[-1]["up"]
+        assert isinstance(up, dict)
         told = {**up, RIGHT: digest(word(ground.secret)), EXPECTED: sorted(expected)}
         output = taking.run(ground.argv("take", ground.key, str(window), json.dumps(told)))
         refused = {str(line["name"]): str(line["error"]) for line in lines(giver.output()) if "name" in line}
