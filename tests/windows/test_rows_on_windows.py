@@ -16,7 +16,7 @@ from mudroom.certify.row import Certificate, closed, opens
 from mudroom.certify.table import WINDOWS
 from mudroom.certify.trial import certify
 from mudroom.certify.volume import Volume
-from mudroom.certify.windows import windows_trial
+from mudroom.certify.windows_trial import windows_trial
 from mudroom.sandbox.windows.client import WindowsClient
 from mudroom.sandbox.windows.plan import WindowsMachine
 from mudroom.vault.apply.rename import exchange, move

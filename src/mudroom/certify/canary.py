@@ -83,7 +83,7 @@ class Canary:
                 _bind_in(self._path + "/services", unix, name)
                 unix.listen()
         elif self._kind == "terminal":
-            import tty  # not on Windows
+            import tty  # Windows has none
 
             self._master, side = os.openpty()
             tty.setraw(side)
