@@ -16,7 +16,7 @@ from mudroom.certify.row import (
     results,
     sentence,
 )
-from mudroom.certify.table import LINUX, MACOS, TABLES
+from mudroom.certify.table import LINUX, MACOS, TABLES, WINDOWS
 from mudroom.sandbox.platform import BY_RECORD
 
 TABLE = (
@@ -76,3 +76,16 @@ def test_the_table_is_complete() -> None:
     assert all(row.tries for row in MACOS)
     assert set(BY_RECORD) <= set(TABLES)
     assert {row.name for row in LINUX} <= {row.name for row in MACOS}, "one table"
+
+
+def test_each_deed_of_windows_has_a_mutant_here() -> None:
+    """Deed, canary and aim of a row for Windows are those of a row that a mutant fells; what has to work there has
+    its own."""
+
+    def facts(row: TrialRow) -> tuple[str, ...]:
+        return (row.deed, row.canary, row.where)
+
+    felled = {facts(row) for row in MACOS}
+    ours = {row.name for row in WINDOWS if row.deed and facts(row) not in felled}
+    assert ours == {"cmd", "python", "nul", "final_path"}
+    assert {row.deed for row in WINDOWS if row.deed} <= {*DEEDS, *volume.DEEDS}

@@ -32,6 +32,7 @@ def rows_of_the_tier() -> list[TrialRow]:
     return [ROWS[name] for name in SOME] if QUICK else list(MACOS)
 
 
+@pytest.mark.limit(400)
 def test_every_row_holds_and_each_mutant_fells_exactly_its_row(tmp_path: Path) -> None:
     """A mutant permits what the honest stand-in refused of one row. Those of different rows have no refusal in common,
     so a mutant is the honest stand-in for all rows but its own."""
@@ -69,6 +70,7 @@ def test_the_document_has_each_row_with_its_mutant_and_each_certificate() -> Non
 
 
 @pytest.mark.deep
+@pytest.mark.limit(400)
 @pytest.mark.parametrize("name", ["plain_write", "precedence", "leftover", "shell", "pasteboard", "file_size", "swap"])
 def test_a_mutant_changes_no_other_row(tmp_path: Path, name: str) -> None:
     lab = Lab(tmp_path)

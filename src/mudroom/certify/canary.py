@@ -21,6 +21,7 @@ TWINS: Mapping[str, Kind] = {
     "own_terminal": "claim", "connect_unix": "connection", "connect_tcp": "connection",
 }  # fmt: skip
 """Canaries of twins that are another deed."""
+_SLEEP = ("/bin/sleep", "600") if os.name == "posix" else (sys.executable, "-c", "import time; time.sleep(600)")
 _SOON = 0.1
 """Seconds in which a signal that was sent arrives, and a process that was started writes."""
 
@@ -52,9 +53,10 @@ class Canary:
 
     def _open(self, port: int) -> None:
         if self._kind == "connection":
-            unix = self._serve(socket.socket(socket.AF_UNIX))
-            _bind_in(self._path, unix)
-            unix.listen()
+            if hasattr(socket, "AF_UNIX"):  # not on Windows
+                unix = self._serve(socket.socket(socket.AF_UNIX))
+                _bind_in(self._path, unix)
+                unix.listen()
             self._address = other_address()
             family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
             self.port = self._bound(socket.AF_INET, socket.SOCK_STREAM, "127.0.0.1")
@@ -67,7 +69,7 @@ class Canary:
             _bind_in(self._path, unix, "resolver")
             unix.listen()
         elif self._kind == "death":
-            self._victim = subprocess.Popen(["/bin/sleep", "600"], stdin=subprocess.DEVNULL)
+            self._victim = subprocess.Popen(_SLEEP, stdin=subprocess.DEVNULL)
             self._victim_pid = self._victim.pid
         elif self._kind == "arguments":
             self._victim = subprocess.Popen(
@@ -81,7 +83,7 @@ class Canary:
                 _bind_in(self._path + "/services", unix, name)
                 unix.listen()
         elif self._kind == "terminal":
-            import tty  # not on Windows
+            import tty  # Windows has none
 
             self._master, side = os.openpty()
             tty.setraw(side)

@@ -43,7 +43,7 @@ def put(path: str, place: "Place") -> None:
 
 def get(path: str) -> str:
     """Return the content of a file. Pipes and devices are not waited for."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
         return os.read(descriptor, 1 << 16).decode("latin-1")
     finally:
@@ -404,6 +404,31 @@ def git(_place: "Place") -> str:
 
     null = subprocess.DEVNULL
     return str(7 + subprocess.run(["git", "--version"], stdout=null, stderr=null, check=False).returncode)
+
+
+def command_shell(_place: "Place") -> str:
+    """Return the status of the shell of Windows."""
+    return str(os.system("exit 7"))  # cmd.exe, as COMSPEC names it; the status is the exit code there
+
+
+def own_python(_place: "Place") -> str:
+    """Return, in the form of ``shell``, that this Python runs."""
+    return "7"
+
+
+def open_null(_place: "Place") -> str:
+    """Open NUL, whose list of access an AppContainer may not be in."""
+    os.close(os.open(os.devnull, os.O_RDWR))
+    return "7"
+
+
+def final_path(_place: "Place") -> str:
+    """Ask for the path of the directory that this process works in: GetFinalPathNameByHandle of Windows, without the
+    fallback of os.path.realpath."""
+    import nt
+
+    nt._getfinalpathname(".")  # type: ignore[attr-defined]
+    return "7"
 
 
 _NO_DEEDS = ("put", "get", "main", "tried")

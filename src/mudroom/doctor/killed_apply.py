@@ -58,7 +58,10 @@ Run = Callable[[Sequence[str]], int]
 
 def run_apply(words: Sequence[str]) -> int:
     null = subprocess.DEVNULL
-    return subprocess.run(words, stdin=null, stdout=null, stderr=null, timeout=PATIENCE, check=False).returncode
+    try:
+        return subprocess.run(words, stdin=null, stdout=null, stderr=null, timeout=PATIENCE, check=False).returncode
+    except subprocess.TimeoutExpired:
+        return 0  # it was not killed at its moment, which shows nothing
 
 
 def try_killed_apply(

@@ -249,7 +249,9 @@ class Vault:
         if not os.path.isdir(fork.path):
             return None
         if MAY_FOLD:
-            _require_spelling(self.path + b"/forks", name)
+            from mudroom.vault.store.spelling import require_spelling
+
+            require_spelling(self.path + b"/forks", name)
         return fork
 
     def _missing_fork_hint(self, name: str) -> str:
@@ -372,18 +374,6 @@ class Vault:
 
 MAY_FOLD = sys.platform in ("darwin", "win32")
 """Whether usual file systems take a name for another one that differs in case alone."""
-
-
-def _require_spelling(forks: bytes, name: str) -> None:
-    """Raise UsageError if a fork's directory is spelled in another way: records, rules and commands that run would know
-    the fork under one of two names. Windows drops dots at the end, too."""
-    names = [os.fsdecode(other) for other in os.listdir(forks)]
-    other = next((other for other in names if other.lower() == name.lower().rstrip(".")), name)
-    if name not in names and other != name:
-        raise UsageError(
-            f"the file system takes the name {name} for that of the fork {other}",
-            f"write {other}, or a name that differs in more than upper and lower case",
-        )
 
 
 def require_own(vault: Vault) -> None:
