@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if sys.platform != "win32":
         return
     reasons = {name: row.reason for row in read_table() for name in row.tests}
-    for item in items:
+    for item in (item for item in items if item.path.is_relative_to(TESTS)):
         function = getattr(item, "originalname", item.name)
         reason = reasons.get(f"{item.path.relative_to(TESTS).as_posix()}::{function}")
         if reason is not None:
