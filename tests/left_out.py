@@ -1,8 +1,8 @@
 """Pytest plugin of ``dev/wine``: the tests of ``tests/stage`` and ``tests/vault`` that a Windows cannot run.
 
-``tests/windows/left_out.toml`` names each of them with its reason. Modules that name what Windows lacks at their top
-are not imported. ``tests/test_left_out.py`` counts the names and looks whether each is a test, so a test that is renamed
-or made anew runs until somebody writes it there.
+``tests/windows/left_out.toml`` names each of them with its reason. Modules that name what Windows lacks at their
+top are not imported. ``tests/test_left_out.py`` counts the names and looks whether each is a test, so a test that is
+renamed or made anew runs until somebody writes it there.
 
     [[left]]
     reason = "links"              # what the tests need
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if sys.platform != "win32":
         return
     reasons = {name: row.reason for row in read_table() for name in row.tests}
-    for item in items:
+    for item in (item for item in items if item.path.is_relative_to(TESTS)):
         function = getattr(item, "originalname", item.name)
         reason = reasons.get(f"{item.path.relative_to(TESTS).as_posix()}::{function}")
         if reason is not None:

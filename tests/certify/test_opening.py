@@ -15,7 +15,7 @@ from conftest import Place
 from macbox import BARE, SPEC, enforcing_sandbox_exec, fake_sandbox_exec
 from mudroom.certify import table
 from mudroom.certify.identity import identity
-from mudroom.certify.opening import look, open_platform, restrict
+from mudroom.certify.opening import can_be_tried, look, open_platform, restrict
 from mudroom.certify.record import save
 from mudroom.certify.row import Certificate, RowResult, Verdict, closed, opens, results, sentence
 from mudroom.certify.table import MACOS, WINDOWS
@@ -267,6 +267,7 @@ def test_on_windows_a_row_without_a_deed_closes_its_part(tmp_path: Path, monkeyp
     best = made._replace(rows=(*made.rows, *(RowResult(row.name, "held") for row in WINDOWS if row.deed)))
     assert not opens(WINDOWS, best)
     assert set(closed(WINDOWS, best)) == {"platform", "gate", "level 0", "limits", "leftovers"}
+    assert not can_be_tried("win32")
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(UsageError, match="nothing can be tried"):
         execute(arguments(), context(tmp_path))

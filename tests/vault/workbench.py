@@ -55,7 +55,7 @@ class Workbench:
         self.forks = Forks(self.vault, Settings(view="copy"), clock=time.time_ns, new_id=self.vault.new_id)
         self.changes = Changes(self.forks)
 
-    def run(self, name: str, command: Callable[[Path], None]) -> Changeset:
+    def run(self, name: str, command: Callable[[Path], object]) -> Changeset:
         """Let a command change the files of a fork, as in a copy view, and collect what it did."""
         if name not in [fork.name for fork in self.vault.forks()]:
             self.forks.new(name)
@@ -88,7 +88,7 @@ def believe_lists() -> None:
     if sys.platform == "win32" and hasattr(__import__("ctypes").WinDLL("ntdll"), "wine_get_version"):
         from mudroom.stage import nt_private
 
-        nt_private.is_private = lambda _opened: True
+        nt_private.is_private = lambda descriptor: descriptor >= 0
 
 
 believe_lists()
@@ -114,7 +114,7 @@ class Killer:
         if sys.platform == "win32":
             from mudroom.stage import nt_call
 
-            nt_call.change = self._before(nt_call.change)
+            nt_call.change = self._before(nt_call.change)  # type: ignore[assignment]
             for module in (nt_call, sys.modules["mudroom.stage.nt_disk"], sys.modules["mudroom.stage.nt_layer"]):
                 for name in ("change", "create"):
                     real = getattr(module, name, None)

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -24,10 +24,12 @@ from mudroom.certify.record import save
 from mudroom.certify.row import Certificate, RowResult
 from mudroom.certify.table import TABLES
 from mudroom.cli.windows import start
+from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.config import environment, places
 from mudroom.sandbox.windows.client import WindowsClient
 from mudroom.sandbox.windows.plan import WindowsMachine
-from mudroom.stage import nt_private
+from mudroom.stage import nt_private, private_file
+from mudroom.stage.private_directory import require_private
 from test_client_on_windows import without_container
 from test_on_windows import NATIVE, WINE
 
@@ -36,10 +38,6 @@ class Said(NamedTuple):
     code: int
     out: str
     err: str
-
-    @property
-    def values(self) -> Any:
-        return json.loads(self.out)
 
 
 class Place:
@@ -108,16 +106,129 @@ def test_a_fork_from_its_command_to_the_project_and_back(place: Place) -> None:
     run = ("exec", "--fork", "work", "--net", "none", "--level", "1", "--", "cmd", "/d", "/c")
     assert place.say(*run, "echo three>> a.txt").code == 0
     assert place.files() == before
-    assert place.say("checkpoint", "work", "three").code == 0
+    assert place.say("checkpoint", "--fork", "work", "three").code == 0
     assert place.say(*run, "echo four>> a.txt& del sub\\b.bin").code == 0
     shown = place.say("diff", "work").out
     assert "+three" in shown and "+four" in shown and "b.bin" in shown
     assert "work" in place.say("status").out
-    assert place.say("rollback", "work", "three").code == 0
+    assert place.say("rollback", "--fork", "work", "--yes", "three").code == 0
     assert "four" not in place.say("diff", "work").out
-    assert place.say("apply", "work").code == 0
+    assert place.say("apply", "--yes", "work").code == 0
     assert place.files() == {**before, "a.txt": b"one\r\ntwo\r\nthree\r\n"}
-    assert place.say("undo").code == 0
+    assert place.say("undo", "--yes").code == 0
     assert place.files() == before
-    log = place.say("log").out
-    assert all(word in log for word in ("checkpoint", "rollback", "apply", "undo"))
+    events = [json.loads(line)["kind"] for line in place.say("log", "--json").out.splitlines()]
+    assert {"run", "checkpoint", "rollback", "apply", "undo"} <= set(events)
+
+
+def test_a_conflict_keeps_both_sides(place: Place) -> None:
+    run = ("exec", "--fork", "work", "--net", "none", "--", "cmd", "/d", "/c")
+    assert place.say(*run, "echo theirs> a.txt& echo new> new.txt").code == 0
+    (place.project / "a.txt").write_bytes(b"mine\r\n")
+    said = place.say("apply", "--yes", "work")
+    assert said.code == 3
+    assert place.files()["a.txt"] == b"mine\r\n"
+    assert place.files()["new.txt"] == b"new\r\n"
+    assert "-theirs" in place.say("diff", "work").out or "+theirs" in place.say("diff", "work").out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("run",), 125, "no command was given"),
+        (("run", "--net", "none", "--", "no-such-program"), 127, "no-such-program"),
+        (("run", "--", "cmd", "/c", "exit"), 125, "gate"),
+        (("run", "--net", "none", "--open-files", "5", "--", "cmd", "/c", "exit"), 125, "open files"),
+        (("exec", "--fork", "no/name", "--", "cmd"), 125, "no/name"),
+        (("exec", "--background", "--fork", "w", "--net", "none", "--", "cmd"), 125, "background"),
+        (("diff", "nothing"), 125, "nothing"),
+        (("status", "--project", "C:sub"), 125, "relative to the current directory of drive C"),
+        (("status", "--project", "\\\\server\\share"), 125, "a server or device"),
+        (("status", "--project", "\\sub"), 125, "without a drive"),
+        (("status", "--project", "NUL"), 125, "names a device"),
+        (("status", "--project", "sub."), 125, "a space or dot at the end"),
+        (("log", "--nothing"), 125, "--nothing"),
+        (("apply", "--yes", "nothing"), 125, "nothing"),
+        (("undo", "--yes"), 125, "nothing"),
+        (("checkpoint", "--fork", "nothing"), 125, "nothing"),
+        (("rollback", "--fork", "nothing", "--yes", "x"), 125, "nothing"),
+        (("serve",), 125, "does not run on Windows yet"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(place: Place, words: tuple[str, ...], code: int, says: str) -> None:
+    before = place.files()
+    said = place.say(*words)
+    assert (said.code, said.out) == (code, ""), said
+    assert said.err.count("\n") == 1 and says in said.err and "Traceback" not in said.err, said.err
+    assert place.files() == before
+
+
+@pytest.mark.parametrize("fell", [None, "junction", "kill_9"])
+def test_without_a_record_of_what_held_nothing_runs(place: Place, fell: str | None) -> None:
+    if fell is None:
+        for record in (place.root / "home" / "mudroom" / "certificates").glob("*.json"):
+            record.unlink()
+    else:
+        place.certify(fell=(fell,))
+    for words in (("run", "--net", "none", "--yes", "--", "cmd", "/d", "/c", "echo x> made.txt"), ("status",)):
+        for level in (("--level", "0"), ()) if words[0] == "run" else ((),):
+            said = place.say(words[0], *level, *words[1:])
+            assert said.code == 125 and said.err.count("\n") == 1
+            assert ("certificate" if fell is None else fell) in said.err
+    assert "made.txt" not in place.files()
+
+
+def test_a_part_that_fell_is_closed_alone(place: Place) -> None:
+    place.certify(fell=("restricted",))
+    said = place.say("run", "--level", "0", "--net", "open", "--yes", "--", "cmd", "/d", "/c", "echo x> made.txt")
+    assert said.code == 125 and "restricted fell" in said.err
+    assert place.say(*RUN, "--yes", "--", "cmd", "/d", "/c", "echo x> made.txt").code == 0
+    assert place.files()["made.txt"] == b"x\r\n"
+
+
+def test_a_file_that_an_editor_holds_open_stays_and_lands_later(place: Place) -> None:
+    run = ("exec", "--fork", "work", "--net", "none", "--", "cmd", "/d", "/c")
+    assert place.say(*run, "echo theirs> a.txt").code == 0
+    with (place.project / "a.txt").open("rb"):  # as Python opens it, nobody may replace it
+        said = place.say("apply", "--yes", "work")
+        assert said.code == 3 and "held open by another program" in said.err, said
+    assert place.files()["a.txt"] == b"one\r\ntwo\r\n"
+    assert place.say("apply", "--yes", "work").code == 0
+    assert place.files()["a.txt"] == b"theirs\r\n"
+
+
+def test_a_long_path_is_staged_as_any_other(place: Place) -> None:
+    deep = place.project.joinpath(*["d" * 60] * 5)
+    os.makedirs("\\\\?\\" + str(deep))
+    Path("\\\\?\\" + str(deep / "file")).write_bytes(b"deep")
+    said = place.say(*RUN, "--json", "--keep", "--", "cmd", "/d", "/c", "echo x> made.txt")
+    assert said.code == 0, said
+    assert "made.txt" in said.out and "dddd" not in said.out, said.out
+    assert Path("\\\\?\\" + str(deep / "file")).read_bytes() == b"deep"
+
+
+def test_a_limit_is_held_by_the_job_or_refused(place: Place) -> None:
+    said = place.say(*RUN, "--memory", "1G", "--keep", "--", "cmd", "/d", "/c", "echo x> made.txt")
+    if WINE:  # which forgets a job's limits: the plan is read back, and the command not started
+        assert said.code == 125 and said.err.count("\n") == 1 and "limits of the job" in said.err, said
+    else:
+        assert said.code == 0, said
+    assert "killed while" not in place.say("status").err  # nothing is left to be collected
+    assert "made.txt" not in place.files()
+
+
+def test_a_state_directory_that_others_may_enter_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nt_private, "is_private", lambda _descriptor: False)  # also where a list was set
+    state = tmp_path / "state"
+    inner = os.fsencode(state).replace(b"\\", b"/")
+    with pytest.raises(MudroomError, match="cannot be closed to other users"):
+        require_private(inner)
+    assert state.is_dir()
+    (state / "novel.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"is open to other users, and holds novel\.txt"):
+        require_private(inner)
+    with pytest.raises(UsageError, match="is a link or no directory"):
+        require_private(inner + b"/novel.txt")
+    assert private_file.read(inner + b"/novel.txt", 10) is None
+    monkeypatch.setattr(nt_private, "is_private", lambda _descriptor: True)
+    assert private_file.read(inner + b"/novel.txt", 10) == b"mine"

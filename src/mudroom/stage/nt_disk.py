@@ -86,8 +86,8 @@ from mudroom.stage.nt_call import (
     rename_open,
     repeat,
     try_create,
-    why_unnamed,
 )
+from mudroom.stage.nt_call import why_unnamed as why_unnamed
 from mudroom.stage.nt_file import absolute_path as absolute_path
 from mudroom.stage.nt_file import given_path as given_path
 from mudroom.stage.nt_file import is_absolute as is_absolute

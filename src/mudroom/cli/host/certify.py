@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 
 from mudroom import __version__
+from mudroom.certify.opening import can_be_tried
 from mudroom.certify.record import encode
 from mudroom.certify.row import VERDICTS, Certificate, opens
 from mudroom.certify.table import expected
@@ -58,7 +59,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         from mudroom.cli.certification import tried_on_linux
 
         return tell("linux", tried_on_linux(context), to, context, every=args.all)
-    if platform not in BY_RECORD:
+    if platform not in BY_RECORD or not can_be_tried(platform):
         raise UsageError(f"nothing can be tried on {platform} yet", "mudroom doctor tries what is protected here")
     from mudroom.sandbox.macos.client import SANDBOX_EXEC, DarwinClient
 
