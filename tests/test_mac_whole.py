@@ -88,7 +88,7 @@ import io, contextlib
 from mudroom.sandbox import platform
 from mudroom.sandbox.macos.client import DarwinClient
 platform.BY_RECORD = frozenset()
-mac = platform.DARWIN._replace(client=lambda: DarwinClient(tool={tool!r}))
+mac = platform.DARWIN._replace(client=lambda _environ: DarwinClient(tool={tool!r}))
 platform.PLATFORMS = {{"darwin": mac}}
 os.environ.update(HOME={place!r} + "/home", MUDROOM_STATE={place!r} + "/state", MUDROOM_KEEPER="0", NO_COLOR="1")
 os.chdir({place!r} + "/project")

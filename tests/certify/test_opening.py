@@ -15,7 +15,7 @@ from conftest import Place
 from macbox import BARE, SPEC, enforcing_sandbox_exec, fake_sandbox_exec
 from mudroom.certify import table
 from mudroom.certify.identity import identity
-from mudroom.certify.opening import look, open_platform, restrict
+from mudroom.certify.opening import can_be_tried, look, open_platform, restrict
 from mudroom.certify.record import save
 from mudroom.certify.row import CLOSED, Certificate, RowResult, Verdict, closed, opens, results, sentence
 from mudroom.certify.table import MACOS, WINDOWS
@@ -257,6 +257,7 @@ def test_on_windows_each_row_is_declared_and_closed(tmp_path: Path, monkeypatch:
     made = certify(WINDOWS, None, str(tmp_path), HELD._replace(platform="win32"))  # type: ignore[arg-type]
     assert {row.verdict for row in made.rows} == {"not shown"}
     assert not opens(WINDOWS, made) and set(closed(WINDOWS, made)) == set(CLOSED) - {"tools"}
+    assert not can_be_tried("win32")
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(UsageError, match="nothing can be tried"):
         execute(arguments(), context(tmp_path))

@@ -71,7 +71,6 @@ class Place:
         finally:
             client.close()
         out, err = self._capture.readouterr()
-        if os.environ.get("SHOW"): open("Z:\\var\\tmp\\wsaid.txt","a").write(f"{words} {code}\n{out}{err}\n")
         return Said(code, out, err)
 
     def files(self) -> dict[str, bytes]:
@@ -109,16 +108,81 @@ def test_a_fork_from_its_command_to_the_project_and_back(place: Place) -> None:
     run = ("exec", "--fork", "work", "--net", "none", "--level", "1", "--", "cmd", "/d", "/c")
     assert place.say(*run, "echo three>> a.txt").code == 0
     assert place.files() == before
-    assert place.say("checkpoint", "work", "three").code == 0
+    assert place.say("checkpoint", "--fork", "work", "three").code == 0
     assert place.say(*run, "echo four>> a.txt& del sub\\b.bin").code == 0
     shown = place.say("diff", "work").out
     assert "+three" in shown and "+four" in shown and "b.bin" in shown
     assert "work" in place.say("status").out
-    assert place.say("rollback", "work", "three").code == 0
+    assert place.say("rollback", "--fork", "work", "--yes", "three").code == 0
     assert "four" not in place.say("diff", "work").out
-    assert place.say("apply", "work").code == 0
+    assert place.say("apply", "--yes", "work").code == 0
     assert place.files() == {**before, "a.txt": b"one\r\ntwo\r\nthree\r\n"}
-    assert place.say("undo").code == 0
+    assert place.say("undo", "--yes").code == 0
     assert place.files() == before
-    log = place.say("log").out
-    assert all(word in log for word in ("checkpoint", "rollback", "apply", "undo"))
+    events = [event["what"] for event in place.say("log", "--json").values["events"]]
+    assert {"run", "checkpoint", "rollback", "apply", "undo"} <= set(events)
+
+
+def test_a_conflict_keeps_both_sides(place: Place) -> None:
+    run = ("exec", "--fork", "work", "--net", "none", "--", "cmd", "/d", "/c")
+    assert place.say(*run, "echo theirs> a.txt& echo new> new.txt").code == 0
+    (place.project / "a.txt").write_bytes(b"mine\r\n")
+    said = place.say("apply", "--yes", "work")
+    assert said.code == 3
+    assert place.files()["a.txt"] == b"mine\r\n"
+    assert place.files()["new.txt"] == b"new\r\n"
+    assert "-theirs" in place.say("diff", "work").out or "+theirs" in place.say("diff", "work").out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("run",), 125, "no command was given"),
+        (("run", "--net", "none", "--", "no-such-program"), 127, "no-such-program"),
+        (("run", "--", "cmd", "/c", "exit"), 125, "gate"),
+        (("run", "--net", "none", "--open-files", "5", "--", "cmd", "/c", "exit"), 125, "open files"),
+        (("exec", "--fork", "no/name", "--", "cmd"), 125, "no/name"),
+        (("exec", "--background", "--fork", "w", "--net", "none", "--", "cmd"), 125, "background"),
+        (("diff", "nothing"), 125, "nothing"),
+        (("status", "--project", "C:sub"), 125, "relative to the current directory of drive C"),
+        (("status", "--project", "\\\\server\\share"), 125, "a server or device"),
+        (("status", "--project", "\\sub"), 125, "without a drive"),
+        (("status", "--project", "NUL"), 125, "names a device"),
+        (("status", "--project", "sub."), 125, "a space or dot at the end"),
+        (("log", "--nothing"), 125, "--nothing"),
+        (("apply", "--yes", "nothing"), 125, "nothing"),
+        (("undo", "--yes"), 125, "nothing"),
+        (("checkpoint", "--fork", "nothing"), 125, "nothing"),
+        (("rollback", "--fork", "nothing", "--yes", "x"), 125, "nothing"),
+        (("serve",), 125, "does not run on Windows yet"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(place: Place, words: tuple[str, ...], code: int, says: str) -> None:
+    before = place.files()
+    said = place.say(*words)
+    assert (said.code, said.out) == (code, ""), said
+    assert said.err.count("\n") == 1 and says in said.err and "Traceback" not in said.err, said.err
+    assert place.files() == before
+
+
+@pytest.mark.parametrize("fell", [None, "junction", "kill_9"])
+def test_without_a_record_of_what_held_nothing_runs(place: Place, fell: str | None) -> None:
+    if fell is None:
+        for record in (place.root / "home" / "mudroom" / "certificates").glob("*.json"):
+            record.unlink()
+    else:
+        place.certify(fell=(fell,))
+    for words in (("run", "--net", "none", "--yes", "--", "cmd", "/d", "/c", "echo x> made.txt"), ("status",)):
+        for level in (("--level", "0"), ()) if words[0] == "run" else ((),):
+            said = place.say(words[0], *level, *words[1:])
+            assert said.code == 125 and said.err.count("\n") == 1
+            assert ("certificate" if fell is None else fell) in said.err
+    assert "made.txt" not in place.files()
+
+
+def test_a_part_that_fell_is_closed_alone(place: Place) -> None:
+    place.certify(fell=("restricted",))
+    said = place.say("run", "--level", "0", "--net", "open", "--yes", "--", "cmd", "/d", "/c", "echo x> made.txt")
+    assert said.code == 125 and "restricted fell" in said.err
+    assert place.say(*RUN, "--yes", "--", "cmd", "/d", "/c", "echo x> made.txt").code == 0
+    assert place.files()["made.txt"] == b"x\r\n"

@@ -181,7 +181,7 @@ def _run_verb(argv: list[str], usual: Context) -> int:
         return _execute(verb, row, argv, usual)
     from mudroom.sandbox.platform import new_client
 
-    client = new_client()
+    client = new_client(environ)
     try:
         client.start()
         return _execute(verb, row, argv, usual._replace(client=client))

@@ -3,6 +3,7 @@ platform (``certify/opening.py``); other verbs print one line that says so. docs
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -12,8 +13,10 @@ from collections.abc import Sequence
 from mudroom.cli.main import VERBS, overview, run, version
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError
-from mudroom.policy.windows_environment import translate
-from mudroom.sandbox.client.client import Client
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mudroom.sandbox.client.client import Client
 
 PORTED = frozenset((
     "run", "exec", "diff", "status", "log", "ls", "apply", "undo", "redo", "discard", "fork", "checkpoint", "rollback",
@@ -40,8 +43,10 @@ def start(argv: Sequence[str], client: Client | None = None) -> int:
     if argv[0] not in PORTED:
         terminal.error(f"mudroom {argv[0]} {NOT_YET}", HINT)
         return 125
+    from mudroom.policy.config import environment
+
     try:
-        environ = translate(os.environ)
+        environ = environment()
     except MudroomError as error:
         terminal.error(error.message, error.hint)
         return error.exit_code
@@ -71,4 +76,10 @@ def _doctor(terminal: Terminal, as_json: bool) -> int:
 
 
 def main() -> int:
+    for stream in (
+        sys.stdout,
+        sys.stderr,
+    ):  # into a pipe Python writes the code page of the system, as no reader expects
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     return start(sys.argv[1:])

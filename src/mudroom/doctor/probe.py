@@ -4,7 +4,6 @@ used only where nothing can be tested."""
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -85,6 +84,8 @@ def examine(
             session.forks.discard(result.fork)
         denials = tuple(denial.target for denial in result.denials)
         return ShellTrial(result.stdout, result.notes, len(result.changeset.changes), denials)
+
+    import resource  # Windows has none, and takes the values of this module
 
     findings = diagnose(run, landlock_abi(), _crashes(_core_pattern(), resource.getrlimit(resource.RLIMIT_CORE)[1]))
     counts_processes = findings[0].state == "strict" and os.geteuid() != 0

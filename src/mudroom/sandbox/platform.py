@@ -28,7 +28,8 @@ class Platform(NamedTuple):
     """The strongest mode."""
     compile: Callable[[SandboxSpec, str], Plan]
     """Compile a spec for a machine, named as in uname(2). Raises ValueError."""
-    client: Callable[[], Client]
+    client: Callable[[Mapping[bytes, bytes]], Client]
+    """Return a client. Its argument is the host's environment, of which programs of Windows need a part."""
     survey: Callable[..., Any] | None = None
     """Survey of the host. Replaces ``host.survey`` unless None; ``look_around`` likewise replaces
     ``around.look_around``."""
@@ -63,13 +64,13 @@ def _compile_darwin(spec: SandboxSpec, _machine: str) -> Plan:
     return compile_seatbelt(spec)
 
 
-def _client_linux() -> Client:
+def _client_linux(_environ: Mapping[bytes, bytes]) -> Client:
     from mudroom.sandbox.client.client import Client
 
     return Client()
 
 
-def _client_darwin() -> Client:
+def _client_darwin(_environ: Mapping[bytes, bytes]) -> Client:
     from mudroom.sandbox.macos.client import DarwinClient
 
     return DarwinClient()
@@ -111,10 +112,10 @@ def _streams_windows() -> tuple[Any, Any]:
     return streams()
 
 
-def _client_windows() -> Client:
+def _client_windows(environ: Mapping[bytes, bytes]) -> Client:
     from mudroom.sandbox.windows.client import WindowsClient
 
-    return WindowsClient(variables=os.environ)
+    return WindowsClient(variables={os.fsdecode(name): os.fsdecode(value) for name, value in environ.items()})
 
 
 def _survey_windows(*_arguments: Any) -> Any:
@@ -171,10 +172,10 @@ BY_RECORD = frozenset(("darwin", "win32"))
 """Platforms that open by a record of what held on this machine (``certify``), and never without."""
 
 
-def new_client() -> Client:
-    """Return a client of this system, to be started. Where mudroom is not built for the system it is that of Linux,
-    which no session gets to use."""
-    return PLATFORMS.get(sys.platform, LINUX).client()
+def new_client(environ: Mapping[bytes, bytes]) -> Client:
+    """Return a client of this system, to be started. ``environ``: the host's environment. Where mudroom is not built
+    for the system it is that of Linux, which no session gets to use."""
+    return PLATFORMS.get(sys.platform, LINUX).client(environ)
 
 
 def platform_here(name: str, certified: Callable[[Platform], Platform] | None = None) -> Platform:

@@ -178,7 +178,7 @@ class Machine:
         """The launcher of this process, started at first use."""
         with self._making:
             if self._client is None:
-                self._client = self.confinement.platform.client()
+                self._client = self.confinement.platform.client(self.confinement.variables)
                 self._client.start()
             return self._client
 

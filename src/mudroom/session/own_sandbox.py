@@ -385,10 +385,6 @@ class OwnSandbox:
                 outcome.flows = flows_of(self._forks, fork, keeper, outcome)
                 note_failures(output, outcome)
                 return CommandEnd(ended, timed_out, output, done, use, outcome.flows)
-            except (Unsupported, UsageError):
-                if outcome.running is None:
-                    fork.end()  # the plan itself was refused
-                raise
             except (StepFailed, CommandNotStarted) as error:
                 fork.end()
                 if order.grant.image and isinstance(error, CommandNotStarted) and error.hint:
@@ -432,22 +428,15 @@ class OwnSandbox:
         after = 0
         if bound is not None:
             after = bound.after_apply if self._standing.is_quiet else bound.after
-        running = self._running.start(
-            self._outcome,
-            fork,
-            lambda: client.run(
-                plan,
-                self._order.argv,
-                env,
-                descriptors,
-                want_view=edited,
-                want_gate=gate,
-                leaf=leaf,
-                terminal=numbers,
-                after=after,
-                standing=standing,
-            ),
-        )
+        begin = functools.partial(
+            client.run, plan, self._order.argv, env, descriptors, want_view=edited, want_gate=gate, leaf=leaf,
+            terminal=numbers, after=after, standing=standing,
+        )  # fmt: skip
+        try:
+            running = self._running.start(self._outcome, fork, begin)
+        except (Unsupported, UsageError):
+            fork.end()  # Windows: the plan was refused, and nothing has started
+            raise
         self._outcome.running = running
         self._outcome.note(*running.notes)
         if keeper is not None:

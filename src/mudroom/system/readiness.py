@@ -20,7 +20,8 @@ from collections.abc import Mapping
 
 from mudroom.typing import Any
 
-_READABLE, _WRITABLE = select.POLLIN, select.POLLOUT
+_READABLE, _WRITABLE = getattr(select, "POLLIN", 1), getattr(select, "POLLOUT", 4)
+"""Windows has no poll(2)."""
 
 
 class SelectorPoll:
@@ -74,7 +75,10 @@ def wait_for_devices(wanted: Mapping[int, int], deadline: float | None) -> dict[
 def is_abandoned(descriptor: int, seconds: float) -> bool:
     """Wait. Return whether a pipe or socket has lost its reader meanwhile; Linux ends the wait at once then. macOS
     reports a hang-up only with an event that is asked for, and no terminal at all (poll(2); poll_callback in
-    bsd/kern/sys_generic.c)."""
+    bsd/kern/sys_generic.c). Windows tells at the next write alone."""
+    if sys.platform == "win32":
+        time.sleep(seconds)
+        return False
     poller = select.poll()
     if sys.platform == "darwin":
         time.sleep(seconds)

@@ -61,7 +61,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if context.as_json:
         raise UsageError("--json: stdout is the editor's", "leave it out")
     args.card = args.checked = None
-    client = new_client()
+    client = new_client(context.environ)
     client.start()  # it starts while the profile and the settings are read
     try:
         return _serve_outside(args, context, client) if args.outside else _serve_inside(args, context, client)

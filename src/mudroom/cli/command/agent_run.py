@@ -50,7 +50,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if os.path.exists(args.card):
             raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
         args.card, args.command = None, [args.card]  # mudroom agent run claude
-    client = new_client()
+    client = new_client(context.environ)
     if args.on is None:
         client.start()  # it starts while the card and the settings are read
     try:

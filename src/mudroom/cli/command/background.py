@@ -38,8 +38,9 @@ class _KeeperError(MudroomError):
 
 def start(keeper: Keeper, context: Context) -> int:
     """Start the keeper; return the exit code as soon as the command has started."""
-    if sys.platform == "darwin":
-        raise Unsupported("a command in the background", "namespaces that others can join", "macOS, which has none")
+    if sys.platform != "linux":
+        found = f"{sys.platform}, which has none"
+        raise Unsupported("a command in the background", "namespaces that others can join", found)
     read, write = os.pipe()
     parent = os.getpid()
     child = os.fork()

@@ -145,7 +145,7 @@ def run_command(
     """Run a command in a fork. ``agent``: the agent that runs it, unless a card names one; None: the user, whose
     commands are not judged. ``stream``: print output as it arrives. ``quiet``: print nothing about one that has run."""
     argv = _command(args)
-    client = context.client or new_client()
+    client = context.client or new_client(context.environ)
     client.start()  # it starts while settings and project are read
     try:
         with open_for_command(args, context, client, agent, ask) as session:

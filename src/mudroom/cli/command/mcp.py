@@ -81,7 +81,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     from mudroom.mcp import stdio
 
     streams = stdio.taken_streams() if args.http is None else None
-    client = context.client or new_client()
+    client = context.client or new_client(context.environ)
     client.start()  # it starts while settings and project are read
     try:
         with wake_for_signals(), _ended_by_signals(), _open(args, context, client) as session:

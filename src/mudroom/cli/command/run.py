@@ -125,7 +125,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("no command was given", "mudroom run -- COMMAND")
-    client = context.client or new_client()
+    client = context.client or new_client(context.environ)
     if not args.explain and args.on is None:
         client.start()  # it starts while settings and project are read
     argv = [os.fsencode(word) for word in command]

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 
 from mudroom import __version__
-from mudroom.certify.opening import reasons
+from mudroom.certify.opening import can_be_tried, reasons
 from mudroom.certify.record import encode
 from mudroom.certify.row import VERDICTS, Certificate, closed, opens
 from mudroom.certify.table import KNOWN, TABLES, expected
@@ -56,7 +56,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         from mudroom.cli.certification import tried_on_linux
 
         return tell("linux", tried_on_linux(context), to, context)
-    if platform not in BY_RECORD:
+    if platform not in BY_RECORD or not can_be_tried(platform):
         raise UsageError(f"nothing can be tried on {platform} yet", "mudroom doctor tries what is protected here")
     from mudroom.sandbox.macos.client import SANDBOX_EXEC, DarwinClient
 

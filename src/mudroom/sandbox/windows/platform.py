@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Collection
 
 from mudroom.core.confinement.limit import NO_LIMITS, Limits
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import HostView, SandboxSpec
+from mudroom.core.tree.windows_path import inner_path
+from mudroom.errors import UsageError
 from mudroom.sandbox.client.client import Exit
 from mudroom.sandbox.host.around import NamedStore
 from mudroom.sandbox.host.host import Host
 from mudroom.sandbox.windows.client import WindowsRunning, attend
 from mudroom.sandbox.windows.plan import require
 from mudroom.sandbox.windows.stream import Heard, PipedOutput
-from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -77,4 +79,9 @@ def look_around_windows(opened: NamedStore) -> tuple[HostView, tuple[tuple[bytes
 
 
 def true_path(path: bytes) -> bytes:
-    return disk.real_path(path)
+    """Return a path that is kept inside (``core/tree/windows_path.py``) with all links followed. Raise UsageError if
+    they lead to a server or a device."""
+    try:
+        return inner_path(os.path.realpath(path.decode()))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
