@@ -24,10 +24,12 @@ from mudroom.certify.record import save
 from mudroom.certify.row import Certificate, RowResult
 from mudroom.certify.table import TABLES
 from mudroom.cli.windows import start
+from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.config import environment, places
 from mudroom.sandbox.windows.client import WindowsClient
 from mudroom.sandbox.windows.plan import WindowsMachine
-from mudroom.stage import nt_private
+from mudroom.stage import nt_private, private_file
+from mudroom.stage.private_directory import require_private
 from test_client_on_windows import without_container
 from test_on_windows import NATIVE, WINE
 
@@ -213,3 +215,20 @@ def test_a_limit_is_held_by_the_job_or_refused(place: Place) -> None:
         assert said.code == 0, said
     assert "killed while" not in place.say("status").err  # nothing is left to be collected
     assert "made.txt" not in place.files()
+
+
+def test_a_state_directory_that_others_may_enter_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nt_private, "is_private", lambda _descriptor: False)  # also where a list was set
+    state = tmp_path / "state"
+    inner = os.fsencode(state).replace(b"\\", b"/")
+    with pytest.raises(MudroomError, match="cannot be closed to other users"):
+        require_private(inner)
+    assert state.is_dir()
+    (state / "novel.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"is open to other users, and holds novel\.txt"):
+        require_private(inner)
+    with pytest.raises(UsageError, match="is a link or no directory"):
+        require_private(inner + b"/novel.txt")
+    assert private_file.read(inner + b"/novel.txt", 10) is None
+    monkeypatch.setattr(nt_private, "is_private", lambda _descriptor: True)
+    assert private_file.read(inner + b"/novel.txt", 10) == b"mine"

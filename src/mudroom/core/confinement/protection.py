@@ -46,8 +46,8 @@ WAYS: dict[str, Way] = {
     ),
     "seatbelt": Way(1, "macOS", "sandbox-exec that held there: mudroom certify (MACOS.md)", _MAC),
     "seatbelt bare": Way(0, "macOS", "sandbox-exec that held there: mudroom certify (MACOS.md)", _MAC),
-    "appcontainer": Way(1, "Windows", "Windows 10; no session is opened there yet (WINDOWS.md)", _WINDOWS),
-    "restricted": Way(0, "Windows", "Windows 10; no session is opened there yet (WINDOWS.md)", _WINDOWS),
+    "appcontainer": Way(1, "Windows", "Windows 10; closed until its rows can be certified (WINDOWS.md)", _WINDOWS),
+    "restricted": Way(0, "Windows", "Windows 10; closed until its rows can be certified (WINDOWS.md)", _WINDOWS),
 }  # fmt: skip
 
 
@@ -202,8 +202,8 @@ PROTECTIONS: tuple[Protection, ...] = (
         | {
             "seatbelt": "a pseudo-terminal of its own; others cannot be opened",
             "seatbelt bare": "a pseudo-terminal of its own; others cannot be opened",
-            "appcontainer": "a pseudo-console of its own",
-            "restricted": "a pseudo-console of its own",
+            "appcontainer": "pipes; its pseudo-console is not relayed yet",
+            "restricted": "pipes; its pseudo-console is not relayed yet",
         },
         {"appcontainer": _WINE, "restricted": _WINE},
     ),
