@@ -22,7 +22,6 @@ from collections.abc import Callable
 from mudroom.core.tree.entry import Entry, Kind
 from mudroom.core.tree.path import is_below, parent, relpath
 from mudroom.core.tree.path import name as last
-from mudroom.stage import disk
 from mudroom.stage.buffer.content import PER_FILE, TOTAL, BufferedContent, Contents, Spool, read_whole
 from mudroom.stage.buffer.files import Draft, check_file, moved_on, os_error, refusal, version
 from mudroom.stage.buffer.flush import FlushTarget, take_in, write_out
@@ -307,4 +306,4 @@ def _hard_links(a: Entry, b: Entry) -> bool:
 
 
 def _owner() -> tuple[int, int]:
-    return (disk.user(), disk.group())
+    return (os.geteuid(), os.getegid()) if hasattr(os, "geteuid") else (0, 0)
