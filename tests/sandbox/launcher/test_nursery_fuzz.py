@@ -64,6 +64,11 @@ def test_any_message(tmp_path: Path) -> None:
     choice = random.Random(SEED)
     scratch = tmp_path / "scratch"  # what the steps make is made there, in a user and a mount namespace
     scratch.mkdir()
+    scratch.chmod(0o777)
+    run = 'cd "$1" && exec /proc/self/fd/9'
+    if os.geteuid() == 0:  # its modes and mounts would be the machine's
+        run = run.replace("exec", "exec setpriv --reuid 65534 --regid 65534 --clear-groups")
+    opened = os.open(program, os.O_RDONLY)
     environment = {"ASAN_OPTIONS": f"exitcode={DENIED}:detect_leaks=0", "UBSAN_OPTIONS": f"exitcode={DENIED}"}
     ends: set[int] = set()
     for _round in range(sample(400)):
@@ -77,9 +82,9 @@ def test_any_message(tmp_path: Path) -> None:
         message = marshal.dumps(choice.choice([begin, begin, any_value(choice)]), PLAIN)
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            dup = (os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)
-            words = ["sh", "-c", 'cd "$1" && exec "$2"', "sh", scratch, program]
-            child = os.posix_spawn("/bin/sh", words, environment, file_actions=[dup])
+            dup2 = os.POSIX_SPAWN_DUP2
+            actions = [(dup2, opened, 9), (dup2, theirs.fileno(), 3)]
+            child = os.posix_spawn("/bin/sh", ["sh", "-c", run, "sh", scratch], environment, file_actions=actions)
             theirs.close()
             try:
                 send(ours, damaged(choice, message) if choice.randrange(2) else message, [])
@@ -92,4 +97,5 @@ def test_any_message(tmp_path: Path) -> None:
                 pass  # it has ended
             ours.close()
             ends.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    os.close(opened)
     assert ends <= set(ENDS)
