@@ -84,7 +84,7 @@ def test_any_message(tmp_path: Path) -> None:
         with ours, theirs:
             dup2 = os.POSIX_SPAWN_DUP2
             actions = [(dup2, opened, 9), (dup2, theirs.fileno(), 3)]
-            child = os.posix_spawn("/bin/sh", ["sh", "-c", run, "sh", scratch], environment, file_actions=actions)
+            child = os.posix_spawn("/bin/sh", ["sh", "-c", run, "sh", str(scratch)], environment, file_actions=actions)
             theirs.close()
             try:
                 send(ours, damaged(choice, message) if choice.randrange(2) else message, [])
