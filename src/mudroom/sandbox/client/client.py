@@ -326,7 +326,8 @@ class Client:
     gauge: Gauge | None = None
     """Effects of a container's limits, if the launcher runs in a container."""
     may_be_native = True
-    """Whether its launcher sees the files of this machine, and so may start a native init."""
+    """Whether inits may be native: its launcher sees the files of this machine, and MUDROOM_NATIVE is not 0. Owner: the
+    machine of a session, before its commands."""
     awaits_tick = True
     """Whether its launcher waits for ``after`` of ``run``, and can be trusted with the time of the start."""
     peer = 0
