@@ -18,6 +18,7 @@ from browser import chromium, is_shared, open_page, own_site, page, shared, shar
 from engines import ENGINES, EngineHere, environment
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from mudroom.sandbox.client import template
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 
@@ -156,6 +157,10 @@ def client() -> Iterator[Client]:
     client.start()
     yield client
     client.close()
+
+
+if os.environ.get("MUDROOM_TEST_INIT") == "python":  # ./check runs some files a second time so
+    template.NATIVE_INIT = b""
 
 
 @pytest.fixture

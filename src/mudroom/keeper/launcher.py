@@ -126,7 +126,7 @@ class ForkedClient(Client):
     def _choose_process(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
         self.used = shared = template_plan(plan) if plan.shared else None
         prepared, self._prepared = self._prepared, None
-        if prepared is not None and shared is not None:
+        if prepared is not None and shared is not None and self.may_be_native:
             template = prepared.taken(shared)
             if template is not None:
                 self._templates[self._place, shared] = template

@@ -32,6 +32,8 @@
 #include <unistd.h>
 
 #define TEMPLATE 3 /* the socket to the template */
+#define NAMESPACES \
+    (CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | CLONE_NEWUSER | CLONE_NEWCGROUP)
 
 /* Whether a request is one that rule 3 names. The template has asked; this is its proof. */
 static bool is_served(const struct value *request)
@@ -108,7 +110,8 @@ static bool is_valid(const struct value *begin)
     const struct value *protocol = find(begin, "protocol"), *each = find(begin, "each");
     const struct value *ahead = find(begin, "ahead"), *last = find(begin, "last");
     return protocol != NULL && is_text(protocol, PROTOCOL) && each != NULL && each->kind == NUMBER &&
-           (each->number & CLONE_NEWPID) != 0 && (each->number & CLONE_NEWNS) != 0 && ahead != NULL &&
+           (each->number & CLONE_NEWPID) != 0 && (each->number & CLONE_NEWNS) != 0 &&
+           (each->number & ~(int64_t)NAMESPACES) == 0 && ahead != NULL &&
            ahead->kind == SEQUENCE && last != NULL && last->kind == SEQUENCE;
 }
 

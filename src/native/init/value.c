@@ -45,7 +45,7 @@ static bool take_long(struct reader *reader, int64_t *number)
             return false;
         sum |= (uint64_t)digit << (15 * place);
     }
-    *number = count < 0 ? -(int64_t)sum : (int64_t)sum;
+    *number = (int64_t)(count < 0 ? 0 - sum : sum);
     return true;
 }
 

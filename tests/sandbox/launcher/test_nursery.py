@@ -6,8 +6,10 @@ from __future__ import annotations
 import os
 import re
 import select
+import shlex
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,12 +18,14 @@ from typing import Any
 import pytest
 
 from box import Box, if_namespaces
+from conftest import Place
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import CommandNotStarted
 from mudroom.sandbox.client import template
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.report import StepFailed
+from mudroom.sandbox.container.box import BoxClient
 from mudroom.sandbox.launcher.step import STEPS
 from mudroom.sandbox.launcher.wire import NATIVE_STEPS
 from native import COMPILERS, compile_init
@@ -61,7 +65,7 @@ def box_of(directory: Path, client: Client) -> Box:
     return Box(directory, client)
 
 
-def place(box: Box, way: str, **changes: Any) -> Callable[[], Plan]:
+def in_turn(box: Box, way: str, **changes: Any) -> Callable[[], Plan]:
     """Return plans for commands that follow each other in one way."""
     if way == "standing":
         plan = box.plan(**changes)
@@ -79,6 +83,9 @@ def init_of(box: Box, plan: Plan) -> str:
 
 LOOK = r"""
 exec 2>&1
+PYTHON -c 'import ctypes, os; print([ctypes.CDLL(None).prctl(n, 0, 0, 0, 0) for n in (2, 3, 7, 27, 30, 37, 39)])
+print(os.getsid(0), os.getpgrp(), os.getppid(), os.getpriority(0, 0), os.sched_getaffinity(0))'
+cat /proc/self/cgroup /proc/self/timerslack_ns
 grep -E '^(Uid|Gid|Groups|Sig|Shd|Cap|NoNew|Seccomp|Umask|NSpid|NSsid|NSpgid)' /proc/self/status
 for fd in /proc/self/fd/*; do echo "${fd##*/} $(readlink -f "$fd" | sed 's/:\[.*//')"; done
 sed 's/^[0-9]* [0-9]* [0-9:]* //; s/ master:[0-9]*\| shared:[0-9]*//g; s/works.[0-9]*/work/g; s/fd.[0-9]*/fd/g' \
@@ -88,9 +95,9 @@ cat /proc/self/limits /proc/self/oom_score_adj /proc/net/tcp /proc/net/udp /proc
 ls -la / /dev /proc/sys /dev/pts | sed -E 's/^(d[^ ]*) +[0-9]+ /\1 /; s/ [A-Z][a-z]{2} +[0-9]+ +[0-9:]+ / /'
 cat /proc/keys; readlink /proc/1/fd/* /proc/1/exe /proc/1/cwd /proc/1/ns/*; cat /proc/1/environ
 echo x > /proc/sys/kernel/hostname; hostname
-env | sort; pwd; ulimit -a; stat -f / | grep -v ID; ls /proc | grep -c '^[0-9]'; ip route show table local
-python3 -c 'import socket; socket.socket(40, 1)'; mount -t tmpfs none /tmp; unshare -r true; exit 7
-"""
+env | sort; pwd; ulimit -a; stat -f / | grep -v ID; ip route show table local
+PYTHON -c 'import socket; socket.socket(40, 1)'; mount -t tmpfs none /tmp; unshare -r true; exit 7
+""".replace("PYTHON", f"{shlex.quote(sys.executable)} -I -S")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -101,7 +108,7 @@ def test_a_command_finds_the_same(tmp_path: Path, program: bytes, way: str, monk
         place_of = tmp_path / "place"
         for client in started():
             box = box_of(place_of, client)
-            plans = place(box, way)
+            plans = in_turn(box, way)
             assert init_of(box, plans()).startswith("mudroom-init" if name == "native" else "python")
             ended, words = box.run(LOOK, plans())
             said[name] = (ended.status, sorted(ended.refused), words.splitlines())
@@ -110,6 +117,7 @@ def test_a_command_finds_the_same(tmp_path: Path, program: bytes, way: str, monk
     assert said["native"] == said["python"]
     assert said["native"][0] == 7 << 8
     text = "\n".join(said["native"][2])
+    assert re.search(r"^\[-1, 1, 0, 0, [0-9]+, -1, 1\]$", text, re.MULTILINE), text  # the interpreter has looked, too
     assert re.search(r"CapEff:\s+0{16}", text) and re.search(r"CapBnd:\s+0{16}", text), text
     assert re.search(r"CapAmb:\s+0{16}", text) and re.search(r"NoNewPrivs:\s+1", text), text
     assert re.search(r"Seccomp:\s+2", text), text
@@ -118,7 +126,7 @@ def test_a_command_finds_the_same(tmp_path: Path, program: bytes, way: str, monk
 @pytest.mark.parametrize("way", WAYS)
 def test_no_interpreter_is_copied(tmp_path: Path, native: Client, way: str) -> None:
     box = box_of(tmp_path, native)
-    plans = place(box, way)
+    plans = in_turn(box, way)
     assert init_of(box, plans()) == "mudroom-init"
     before, commands = faults_of(native), 20
     for _number in range(commands):
@@ -149,7 +157,7 @@ def test_its_steps_are_those_of_the_program() -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_ends_are_told_alike(tmp_path: Path, native: Client, way: str) -> None:
     box = box_of(tmp_path, native)
-    plans = place(box, way)
+    plans = in_turn(box, way)
     assert init_of(box, plans()) == "mudroom-init"
     assert box.run("exit 3", plans())[0].status == 3 << 8
     assert box.run("kill -9 $$", plans())[0].status == 9
@@ -187,24 +195,23 @@ def native_run(
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP])
-def test_signals_are_forwarded(tmp_path: Path, native: Client, way: str, number: int) -> None:
+def test_signals_are_forwarded(tmp_path: Path, native: Client, way: str) -> None:
     box = box_of(tmp_path, native)
-    plans = place(box, way)
-    with CapturedOutput(None, None, None, 1 << 20) as output:
-        running = box.start(
-            f"trap 'echo got; exit 5' {number}; echo ready; while :; do sleep 0.01; done", output, plans()
-        )
-        assert os.read(output.streams[0].read, 64) == b"ready\n"
-        running.signal(number)
-        ended, _timed_out = attend(running, output, None, lambda: None)
-        running.wait_gone()
-    assert ended.status == 5 << 8
+    plans = in_turn(box, way)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP):
+        with CapturedOutput(None, None, None, 1 << 20) as output:
+            script = f"trap 'echo got; exit 5' {number}; echo ready; while :; do sleep 0.01; done"
+            running = box.start(script, output, plans())
+            assert os.read(output.streams[0].read, 64) == b"ready\n"
+            running.signal(number)
+            ended, _timed_out = attend(running, output, None, lambda: None)
+            running.wait_gone()
+        assert ended.status == 5 << 8, number
 
 
 def test_a_failing_step_is_told_with_its_number(tmp_path: Path, native: Client) -> None:
     box = box_of(tmp_path, native)
-    plans = place(box, "prepared")
+    plans = in_turn(box, "prepared")
     assert init_of(box, plans()) == "mudroom-init"
     plan = plans()
     box.upper.rename(box.root / "elsewhere")
@@ -221,7 +228,7 @@ def test_a_failing_step_is_told_with_its_number(tmp_path: Path, native: Client) 
 def test_what_it_does_not_serve_has_an_init_of_python(tmp_path: Path, native: Client) -> None:
     """A held sandbox, and one with a terminal."""
     box = box_of(tmp_path, native)
-    plans = place(box, "prepared")
+    plans = in_turn(box, "prepared")
     with CapturedOutput(None, None, None, 1 << 20) as output:
         running = box.start("", output, plans(), held=True)
         assert running.door is not None
@@ -245,7 +252,7 @@ def children_of(pid: int) -> dict[int, str]:
 
 def test_commands_run_on_when_the_nursery_is_killed(tmp_path: Path, native: Client) -> None:
     box = box_of(tmp_path, native)
-    plans = place(box, "prepared")
+    plans = in_turn(box, "prepared")
     assert init_of(box, plans()) == "mudroom-init"
     for pid in children_of(template_of(native)):
         os.kill(pid, signal.SIGKILL)
@@ -253,7 +260,7 @@ def test_commands_run_on_when_the_nursery_is_killed(tmp_path: Path, native: Clie
     assert names[-1].startswith("python"), names
 
 
-@pytest.mark.parametrize("content", ["#!/bin/false\n", "#!/nowhere\n", "no program", ""])
+@pytest.mark.parametrize("content", ["#!/bin/false\n", "no program"])
 def test_a_program_that_does_not_work(tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "mudroom-init"
     broken.write_text(content)
@@ -261,14 +268,32 @@ def test_a_program_that_does_not_work(tmp_path: Path, content: str, monkeypatch:
     monkeypatch.setattr(template, "NATIVE_INIT", bytes(broken))
     for client in started():
         box = box_of(tmp_path / "place", client)
-        plans = place(box, "prepared")
+        plans = in_turn(box, "prepared")
         assert [init_of(box, plans()).startswith("python") for _number in range(3)] == [True] * 3
+
+
+def test_no_program_is_started_in_a_container(tmp_path: Path, native: Client) -> None:
+    """Its path may lead there to a file that a command has written."""
+    assert BoxClient.may_be_native is False
+    native.may_be_native = False
+    box = box_of(tmp_path, native)
+    plans = in_turn(box, "prepared")
+    assert init_of(box, plans()).startswith("python")
+
+
+def test_a_session_without_it(place: Place, client: Client, program: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "NATIVE_INIT", program)
+    monkeypatch.setattr(client, "may_be_native", True)
+    monkeypatch.setenv("MUDROOM_NATIVE", "0")
+    session = place.session()
+    names = [session.run([b"cat", b"/proc/1/comm"]).stdout for _number in range(3)]
+    assert all(name.startswith(b"python") for name in names), names
 
 
 def test_nothing_is_left_of_it(tmp_path: Path, native: Client) -> None:
     """The nursery ends with its template."""
     box = box_of(tmp_path, native)
-    place(box, "prepared")
+    in_turn(box, "prepared")
     nurseries = [pid for pid, name in children_of(template_of(native)).items() if name == "mudroom-init"]
     assert nurseries
     native.close()

@@ -328,6 +328,9 @@ class Client:
     most_templates = TEMPLATES
     gauge: Gauge | None = None
     """Effects of a container's limits, if the launcher runs in a container."""
+    may_be_native = True
+    """Whether inits may be native: its launcher sees the files of this machine, and MUDROOM_NATIVE is not 0. Owner: the
+    machine of a session, before its commands."""
     awaits_tick = True
     """Whether its launcher waits for ``after`` of ``run``, and can be trusted with the time of the start."""
     peer = 0
@@ -471,7 +474,7 @@ class Client:
         if template is None:
             from mudroom.sandbox.client.template import prepare
 
-            template, report = prepare(self._launcher, next(self._ids), shared)
+            template, report = prepare(self._launcher, next(self._ids), shared, native=self.may_be_native)
             os.close(report)
         self._templates[key] = template  # the most recently used is the last
         own = plan.steps[plan.shared + plan.ahead : len(plan.steps) - plan.last]
@@ -532,7 +535,7 @@ class Client:
 
         place = self._place
         shared = TemplatePlan(plan.namespaces, plan.maps, plan.template, plan.ahead, ())
-        made = prepare(self._launcher, next(self._ids), shared, plan.mounts, (door,))
+        made = prepare(self._launcher, next(self._ids), shared, plan.mounts, (door,), native=self.may_be_native)
         return StandingSandbox(*made, plan, lambda: self._place == place)
 
     def close(self) -> None:

@@ -31,10 +31,17 @@ NATIVE_INIT = os.fsencode(f"{os.path.abspath(__file__).rsplit(os.sep, 2)[0]}/lau
 
 
 def request(
-    launcher: Connection, identity: int, plan: TemplatePlan, mounts: tuple[bytes, ...] = (), door: tuple[int, ...] = ()
+    launcher: Connection,
+    identity: int,
+    plan: TemplatePlan,
+    mounts: tuple[bytes, ...] = (),
+    door: tuple[int, ...] = (),
+    *,
+    native: bool = True,
 ) -> tuple[Connection, int]:
     """Ask for a template and return at once: the connection to it, and a pipe that is at its end when it is gone with
-    its mounts. ``require_prepared`` says whether it can be used."""
+    its mounts. ``require_prepared`` says whether it can be used. ``native``: whether the launcher sees the files of
+    this process, and so may start ``NATIVE_INIT``."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     message = {
         "op": "prepare",
@@ -47,7 +54,7 @@ def request(
         "each": of_each(plan.namespaces),
         "mounts": mounts,
         "rest": REST,
-        "native": NATIVE_INIT,
+        "native": NATIVE_INIT if native else b"",
     }
     try:
         return Connection(ours), with_report(launcher, message, (theirs.fileno(), *door))
@@ -66,10 +73,16 @@ def require_prepared(report: int, plan: TemplatePlan) -> None:
 
 
 def prepare(
-    launcher: Connection, identity: int, plan: TemplatePlan, mounts: tuple[bytes, ...] = (), door: tuple[int, ...] = ()
+    launcher: Connection,
+    identity: int,
+    plan: TemplatePlan,
+    mounts: tuple[bytes, ...] = (),
+    door: tuple[int, ...] = (),
+    *,
+    native: bool = True,
 ) -> tuple[Connection, int]:
     """Return what ``request`` does, once the template is prepared. Raise StepFailed if a step fails."""
-    connection, report = request(launcher, identity, plan, mounts, door)
+    connection, report = request(launcher, identity, plan, mounts, door, native=native)
     try:
         require_prepared(report, plan)
     except BaseException:

@@ -55,6 +55,9 @@ LAST = 0.2
 class BoxClient(Client):
     """Client of a launcher that already runs."""
 
+    may_be_native = False
+    """The files beside it are the container's: a command may have written them."""
+
     most_templates = TEMPLATES
     awaits_tick = False
 

@@ -161,9 +161,10 @@ IGNORED_SIGNALS = (*TERMINAL_SIGNALS, _signal.SIGHUP, _signal.SIGTERM)
 launcher included: it must not die before the host has collected the changes of a command."""
 
 
-QUIET = 4
+QUIET, NATIVE_QUIET = 4, 50
 """Milliseconds without an event after which a template clones the next spare, if the command that has taken the last
-one still runs: while that one starts, it needs the processors."""
+one still runs: while that one starts, it needs the processors. A native spare is made as fast when it is asked for, and
+its fifty mounts would disturb the look-ups of paths in a short command (mount_lock in fs/namespace.c)."""
 
 
 class Loop:
@@ -211,8 +212,8 @@ class Loop:
 
     def _patience(self) -> int | None:
         """Return the milliseconds without an event after which there is something to do; None: there is nothing."""
-        if self._wants_spare():
-            return QUIET
+        if self._spare is not None and self._wants_spare():
+            return QUIET if self._spare.nursery is None else NATIVE_QUIET
         is_idle = self._spare is not None and self._spare.init is not None and len(self._runs) == 1
         return self._spare.rest if self._spare is not None and self._door >= 0 and is_idle else None
 

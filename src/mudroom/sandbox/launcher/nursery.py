@@ -44,7 +44,9 @@ def is_able(path: bytes, namespaces: int, plan: Plan) -> bool:
     """Return whether the program can make the inits of a template: it is there, each init has its own processes and
     mounts, and it knows all steps."""
     own = CLONE_NEWPID | CLONE_NEWNS
-    return namespaces & own == own and os.access(path, os.X_OK) and all(step[0] in NATIVE_STEPS for step in plan)
+    if not path or namespaces & own != own:
+        return False
+    return os.access(path, os.X_OK) and all(step[0] in NATIVE_STEPS for step in plan)
 
 
 def keep_capabilities() -> None:
