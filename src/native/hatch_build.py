@@ -59,6 +59,8 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
         programs = [program]
         init = os.path.join(self._scratch.name, "mudroom-init")
         why = compile_program(os.path.join(self.root, INIT), init)
+        if why and wanted:
+            raise RuntimeError(f"the native init cannot be built: {why}")
         if why:
             self.app.display_info(f"without the native init: {why}")
         else:
