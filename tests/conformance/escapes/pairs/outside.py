@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
@@ -9,7 +10,8 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,6 +95,24 @@ def meet(
     ground: Ground, giving: Side, taking: Side, window: float = WINDOW, expected: Iterable[str] = ()
 ) -> dict[str, Meeting]:
     """Run both at once and return what came of every pair. Those ``expected`` to meet are waited for longer."""
+    with _turn():
+        return _meet(ground, giving, taking, window, expected)
+
+
+@contextmanager
+def _turn() -> Iterator[None]:
+    """Files of the system are signals, and there is one set of them: of several pairs on a machine, which may be of
+    several users, one is tried at a time."""
+    held = os.open("/usr/share", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+        fcntl.flock(held, fcntl.LOCK_UN)
+    finally:
+        os.close(held)
+
+
+def _meet(ground: Ground, giving: Side, taking: Side, window: float, expected: Iterable[str]) -> dict[str, Meeting]:
     giver = giving.start(ground.argv("give", ground.key, ground.secret))
     try:
         up = wait(giver, "up")[-1]["up"]
