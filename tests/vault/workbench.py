@@ -57,6 +57,9 @@ class Workbench:
 
     def run(self, name: str, command: Callable[[Path], object]) -> Changeset:
         """Let a command change the files of a fork, as in a copy view, and collect what it did."""
+        settled = time.time_ns() + 40_000_000  # what was written before is certainly older than the command: two ticks
+        while time.time_ns() < settled:
+            pass
         if name not in [fork.name for fork in self.vault.forks()]:
             self.forks.new(name)
         with self.forks.at_rest(name) as fork:
