@@ -52,6 +52,7 @@ def damaged(choice: random.Random, data: bytes) -> bytes:
     return bytes(changed[: choice.choice([len(changed), choice.randrange(len(changed) + 1)])])
 
 
+@pytest.mark.both_users
 @pytest.mark.deep
 @pytest.mark.limit(400)
 def test_any_message(tmp_path: Path) -> None:

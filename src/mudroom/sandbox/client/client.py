@@ -10,7 +10,6 @@ import _socket
 import _thread
 import errno
 import itertools
-import marshal
 import os
 import sys
 import time
@@ -18,9 +17,9 @@ from collections.abc import Mapping, Sequence
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client.connection import AGAIN, Connection, wait_readable, with_report
+from mudroom.sandbox.client.connection import AGAIN, Connection, command_request, wait_readable, with_report
 from mudroom.sandbox.client.report import parse_report, read_report
-from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC, NATIVE_STEPS, PLAIN
+from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -278,22 +277,6 @@ class Running:
         raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
 
 
-def _request(
-    head: Mapping[str, Any], rest: Mapping[str, Any], namespaces: int, steps: Sequence[Step]
-) -> dict[str, Any]:
-    """Return the request of a command. All of it is packed as well, for a process that passes it on."""
-    whole = {**head, "namespaces": namespaces, "plan": steps, **rest}
-    return {**head, "plain": _is_plain(rest, steps), "whole": marshal.dumps(whole, PLAIN)}
-
-
-def _is_plain(rest: Mapping[str, Any], own: Sequence[Step]) -> bool:
-    """Return whether a native init serves the command, of which ``own`` are the steps that its template does not
-    know."""
-    if rest["mediation"] or rest["terminal"] or rest["held"] or rest["join"] or "channel" in rest["sockets"]:
-        return False
-    return all(step[0] in NATIVE_STEPS for step in own)
-
-
 def _ask_to_clear(launcher: Connection, works: Sequence[tuple[bytes, bytes]]) -> bool:
     try:
         launcher.send({"op": "clear", "works": tuple(works)}, ())
@@ -434,7 +417,7 @@ class Client:
         try:
             passed = (*stdio, *(theirs.fileno() for _ours, theirs in pairs.values()), *groups)
             try:
-                report = with_report(connection, _request(head, rest, namespaces, sent), passed)
+                report = with_report(connection, command_request(head, rest, namespaces, sent), passed)
             except MudroomError:
                 if standing is not None or connection is self._launcher or self._launcher is None:
                     raise
@@ -442,7 +425,7 @@ class Client:
                 connection.active.discard(identity)
                 connection, steps = self._launcher, plan.steps
                 connection.active.add(identity)
-                report = with_report(connection, _request(head, rest, plan.namespaces, steps), passed)
+                report = with_report(connection, command_request(head, rest, plan.namespaces, steps), passed)
         except BaseException:
             connection.active.discard(identity)
             for ours, _theirs in pairs.values():

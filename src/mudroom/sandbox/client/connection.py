@@ -1,4 +1,4 @@
-"""Socket to a launcher. Each request carries a pipe for its report (``sandbox/launcher/wire.py``)."""
+"""Socket to a launcher, and the requests on it. Each carries a pipe for its report (``sandbox/launcher/wire.py``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
+from mudroom.core.confinement.plan import Step
 from mudroom.errors import MudroomError
+from mudroom.sandbox.launcher.wire import NATIVE_STEPS, PLAIN
 from mudroom.typing import Any
 
 AGAIN = "run the command again; mudroom doctor tries the sandbox"
@@ -74,6 +76,22 @@ class Connection:
         """Close this end, when no other thread is sending: its descriptor may be another file's at once."""
         with self._lock:
             self._socket.close()
+
+
+def command_request(
+    head: Mapping[str, Any], rest: Mapping[str, Any], namespaces: int, steps: Sequence[Step]
+) -> dict[str, Any]:
+    """Return the request of a command. All of it is packed as well, for a process that passes it on."""
+    whole = {**head, "namespaces": namespaces, "plan": steps, **rest}
+    return {**head, "plain": _is_plain(rest, steps), "whole": marshal.dumps(whole, PLAIN)}
+
+
+def _is_plain(rest: Mapping[str, Any], own: Sequence[Step]) -> bool:
+    """Return whether a native init serves the command, of which ``own`` are the steps that its template does not
+    know."""
+    if rest["mediation"] or rest["terminal"] or rest["held"] or rest["join"] or "channel" in rest["sockets"]:
+        return False
+    return all(step[0] in NATIVE_STEPS for step in own)
 
 
 def with_report(connection: Connection, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
