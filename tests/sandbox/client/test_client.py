@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 from collections.abc import Iterator
@@ -16,10 +15,17 @@ from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.report import StepFailed
+from mudroom.sandbox.launcher.kernel import (
+    FSCONFIG_CMD_CREATE,
+    FSCONFIG_SET_FLAG,
+    FSCONFIG_SET_STRING,
+    FSOPEN_CLOEXEC,
+    SYS_fsconfig,
+    SYS_fsopen,
+    syscall,
+)
 
 pytestmark = pytest.mark.both_users
-
-libc = ctypes.CDLL(None, use_errno=True)
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 
@@ -54,17 +60,23 @@ def stopped(box: Box) -> Iterator[None]:
 
 def in_use(box: Box, number: int) -> bool:
     """Whether an overlay with this upper directory is alive somewhere. With ``index=on`` that is an error and not
-    only a line in the kernel's log (Documentation/filesystems/overlayfs.rst, "Sharing and copying layers")."""
-    point, work = box.root / "point", box.root / f"other{number}"
-    point.mkdir(exist_ok=True)
+    only a line in the kernel's log (Documentation/filesystems/overlayfs.rst, "Sharing and copying layers"). The overlay
+    that asks is mounted nowhere: a sandbox of another test, cloned meanwhile, would keep it."""
+    work = box.root / f"other{number}"
     work.mkdir()
-    options = f"lowerdir={box.project},upperdir={box.upper},workdir={work},index=on,userxattr"
-    if libc.mount(b"overlay", bytes(point), b"overlay", 0, options.encode()) == 0:
-        libc.umount2(bytes(point), 0)
-        return False
-    number = ctypes.get_errno()
-    assert number == 16, os.strerror(number)
-    return True
+    opened = syscall(SYS_fsopen, b"overlay", FSOPEN_CLOEXEC)
+    try:
+        for key, path in (("lowerdir", box.project), ("upperdir", box.upper), ("workdir", work)):
+            syscall(SYS_fsconfig, opened, FSCONFIG_SET_STRING, key.encode(), bytes(path), 0)
+        syscall(SYS_fsconfig, opened, FSCONFIG_SET_STRING, b"index", b"on", 0)
+        syscall(SYS_fsconfig, opened, FSCONFIG_SET_FLAG, b"userxattr", None, 0)
+        syscall(SYS_fsconfig, opened, FSCONFIG_CMD_CREATE, None, None, 0)
+    except OSError as error:
+        assert error.errno == 16, error
+        return True
+    finally:
+        os.close(opened)
+    return False
 
 
 @as_root
