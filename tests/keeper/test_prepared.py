@@ -28,6 +28,7 @@ from mudroom.keeper.launcher import ForkedClient, LauncherSource
 from mudroom.keeper.prepared import PreparedTemplate
 from mudroom.keeper.server import TAKEN, _accept, receive
 from mudroom.sandbox.client.connection import Connection
+from mudroom.sandbox.client.template import NATIVE_INIT
 from mudroom.session import Session
 
 __all__ = ["kept"]  # a fixture
@@ -381,7 +382,8 @@ def test_an_option_of_the_next_command(kept: Kept, option: list[str]) -> None:
 
 
 def test_the_processes_of_an_idle_keeper(kept: Kept) -> None:
-    """The keeper, the zygote, a process that waits, a launcher, a template and its spare."""
+    """The keeper, the zygote, a process that waits, a launcher, a template and its spare, and what clones native
+    inits."""
     kept.start()
     for name in ("a", "b"):
         assert kept("exec", "--fork", name, "--", "true").returncode == 0
@@ -392,7 +394,7 @@ def test_the_processes_of_an_idle_keeper(kept: Kept) -> None:
     while stack:
         found.append(stack.pop())
         stack += children(found[-1])
-    assert len(found) == 6
+    assert len(found) == (7 if os.path.exists(NATIVE_INIT) else 6)
     pidfd = os.pidfd_open(template)
     kept.stop()
     assert select.select([pidfd], [], [], PATIENCE)[0]

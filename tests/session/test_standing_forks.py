@@ -156,7 +156,7 @@ from mudroom.core.confinement.plan import StandingPlan
 from mudroom.core.settings import Settings
 from mudroom.review.rows import is_at_rest
 from mudroom.sandbox.client.report import StepFailed
-from mudroom.sandbox.client.template import NATIVE_INIT, StandingPlace
+from mudroom.sandbox.client.template import StandingPlace
 from mudroom.session import Session
 from mudroom.session.confinement.standing import facts_of
 from mudroom.session.order import Stdio
@@ -555,7 +555,6 @@ def test_a_command_in_a_quiet_project_waits_for_no_tick(place: Place, monkeypatc
 
 COPY = """/usr/bin/python3 -c '
 import os
-from tiers import examples
 given, taken = os.open("a", os.O_RDONLY), os.open("b", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 while os.copy_file_range(given, taken, 1 << 20):
     pass

@@ -54,7 +54,7 @@ def grow(root: Path, tree: list[tuple[str, str, int, str]]) -> None:
     for path, kind, mode, target in tree:
         place = root / path
         try:
-            if not place.parent.resolve().is_relative_to(root.resolve()):
+            if not Path(os.path.realpath(place.parent)).is_relative_to(root.resolve()):  # resolve() raises for a loop
                 continue
             place.parent.mkdir(parents=True, exist_ok=True)
             if kind == "file":
