@@ -23,7 +23,7 @@ for found in pkgutil.walk_packages(mudroom.__path__, "mudroom."):
 print("done")
 """
 LAUNCHER = {f"sandbox.launcher.{path.stem}" for path in (ROOT / "src/mudroom/sandbox/launcher").glob("[a-z]*.py")}
-LINUX = LAUNCHER | {"keeper.zygote", "stage.nt_call", "stage.nt_disk"}
+LINUX = LAUNCHER | {"keeper.zygote"} | {f"stage.{path.stem}" for path in (ROOT / "src/mudroom/stage").glob("nt_*.py")}
 """Never imported on a Mac: they run in the launcher's process, or are twins for Windows."""
 
 

@@ -14,7 +14,7 @@ BEFORE_THE_STEPS = {"clone", "map_ids"}
 
 
 def test_the_modes() -> None:
-    assert ORDER == ("overlay", "copy", "landlock", "plain", "remote", "seatbelt")
+    assert ORDER == ("overlay", "copy", "landlock", "plain", "remote", "seatbelt", "job")
 
 
 @pytest.mark.parametrize(("failed", "following"), AFTER.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,6 +60,14 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("view", b"home/u/p"), "hand /home/u/p to mudroom's own file tools, if they asked for it"),
     (("seccomp", bytes(80)), "system call filter, 10 instructions"),
     (("seatbelt", b"/f/profile.sb", bytes(80)), "Seatbelt profile, 80 bytes: of rules that fit, the last decides"),
+    (
+        ("windows", SimpleNamespace(around=None), ()),
+        "AppContainer in a job, compiled for each command, in a copy of the project",
+    ),
+    (
+        ("windows", SimpleNamespace(around=b"/p"), ()),
+        "write-restricted token in a job, compiled for each command, in a copy of the project",
+    ),
 ]
 
 
@@ -68,8 +77,8 @@ def test_describe(step: Step, line: str) -> None:
 
 
 def test_every_op_has_a_description_and_a_performance() -> None:
-    by_warden = {"seatbelt"}  # sandbox/macos/warden.py, on macOS
-    assert set(_DESCRIPTIONS) == set(STEPS) | by_warden == {step[0] for step, _line in EXAMPLES}
+    by_platforms = {"seatbelt", "windows"}  # sandbox/macos/warden.py, sandbox/windows/client.py
+    assert set(_DESCRIPTIONS) == set(STEPS) | by_platforms == {step[0] for step, _line in EXAMPLES}
 
 
 @pytest.mark.parametrize("op", sorted(STEPS))

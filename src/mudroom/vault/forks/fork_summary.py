@@ -23,7 +23,7 @@ from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.forks.damage import UNREADABLE, reason_of
 from mudroom.vault.forks.endpoint import endpoint_of
 from mudroom.vault.forks.review import fingerprint
-from mudroom.vault.store.fork import Fork, is_plain
+from mudroom.vault.store.fork import Fork, is_plain, last_holder
 from mudroom.vault.store.store import Vault
 
 State = Literal["idle", "running", "mounted", "cut off", "damaged"]
@@ -148,7 +148,7 @@ class ForkSummaries:
 
 def _state(fork: Fork, brief: RecordSummary | None) -> State:
     if fork.interrupted is not None:
-        with fork.lock_if_free("a list of forks", standing=True) as free:
+        with fork.lock_if_free(last_holder(fork), standing=True) as free:
             return "cut off" if free else "running"
     if os.path.lexists(fork.path + b"/mount"):
         return "mounted"
