@@ -23,7 +23,7 @@ every cell.
 
 A model story runs on each file system: forks, commands that change, remove, rename and link files, directories that
 become links, file tools, edits of the user's with size and time kept, checkpoints, rollback, apply with conflicts,
-resolve, undo, redo, discard. After each step the project, and what a command sees, are compared with a plain copy on
+resolve, undo, redo, discard. After each step the project, and the view of a command, are compared with a plain copy on
 which the same was done. *Project*: the project is there and the state on ext4. *State*: the other way round. *Both*:
 both are there.
 
@@ -36,7 +36,7 @@ NOTES = """
 the project.
 
 1. Hard links that a command has made can land as separate files: the driver keeps the number of links for a second.
-2. A file that was written less than three seconds before a command conflicts with what the command does to it: its
+2. A file that was written less than three seconds before a command conflicts with the command's change: its
    stamp does not tell whether it was written before or after. Nothing is overwritten.
 3. *does not keep permissions*: others could read the vault, and every file of a fork would be executable. Set
    `MUDROOM_STATE` to a directory on another file system.

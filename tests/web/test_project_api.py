@@ -106,7 +106,6 @@ def test_applies_without_a_journal(place: Place, page: PageSide) -> None:
 def test_states(place: Place, page: PageSide) -> None:
     made(place, "idle", "running", "cut-off", "mounted", "garbage", "damaged", "no-state")
     home = vault(place) / "forks"
-    session = place.session()  # before: it collects what was cut off
     for name in ("running", "cut-off"):
         (home / name / "running").write_text("1")
     (home / "garbage" / "running").write_bytes(b"\xff\0 no number")
@@ -114,6 +113,7 @@ def test_states(place: Place, page: PageSide) -> None:
     (home / "damaged" / "record").write_bytes(b"\xc1 no record")
     (home / "no-state" / "state").unlink()
     (home / "..odd").mkdir()
+    session = place.session()
     with session.vault.fork("running").lock("a command"):
         found = forks(page)
         (row,) = page.get("/projects")

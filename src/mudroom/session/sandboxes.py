@@ -193,7 +193,10 @@ class Sandboxes:
         return collected
 
     def _collected(self, fork: Fork) -> CutOffCommand | None:
-        """Return None if the command is still running, or another process has collected it."""
+        """Return None if the command is still running, or another process has collected it, or if nobody has ever
+        locked the fork: mudroom notes no start without that."""
+        if not os.path.lexists(fork.path + b"/lock"):
+            return None
         holder = last_holder(fork)
         until = time.monotonic() + _DYING
         with fork.lock_if_free(holder) as free:

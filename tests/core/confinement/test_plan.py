@@ -10,6 +10,7 @@ import pytest
 from mudroom.core.confinement.plan import _DESCRIPTIONS, NAMESPACES, Plan, Step, describe, explain
 from mudroom.sandbox.launcher.step import STEPS
 
+_IN_A_JOB = "in a job, compiled for each command, in a copy of the project"
 EXAMPLES: list[tuple[Step, str]] = [
     (("private",), "stop mount events from passing between here and the host"),
     (("root", b"/vault/scratch", ((b"mode", b"0755"),)), "a new, empty root"),
@@ -62,11 +63,11 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("seatbelt", b"/f/profile.sb", bytes(80)), "Seatbelt profile, 80 bytes: of rules that fit, the last decides"),
     (
         ("windows", SimpleNamespace(around=None), ()),
-        "AppContainer in a job, compiled for each command, in a copy of the project",
+        f"AppContainer {_IN_A_JOB}",
     ),
     (
         ("windows", SimpleNamespace(around=b"/p"), ()),
-        "write-restricted token in a job, compiled for each command, in a copy of the project",
+        f"write-restricted token {_IN_A_JOB}",
     ),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,6 @@ from mudroom.stage.layers import layer
 from mudroom.vault.record import ForkRecord, load
 from mudroom.vault.retention.schedule import tidy
 from mudroom.vault.store import store
-from mudroom.vault.store.spelling import require_spelling
 from mudroom.vault.store.store import open_vault, spread_layers, vault_path
 
 
@@ -36,7 +36,7 @@ def test_a_fork_has_one_spelling_where_the_file_system_folds_names(
         names = [other.lower() for other in os.listdir(above)] if real(above) else []
         return last.lower().rstrip(b".") in names
 
-    assert require_spelling  # imported before: pytest's hook of imports asks for directories, too
+    importlib.import_module("mudroom.vault.store.spelling")  # pytest's hook of imports asks for directories, too
     monkeypatch.setattr(os.path, "isdir", folded)
     monkeypatch.setattr(store, "MAY_FOLD", True)
     with pytest.raises(UsageError, match=r"takes the name .* for that of the fork Abc") as caught:
