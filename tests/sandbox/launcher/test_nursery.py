@@ -222,6 +222,8 @@ def test_a_failing_step_is_told_with_its_number(tmp_path: Path, native: Client) 
     with pytest.raises(StepFailed, match="cannot work in") as caught:
         box.run("true", box.plan(cwd=os.fsencode(box.project / "missing")))
     assert caught.value.op == "cwd"
+    with pytest.raises(StepFailed, match="cannot work in"):  # a name that is no UTF-8, of bytes that a report escapes
+        box.run("true", box.plan(cwd=os.fsencode(box.project) + b"/\xff\x1b" * 200))
     assert init_of(box, plans()) == "mudroom-init"
 
 
