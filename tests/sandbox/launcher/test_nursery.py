@@ -40,7 +40,9 @@ FAULTS = 130
 
 
 @pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    if getattr(request, "param", "native") == "python":
+        return b""
     if not COMPILERS:
         pytest.skip("no C compiler")
     return compile_init(tmp_path_factory.mktemp("init"))
@@ -174,6 +176,32 @@ def test_ends_are_told_alike(tmp_path: Path, native: Client, way: str) -> None:
         assert caught.value.exit_code == number
     with pytest.raises(CommandNotStarted, match="at most 128 KiB"):
         started_as(box, plans(), [b"echo", b"x" * (1 << 20)])
+
+
+def test_a_failed_start_is_told_whatever_vfork_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In musl on some machines it is fork(2)."""
+    if not COMPILERS:
+        pytest.skip("no C compiler")
+    monkeypatch.setattr(template, "NATIVE_INIT", compile_init(tmp_path, "-O2", "-Dvfork=fork"))
+    for client in started():
+        test_ends_are_told_alike(tmp_path / "place", client, "prepared")
+
+
+@pytest.mark.parametrize("program", ["native", "python"], indirect=True)
+def test_the_limits_of_init_do_not_end_its_work(tmp_path: Path, native: Client) -> None:
+    """A command may set them: it is another process of the same user (prlimit(2))."""
+    box = box_of(tmp_path, native)
+    plans = in_turn(box, "prepared")
+    tried = (
+        f"exec timeout 20 {shlex.quote(sys.executable)} -I -S -c 'import os, resource, socket\n"
+        "resource.prlimit(1, resource.RLIMIT_NOFILE, (0, 0))\n"
+        "for _call in range(3):\n"
+        "    try: socket.socket(40, 1)\n"
+        "    except OSError as error: print(error.errno)'"
+    )
+    ended, said = box.run(tried.replace("\\n", "\n"), plans())
+    assert (ended.status, said.split()) == (0, said.split()[:1] * 3), said
+    assert [record.split()[2] for record in ended.refused] == [b"3"]
 
 
 def started_as(box: Box, plan: Plan, words: list[bytes]) -> str:
