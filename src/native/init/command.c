@@ -21,6 +21,8 @@
 #define TICKS 20000000LL /* of init.py */
 #define MOST_REFUSALS 100
 #define CLOSE_RANGE 436
+#define OPENAT2 437
+#define DEEPEST 6 /* of link.py */
 #define NOTIF_RECV 0xC0502100UL /* include/uapi/linux/seccomp.h */
 #define NOTIF_SEND 0xC0182101UL
 
@@ -125,11 +127,43 @@ static bool is_missing(const char *path)
     return stat(path, &status) < 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
+/* Whether neither a program nor the interpreters of a script are reached by a magic link of /proc: until the exec
+   /proc/self/exe is this program, on a mount of the host: require_no_magic_link of link.py. */
+static bool is_of_the_sandbox(const char *path)
+{
+    char head[257], interpreter[sizeof head];
+    struct stat status;
+    for (int script = 0; script < DEEPEST; script++) {
+        uint64_t how[3] = {O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0, 2 /* RESOLVE_NO_MAGICLINKS */};
+        int opened = (int)syscall(OPENAT2, AT_FDCWD, path, how, sizeof how);
+        if (opened < 0 && errno == EACCES && access(path, X_OK) == 0 && stat(path, &status) == 0 &&
+            status.st_uid == geteuid()) {
+            errno = EACCES;
+            return false;
+        }
+        if (opened < 0)
+            return errno != ELOOP; /* other errors are execve's */
+        ssize_t size = read(opened, head, sizeof head - 1);
+        close(opened);
+        if (size < 2 || head[0] != '#' || head[1] != '!')
+            return true;
+        head[size] = '\0';
+        const char *word = head + 2 + strspn(head + 2, " \t");
+        size_t length = strcspn(word, " \t\n");
+        if (length == 0)
+            return true;
+        memcpy(interpreter, word, length);
+        interpreter[length] = '\0';
+        path = interpreter;
+    }
+    return true;
+}
+
 /* Start a program at a path; a file without a known format is run by the shell, as execvp(3) does. ``room`` has the
    words with one free place before them. */
 static pid_t start_or_interpret(char *path, char **room, char *const *env)
 {
-    pid_t child = start(path, room + 1, env);
+    pid_t child = is_of_the_sandbox(path) ? start(path, room + 1, env) : -1;
     if (child >= 0 || errno != ENOEXEC)
         return child;
     char *program = room[1];
@@ -161,11 +195,9 @@ static pid_t start_program(char **room, const struct value *search, char *const 
         strcat(path, "/");
         strcat(path, program);
         if (!is_missing(path)) {
-            pid_t child = start(path, room + 1, env);
+            pid_t child = start_or_interpret(path, room, env);
             if (child >= 0)
                 return child;
-            if (errno == ENOEXEC)
-                return start_or_interpret(path, room, env);
             if (errno != ENOENT && errno != ENOTDIR)
                 failure = errno;
         }

@@ -204,6 +204,29 @@ def test_the_limits_of_init_do_not_end_its_work(tmp_path: Path, native: Client) 
     assert [record.split()[2] for record in ended.refused] == [b"3"]
 
 
+@pytest.mark.parametrize("program", ["native", "python"], indirect=True)
+def test_no_program_is_init_s_own(tmp_path: Path, native: Client) -> None:
+    """Until its exec a command's process has the launcher's program in /proc/self/exe, on a mount of the host: run from
+    there, it could change the mode of the host's interpreter, as its owner (compare CVE-2019-5736)."""
+    box = box_of(tmp_path, native)
+    plans = in_turn(box, "prepared")
+    for name, content, mode in (
+        ("script", "#!/proc/self/exe -IS\nprint('ran')\n", 0o755),
+        ("unreadable", "#!/proc/self/exe -IS\nprint('ran')\n", 0o111),
+        ("second", "#! \tscript\n", 0o755),
+    ):
+        (box.project / name).write_text(content)
+        (box.project / name).chmod(mode)
+    (box.project / "link").symlink_to("/proc/self/exe")
+    (box.project / "python").symlink_to(sys.executable)
+    links = (b"/proc/self/exe", b"/proc/1/exe", b"/proc/thread-self/exe", b"./link")
+    for word in (*links, b"./script", b"./second", b"./unreadable"):
+        with pytest.raises(CommandNotStarted) as caught:
+            started_as(box, plans(), [word, b"-c", b"print('ran')"])
+        assert caught.value.exit_code == 126, word
+    assert started_as(box, plans(), [b"./python", b"-IS", b"-c", b"print('ran')"]) == "ran\n"
+
+
 def started_as(box: Box, plan: Plan, words: list[bytes]) -> str:
     environment = {b"PATH": b"/nowhere:/bin/true:/usr/bin:/bin", b"A": b"b=c"}
     with CapturedOutput(None, None, None, 1 << 20) as output:
