@@ -354,6 +354,7 @@ static void forward(int signals, pid_t command)
 static int reap(const struct context *context, struct refusals *refusals, pid_t command, int signals, struct rusage *usage)
 {
     int listener = context->listener, highest = signals > listener ? signals : listener, status;
+    unsigned its_signals = (unsigned)signals, its_listener = (unsigned)listener; /* the macros of each libc take these */
     fd_set ready;
     for (;;) {
         for (;;) {
@@ -364,14 +365,14 @@ static int reap(const struct context *context, struct refusals *refusals, pid_t 
                 break;
         }
         FD_ZERO(&ready);
-        FD_SET(signals, &ready);
+        FD_SET(its_signals, &ready);
         if (listener >= 0)
-            FD_SET(listener, &ready);
+            FD_SET(its_listener, &ready);
         if (select(highest + 1, &ready, NULL, NULL, NULL) < 0)
             continue;
-        if (FD_ISSET(signals, &ready))
+        if (FD_ISSET(its_signals, &ready))
             forward(signals, command);
-        if (listener >= 0 && FD_ISSET(listener, &ready))
+        if (listener >= 0 && FD_ISSET(its_listener, &ready))
             answer(context, refusals);
     }
 }
