@@ -4,11 +4,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/select.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -20,6 +21,8 @@
 #define TICKS 20000000LL /* of init.py */
 #define MOST_REFUSALS 100
 #define CLOSE_RANGE 436
+#define OPENAT2 437
+#define DEEPEST 6 /* of link.py */
 #define NOTIF_RECV 0xC0502100UL /* include/uapi/linux/seccomp.h */
 #define NOTIF_SEND 0xC0182101UL
 
@@ -81,26 +84,38 @@ static int64_t await_tick(int64_t after)
 
 /* ---- the start ---- */
 
-/* Start a program. Return its pid, or -1. Its memory is this process's until the exec (vfork(2)). */
+struct start {
+    const char *path;
+    char *const *argv, *const *env;
+    volatile int error;
+};
+
+/* In the command's process, in the memory of init: become the program. */
+static int become(void *given)
+{
+    struct start *start = given;
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    sigset_t none;
+    sigemptyset(&none);
+    for (size_t index = 0; index < COUNT(RESET); index++)
+        sigaction(RESET[index], &action, NULL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (setsid() >= 0 && syscall(CLOSE_RANGE, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */) == 0)
+        execve(start->path, start->argv, start->env);
+    start->error = errno;
+    _exit(127);
+}
+
+/* Start a program. Return its pid, or -1. Its memory is this process's until the exec, which this process waits for, as
+   with vfork(2). That function is fork(2) in musl on some machines: the error of the exec would stay in the copy. */
 static pid_t start(const char *path, char *const *argv, char *const *env)
 {
-    volatile int error = 0;
-    pid_t child = vfork();
-    if (child == 0) {
-        struct sigaction action = {.sa_handler = SIG_DFL};
-        sigset_t none;
-        sigemptyset(&none);
-        for (size_t index = 0; index < COUNT(RESET); index++)
-            sigaction(RESET[index], &action, NULL);
-        sigprocmask(SIG_SETMASK, &none, NULL);
-        if (setsid() >= 0 && syscall(CLOSE_RANGE, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */) == 0)
-            execve(path, argv, env);
-        error = errno;
-        _exit(127);
-    }
-    if (child > 0 && error != 0) {
+    static _Alignas(16) char stack[1 << 14];
+    struct start given = {path, argv, env, 0};
+    pid_t child = clone(become, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, &given);
+    if (child > 0 && given.error != 0) {
         waitpid(child, NULL, 0);
-        errno = error;
+        errno = given.error;
         return -1;
     }
     return child;
@@ -112,11 +127,43 @@ static bool is_missing(const char *path)
     return stat(path, &status) < 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
+/* Whether neither a program nor the interpreters of a script are reached by a magic link of /proc: until the exec
+   /proc/self/exe is this program, on a mount of the host: require_no_magic_link of link.py. */
+static bool is_of_the_sandbox(const char *path)
+{
+    char head[257], interpreter[sizeof head];
+    struct stat status;
+    for (int script = 0; script < DEEPEST; script++) {
+        uint64_t how[3] = {O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0, 2 /* RESOLVE_NO_MAGICLINKS */};
+        int opened = (int)syscall(OPENAT2, AT_FDCWD, path, how, sizeof how);
+        if (opened < 0 && errno == EACCES && access(path, X_OK) == 0 && stat(path, &status) == 0 &&
+            status.st_uid == geteuid()) {
+            errno = EACCES;
+            return false;
+        }
+        if (opened < 0)
+            return errno != ELOOP; /* other errors are execve's */
+        ssize_t size = read(opened, head, sizeof head - 1);
+        close(opened);
+        if (size < 2 || head[0] != '#' || head[1] != '!')
+            return true;
+        head[size] = '\0';
+        const char *word = head + 2 + strspn(head + 2, " \t");
+        size_t length = strcspn(word, " \t\n");
+        if (length == 0)
+            return true;
+        memcpy(interpreter, word, length);
+        interpreter[length] = '\0';
+        path = interpreter;
+    }
+    return true;
+}
+
 /* Start a program at a path; a file without a known format is run by the shell, as execvp(3) does. ``room`` has the
    words with one free place before them. */
 static pid_t start_or_interpret(char *path, char **room, char *const *env)
 {
-    pid_t child = start(path, room + 1, env);
+    pid_t child = is_of_the_sandbox(path) ? start(path, room + 1, env) : -1;
     if (child >= 0 || errno != ENOEXEC)
         return child;
     char *program = room[1];
@@ -148,11 +195,9 @@ static pid_t start_program(char **room, const struct value *search, char *const 
         strcat(path, "/");
         strcat(path, program);
         if (!is_missing(path)) {
-            pid_t child = start(path, room + 1, env);
+            pid_t child = start_or_interpret(path, room, env);
             if (child >= 0)
                 return child;
-            if (errno == ENOEXEC)
-                return start_or_interpret(path, room, env);
             if (errno != ENOENT && errno != ENOTDIR)
                 failure = errno;
         }
@@ -291,9 +336,10 @@ static void answer(const struct context *context, struct refusals *refusals)
 
 static void forward(int signals, pid_t command)
 {
-    struct signalfd_siginfo received;
-    while (read(signals, &received, sizeof received) == (ssize_t)sizeof received) {
-        int number = (int)received.ssi_signo;
+    struct signalfd_siginfo received[8]; /* all that can be pending; more come while these are read, from a flood */
+    ssize_t size = read(signals, received, sizeof received);
+    for (size_t index = 0; size > 0 && index < (size_t)size / sizeof *received; index++) {
+        int number = (int)received[index].ssi_signo;
         if (number == SIGCHLD)
             continue;
         bool is_for_group = number == SIGINT || number == SIGQUIT;
@@ -302,11 +348,14 @@ static void forward(int signals, pid_t command)
     }
 }
 
-/* Wait for the command, and meanwhile reap every orphan, forward signals and answer refused calls. */
+/* Wait for the command, and meanwhile reap every orphan, forward signals and answer refused calls. By select(2): poll(2)
+   fails if RLIMIT_NOFILE is below the number of descriptors, and a command may set the limits of init by prlimit(2). The
+   listener has no end while init is under the filter itself. */
 static int reap(const struct context *context, struct refusals *refusals, pid_t command, int signals, struct rusage *usage)
 {
-    struct pollfd waited[] = {{signals, POLLIN, 0}, {context->listener, POLLIN, 0}};
-    int status;
+    int listener = context->listener, highest = signals > listener ? signals : listener, status;
+    unsigned its_signals = (unsigned)signals, its_listener = (unsigned)listener; /* the macros of each libc take these */
+    fd_set ready;
     for (;;) {
         for (;;) {
             pid_t ended = wait4(-1, &status, WNOHANG, usage);
@@ -315,14 +364,16 @@ static int reap(const struct context *context, struct refusals *refusals, pid_t 
             if (ended <= 0)
                 break;
         }
-        if (poll(waited, COUNT(waited), -1) < 0)
+        FD_ZERO(&ready);
+        FD_SET(its_signals, &ready);
+        if (listener >= 0)
+            FD_SET(its_listener, &ready);
+        if (select(highest + 1, &ready, NULL, NULL, NULL) < 0)
             continue;
-        if (waited[0].revents != 0)
+        if (FD_ISSET(its_signals, &ready))
             forward(signals, command);
-        if ((waited[1].revents & POLLIN) != 0)
+        if (listener >= 0 && FD_ISSET(its_listener, &ready))
             answer(context, refusals);
-        else if (waited[1].revents != 0)
-            waited[1].fd = -1;
     }
 }
 
@@ -341,8 +392,8 @@ void run_command(struct context *context, const struct value *request, int repor
     char **words = words_of(find(request, "argv")), **env = environment_of(find(request, "env"));
     sigset_t set = awaited();
     int error = renew_null(), signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (error != 0 || signals < 0 || words == NULL || env == NULL || search == NULL || search->kind != SEQUENCE ||
-        after == NULL || !is_number(after)) {
+    if (error != 0 || signals < 0 || signals >= FD_SETSIZE || context->listener >= FD_SETSIZE || words == NULL ||
+        env == NULL || search == NULL || search->kind != SEQUENCE || after == NULL || !is_number(after)) {
         report_failure(report, (size_t)-1, "init", error != 0 ? error : EINVAL, "the request of a command");
         return;
     }

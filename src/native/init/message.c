@@ -112,6 +112,27 @@ static void put_data(struct record *record, char kind, const char *data)
     put(record, data, size);
 }
 
+/* A text that names a file. Bytes that are not printable ASCII are written as \\xNN: a name may be no UTF-8. */
+static void put_shown(struct record *record, const char *data)
+{
+    static const char digits[] = "0123456789abcdef";
+    char shown[4097];
+    size_t size = 0;
+    for (; *data != '\0' && size + 4 < sizeof shown; data++) {
+        unsigned char byte = (unsigned char)*data;
+        if (byte >= 0x20 && byte < 0x7f && byte != '\\') {
+            shown[size++] = *data;
+            continue;
+        }
+        memcpy(shown + size, "\\x", 2);
+        shown[size + 2] = digits[byte >> 4];
+        shown[size + 3] = digits[byte & 15];
+        size += 4;
+    }
+    shown[size] = '\0';
+    put_data(record, 'u', shown);
+}
+
 static void put_real(struct record *record, double number)
 {
     put(record, "g", 1);
@@ -142,7 +163,7 @@ void report_failure(int report, size_t index, const char *op, int error, const c
     put_number(&record, 'i', (uint32_t)index);
     put_data(&record, 'u', op);
     put_number(&record, 'i', (uint32_t)error);
-    put_data(&record, 'u', detail);
+    put_shown(&record, detail);
     write_record(report, &record);
 }
 

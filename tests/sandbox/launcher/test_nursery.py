@@ -40,7 +40,9 @@ FAULTS = 130
 
 
 @pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    if getattr(request, "param", "native") == "python":
+        return b""
     if not COMPILERS:
         pytest.skip("no C compiler")
     return compile_init(tmp_path_factory.mktemp("init"))
@@ -176,6 +178,55 @@ def test_ends_are_told_alike(tmp_path: Path, native: Client, way: str) -> None:
         started_as(box, plans(), [b"echo", b"x" * (1 << 20)])
 
 
+def test_a_failed_start_is_told_whatever_vfork_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In musl on some machines it is fork(2)."""
+    if not COMPILERS:
+        pytest.skip("no C compiler")
+    monkeypatch.setattr(template, "NATIVE_INIT", compile_init(tmp_path, "-O2", "-Dvfork=fork"))
+    for client in started():
+        test_ends_are_told_alike(tmp_path / "place", client, "prepared")
+
+
+@pytest.mark.parametrize("program", ["native", "python"], indirect=True)
+def test_the_limits_of_init_do_not_end_its_work(tmp_path: Path, native: Client) -> None:
+    """A command may set them: it is another process of the same user (prlimit(2))."""
+    box = box_of(tmp_path, native)
+    plans = in_turn(box, "prepared")
+    tried = (
+        f"exec timeout 20 {shlex.quote(sys.executable)} -I -S -c 'import os, resource, socket\n"
+        "resource.prlimit(1, resource.RLIMIT_NOFILE, (0, 0))\n"
+        "for _call in range(3):\n"
+        "    try: socket.socket(40, 1)\n"
+        "    except OSError as error: print(error.errno)'"
+    )
+    ended, said = box.run(tried.replace("\\n", "\n"), plans())
+    assert (ended.status, said.split()) == (0, said.split()[:1] * 3), said
+    assert [record.split()[2] for record in ended.refused] == [b"3"]
+
+
+@pytest.mark.parametrize("program", ["native", "python"], indirect=True)
+def test_no_program_is_init_s_own(tmp_path: Path, native: Client) -> None:
+    """Until its exec a command's process has the launcher's program in /proc/self/exe, on a mount of the host: run from
+    there, it could change the mode of the host's interpreter, as its owner (compare CVE-2019-5736)."""
+    box = box_of(tmp_path, native)
+    plans = in_turn(box, "prepared")
+    for name, content, mode in (
+        ("script", "#!/proc/self/exe -IS\nprint('ran')\n", 0o755),
+        ("unreadable", "#!/proc/self/exe -IS\nprint('ran')\n", 0o111),
+        ("second", "#! \tscript\n", 0o755),
+    ):
+        (box.project / name).write_text(content)
+        (box.project / name).chmod(mode)
+    (box.project / "link").symlink_to("/proc/self/exe")
+    (box.project / "python").symlink_to(sys.executable)
+    links = (b"/proc/self/exe", b"/proc/1/exe", b"/proc/thread-self/exe", b"./link")
+    for word in (*links, b"./script", b"./second", b"./unreadable"):
+        with pytest.raises(CommandNotStarted) as caught:
+            started_as(box, plans(), [word, b"-c", b"print('ran')"])
+        assert caught.value.exit_code == 126, word
+    assert started_as(box, plans(), [b"./python", b"-IS", b"-c", b"print('ran')"]) == "ran\n"
+
+
 def started_as(box: Box, plan: Plan, words: list[bytes]) -> str:
     environment = {b"PATH": b"/nowhere:/bin/true:/usr/bin:/bin", b"A": b"b=c"}
     with CapturedOutput(None, None, None, 1 << 20) as output:
@@ -222,6 +273,8 @@ def test_a_failing_step_is_told_with_its_number(tmp_path: Path, native: Client) 
     with pytest.raises(StepFailed, match="cannot work in") as caught:
         box.run("true", box.plan(cwd=os.fsencode(box.project / "missing")))
     assert caught.value.op == "cwd"
+    with pytest.raises(StepFailed, match="cannot work in"):  # a name that is no UTF-8, of bytes that a report escapes
+        box.run("true", box.plan(cwd=os.fsencode(box.project) + b"/\xff\x1b" * 200))
     assert init_of(box, plans()) == "mudroom-init"
 
 

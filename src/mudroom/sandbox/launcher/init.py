@@ -31,6 +31,7 @@ from mudroom.sandbox.launcher.kernel import (
     syscall,
     unshare,
 )
+from mudroom.sandbox.launcher.link import require_no_magic_link
 from mudroom.sandbox.launcher.refusal import Refusals, reap_and_answer
 from mudroom.sandbox.launcher.step import STEPS
 from mudroom.sandbox.launcher.step_context import StepContext
@@ -95,6 +96,7 @@ def start_program(
     failure = OSError(ENOENT, "not found")
     for candidate in candidates if program else ():
         try:
+            require_no_magic_link(candidate)
             return start(candidate, argv)
         except OSError as error:
             if error.errno == ENOEXEC:

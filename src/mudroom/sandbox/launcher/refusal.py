@@ -67,22 +67,20 @@ class Refusals:
 
 def reap_and_answer(command: int, wake: int, refusals: Refusals | None) -> tuple[int, Any]:
     """Wait for the command, and meanwhile reap every orphan and answer every refused call. ``wake`` is readable when a
-    signal has arrived, including SIGCHLD. Return the command's wait status and its resource use."""
-    poller = select.poll()
-    poller.register(wake, select.POLLIN)
-    if refusals is not None:
-        poller.register(refusals.listener, select.POLLIN)
+    signal has arrived, including SIGCHLD. Return the command's wait status and its resource use.
+
+    By select(2): poll(2) fails if RLIMIT_NOFILE is below the number of descriptors, and a command may set the limits of
+    init (prlimit(2)). The listener has no end while init is under the filter itself."""
+    waited = [wake] if refusals is None else [wake, refusals.listener]
     while True:
-        while True:  # before the first poll: the command may have ended before the handler of SIGCHLD was installed
+        while True:  # before the first wait: the command may have ended before the handler of SIGCHLD was installed
             pid, status, usage = os.wait4(-1, os.WNOHANG)
             if pid == command:
                 return status, usage
             if not pid:
                 break
-        for descriptor, events in poller.poll():
-            if descriptor == wake:
-                os.read(wake, 4096)
-            elif refusals is not None and events & select.POLLIN:
+        for descriptor in select.select(waited, (), ())[0]:
+            if refusals is not None and descriptor == refusals.listener:
                 refusals.answer()
             else:
-                poller.unregister(descriptor)
+                os.read(wake, 4096)
