@@ -65,6 +65,20 @@ def test_a_word_of_any_kind_is_one_line_without_effect(capfd: pytest.CaptureFixt
     assert len(capfd.readouterr().err) < 3_000
 
 
+def test_a_number_of_any_length_is_a_wrong_one(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: Place
+) -> None:
+    """int() of more than 4,300 digits is a ValueError (docs.python.org, int_max_str_digits)."""
+    monkeypatch.chdir(place.project)
+    nines = "9" * 5_000
+    for columns in (nines, "0", "-5", "²", ""):
+        assert run(["--help"], ENVIRON | {b"COLUMNS": columns.encode()}) == 0
+        assert max(map(len, capfd.readouterr().out.splitlines())) > 60, columns
+    environ = ENVIRON | {b"MUDROOM_STATE": os.fsencode(place.state)}
+    assert run(["net", "open", nines], environ) == 125
+    assert capfd.readouterr().err.count("\n") == 1
+
+
 def test_a_shim_has_a_directory(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:

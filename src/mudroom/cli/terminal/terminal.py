@@ -57,7 +57,7 @@ class Terminal:
     def help_columns(self, environ: Mapping[bytes, bytes]) -> int:
         """Return the width of a help text: that of COLUMNS, or of the terminal, within what is easy to read."""
         given = environ.get(b"COLUMNS", b"")
-        columns = int(given) if given.isdigit() else self.columns(1)
+        columns = (int(given[:9]) if given.isdigit() else 0) or self.columns(1)  # 0: not known, as of shells
         return _HELP[0] if columns == _WIDE else max(_LEAST, min(columns, _HELP[1]))
 
     def out(self, text: str) -> None:
