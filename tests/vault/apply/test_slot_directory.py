@@ -100,6 +100,42 @@ def test_what_a_clone_has_in_the_place_of_slots_is_left_alone(
     assert os.listdir(theirs) == [".gitignore"] and not (place.project / "b").exists()
 
 
+def test_slots_beside_those_of_another_user_are_refused_by_their_path(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two users of one project: the first one's directory is not for the second one, who was told only its name."""
+    monkeypatch.setattr(transaction, "mount_of", lambda path: path)
+
+    def refuse(*_given: object) -> None:
+        raise PermissionError(13, "Permission denied", b"u1")
+
+    session, result = place.sh("echo new > b")
+    monkeypatch.setattr(slot_directory.disk, "mkdir", refuse)
+    with pytest.raises(MudroomError, match=r"project/\.mudroom cannot be made") as told:
+        session.changes.apply(result.fork)
+    assert "MUDROOM_STATE" in told.value.hint and not (place.project / "b").exists()
+    monkeypatch.undo()
+    session.changes.apply(result.fork)
+    assert (place.project / "b").exists()
+
+
+def test_a_full_disk_of_the_project_is_told_as_that(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint was to discard forks, whose disk had room."""
+    monkeypatch.setattr(transaction, "mount_of", lambda path: path)
+
+    def full(*_given: object, **_more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    session, result = place.sh("echo new > b")
+    monkeypatch.setattr(transaction, "_fill_slots", full)
+    with pytest.raises(MudroomError, match=r"no room on the file system of .*/project") as told:
+        session.changes.apply(result.fork)
+    assert "discard" not in told.value.hint
+    monkeypatch.undo()
+    session.changes.apply(result.fork)
+    assert (place.project / "b").exists()
+
+
 def test_undo_after_the_slots_are_gone_writes_through_no_link(apart: Place) -> None:
     theirs = apart.root / "theirs"
     theirs.mkdir()

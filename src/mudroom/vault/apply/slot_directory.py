@@ -55,11 +55,14 @@ def _make_in_project(project: bytes, names: list[bytes], *, new: bool) -> None:
                     raise
             opened.append(disk.open_beneath(opened[-1], name, os.O_RDONLY | disk.O_DIRECTORY))
     except OSError as error:
-        if error.errno not in _NOT_A_DIRECTORY:
-            raise
         path = show(b"/".join((project, *names[: len(opened)])))
-        hint = "move it away: files that an apply replaces are kept in a directory of this name"
-        raise MudroomError(f"{path} is not a directory", hint) from error
+        if error.errno in _NOT_A_DIRECTORY:
+            hint = "move it away: files that an apply replaces are kept in a directory of this name"
+            raise MudroomError(f"{path} is not a directory", hint) from error
+        if error.errno != errno.EACCES:
+            raise
+        hint = "another user's? let its group write, or set MUDROOM_STATE to a directory on the project's file system"
+        raise MudroomError(f"{path} cannot be made: the directory above it is closed to you", hint) from error
     finally:
         for descriptor in opened:
             os.close(descriptor)
