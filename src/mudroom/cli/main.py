@@ -154,7 +154,7 @@ _HINTS = {
     24: "permit more of them: ulimit -n 1024",
     27: "permit larger files: ulimit -f unlimited",
     28: "make room there: mudroom ls shows the forks, mudroom discard FORK gives back what one holds",
-    30: "that file system is read-only",
+    30: "mount that file system writable; mudroom's own state: set MUDROOM_STATE to a directory you may write to",
     122: "your disk quota is used up: mudroom ls shows the forks, mudroom discard FORK gives back what one holds",
 }
 
