@@ -11,6 +11,7 @@ import pytest
 
 from conftest import Place
 from mudroom.errors import MudroomError
+from mudroom.stage import disk
 from mudroom.vault.apply import slot_directory, transaction
 
 pytestmark = pytest.mark.both_users
@@ -110,7 +111,7 @@ def test_slots_beside_those_of_another_user_are_refused_by_their_path(
         raise PermissionError(13, "Permission denied", b"u1")
 
     session, result = place.sh("echo new > b")
-    monkeypatch.setattr(slot_directory.disk, "mkdir", refuse)
+    monkeypatch.setattr(disk, "mkdir", refuse)
     with pytest.raises(MudroomError, match=r"project/\.mudroom cannot be made") as told:
         session.changes.apply(result.fork)
     assert "MUDROOM_STATE" in told.value.hint and not (place.project / "b").exists()
