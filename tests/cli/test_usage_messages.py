@@ -37,6 +37,12 @@ WRONG = {
     "hlep": "there is no verb 'hlep' (did you mean mudroom help?)",
     "stauts": "there is no verb 'stauts' (did you mean mudroom status?)",
     "--hlep": "there is no verb '--hlep' (did you mean mudroom --help?)",
+    "init": "there is no verb 'init' (did you mean mudroom setup?)",
+    "commit": "there is no verb 'commit' (did you mean mudroom apply?)",
+    "APPLY": "there is no verb 'APPLY' (did you mean mudroom apply?)",
+    "discard --all": "discard has no option --all (mudroom discard --help)",
+    "discard": "discard needs FORK (mudroom discard --help)",
+    "policy": "policy needs an action (mudroom policy --help)",
     "--verbose": "there is no verb '--verbose' (options follow the verb; mudroom --help lists the verbs)",
 }
 
@@ -47,6 +53,40 @@ def test_a_wrong_word_names_the_right_one(capfd: pytest.CaptureFixture[str]) -> 
         out, err = capfd.readouterr()
         assert (out, err.count("\n")) == ("", 1), line
         assert err.startswith(f"mudroom: {told}"), (line, err)
+
+
+def test_a_word_of_any_kind_is_one_line_without_effect(capfd: pytest.CaptureFixture[str]) -> None:
+    """An escape sequence in a word acted on the terminal, and a newline began a line that looked like mudroom's."""
+    for word, told in (("\x1b[2J\nmudroom:ok", "\\x1b[2J\\nmudroom:ok"), ("\udcff", "\\xff"), ("", "''")):
+        for verb, before in (("ls", "takes no argument"), ("serve", "takes no argument")):
+            assert run([verb, word], ENVIRON) == 125
+            assert capfd.readouterr().err == f"mudroom: {verb} {before} {told} (mudroom {verb} --help)\n"
+    assert run(["ls", "x" * 100_000], ENVIRON) == 125
+    assert len(capfd.readouterr().err) < 3_000
+
+
+def test_a_number_of_any_length_is_a_wrong_one(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: Place
+) -> None:
+    """int() of more than 4,300 digits is a ValueError (docs.python.org, int_max_str_digits)."""
+    monkeypatch.chdir(place.project)
+    nines = "9" * 5_000
+    for columns in (nines, "0", "-5", "²", ""):
+        assert run(["--help"], ENVIRON | {b"COLUMNS": columns.encode()}) == 0
+        assert max(map(len, capfd.readouterr().out.splitlines())) > 60, columns
+    environ = ENVIRON | {b"MUDROOM_STATE": os.fsencode(place.state)}
+    assert run(["net", "open", nines], environ) == 125
+    assert capfd.readouterr().err.count("\n") == 1
+
+
+def test_a_shim_has_a_directory(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: Place
+) -> None:
+    """An empty word, of an unset variable, was the current directory: the project."""
+    monkeypatch.chdir(place.project)
+    before = os.listdir()
+    assert run(["shell-shim", ""], ENVIRON) == 125
+    assert "DIR is empty" in capfd.readouterr().err and os.listdir() == before
 
 
 def test_help_fits_a_terminal() -> None:

@@ -154,7 +154,7 @@ _HINTS = {
     24: "permit more of them: ulimit -n 1024",
     27: "permit larger files: ulimit -f unlimited",
     28: "make room there: mudroom ls shows the forks, mudroom discard FORK gives back what one holds",
-    30: "that file system is read-only",
+    30: "mount that file system writable; mudroom's own state: set MUDROOM_STATE to a directory you may write to",
     122: "your disk quota is used up: mudroom ls shows the forks, mudroom discard FORK gives back what one holds",
 }
 
@@ -273,10 +273,33 @@ def _suggest(words: Sequence[str], environ: Mapping[bytes, bytes]) -> str:
     command = words[0].split() + list(words[1:])  # "npm install", as one word
     if command and shutil.which(command[0], path=os.fsdecode(environ.get(b"PATH", b""))) is not None:
         return f"did you mean: mudroom run -- {shlex.join(word for word in command if word != '--')}"
-    near = difflib.get_close_matches(words[0], (*VERBS, "help", *_agents(environ).names()), 1)
+    word = words[0].lower()
+    if word in _MEANT:
+        return f"did you mean mudroom {_MEANT[word]}?"
+    near = difflib.get_close_matches(word, (*VERBS, "help"), 1) or difflib.get_close_matches(
+        word, _agents(environ).names(), 1, _LIKELY
+    )
     if near:
         return f"did you mean mudroom {near[0]}?"
     return "mudroom --help lists the verbs; a command of your own: mudroom run -- COMMAND"
+
+
+_LIKELY = 0.8
+"""Least likeness of an agent that was probably meant (difflib). With less, "commit" would be copilot."""
+_MEANT = {
+    **dict.fromkeys(("init", "install"), "setup"),
+    **dict.fromkeys(("accept", "commit", "land", "merge"), "apply"),
+    **dict.fromkeys(("restore", "revert"), "undo"),
+    **dict.fromkeys(("delete", "drop", "remove"), "discard"),
+    **dict.fromkeys(("list", "branch"), "ls"),
+    **dict.fromkeys(("create", "new"), "fork new"),
+    "show": "diff",
+    "history": "log",
+    "start": "run",
+    "stop": "ps --end",
+    "info": "status",
+}
+"""Verbs of other tools, and the verb here."""
 
 
 def version() -> str:

@@ -13,13 +13,14 @@ class _Parser(argparse.ArgumentParser):
     """A parser that exits with 125, mudroom's own failure code, where argparse exits with 2, and reads whole names of
     options only: some loosen what a command may do, and the shortest form of one changes with each new option."""
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, words: Sequence[str] = (), **given: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **given})
+        self._words = words
 
     def error(self, message: str) -> NoReturn:
         from mudroom.cli.usage_message import explain
 
-        raise UsageError(*explain(message, self.prog, _options(self)))
+        raise UsageError(*explain(message, self.prog, _options(self), self._words))
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:
@@ -41,9 +42,14 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def make_parser(
-    verb: str, help_text: str, epilog: str | None, configure: Callable[[Any], None], columns: int = 100
+    verb: str,
+    help_text: str,
+    epilog: str | None,
+    configure: Callable[[Any], None],
+    columns: int = 100,
+    words: Sequence[str] = (),
 ) -> argparse.ArgumentParser:
-    """``columns``: width of its help."""
+    """``columns``: width of its help. ``words``: a command line, for what is said about it."""
 
     def formatter(prog: str) -> argparse.HelpFormatter:
         return _Formatter(prog, width=columns)
@@ -53,6 +59,7 @@ def make_parser(
         description=help_text[0].upper() + help_text[1:] + ".",
         formatter_class=formatter,
         epilog=epilog,
+        words=words,
     )
     configure(parser)
     return parser
@@ -70,5 +77,6 @@ def parse(
 ) -> argparse.Namespace:
     """Return the values of a verb's command line. Raise UsageError if it is wrong. ``--help`` ends the process.
     ``columns``: width of the help."""
-    parser = make_parser(verb, help_text, epilog, configure, columns)
+    before = words[: words.index("--")] if "--" in words else words
+    parser = make_parser(verb, help_text, epilog, configure, columns, before)
     return parser.parse_args(words) if in_order else parser.parse_intermixed_args(words)

@@ -8,7 +8,7 @@ argument allow|deny: invalid choice: 'x' …  net has no action 'x' (did you mea
 argument --net: expected one argument       --net needs a value
 argument -n: invalid int value: 'x'         -n 'x' is not a whole number
 argument --no: not allowed with argument …  --no is not for a line with --yes
-the following arguments are required: FORK  apply needs FORK
+the following arguments are required: FORK  apply needs FORK; with an unknown option: apply has no option --x
 the following …: run|ls|show                agent needs an action: run, ls, show
 
 Any other message is passed on as it is. The texts are those of CPython 3.11 to 3.14 (Lib/argparse.py).
@@ -24,6 +24,7 @@ _REQUIRED = "the following arguments are required: "
 _CHOICE = ": invalid choice: "
 _NUMBERS = {": invalid int value: ": "is not a whole number", ": invalid float value: ": "is not a number"}
 _EXCLUSIVE = ": not allowed with argument "
+_ACTIONS = ("action", "what")
 _NO_VALUE = (": expected one argument", ": expected at least one argument")
 
 
@@ -31,17 +32,24 @@ _LIKELY = 0.75
 """Least likeness of a name that was probably meant (difflib). With less, --foo would be --io."""
 
 
-def explain(message: str, prog: str, options: Sequence[str]) -> tuple[str, str]:
-    """Return the problem and a hint. ``prog``: the verb as it is typed; ``options``: all its options."""
+def explain(message: str, prog: str, options: Sequence[str], words: Sequence[str] = ()) -> tuple[str, str]:
+    """Return the problem and a hint. ``prog``: the verb as it is typed; ``options``: all its options; ``words``: those
+    of the line before ``--``."""
     verb, help_of = prog.removeprefix("mudroom "), f"{prog} --help"
     if message.startswith(_UNKNOWN):
         word = message.removeprefix(_UNKNOWN).split(" ")[0]
         if not word.startswith("-"):
-            return f"{verb} takes no argument {word}", help_of
+            return f"{verb} takes no argument {word or repr(word)}", help_of
         name = word.partition("=")[0]
         return f"{verb} has no option {name}", f"{_near(name, options)}{help_of}"
     if message.startswith(_REQUIRED):
+        unknown = [word.partition("=")[0] for word in words if word.startswith("-")]
+        unknown = [name for name in unknown if name not in options]
+        if unknown:  # it says more than that a name is missing
+            return f"{verb} has no option {unknown[0]}", f"{_near(unknown[0], options)}{help_of}"
         missing = message.removeprefix(_REQUIRED)
+        if missing in _ACTIONS:
+            return f"{verb} needs an action", help_of
         actions = missing.split(", ")[0].split("|")
         return f"{verb} needs {missing if len(actions) == 1 else 'an action: ' + ', '.join(actions)}", help_of
     if not message.startswith("argument "):

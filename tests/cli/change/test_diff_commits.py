@@ -71,14 +71,17 @@ def test_as_json(cli: Cli) -> None:
 
 def test_the_files_of_git_are_told_by_their_number(cli: Cli) -> None:
     """Forty lines about objects hid what the agent had done. Hooks and settings are shown: they run."""
-    in_fork(cli, "echo true > .git/hooks/post-merge; mkdir new; cd new; git init -q")
+    in_fork(cli, "echo true > .git/hooks/post-merge; mkdir -p .git/modules/m/hooks new; cd new; git init -q")
+    in_fork(cli, "echo true > .git/modules/m/hooks/post-merge")
     done = cli("diff", "x")
     shown = {line.split(" b/")[1] for line in done.stdout.splitlines() if line.startswith("diff --git")}
     assert {"f", "n", ".git/hooks/post-merge"} <= shown
     assert not {path for path in shown if path.startswith(".git/") and "/hooks/" not in path}
     assert any(path.startswith("new/.git/") for path in shown), "a repository that the fork made is applied as files"
     hint = "mudroom diff x --commits shows the commits, mudroom diff x .git the files"
-    assert f"files inside .git not shown ({hint})\n" in done.stderr
+    rows = cli("diff", "x", ".git", "--stat").stdout.splitlines()
+    hidden = [row for row in rows[:-1] if "/hooks/" not in row]
+    assert f"{len(hidden)} files inside .git not shown ({hint})\n" in done.stderr
     assert ".git/logs/HEAD" in cli("diff", "x", ".git/logs").stdout
     assert ".git/logs" not in cli("diff", "x", "--stat").stdout
     assert ".git/logs/HEAD" in str(cli.json("diff", "x")["changes"])

@@ -11,6 +11,7 @@ import pytest
 
 from conftest import Place
 from mudroom.errors import MudroomError
+from mudroom.stage import disk
 from mudroom.vault.apply import slot_directory, transaction
 
 pytestmark = pytest.mark.both_users
@@ -69,3 +70,79 @@ def test_slots_that_are_made_at_the_same_time_are_left_alone(apart: Place, monke
     session.changes.apply(result.fork)
     assert (apart.project / "b").read_text() == "new\n"
     assert Path(os.fsdecode(session.vault.applies()[-1])).name == "u3"
+
+
+@pytest.mark.parametrize("planted", ["file", "directory", "ignore"])
+def test_what_a_clone_has_in_the_place_of_slots_is_left_alone(
+    place: Place, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    """A link to a file of the user's, which the file that hides slots from git would have emptied."""
+    monkeypatch.setattr(transaction, "mount_of", lambda path: path)
+    theirs = place.root / "theirs"
+    theirs.mkdir()
+    (theirs / ".gitignore").write_text("precious\n")
+    own = place.project / ".mudroom"
+    own.mkdir()
+    if planted == "ignore":
+        (own / "apply").mkdir()
+        (own / "apply/.gitignore").symlink_to(theirs / ".gitignore")
+    elif planted == "directory":
+        (own / "apply").symlink_to(theirs)
+    else:
+        (own / "apply").write_text("precious\n")
+    session, result = place.sh("echo new > b")
+    if planted == "ignore":
+        session.changes.apply(result.fork)
+        session.changes.undo()
+    else:
+        with pytest.raises(MudroomError, match=r"\.mudroom/apply is not a directory"):
+            session.changes.apply(result.fork)
+    assert (theirs / ".gitignore").read_text() == "precious\n"
+    assert os.listdir(theirs) == [".gitignore"] and not (place.project / "b").exists()
+
+
+def test_slots_beside_those_of_another_user_are_refused_by_their_path(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two users of one project: the first one's directory is not for the second one, who was told only its name."""
+    monkeypatch.setattr(transaction, "mount_of", lambda path: path)
+
+    def refuse(*_given: object) -> None:
+        raise PermissionError(13, "Permission denied", b"u1")
+
+    session, result = place.sh("echo new > b")
+    monkeypatch.setattr(disk, "mkdir", refuse)
+    with pytest.raises(MudroomError, match=r"project/\.mudroom cannot be made") as told:
+        session.changes.apply(result.fork)
+    assert "MUDROOM_STATE" in told.value.hint and not (place.project / "b").exists()
+    monkeypatch.undo()
+    session.changes.apply(result.fork)
+    assert (place.project / "b").exists()
+
+
+def test_a_full_disk_of_the_project_is_told_as_that(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint was to discard forks, whose disk had room."""
+    monkeypatch.setattr(transaction, "mount_of", lambda path: path)
+
+    def full(*_given: object, **_more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    session, result = place.sh("echo new > b")
+    monkeypatch.setattr(transaction, "_fill_slots", full)
+    with pytest.raises(MudroomError, match=r"no room on the file system of .*/project") as told:
+        session.changes.apply(result.fork)
+    assert "discard" not in told.value.hint
+    monkeypatch.undo()
+    session.changes.apply(result.fork)
+    assert (place.project / "b").exists()
+
+
+def test_undo_after_the_slots_are_gone_writes_through_no_link(apart: Place) -> None:
+    theirs = apart.root / "theirs"
+    theirs.mkdir()
+    shutil.rmtree(apart.project / ".mudroom/apply")
+    (apart.project / ".mudroom/apply").symlink_to(theirs)
+    apart.state = apart.root / "state"
+    with pytest.raises(MudroomError, match="is not a directory"):
+        apart.session().changes.undo()
+    assert not os.listdir(theirs)

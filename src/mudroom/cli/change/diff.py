@@ -99,7 +99,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if within:
             from mudroom.core.tree.change import counted_changes
 
-            files = counted_changes([change for change in session.changes.of(name).changes if is_own(change)])
+            files = [change for change in counted_changes(session.changes.of(name).changes) if is_own(change)]
             shown = f"mudroom diff {name} --commits shows the commits, mudroom diff {name} .git the files"
             context.terminal.note(f"{counted(len(files), 'file')} inside .git not shown ({shown})")
         for line in _settings(session, name) if not words else ():

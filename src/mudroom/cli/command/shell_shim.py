@@ -70,6 +70,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
+    if not args.directory:
+        raise UsageError("DIR is empty", "is a variable of the shell unset? mudroom shell-shim ~/shims/agent")
     directory = os.path.realpath(os.path.join(working_directory(), os.fsencode(args.directory)))
     name = os.path.basename(directory).decode("ascii", "replace")
     fork = args.fork or "".join(c if c.isalnum() and c.isascii() else "-" for c in name).strip("-")[:40] or "shell"

@@ -265,7 +265,7 @@ def _ls(session: Session, _names: list[str], _args: argparse.Namespace, context:
 def _show(session: Session, names: list[str], _args: argparse.Namespace, context: Context) -> int:
     record = records.load(session.vault.path, names[0])
     if len(names) > 1:
-        attempt = record.attempt(int(names[1])) if names[1].isdecimal() else None
+        attempt = record.attempt(int(names[1])) if names[1].isdecimal() and len(names[1]) < 9 else None
         if attempt is None:
             raise UsageError(f"{record.name} has no attempt {names[1]}", f"mudroom try show {record.name}")
         if context.as_json:

@@ -83,4 +83,4 @@ def _find_running(session: Session, fork: str | None) -> tuple[str, int, list[in
 
 
 def _port(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and int(text) < 65536 else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 and int(text) < 65536 else None

@@ -19,6 +19,8 @@ _LEAST = 40
 """Columns of the narrowest terminal for which lines are broken, and of the narrowest help."""
 _HELP = (80, 100)
 """Columns of a help text: through a pipe, and on a wide terminal."""
+_LONGEST = 2_000
+"""Characters of an error, and of its hint."""
 TITLE = 60
 """Columns of a command line in a sentence about it."""
 _PROGRESS_AFTER = 0.3
@@ -55,7 +57,7 @@ class Terminal:
     def help_columns(self, environ: Mapping[bytes, bytes]) -> int:
         """Return the width of a help text: that of COLUMNS, or of the terminal, within what is easy to read."""
         given = environ.get(b"COLUMNS", b"")
-        columns = int(given) if given.isdigit() else self.columns(1)
+        columns = (int(given[:9]) if given.isdigit() else 0) or self.columns(1)  # 0: not known, as of shells
         return _HELP[0] if columns == _WIDE else max(_LEAST, min(columns, _HELP[1]))
 
     def out(self, text: str) -> None:
@@ -77,7 +79,9 @@ class Terminal:
         return fold(text, columns)
 
     def error(self, message: str, hint: str = "") -> None:
-        """Print an error on one line; on a terminal that is narrower, the hint has a line of its own."""
+        """Print an error on one line; on a terminal that is narrower, the hint has a line of its own. Its words may be
+        those of a caller or of a file name: no character of them acts, and a long word is cut."""
+        message, hint = _one_line(message), _one_line(hint)
         begin = self.style("mudroom: ", "red") + message
         between = "\n  " if hint and len(message) + len(hint) + 12 > self.columns(2) else " "
         self.say(f"{begin}{between}({hint})" if hint else begin)
@@ -130,6 +134,17 @@ class Terminal:
             return os.get_terminal_size(2).columns
         except OSError:
             return 100
+
+
+def _one_line(text: str) -> str:
+    """Return the text with the characters that are not printed as escapes, and without the middle of a long one."""
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST - 500]} … {text[-500:]}"
+    if text.isprintable():
+        return text
+    from mudroom.core.text.escaping import escape_character
+
+    return "".join(one if one.isprintable() else escape_character(one) for one in text)
 
 
 def cut(text: str, columns: int) -> str:

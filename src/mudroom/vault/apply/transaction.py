@@ -29,7 +29,7 @@ from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import Entry, difference_in_words
 from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import parent, show
-from mudroom.errors import ForkMoved, MudroomError, UsageError
+from mudroom.errors import FULL, ForkMoved, MudroomError, UsageError
 from mudroom.stage import disk
 from mudroom.stage.beneath import look, mount_of, open_layer, open_root
 from mudroom.stage.layers.closed_directory import LastEntered, entered, look_through
@@ -246,8 +246,12 @@ def apply(
         record = _fill_slots(record, merged, modes, verify_fork=verify_fork)
         with _slots_of(record) as slots:
             digests = keep_applied(place.path, slots, record.ops)
-    except (MudroomError, OSError):
+    except (MudroomError, OSError) as error:
         place.cancel(record)
+        if isinstance(error, OSError) and error.errno in FULL and not in_vault:
+            what = f"no room on the file system of {show(record.project)}: {error.strerror}"
+            hint = "make room there; until it is applied, each changed file is there twice. Nothing was changed"
+            raise MudroomError(what, hint) from error
         raise
     place.write("ready", record)
     place.drop("prepare")

@@ -116,7 +116,7 @@ def _find_apply(vault: Vault, name: str | None, state: str, verb: str) -> ApplyD
     place = next((place for place in places if place.name == name), None)
     if place is None:
         names = ", ".join(place.name for place in places[-5:]) or "none"
-        raise UsageError(f"there is no apply named {name}", f"the last ones: {names}")
+        raise UsageError(f"there is no apply named {name or repr(name)}", f"the last ones: {names}")
     return place
 
 
