@@ -62,7 +62,7 @@ def _make_in_project(project: bytes, names: list[bytes], *, new: bool) -> None:
         if error.errno != errno.EACCES:
             raise
         hint = "another user's? let its group write, or set MUDROOM_STATE to a directory on the project's file system"
-        raise MudroomError(f"{path} cannot be made: the directory above it is closed to you", hint) from error
+        raise MudroomError(f"nothing can be kept at {path}: the directory above it is closed to you", hint) from error
     finally:
         for descriptor in opened:
             os.close(descriptor)
