@@ -11,6 +11,11 @@ as_root() { # run a command as root: directly, by sudo without a question, or no
     if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo "$@"; else return 1; fi
 }
 
+compile_ahead() { # compile_ahead PYTHON DIRECTORY: once, instead of by the first command of many tests
+    # In processes of their own: "compileall -j" forks beside its threads, and was seen to wait for ever.
+    find "$2" -name '*.py' -print0 | xargs -0 -P "$(nproc)" -n 250 "$1" -m compileall -q || say "not compiled ahead: $2"
+}
+
 debian_packages() { # install missing packages: all at once, or else singly; print those that cannot be installed
     missing=
     for package in "$@"; do
