@@ -56,7 +56,7 @@ def test_without_the_extra(place: Place, staged: None) -> None:
     hide += "u.find_spec = lambda name, *more: None if name == 'textual' else f(name, *more)"
     done = mudroom(place, "review", "f", before=hide)
     assert done.returncode == 125
-    assert done.stderr.strip() == "mudroom: mudroom review needs textual (pip install 'mudroom[tui]')"
+    assert done.stderr.strip() == "mudroom: mudroom review needs textual (pip install 'textual>=6')"
 
 
 def test_json(place: Place, staged: None) -> None:

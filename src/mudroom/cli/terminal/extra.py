@@ -15,4 +15,4 @@ def install_hint(extra: str, prefix: str = sys.prefix) -> str:
         return f"pipx inject {prefix.rpartition('/')[2]} {PACKAGES[extra]}"
     if "/uv/tools/" in prefix:
         return f"uv pip install --python {prefix} {PACKAGES[extra]}"
-    return f"pip install 'mudroom[{extra}]'"
+    return f"pip install {PACKAGES[extra]}"  # not mudroom's name: before a version is published anybody could take it

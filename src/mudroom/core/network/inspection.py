@@ -15,7 +15,7 @@ from mudroom.core.network.placeholder import Credential, is_header, is_value
 from mudroom.core.tree.path import show
 from mudroom.typing import NamedTuple
 
-EXTRA = "pip install 'mudroom[inspect]'"
+EXTRA = "pip install 'cryptography>=45' 'h2>=4.3'"
 
 
 class Inspection(NamedTuple):

@@ -66,7 +66,7 @@ def _from_keyring(rule: CredentialRule, environ: Mapping[bytes, bytes], home: by
         import keyring
         from keyring.errors import KeyringError
     except ImportError as error:
-        hint = "pip install 'mudroom[keyring]'"
+        hint = "pip install 'keyring>=25'"
         raise Unsupported(f"the credential {rule.name}", "the library keyring", "not installed", hint) from error
     service, _slash, user = rule.where.partition("/")
     try:
