@@ -77,6 +77,11 @@ def test_from_the_try_to_the_apply(cli: Cli) -> None:
     assert "no tries" in cli("try", "ls").stderr
 
 
+def test_a_best_without_a_fork(cli: Cli) -> None:
+    assert cli("try", "-n", "2", "--judge", "true", "--", "true").returncode == 0
+    assert ": the best, attempt 1, has no fork\n" in cli("try", "ls").stdout
+
+
 def test_json(cli: Cli) -> None:
     done = cli("try", "--json", "-n", "2", "--score", "json", "--judge", "cat n", "--", "sh", "-c", "echo {i} > n")
     report = json.loads(done.stdout)

@@ -253,8 +253,11 @@ def _ls(session: Session, _names: list[str], _args: argparse.Namespace, context:
         return 0
     for record in found.records:
         heading, best = table(record)[0], record.attempt(record.best)
-        end = "running" if records.is_running(session.vault.path, record.name) else "no best"
-        context.terminal.out(f"{heading}: {f'best {best.fork}' if best is not None else end}")
+        if best is not None:
+            end = f"best {best.fork}" if best.fork else f"the best, attempt {best.number}, has no fork"
+        else:
+            end = "running" if records.is_running(session.vault.path, record.name) else "no best"
+        context.terminal.out(f"{heading}: {end}")
     for name in found.damaged:
         context.terminal.out(f"{name}: its record is damaged (mudroom try discard --all {name} removes it)")
     if not found.records and not found.damaged:
