@@ -19,6 +19,8 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.session import Session, Stdio
 from mudroom.session.upkeep import Queue, QueueApprover
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork
 
 ASKING = Settings(commands=CommandPolicy((ClassRule("unknown", "require_approval", "policy.yaml:1", 1),)))
 WAITING = b"while [ ! -e stop ]; do sleep 0.01; done"
@@ -250,3 +252,11 @@ def test_an_answer_is_used_by_one_command(place: Place, monkeypatch: pytest.Monk
             if row.decision is None:
                 queue.decide(row.name, allow=False, by="a test")
         assert session.run(command, fork="f").ran is False, "the answer of no is used up as well"
+
+
+def test_a_fork_gets_its_first_layer_while_it_is_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question is asked without the fork's lock."""
+    session, result = place.sh("echo new > made")
+    monkeypatch.setattr(Fork, "contents", ())  # as it was read before
+    with OpenFork(session.vault, session.vault.fork(result.fork)) as opened:
+        assert isinstance(opened.merged().names(b""), dict)

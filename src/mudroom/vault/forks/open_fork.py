@@ -97,14 +97,19 @@ class OpenFork:
     def staged(self) -> OneLayer | Union:
         """Return the contents of the layers, without the base; all of a copy."""
         contents = self._fork.contents
-        if len(contents) != 1 or contents[0].startswith(self._vault.layer("")):
+        if self._are_layers(contents):
             return self._keep(staged_source(contents))
         return self._keep(OneLayer(contents[0], is_layer=False))
+
+    def _are_layers(self, contents: Sequence[bytes]) -> bool:
+        """Return whether these contents are layers, not a copy or a mount. The fork is not asked again: another thread
+        may make its first layer meanwhile."""
+        return len(contents) != 1 or contents[0].startswith(self._vault.layer(""))
 
     def merged(self) -> OneLayer | Union | Base:
         """Return the whole fork, as a command sees it."""
         contents = self._fork.contents
-        if contents == self._fork.layered:
+        if self._are_layers(contents):
             layers = (*contents, *self._between)
             return self._keep(Union(layers, self._bottom)) if layers else self._bottom
         return self._keep(OneLayer(contents[0], is_layer=False))  # a copy holds everything
