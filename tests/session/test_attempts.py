@@ -406,3 +406,10 @@ def test_the_search_is_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) ->
     record = ran(session, several("echo > new{i}", 5, judge=shell("exit 1"), combine=True))
     assert record.combined == ""
     assert len(log.read_text()) == 5 + 2
+
+
+def test_the_fork_of_a_judge_that_somebody_looks_at(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of forks holds its lock for a moment: it is discarded all the same."""
+    monkeypatch.setattr("mudroom.session.attempts.judge.discarded", lambda *_arguments: False)
+    session, record = combined(place, "echo a > a", "echo b > b")
+    assert not [name for name in forks(session) if name.startswith("judge-")], record

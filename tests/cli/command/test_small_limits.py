@@ -27,7 +27,10 @@ def test_small_files(place: Place, size: int) -> None:
     assert done.returncode == 125, done.stderr
 
 
-@pytest.mark.parametrize("megabytes", [20, 22, 24, 26, 28, 30, 32])
+DEEP = [pytest.param(megabytes, marks=pytest.mark.deep) for megabytes in (22, 26, 28, 30)]
+
+
+@pytest.mark.parametrize("megabytes", [20, 24, 32, *DEEP])
 def test_little_memory(place: Place, megabytes: int) -> None:
     done = limited(place, resource.RLIMIT_AS, megabytes * 1024 * 1024)
     assert done.returncode == 0 or "memory" in done.stderr, done.stderr

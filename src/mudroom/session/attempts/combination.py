@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 
 from mudroom.core.attempt import JUDGED, AttemptRecord, Score, TryRecord, key, ranked
-from mudroom.errors import MudroomError, UsageError
+from mudroom.errors import MudroomError
 from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
 from mudroom.session.attempts.attempt import Origin, described, new_fork
-from mudroom.session.attempts.judge import judged
+from mudroom.session.attempts.judge import discard_unused, judged
 from mudroom.session.attempts.request import AttemptRequest
 from mudroom.session.attempts.union import merge_into
 from mudroom.session.session import Session
@@ -90,7 +90,7 @@ class _Search:
                 wider = self._joined(union or first, other)
                 if wider is not None:
                     if union is not None:
-                        _discard(self._session, union.fork)
+                        discard_unused(self._session, union.fork)
                     union, self._best = wider, quality(wider, self._record.score)
         except Cancelled:
             if union is None:
@@ -136,12 +136,4 @@ class _Search:
             return None  # a fork was discarded meanwhile, or the disk is full: the attempts stay as they are
         finally:
             if not is_kept:
-                _discard(session, fork)
-
-
-def _discard(session: Session, fork: str) -> None:
-    """Discard a union that is not offered, unless somebody has done so, or uses it."""
-    try:
-        session.forks.discard(fork)
-    except UsageError:
-        pass
+                discard_unused(session, fork)

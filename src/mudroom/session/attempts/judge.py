@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 from mudroom.core.attempt import numbered, read_score
 from mudroom.core.text.redaction import redact
-from mudroom.errors import CommandNotStarted
+from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.session.attempts.request import VARIABLE, AttemptRequest, with_variables
 from mudroom.session.forks import discarded
@@ -68,6 +68,14 @@ class OutputEnd:
         return bytes(self._stdout[-REPORT:])
 
 
+def discard_unused(session: Session, fork: str) -> None:
+    """Discard a fork of a try, unless somebody has done so, or uses it."""
+    try:
+        session.forks.discard(fork)
+    except UsageError:
+        pass
+
+
 def _append(kept: bytearray, data: bytes) -> None:
     kept += data[-_HEARD:]
     if len(kept) > 2 * _HEARD:
@@ -110,7 +118,8 @@ def judged(
     except CommandNotStarted as error:
         return JudgeVerdict(error.exit_code, None, error.message.encode(), error.message, _is_missing(words[0]))
     finally:
-        discarded(session.forks, below, lambda: True)
+        if not discarded(session.forks, below, lambda: True):  # a list of forks looks at it at this moment
+            discard_unused(session, below.name)
     if not result.ran:
         note = f"the judge was refused: {result.verdict.reason}"
         return JudgeVerdict(result.exit_code, None, end.report(secrets), note, is_hopeless=True)
