@@ -193,8 +193,8 @@ class Sandboxes:
         return collected
 
     def _collected(self, fork: Fork) -> CutOffCommand | None:
-        """Return None if the command is still running, or another process has collected it, or if nobody has ever
-        locked the fork: mudroom notes no start without that."""
+        """Return None if the command is still running, or another process has collected it, or if the fork was
+        never locked: mudroom notes no start without that."""
         if not os.path.lexists(fork.path + b"/lock"):
             return None
         holder = last_holder(fork)

@@ -24,7 +24,7 @@ _HANDLE_EOF = 38
 
 class _At(ctypes.Structure):
     """OVERLAPPED. With one, ReadFile and WriteFile on a synchronous handle begin at its offset ("Synchronous and
-    Asynchronous I/O"); they move the handle's own position, which nobody relies on who reads at an offset."""
+    Asynchronous I/O"); they move the handle's own position; readers at an offset do not use it."""
 
     _fields_ = (
         ("internal", ctypes.c_void_p),
