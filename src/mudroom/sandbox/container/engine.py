@@ -81,7 +81,7 @@ def ask(
             _kill(process)
     if process.returncode:
         name = _name(argv)
-        raise MudroomError(f"{name}: {_last_line(complaint).removeprefix(name + ': ')}")
+        raise MudroomError(f"{name}: {last_line(complaint).removeprefix(name + ': ')}")
     return out
 
 
@@ -101,7 +101,7 @@ def _name(argv: Sequence[bytes]) -> str:
     return os.fsdecode(os.path.basename(argv[0]))
 
 
-def _last_line(text: bytes) -> str:
+def last_line(text: bytes) -> str:
     lines = [show(line.strip()) for line in text.splitlines() if line.strip()]
     messages = [line for line in lines if not line.startswith(("See '", "Run '"))]
     return messages[-1] if messages else "it failed without a message"

@@ -81,9 +81,18 @@ def inspect_image(engine: Engine, name: str, environ: Mapping[bytes, bytes]) -> 
         hint = f"mudroom pulls no image: {engine.kind} pull {name}, or mudroom image build"
         raise UsageError(f"there is no image {name} here: {error.message}", hint) from error
     try:
-        return parse_inspected(name, json.loads(output), os.uname().machine)
+        return parse_inspected(name, _parsed(output), os.uname().machine)
     except ValueError as error:
-        raise Unsupported(f"the image {name}", "an image for this machine", f"it {error}") from error
+        hint = "choose another: container.image"
+        raise Unsupported(f"the image {name}", "an image for this machine", f"it {error}", hint) from error
+
+
+def _parsed(output: bytes) -> object:
+    """Return the value of a JSON text, or None if it is none."""
+    try:
+        return json.loads(output)
+    except ValueError:
+        return None
 
 
 def _files(engine: Engine, image: Image, user: User, environ: Mapping[bytes, bytes]) -> dict[bytes, bytes]:

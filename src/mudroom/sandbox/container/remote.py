@@ -31,6 +31,9 @@ from mudroom.sandbox.linux.plan import PROXY_PORT
 
 ARRIVAL = 60.0
 """Seconds that a container has to come up: a virtual machine may have to be woken."""
+_MOST_WORDS = 1 << 20
+"""Bytes of an engine's error output that are read."""
+_LEAVE_OUT = "pass its value in a file, and leave it out: env -u NAME mudroom …"
 _CAT: tuple[bytes, ...] = (b"cat",)
 
 
@@ -74,7 +77,7 @@ class RemoteClient(Client):
         try:
             lines = variable_lines(invocation.env)
         except ValueError as error:
-            raise UsageError(f"{error}, which engines do not accept", "pass it in a file") from error
+            raise UsageError(f"{error}, which engines do not accept", _LEAVE_OUT) from error
         with open(os.fsdecode(self._variables), "wb", opener=_open_private) as stream:
             stream.write(lines)
         words = exec_argv(
@@ -174,6 +177,17 @@ def _relay(read: int, write: int, port: int) -> None:
         os.close(write)
 
 
+def _read_until(descriptor: int, end: float) -> bytes:
+    """Return what comes until the end of file, at most until ``end``: an engine may go on with its output closed."""
+    data = b""
+    while len(data) < _MOST_WORDS and select.select([descriptor], [], [], max(0.0, end - time.monotonic()))[0]:
+        part = os.read(descriptor, 1 << 16)
+        if not part:
+            break
+        data += part
+    return data
+
+
 def _wait_until_up(first: subprocess.Popen[bytes], speaks: bool) -> None:
     """Wait until the container's first process answers."""
     assert first.stdin is not None and first.stdout is not None and first.stderr is not None
@@ -190,7 +204,7 @@ def _wait_until_up(first: subprocess.Popen[bytes], speaks: bool) -> None:
             )
         data = first.stdout.read(count - len(received))
         if not data:
-            lines = first.stderr.read().decode("utf-8", "replace").strip().splitlines()
+            lines = _read_until(first.stderr.fileno(), end).decode("utf-8", "replace").strip().splitlines()
             hint = "with the gate an image needs python3" if speaks else "an image needs cat"
             raise MudroomError(
                 f"the container did not come up: {lines[-1] if lines else 'it printed no message'}", hint
