@@ -285,6 +285,13 @@ def test_a_broken_repository_is_one_error(copy: Copy, script: str) -> None:
     assert "\n" not in str(caught.value) and str(caught.value).isprintable()
 
 
+def test_why_a_repository_is_not_read(copy: Copy) -> None:
+    copy.agent("rm .git/HEAD; ln -s /etc/passwd .git/HEAD")
+    told = "the fork's repository is not read: .git/HEAD is a symlink (git fsck in the fork shows details)"
+    with pytest.raises(UsageError, match=whole(told)):
+        read_copy(copy)
+
+
 def test_a_repository_that_is_gone(copy: Copy) -> None:
     shutil.rmtree(copy.fork / ".git")
     with pytest.raises(UsageError, match="is gone"):

@@ -66,9 +66,7 @@ class Repository:
         version = self.setting(b"core", b"repositoryformatversion", b"0")
         if b"refstorage" in extensions and extensions[b"refstorage"].lower() != b"files":
             kind = show(extensions[b"refstorage"])
-            raise UsageError(
-                f"the repository keeps its branches as {kind}, which mudroom cannot write", _PATCH
-            )
+            raise UsageError(f"the repository keeps its branches as {kind}, which mudroom cannot write", _PATCH)
         unknown = extensions.keys() - _SUPPORTED - {b"refstorage", b"objectformat"}
         if version not in (b"0", b"1") or (version == b"1" and unknown):
             reason = ", ".join(sorted(show(name) for name in unknown)) or f"version {show(version)}"
