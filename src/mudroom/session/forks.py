@@ -183,12 +183,8 @@ class Forks:
         shared = self.users.shared(fork.name)
         if shared is not None and not shared.backgrounds and not self.users.is_shared_out(fork.name):
             shared.wait()  # it ends, since it has no command
-        state = fork.state_or_none
-        if (
-            discarded(self, fork, lambda: not _is_used(self, fork, agent), users=1)
-            and state is not None
-            and state.named
-        ):
+        state, is_unused = fork.state_or_none, lambda: not _is_used(self, fork, agent)
+        if discarded(self, fork, is_unused, users=1) and state is not None and state.named:
             self.journal("discard", fork.name, {})  # its creation is in the journal
 
     def discard_unchanged(self, name: str) -> None:
