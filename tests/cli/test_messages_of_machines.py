@@ -56,18 +56,20 @@ def test_a_protocol_is_not_for_a_person(place: Place) -> None:
         "mudroom: mudroom worker speaks a protocol on its standard input, and that is a terminal "
         "(an origin starts it: mudroom fleet add NAME -- ssh HOST mudroom worker --stdio)\n"
         "mudroom: stdout is a terminal, which an archive cannot go through (mudroom vault export f f.tar.gz)\n"
-        "mudroom: stdin is a terminal, which an archive cannot go through (mudroom vault export FORK - | mudroom vault import -)\n"
+        "mudroom: stdin is a terminal, which an archive cannot go through "
+        "(mudroom vault export FORK - | mudroom vault import -)\n"
         "END\n"
     )
 
 
 def test_inside_a_sandbox(told: Told) -> None:
-    lost = "runs inside mudroom, where its forks would be lost with the sandbox"
     assert told("mcp", MUDROOM="1") == (
-        f"mudroom: mudroom mcp {lost} (the client's own commands and edits are staged already: leave the server out)\n"
+        "mudroom: mudroom mcp runs inside mudroom, where its forks would be lost with the sandbox "
+        "(the client's own commands and edits are staged already: leave the server out)\n"
     )
     assert told("worker --stdio", MUDROOM="1") == (
-        f"mudroom: mudroom worker {lost} (start it outside of any sandbox)\n"
+        "mudroom: mudroom worker runs inside mudroom, where its forks would be lost with the sandbox "
+        "(start it outside of any sandbox)\n"
     )
 
 
