@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ BASES = frozenset(("MudroomError", "UsageError", "Refused", "Unsupported", "Comm
 LEAST = 10
 """Characters of a literal part that can identify a message."""
 HOLE = "…"
+_JOIN = re.compile(r'"\n +f?"')
+"""Between two parts of a literal, on two lines."""
 
 
 class Message(NamedTuple):
@@ -77,7 +80,8 @@ def _message(kind: str, module: str, call: ast.Call) -> Message:
 def tests_text(root: Path = ROOT) -> str:
     """Return the text of all tests, in one string."""
     paths = (path for kind in ("py", "mjs") for path in sorted((root / "tests").rglob(f"*.{kind}")))
-    return "\n".join(path.read_text(errors="replace") for path in paths if path.name != "messages.py")
+    texts = (path.read_text(errors="replace") for path in paths if path.name != "messages.py")
+    return _JOIN.sub("", "\n".join(texts))
 
 
 def untested(root: Path = ROOT) -> list[str]:

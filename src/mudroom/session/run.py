@@ -211,7 +211,7 @@ def _journal_uncollected(forks: Forks, order: Order, result: Result, error: Mudr
 
     reason = reason_of(error)
     done = f"the command has run (exit code {result.exit_code}) in the fork {result.fork}"
-    hint = f"mudroom diff --fork {result.fork} tries again, mudroom discard {result.fork} drops the fork"
+    hint = f"mudroom diff {result.fork} tries again, mudroom discard {result.fork} drops the fork"
     try:
         _journal(forks, "run", order, result, uncollected=reason)
     except MudroomError as unwritten:

@@ -13,6 +13,7 @@ from conftest import Place
 from mudroom.errors import MudroomError
 from mudroom.stage import disk
 from mudroom.vault.apply import slot_directory, transaction
+from whole_text import whole
 
 pytestmark = pytest.mark.both_users
 
@@ -50,6 +51,25 @@ def test_both_can_be_taken_back(apart: Place) -> None:
     apart.state = apart.root / "state"
     apart.session().changes.undo()
     assert (apart.project / "src/a").read_text() == "one\n"
+
+
+def test_a_link_in_the_state(place: Place) -> None:
+    """A user who makes room on a disk by moving a directory of the state and leaving a link."""
+    session, result = place.sh("echo new > b")
+    applies, elsewhere = Path(os.fsdecode(session.vault.path)) / "applies", place.root / "elsewhere"
+    if applies.exists():
+        applies.rmdir()
+    elsewhere.mkdir()
+    applies.symlink_to(elsewhere)
+    told = f"{applies}/u1/slots leads through a symbolic link to {elsewhere}/u1/slots"
+    hint = "the state has no links inside: set MUDROOM_STATE to the directory itself"
+    with pytest.raises(MudroomError, match=whole(f"{told} ({hint})")):
+        session.changes.apply(result.fork)
+    assert not (place.project / "b").exists() and session.vault.fork(result.fork)
+    applies.unlink()
+    applies.mkdir()
+    session.changes.apply(result.fork)
+    assert (place.project / "b").exists()
 
 
 def test_slots_that_are_made_at_the_same_time_are_left_alone(apart: Place, monkeypatch: pytest.MonkeyPatch) -> None:

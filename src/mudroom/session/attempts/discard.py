@@ -40,7 +40,7 @@ def discard(session: Session, record: TryRecord, *, everything: bool) -> list[st
         raise errors[0]
     if changed:
         raise UsageError(
-            f"kept, for they have changed since they were judged: {', '.join(changed)}",
+            f"these forks stay, for they have changed since they were judged: {', '.join(changed)}",
             f"mudroom discard {changed[0]}, or mudroom fork rename {changed[0]} NEW-NAME",
         )
     if everything:

@@ -250,7 +250,7 @@ def decide(
         if directories == {True, False}:
             raise UsageError(
                 f"{show(conflict.path)} is a directory on one side and none on the other",
-                "move one of them out of the way in the project, then apply again",
+                "move it out of the way in the project, then apply again",
             )
     with Union(fork.layered, None) as staged, reconciling(vault, fork, LandingRequest(), read_record(fork)) as project:
         _require_unmoved(conflict, project, staged)

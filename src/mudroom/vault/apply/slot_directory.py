@@ -31,7 +31,8 @@ def make_slots(record: ApplyRecord, *, new: bool = False) -> None:
     os.makedirs(record.slots, mode=0o700, exist_ok=True)
     if disk.real_path(record.slots) != record.slots:
         raise MudroomError(
-            f"{show(record.slots)} leads through a symbolic link to {show(disk.real_path(record.slots))}"
+            f"{show(record.slots)} leads through a symbolic link to {show(disk.real_path(record.slots))}",
+            "the state has no links inside: set MUDROOM_STATE to the directory itself",
         )
 
 

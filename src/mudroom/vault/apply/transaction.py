@@ -113,7 +113,7 @@ class ApplyDirectory:
     def load(self) -> ApplyRecord:
         state = self.state()
         if state is None:
-            raise MudroomError(f"{os.fsdecode(self.path)} holds no plan")
+            raise MudroomError(f"the apply {self.name} was removed meanwhile", "mudroom log shows it")
         return load(self._plan(state), ApplyRecord)
 
     def write(self, state: State, record: ApplyRecord) -> None:
