@@ -14,7 +14,7 @@ from mudroom.cli.terminal.approver import set_command_approver, set_host_approve
 from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import relpath, show
-from mudroom.errors import FULL, MudroomError, UsageError
+from mudroom.errors import FULL, MudroomError, Untold, UsageError
 from mudroom.policy.config import project_settings
 from mudroom.project_session import open_project
 from mudroom.sandbox.platform import BY_RECORD
@@ -95,6 +95,23 @@ def full_disk_hint(session: Session, fork: str | None = None) -> Iterator[None]:
             f"{error.strerror}: {show(session.vault.path)} has no room for what the command did in {name}",
             f"mudroom discard {name} gives back what it holds; the project is as it was",
         ) from error
+
+
+@contextmanager
+def no_leftover(session: Session, fork: str | None = None, *, is_wanted: bool = True) -> Iterator[None]:
+    """Around a command in a fork of its own: if its output or its record cannot be written, discard a fork without
+    changes, and one whose changes are not wanted. ``fork``: the one that the user named, which stays. Raise Untold."""
+    try:
+        yield
+    except Untold as error:
+        if fork is not None or (error.has_changes and is_wanted):
+            raise
+        if not error.has_changes:
+            if session.vault.find(error.fork) is not None:
+                session.forks.discard_unchanged(error.fork)
+            raise
+        session.forks.discard(error.fork)
+        raise error.without_fork() from error
 
 
 @contextmanager

@@ -372,7 +372,7 @@ class Forks:
 
     def files(self, name: str) -> Files:
         """Return the files of a fork for file tools. Writes stay in memory until they are needed on disk. While a
-        command of this session runs in the fork, the calls go through its live mount. Raise UsageError if there is none.
+        command of this session runs in the fork, calls use its live mount. Raise UsageError if there is no fork.
         """
         from mudroom.stage.buffer.files import Files
 
