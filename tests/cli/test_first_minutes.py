@@ -240,3 +240,16 @@ def test_a_run_whose_output_nobody_reads_leaves_no_fork_that_was_not_wanted(cli:
             assert named == set(forks), case
     os.close(full)
     os.close(closed)
+
+
+def test_readme_and_tutorial_typed_without_a_terminal(cli: Cli) -> None:
+    """Nobody is asked there, so the first command of README leaves a fork; the tutorial names its own."""
+    assert "kept as run-" in cli("run", "--", "rm", "b").stderr
+    [kept] = [row["fork"] for row in cli.json("ls")["forks"]]
+    told = cli("undo")
+    assert told.returncode == 125 and f"nothing to undo in this project ({kept} is not applied yet: " in told.stderr
+    assert cli("exec", "--fork", "look", "--", "sh", "-c", "echo 2 >> b").returncode == 0
+    assert f"there are 2 forks (name one of: look, {kept})" in cli("diff").stderr
+    assert "+2" in cli("diff", "look").stdout
+    assert cli("apply", "--yes", "look").returncode == 0 and cli("undo").returncode == 0
+    assert "mudroom log shows what has happened" in cli("undo").stderr

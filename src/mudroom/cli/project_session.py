@@ -80,6 +80,10 @@ def settings_of(context: Context, project: bytes) -> Settings:
     return project_settings(project, context.environ, context.terminal.note)
 
 
+_MOST_NAMED = 5
+"""Forks that a message names; the newest first."""
+
+
 @contextmanager
 def full_disk_hint(session: Session, fork: str | None = None) -> Iterator[None]:
     """Around a command: if the disk is full, raise MudroomError that names the fork to discard. ``fork`` None: the
@@ -180,4 +184,6 @@ def only_fork(session: Session, name: str | None) -> str:
         return forks[0].name
     if not forks:
         raise UsageError(f"{show(session.project)} has no forks", "mudroom run --keep -- COMMAND makes one")
-    raise UsageError("there are several forks", "name one of: " + ", ".join(fork.name for fork in forks))
+    newest = [fork.name for fork in reversed(forks)][:_MOST_NAMED]
+    more = "; mudroom ls shows all" if len(forks) > _MOST_NAMED else ""
+    raise UsageError(f"there are {len(forks)} forks", f"name one of: {', '.join(newest)}{more}")
