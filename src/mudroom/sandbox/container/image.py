@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import Mapping
 
 from mudroom.core.confinement.container import Engine
+from mudroom.core.confinement.environment import engine_environment
 from mudroom.errors import MudroomError
 from mudroom.sandbox.container.engine import ask, last_line
 
@@ -27,7 +28,7 @@ def provide_host_image(engine: Engine, environ: Mapping[bytes, bytes]) -> str:
         done = subprocess.run(
             [*prefix, b"import", b"-", HOST_IMAGE.encode()],
             input=_tree(),
-            env=dict(environ),
+            env=engine_environment(environ),
             capture_output=True,
             check=False,
         )

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from mudroom.core.confinement.container import Container, Engine, exec_argv, remove_argv, session_argv, variable_lines
+from mudroom.core.confinement.environment import engine_environment
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.client import Client, Running
@@ -139,8 +140,8 @@ def start_remote(
     variables = place + b"/" + container.name.encode()
     complete = container._replace(entry=_far_end_words() if gate else _CAT)
     first = subprocess.Popen(
-        [*session_argv(engine, complete)], env=dict(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
+        [*session_argv(engine, complete)], env=engine_environment(environ), stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
     )  # fmt: skip
     box = RemoteBox(engine, complete, first, local, environ, variables)
     try:
