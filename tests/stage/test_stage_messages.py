@@ -92,5 +92,6 @@ def test_a_tree_that_lies_too_deep(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     shown = f"{'dd/' * (20 if longest == 100 else 10)}{'' if longest == 100 else 'dd'}"
     assert said == (
         f"{shown}… lies below more than {deepest:,} directories, or its path has more than {longest:,} bytes: "
-        "such a tree cannot be staged (nothing was applied; mudroom discard FORK, or remove the tree if it is in the project)"
+        "such a tree cannot be staged "
+        "(nothing was applied; mudroom discard FORK, or remove the tree if it is in the project)"
     )
