@@ -97,20 +97,10 @@ class Machine:
         self.clipboard = ""
         self._objects: dict[int, Any] = {}
         self._numbers = itertools.count(0x1000, 4)
-        parts = (self._files(), self._tokens(), self._jobs(), _Consoles(), self._processes())
-        self.calls = Calls(*(_Silenced(part, silent) for part in parts), self._close)  # type: ignore[arg-type]
-
-    def _files(self) -> _Files:
-        return _Files(self)
-
-    def _tokens(self) -> _Tokens:
-        return _Tokens(self)
-
-    def _jobs(self) -> _Jobs:
-        return _Jobs(self)
-
-    def _processes(self) -> _Processes:
-        return _Processes(self)
+        files, tokens, jobs, processes = (
+            _Silenced(part, silent) for part in (_Files(self), _Tokens(self), _Jobs(self), _Processes(self))
+        )
+        self.calls = Calls(files, tokens, jobs, _Consoles(), processes, self._close)
 
     # --- handles ---
 

@@ -58,7 +58,7 @@ class _World:
             "socket": _with(socket, {"socket": _socket_of(self)}),
             "ctypes": _with(ctypes, {"WinDLL": self._load, "get_last_error": lambda: program.last_error}),
             "sys": SimpleNamespace(stdout=out, platform="win32", executable="python"),
-            "nt": SimpleNamespace(_getfinalpathname=lambda path: self.need("the path of a handle", "", True) or path),
+            "nt": SimpleNamespace(_getfinalpathname=lambda _path: self.need("the path of a handle", "", True)),
             "winreg": SimpleNamespace(HKEY_CURRENT_USER=1, CreateKey=self._create_key, CloseKey=lambda _key: None),
             "subprocess": SimpleNamespace(PIPE=-1, DEVNULL=-3, Popen=self._popen),
         }

@@ -57,28 +57,29 @@ def flush(descriptor: int) -> None:
 def hold(path: str) -> Iterator[None]:
     """Hold a file open so that nobody else can open, rename or remove it: "CreateFile", no FILE_SHARE_ flag. Raise
     OSError where no open file is in anybody's way."""
-    if sys.platform != "win32":
-        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
-    from mudroom.windows import types as w
-    from mudroom.windows.api import Library
+    if sys.platform == "win32":
+        from mudroom.windows import types as w
+        from mudroom.windows.api import Library
 
-    library = Library()
-    file = library.CreateFileW(path, w.FILE_GENERIC_READ, 0, None, w.OPEN_EXISTING, 0, None)
-    try:
-        yield
-    finally:
-        library.CloseHandle(file)
+        library = Library()
+        file = library.CreateFileW(path, w.FILE_GENERIC_READ, 0, None, w.OPEN_EXISTING, 0, None)
+        try:
+            yield
+        finally:
+            library.CloseHandle(file)
+    else:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
 
 def join(path: str, target: str) -> None:
     """Make a directory that is another one: a junction, or a symbolic link. Raise OSError."""
-    if sys.platform != "win32":
-        os.symlink(target, path)
-        return
-    from mudroom.certify.windows_deed import join_directory
+    if sys.platform == "win32":
+        from mudroom.certify.windows_deed import join_directory
 
-    os.mkdir(path)
-    join_directory(path, target)
+        os.mkdir(path)
+        join_directory(path, target)
+    else:
+        os.symlink(target, path)
 
 
 class Volume(NamedTuple):

@@ -8,9 +8,12 @@ Rules of this file:
 3. The calls are looked up by name in ``_library``: the stand-in of the tests gives its own.
 """
 
-if __name__ == "mudroom.certify.windows_deed":  # not in a sandbox, where the text of deed.py precedes this
-    from mudroom.certify.deed import DEEDS, LEFT, PATIENCE, Place, put
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mudroom.certify.deed import Place
     from mudroom.typing import Any
+if __name__ == "mudroom.certify.windows_deed":  # not in a sandbox, where the text of deed.py precedes this
+    from mudroom.certify.deed import DEEDS, LEFT, PATIENCE, put
 
 _REFUSED = (5, 1300, 1314, 0x80070005, 0x80041003)
 """ERROR_ACCESS_DENIED, ERROR_NOT_ALL_ASSIGNED, ERROR_PRIVILEGE_NOT_HELD ("System Error Codes"); E_ACCESSDENIED,
