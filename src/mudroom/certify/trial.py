@@ -29,6 +29,7 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.typing import Any, NamedTuple
 
 PATIENCE = 5.0
@@ -105,7 +106,7 @@ def start_by(client: Client) -> Start:
     def start(plan: Plan, words: Sequence[bytes], ground: TrialGround, patience: float) -> tuple[int, bytes, bool]:
         environment = {b"PATH": _PATH, b"HOME": os.fsencode(ground.private)}
         with CapturedOutput(None, None, None, _LIMIT) as output:
-            running = client.run(plan, words, environment, output.descriptors)
+            running = client.run(plan, Invocation(words, environment, output.descriptors))
             ended, timed_out = attend(running, output, patience, lambda: None)
             return ended.status, output.streams[0].data, timed_out
 

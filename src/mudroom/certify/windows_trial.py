@@ -11,6 +11,7 @@ from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Copy, HostView, SandboxSpec
 from mudroom.core.confinement.windows_command import join
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.windows.client import WindowsClient, attend
 from mudroom.sandbox.windows.stream import PipedOutput
 from mudroom.windows.api import Library
@@ -37,7 +38,7 @@ def _start_by(client: WindowsClient, library: Library, variables: Mapping[str, s
     def start(plan: Plan, words: Sequence[bytes], ground: TrialGround, patience: float) -> tuple[int, bytes, bool]:
         environment = {b"PATH": join(root, "System32").encode(), b"HOME": os.fsencode(ground.private)}
         with PipedOutput(library, None, None, None, _LIMIT) as output:
-            running = client.run(plan, words, environment, output.descriptors)
+            running = client.run(plan, Invocation(words, environment, output.descriptors))
             ended, timed_out = attend(running, output, patience, lambda: None)
             return ended.status, output.captured("stdout"), timed_out
 
