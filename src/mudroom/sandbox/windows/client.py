@@ -199,7 +199,7 @@ class WindowsClient(Client):
         Raise Unsupported for requests that need namespaces, CommandNotStarted if the program is not found."""
         if options.held:
             raise Unsupported("a command in the background", "namespaces that others can join", "a job")
-        if options != NO_OPTIONS:
+        if options._replace(view=False) != NO_OPTIONS:  # without a view file tools wait for the command's end
             raise Unsupported("a network, a view and control groups of its own", "namespaces", "win32")
         spec, limits = _request(plan)
         machine = self._machine or self._survey()
