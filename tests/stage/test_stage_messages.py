@@ -82,17 +82,15 @@ def test_a_file_without_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("longest", "deepest"), [(100, 2_048), (131_072, 10)])
-def test_a_tree_that_lies_too_deep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: int, deepest: int
-) -> None:
+def test_a_tree_that_lies_too_deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: int, deepest: int) -> None:
     """With smaller limits: a tree at the real ones is listed in seconds."""
     monkeypatch.setattr(view, "_LONGEST", longest)
     monkeypatch.setattr(view, "_DEEPEST", deepest)
     (tmp_path / "/".join(["dd"] * 40)).mkdir(parents=True)
     with OpenSource(bytes(tmp_path)) as source:
         said = told(lambda: listed(source))
+    shown = "dd/" * 20 if longest == 100 else "dd/" * 10 + "dd"
     assert said == (
-        f"{'dd/' * (20 if longest == 100 else 10)}{'' if longest == 100 else 'dd'}… lies below more than {deepest:,} directories, or its path has more than "
-        f"{longest:,} bytes: such a tree cannot be staged "
-        "(nothing was applied; mudroom discard FORK, or remove the tree if it is in the project)"
+        f"{shown}… lies below more than {deepest:,} directories, or its path has more than {longest:,} bytes: such a "
+        "tree cannot be staged (nothing was applied; mudroom discard FORK, or remove the tree if it is in the project)"
     )
