@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mudroom.errors import MudroomError
-from mudroom.stage import private_directory, view
+from mudroom.stage import disk, view
 from mudroom.stage.beneath import open_root
 from mudroom.stage.buffer.files import Files
 from mudroom.stage.copy import listed
@@ -32,14 +32,14 @@ def test_a_state_directory_that_is_replaced_meanwhile(tmp_path: Path, monkeypatc
     """Between the look at it and its opening: another process renames it, and makes one in its place."""
     state = tmp_path / "state"
     state.mkdir(mode=0o755)
-    real = private_directory.disk.open_path
+    real = disk.open_path
 
     def slow(path: bytes, flags: int) -> int:
         state.rename(tmp_path / "old")
         state.mkdir(mode=0o755)
         return real(path, flags)
 
-    monkeypatch.setattr(private_directory.disk, "open_path", slow)
+    monkeypatch.setattr(disk, "open_path", slow)
     assert told(lambda: require_private(bytes(state))) == (
         f"the state directory {state} is being replaced (run the command again)"
     )

@@ -77,7 +77,7 @@ def told(action: Callable[[], object]) -> str:
 def test_apple_builds_its_images_itself(tmp_path: Path) -> None:
     assert told(lambda: Fake(tmp_path, "container").build(Recipe("host"))) == (
         "an image made by mudroom needs Docker or Podman; found: Apple container "
-        "(container build makes one: container build --tag NAME .)"
+        "(container build makes one: container build --tag NAME DIRECTORY)"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_requests_of_other_platforms_are_refused(fake: Fake) -> None:
     client = client_of(fake)
     background = "a command in the background needs namespaces that others can join; found: a job"
     own = "a sandbox with a network, a view or control groups of its own needs namespaces; found: Windows"
-    rows = [({"held": True}, f"{background} (run it without --background)")]
+    rows: list[tuple[dict[str, Any], str]] = [({"held": True}, f"{background} (run it without --background)")]
     rows += [(wish, own) for wish in ({"want_view": True}, {"want_gate": True}, {"after": 5})]
     for wish, told in rows:
         with pytest.raises(Unsupported) as raised:
