@@ -81,7 +81,12 @@ def tests_text(root: Path = ROOT) -> str:
     """Return the text of all tests, in one string."""
     paths = (path for kind in ("py", "mjs") for path in sorted((root / "tests").rglob(f"*.{kind}")))
     texts = (path.read_text(errors="replace") for path in paths if path.name != "messages.py")
-    return _JOIN.sub("", "\n".join(texts))
+    return joined("\n".join(texts))
+
+
+def joined(text: str) -> str:
+    """Return Python with the parts of its literals joined."""
+    return _JOIN.sub("", text)
 
 
 def untested(root: Path = ROOT) -> list[str]:
