@@ -24,6 +24,7 @@ from mudroom.core.confinement.limit import Limits
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session, Stdio
 from mudroom.session.background import Background
@@ -448,7 +449,8 @@ def test_a_visitor_that_goes_away_takes_its_command_with_it(place: Place) -> Non
     read, write = os.pipe()
     environment = {b"PATH": os.environb[b"PATH"]}
     argv = [*SH, b"echo up; exec sleep 1000"]
-    running = visitor.join(argv, environment, session.project, (0, write, 2), (), shared_of(session, "f").basis.terms())
+    invocation, terms = Invocation(argv, environment, (0, write, 2)), shared_of(session, "f").basis.terms()
+    running = visitor.join(invocation, session.project, terms)
     os.close(write)
     assert os.read(read, 3) == b"up\n"
     visitor.close()

@@ -203,6 +203,18 @@ def test_codes_expire_and_are_few() -> None:
     assert not any(login._use_code(one) for one in codes)
 
 
+def test_a_directory_of_others_gets_no_key(tmp_path: Path) -> None:
+    place = tmp_path / "serve"
+    place.mkdir()
+    place.chmod(0o720)
+    with pytest.raises(MudroomError) as raised:
+        CookieKey(bytes(place)).prepare()
+    assert str(raised.value) == (
+        f"{place} belongs to another user, or others may write in it (rm -r {place} removes it; it is made again)"
+    )
+    assert not list(place.iterdir())
+
+
 def test_only_a_key_that_is_ours_alone_counts(tmp_path: Path) -> None:
     key, path = CookieKey(os.fsencode(tmp_path / "serve")), tmp_path / "serve/key"
     assert key.key() is None

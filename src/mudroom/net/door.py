@@ -33,6 +33,7 @@ Kind = str
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.net.process import main; main()"
+_AGAIN = "run the command again; mudroom doctor tries the gate"
 _DEATHS, _WITHIN = 3, 10.0
 """A gate that dies this often within this many seconds is not started again for its doors."""
 _DYING = 0.2
@@ -124,7 +125,7 @@ class Gate:
 
     def _ensure_started(self) -> socket.socket:
         if self.is_closed:
-            raise MudroomError("the gate is closed")
+            raise MudroomError("the gate is closed: its session has ended", "run the command again")
         if self._control is not None and not _is_over(self._control):
             return self._control
         self._forget()
@@ -144,9 +145,7 @@ class Gate:
             )
         except OSError as error:
             ours.close()
-            raise MudroomError(
-                f"the gate cannot be started: {error.strerror}", "run the command again; mudroom doctor tries the gate"
-            ) from error
+            raise MudroomError(f"the gate cannot be started: {error.strerror}", _AGAIN) from error
         finally:
             theirs.close()
         self._handle = ProcessHandle(self._pid)
@@ -299,9 +298,8 @@ class Door:
             self._gate._send(message, [theirs.fileno(), *(listener.descriptor for listener in self._listeners)])
         except OSError as error:
             ours.close()
-            raise MudroomError(
-                f"the gate does not answer: {error.strerror}", "run the command again; mudroom doctor tries the gate"
-            ) from error
+            why = error.strerror or f"it has read nothing for {_PATIENCE} s"  # a time-out has no error number
+            raise MudroomError(f"the gate does not answer: {why}", _AGAIN) from error
         except MudroomError:
             ours.close()
             raise
@@ -318,10 +316,7 @@ class Door:
         self._deaths = [*(death for death in self._deaths if at - death < _WITHIN), at]
         try:
             if len(self._deaths) >= _DEATHS:
-                raise MudroomError(
-                    "the gate ended again and again; the network of this command is cut",
-                    "run the command again; mudroom doctor tries the gate",
-                )
+                raise MudroomError("the gate ended again and again; the network of this command is cut", _AGAIN)
             self._gate._has_ended()
             new = self._connect()
         except MudroomError:

@@ -358,6 +358,7 @@ class Forks:
             self.vault.discard(fork, durable=True)
         self.vault.empty_trash(cleaning_up(self.progress))
         try:
+            self.vault.approvals.withdraw((name,), "its fork is discarded")
             self.journal("discard", name, {})
         except MudroomError as error:
             raise MudroomError(f"{name} is discarded; {error.message}", error.hint) from error
@@ -371,8 +372,7 @@ class Forks:
 
     def files(self, name: str) -> Files:
         """Return the files of a fork for file tools. Writes stay in memory until they are needed on disk. While a
-        command of this session runs in the fork, the calls go through its live mount. Raise UsageError if the fork does
-        not exist.
+        command of this session runs in the fork, calls use its live mount. Raise UsageError if there is no fork.
         """
         from mudroom.stage.buffer.files import Files
 

@@ -16,6 +16,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE
 from mudroom.sandbox.client.connection import Connection, with_report
 from mudroom.sandbox.client.held import ENDING, JoinedCommand, join
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.session.shared_sandbox.visitor import WELCOME
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.background import Book
@@ -57,17 +58,9 @@ class RemoteSandbox:
         """Return no flows: those of another process's gate are not known here."""
         return []
 
-    def join(
-        self,
-        argv: Sequence[bytes],
-        environment: Mapping[bytes, bytes],
-        cwd: bytes,
-        stdio: tuple[int, int, int],
-        terminal: Sequence[int],
-        terms: str,
-    ) -> JoinedCommand:
+    def join(self, invocation: Invocation, cwd: bytes, terms: str) -> JoinedCommand:
         """Start a command. It is refused if its terms differ."""
-        return join(self._connection, 1, argv, environment, cwd, stdio, terminal, terms=terms)
+        return join(self._connection, 1, invocation, cwd, terms=terms)
 
     def collect(self, command: CollectedCommand | None) -> None:
         plain = None if command is None else (tuple(command.argv), *command[1:])

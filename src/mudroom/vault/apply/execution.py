@@ -72,21 +72,22 @@ _WORDS = {
 class Executor:
     """Performs operations. Close it.
 
-    ``again``: an earlier run was interrupted, so some operations may be done already. ``has_kept``: whether the fork
-    still has the file that an operation was to place, so that the file has not been placed.
+    ``slots``: the open directory of the slots, which ``close`` closes. ``again``: an earlier run was interrupted, so
+    some operations may be done already. ``has_kept``: whether the fork still has the file that an operation was
+    to place, so that the file has not been placed.
     """
 
     def __init__(
         self,
         project: bytes,
-        slots: bytes,
+        slots: int,
         trees: Trees,
         *,
         again: bool = False,
         has_kept: Callable[[Op], bool] = lambda _op: False,
     ) -> None:
         self._root = open_root(project)
-        self._slots = open_root(slots)
+        self._slots = slots
         self._trees, self._again, self._has_kept = trees, again, has_kept
         self._touched: set[bytes] = set()
         self.done: list[Op] = []

@@ -17,6 +17,7 @@ from mudroom.stage.beneath import LastDirectory, directory, open_root
 from mudroom.stage.layers.landed import elsewhere
 from mudroom.vault.apply.imprint import Recognition
 from mudroom.vault.apply.imprint import load as load_imprint
+from mudroom.vault.apply.slot_directory import open_slots
 from mudroom.vault.apply.tree import walk
 from mudroom.vault.apply.unmerge import Unmerge
 from mudroom.vault.record import ApplyRecord
@@ -30,7 +31,7 @@ def reverse(record: ApplyRecord, place: bytes, state: str) -> tuple[ApplyRecord,
     since is merged.
     """
     record, staying = _with_repositories(record)
-    root, slots = open_root(record.project), open_root(record.slots)
+    root, slots = open_root(record.project), open_slots(record)
     reader = LastDirectory(root)
     recognition = Recognition(load_imprint(place, state), reader)
     trees = dict(record.trees)

@@ -31,7 +31,7 @@ from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import parent, show
 from mudroom.errors import FULL, ForkMoved, MudroomError, UsageError
 from mudroom.stage import disk
-from mudroom.stage.beneath import look, mount_of, open_layer, open_root
+from mudroom.stage.beneath import look, mount_of, open_layer
 from mudroom.stage.layers.closed_directory import LastEntered, entered, look_through
 from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
@@ -40,7 +40,7 @@ from mudroom.vault.apply.execution import FEW, Executor, Progress
 from mudroom.vault.apply.plan_state import State as State
 from mudroom.vault.apply.plan_state import plan_path, state_of
 from mudroom.vault.apply.reversal import reverse
-from mudroom.vault.apply.slot_directory import make_slots, remove_empty_slots, sync_above
+from mudroom.vault.apply.slot_directory import make_slots, open_slots, remove_empty_slots, sync_above
 from mudroom.vault.apply.tree import (
     discard,
     fill_merged,
@@ -340,7 +340,7 @@ def _finish(
     """Perform the operations and advance the state. ``again``: some operations may have been done before. ``digests``:
     by path, those of new files that are known."""
     has_kept = functools.partial(_has_kept, record) if old == "ready" else lambda _op: False
-    executor = Executor(record.project, record.slots, record.trees, again=again, has_kept=has_kept)
+    executor = Executor(record.project, open_slots(record), record.trees, again=again, has_kept=has_kept)
     try:
         executor.run(record.ops, progress)
         held = [op for op in executor.undone if executor.holds_new(op)]
@@ -414,7 +414,7 @@ def _fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], 
 
 @contextmanager
 def _slots_of(record: ApplyRecord) -> Iterator[int]:
-    slots = open_root(record.slots)
+    slots = open_slots(record)
     try:
         yield slots
     finally:
@@ -475,7 +475,7 @@ def _return_slots(record: ApplyRecord) -> None:
         remove_empty_slots(record)
         return
     os.makedirs(record.contents[0], 0o700, exist_ok=True)  # lost meanwhile: what is in the slots is kept
-    content, slots = open_layer(record.contents[0]), open_root(record.slots)
+    content, slots = open_layer(record.contents[0]), open_slots(record)
     moved = False
     try:
         for op in record.ops:

@@ -129,6 +129,12 @@ class Queue:
                 return f"{why} since question {row.name} ({'not answered' if row.decision is None else row.state})"
         return ""
 
+    def withdraw(self, forks: Collection[str], reason: str) -> None:
+        """End the questions of commands in these forks that no process waits for. Raise MudroomError."""
+        for row in self._rows(self._clock()):
+            if row.asked.question.fork in forks:
+                self._withdraw(row, reason)
+
     def _withdraw(self, row: QueueRow, reason: str) -> None:
         if row.decision is None and (waiter_lock := self._become_waiter(row.name)) is not None:
             self.end(row.name, "withdrawn", reason)

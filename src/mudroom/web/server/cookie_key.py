@@ -45,7 +45,8 @@ def write_own(path: bytes, data: bytes) -> None:
         os.makedirs(directory, 0o700, exist_ok=True)
         info = os.lstat(directory)
         if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o022:
-            raise MudroomError(f"{show(directory)} belongs to another user, or others may write in it", "remove it")
+            hint = f"rm -r {show(directory)} removes it; it is made again"
+            raise MudroomError(f"{show(directory)} belongs to another user, or others may write in it", hint)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(temporary, flags, 0o600), "wb") as stream:
             stream.write(data)
