@@ -28,6 +28,7 @@ from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session, Stdio
 from mudroom.session.background import Background
+from mudroom.session.order import Pipes
 from mudroom.session.shared_sandbox import visitor
 from mudroom.session.shared_sandbox.remote import connect
 from mudroom.session.shared_sandbox.tender import SharedSandbox
@@ -568,7 +569,7 @@ def test_what_cannot_be_started_now(place: Place) -> None:
     told = "another mudroom holds the commands of the fork f"
     hint = "mudroom ps lists the commands there, mudroom ps --end ID ends one"
     with pytest.raises(UsageError, match=whole(f"{told} ({hint})")):
-        other.start([b"true"], fork="f", stdio=(reader, writer, writer))
+        other.start([b"true"], fork="f", stdio=Pipes(reader, writer, writer))
     os.close(reader)
     os.close(writer)
     server.end()

@@ -253,7 +253,7 @@ def test_a_user_who_edits_as_long_as_it_is_verified(place: Place) -> None:
     real, edits = session.changes.verify, iter(range(10))
 
     def verify(on_verify: Any) -> Any:
-        check = real(on_verify)
+        check: Any = real(on_verify)
 
         def edited(*arguments: Any) -> Any:
             verified = check(*arguments)

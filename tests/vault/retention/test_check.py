@@ -13,7 +13,7 @@ from conftest import Place, tick
 from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.vault.apply import transaction
+from mudroom.vault.apply import plan_state, transaction
 from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.retention.check import VaultProblem, check
 
@@ -248,7 +248,7 @@ def test_a_fork_that_is_just_being_made_is_no_damage(session: Session) -> None:
 def test_an_apply_that_is_removed_while_it_is_looked_at(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the garbage collection of another process, between the question for its state and its plan."""
     place = ApplyDirectory(session.vault.applies()[0])
-    real, asked = transaction.state_of, list[bytes]()
+    real, asked = plan_state.state_of, list[bytes]()
 
     def state(directory: bytes) -> Any:
         asked.append(directory)

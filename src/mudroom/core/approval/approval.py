@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mudroom.core.command.verdict import Verdict
-from mudroom.errors import MudroomError
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -132,8 +131,6 @@ def ask_approver(approver: CommandApprover | None, question: CommandQuestion) ->
         return CommandAnswer(False, by="nobody", reason="it needs an approval, and nobody is there to be asked")
     try:
         answer: Any = approver(question)
-    except MudroomError as error:
-        return CommandAnswer(False, by="nobody", reason=f"nobody could be asked: {error}")
     except Exception as error:  # noqa: BLE001 - a failure of the caller's code must not allow the command
         detail = f": {error}" if str(error) else ""
         return CommandAnswer(False, by="nobody", reason=f"the approver failed: {type(error).__name__}{detail}")
