@@ -144,6 +144,8 @@ def run(
         path = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
         terminal.error(f"{path}{error.strerror or error}", _HINTS.get(error.errno or 0, ""))
         return 125
+    finally:
+        terminal.clear()
 
 
 _WITHOUT_MEMORY = ("failed to map segment", "error return without exception set")

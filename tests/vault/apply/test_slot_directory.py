@@ -248,10 +248,12 @@ def test_slots_in_the_place_of_those_of_an_apply_are_not_used(
     session, result = place.sh("echo new > a")
     slots, files = place.project / ".mudroom/apply/u1", []
     if when == "apply":
-        sync = transaction.sync_above
-        monkeypatch.setattr(
-            transaction, "sync_above", lambda record: (files.append(planted(slots, kind)), sync(record))
-        )
+
+        def between(record: Any) -> None:
+            files.append(planted(slots, kind))
+            slot_directory.sync_above(record)
+
+        monkeypatch.setattr(transaction, "sync_above", between)
         with pytest.raises(MudroomError, match=r"not yours alone|is not a directory"):
             session.changes.apply(result.fork)
     else:
