@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -20,6 +21,15 @@ pytestmark = pytest.mark.both_users
 def test_few_descriptors(place: Place, number: int) -> None:
     done = limited(place, resource.RLIMIT_NOFILE, number)
     assert done.returncode == 0 or "open files" in done.stderr, done.stderr
+
+
+def test_few_descriptors_while_many_of_the_user_are_on_their_way(place: Place) -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        socket.send_fds(here, [b"0"], [0] * 100)
+        done = limited(place, resource.RLIMIT_NOFILE, 34)
+    is_refused = (done.returncode, "ulimit -n" in done.stderr) == (125, True)
+    assert is_refused or (os.geteuid() == 0 and done.returncode == 0), done.stderr  # CAP_SYS_RESOURCE: unix(7)
 
 
 @pytest.mark.parametrize("size", [0, 100, 5_000])
