@@ -35,9 +35,9 @@ class Connection:
         """Messages of a signal handler that interrupted its own thread in ``send``."""
 
     def send(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-        """Send a message. Raise MudroomError if the other end is gone, OSError if too many descriptors of the user are on
-        their way. A call without descriptors may return before the
-        message is sent: in a signal handler that has interrupted another ``send``, which then sends it, too."""
+        """Send a message. Raise MudroomError if the other end is gone, OSError if too many descriptors of the user are
+        on their way. A call without descriptors may return before the message is sent: in a signal handler that has
+        interrupted another ``send``, which then sends it, too."""
         data = marshal.dumps(dict(message))
         with self._lock:
             if self._sending:
