@@ -157,6 +157,7 @@ _HINTS = {
     27: "permit larger files: ulimit -f unlimited",
     28: "make room there: mudroom ls shows the forks, mudroom discard FORK gives back what one holds",
     30: "mount that file system writable; mudroom's own state: set MUDROOM_STATE to a directory you may write to",
+    109: "permit more open files: ulimit -n 1024",
     122: "your disk quota is used up: mudroom ls shows the forks, mudroom discard FORK gives back what one holds",
 }
 

@@ -145,15 +145,19 @@ class Terminal:
             _write(2, "\r\x1b[K")
 
     def ask(self, question: str) -> str:
-        """Return one line of input; empty at the end of the input."""
+        """Return one line of input; empty at the end of the input. A Ctrl-C that comes just before the wait ends it,
+        too."""
+        from mudroom.cli.terminal.signals import wake_for_signals
+
         self.clear()
-        _write(2, question)
-        try:
-            return sys.stdin.readline()
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            return ""  # the terminal has gone
+        with wake_for_signals():
+            _write(2, question)
+            try:
+                return sys.stdin.readline()
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                return ""  # the terminal has gone
 
     def width(self) -> int:
         try:
