@@ -19,7 +19,7 @@ from mudroom.core.confinement.image_recipe import Recipe
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.client import Client
-from mudroom.sandbox.container import box, remote, runtime, trial
+from mudroom.sandbox.container import box, image, remote, runtime, trial
 from mudroom.sandbox.container.building import Workshop, build
 from mudroom.sandbox.container.image import provide_host_image
 from mudroom.sandbox.container.image_file import inspect_image
@@ -118,6 +118,15 @@ def test_an_engine_that_takes_no_image(fake: Fake) -> None:
     fake.does('[ "$1" = images ] || { cat > /dev/null; echo "no space left on device" >&2; exit 1; }')
     assert told(lambda: provide_host_image(fake.engine, fake.environ)) == (
         f"the image mudroom-host:2 cannot be made: docker: no space left on device ({DOCTOR})"
+    )
+
+
+def test_an_engine_that_hangs_while_it_takes_an_image(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was waited for without a limit."""
+    monkeypatch.setattr(image, "PATIENCE", 0.2)
+    fake.does('[ "$1" = images ] || exec tail -f /dev/null')
+    assert told(lambda: provide_host_image(fake.engine, fake.environ)) == (
+        "docker does not answer for 0 s (the engine hangs: restart it, or choose another one with container.engine)"
     )
 
 
