@@ -28,6 +28,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
 from mudroom.sandbox.client.client import Client, Exit, Running
+from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.confinement.crowd import Slot
 from mudroom.session.confinement.standing import CommandPlace
@@ -428,10 +429,9 @@ class OwnSandbox:
         after = 0
         if bound is not None:
             after = bound.after_apply if self._standing.is_quiet else bound.after
-        begin = functools.partial(
-            client.run, plan, self._order.argv, env, descriptors, want_view=edited, want_gate=gate, leaf=leaf,
-            terminal=numbers, after=after, standing=standing,
-        )  # fmt: skip
+        invocation = Invocation(self._order.argv, env, descriptors, numbers)
+        options = RunOptions(view=edited, gate=gate, leaf=leaf, after=after, standing=standing)
+        begin = functools.partial(client.run, plan, invocation, options)
         try:
             running = self._running.start(self._outcome, fork, begin)
         except (Unsupported, UsageError):
@@ -508,7 +508,7 @@ def note_failures(output: CapturedOutput, outcome: Outcome) -> None:
     """Keep the first failure of the caller's own descriptors, to be raised when the changes are collected."""
     if output.failures and outcome.unwritten is None:
         message = f"a stream of the command could not be passed on: {output.failures[0]}"
-        outcome.unwritten = MudroomError(message, "its changes are in the fork; run it again with another place for it")
+        outcome.unwritten = MudroomError(message, "run it again with another place for its output")
 
 
 def _of_output(order: Order, *, timed_out: bool, output: CapturedOutput) -> tuple[float | None, int | None]:

@@ -19,6 +19,7 @@ from mudroom.core.confinement.image_recipe import Recipe
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.container import box, image, remote, runtime, trial
 from mudroom.sandbox.container.building import Workshop, build
 from mudroom.sandbox.container.image import provide_host_image
@@ -233,7 +234,7 @@ def test_an_engine_that_closes_its_output_and_stays(
 def test_what_an_engine_cannot_pass_on(fake: Fake, client: Client) -> None:
     far = RemoteClient(client, fake.engine, "x", fake.environ, os.fsencode(fake.root / "variables"))
     plan = Plan(0, (b"", b"", False), ())
-    assert told(lambda: far.run(plan, [b"true"], {}, (0, 1, 2), held=True)) == (
+    assert told(lambda: far.run(plan, Invocation([b"true"], {}, (0, 1, 2)), RunOptions(held=True))) == (
         "a command in the background at level 2 needs an engine whose containers run on this machine itself; found: "
         "one in a virtual machine (use level 1, or Docker on Linux)"
     )
@@ -241,7 +242,7 @@ def test_what_an_engine_cannot_pass_on(fake: Fake, client: Client) -> None:
         ({b"A": b"b\nc"}, "the variable A has a line end in it"),
         ({b"#A": b"b"}, "the variable #A begins with #"),
     ):
-        assert told(lambda: far.run(plan, [b"true"], variables, (0, 1, 2))) == (  # noqa: B023 - called at once
+        assert told(lambda: far.run(plan, Invocation([b"true"], variables, (0, 1, 2)))) == (  # noqa: B023 - called at once
             f"{why}, which engines do not accept (pass its value in a file, and leave it out: env -u NAME mudroom …)"
         )
     assert not (fake.root / "variables").exists()

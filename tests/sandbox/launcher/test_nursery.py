@@ -24,6 +24,7 @@ from mudroom.errors import CommandNotStarted
 from mudroom.sandbox.client import template
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.container.box import BoxClient
 from mudroom.sandbox.launcher.step import STEPS
@@ -242,7 +243,7 @@ def started_as(box: Box, plan: Plan, words: list[bytes]) -> str:
 def native_run(
     box: Box, plan: Plan, words: list[bytes], environment: dict[bytes, bytes], output: Any, standing: Any
 ) -> Any:
-    return box.client.run(plan, words, environment, output.descriptors, standing=standing)
+    return box.client.run(plan, Invocation(words, environment, output.descriptors), RunOptions(standing=standing))
 
 
 @pytest.mark.parametrize("way", WAYS)

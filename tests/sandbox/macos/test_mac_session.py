@@ -26,6 +26,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.sandbox.client.capture import SIGKILL
 from mudroom.sandbox.client.client import Exit, Running
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.host.process_table import carries, rows
 from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.sandbox.macos.seatbelt import real
@@ -327,6 +328,7 @@ def _driver(mac: Mac, tmp_path: Path, what: str) -> Path:
 import os, sys
 sys.path[:0] = {sys.path!r}
 from mudroom.core.settings import Settings
+from mudroom.sandbox.client.connection import Invocation
 from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.sandbox.platform import DARWIN
 from mudroom.session import Session, Stdio
@@ -385,7 +387,7 @@ def test_pause_and_resume(mac: Mac, tmp_path: Path) -> None:
     )
     environment = {b"PATH": os.environb[b"PATH"]}
     null = os.open(os.devnull, os.O_RDWR)
-    running = mac.client.run(plan, [*SH, script.encode()], environment, (null, null, null))
+    running = mac.client.run(plan, Invocation([*SH, script.encode()], environment, (null, null, null)))
 
     def sizes() -> dict[str, int]:
         return {path.name: path.stat().st_size for path in work.iterdir()}

@@ -13,18 +13,18 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import AGAIN, Connection, command_request, wait_readable, with_report
+from mudroom.sandbox.client.invocation import NO_OPTIONS, Invocation, RunOptions
 from mudroom.sandbox.client.report import parse_report, read_report
 from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from mudroom.sandbox.client.template import StandingPlace, StandingSandbox
-    from mudroom.sandbox.limits.cgroup import Leaf
+    from mudroom.sandbox.client.template import StandingSandbox
     from mudroom.sandbox.limits.gauge import Gauge
 
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
@@ -144,7 +144,7 @@ class Running:
         """Return a descriptor (O_PATH) of the mount in which the command works, for openat2(2) and similar calls below
         it. Block until it is mounted, which is before the command starts.
 
-        Request it with ``want_view`` and take it once. The caller closes it before the fork is mounted again: it keeps
+        Request it by ``RunOptions.view``; take it once. The caller closes it before the fork is mounted again: it keeps
         the mount alive. Any thread may wait here while another is in ``wait``. Links and FIFOs in it come from the
         command: resolve beneath it and follow no links. Raise MudroomError if the sandbox ended before that; ``wait``
         has the reason.
@@ -152,7 +152,7 @@ class Running:
         try:
             channel = self._view.pop()
         except IndexError:
-            hint = "request it with want_view, and take it once"
+            hint = "request it by RunOptions.view, and take it once"
             raise MudroomError("the view of this command was not requested, or has been taken", hint) from None
         try:
             _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), CMSG_CLOEXEC)
@@ -364,33 +364,10 @@ class Client:
         _offer_to_the_oom_killer(self._pid)
         self._launcher = Connection(ours)
 
-    def run(
-        self,
-        plan: Plan,
-        argv: Sequence[bytes],
-        env: Mapping[bytes, bytes],
-        stdio: tuple[int, int, int],
-        *,
-        want_view: bool = False,
-        want_gate: bool = False,
-        leaf: Leaf | None = None,
-        terminal: Sequence[int] = (),
-        held: bool = False,
-        after: int = 0,
-        standing: StandingPlace | None = None,
-    ) -> Running:
-        """Start a command. ``stdio`` remain the caller's to close. PATH is searched inside the sandbox.
-
-        ``want_view`` requests the descriptor for ``Running.view``. ``want_gate`` says that the plan has listeners to
-        hand over (``Running.listeners``). ``leaf`` is the control group for the whole sandbox; the caller closes it.
-        ``terminal`` lists the command's standard descriptors that become a pseudo-terminal of its own; the command
-        starts only after ``Running.terminal`` was called. With ``held`` the sandbox gets no command yet, and lives
-        until the door is closed (``held.py``); ``argv``, ``env`` and ``terminal`` are then ignored. The command starts
-        when CLOCK_MONOTONIC_COARSE is later than ``after``, in nanoseconds: its sandbox is made meanwhile. It runs in
-        ``standing`` if that is given; ``plan`` then counts for what belongs to the command alone.
-
-        The steps that commands share are performed once, from the second command with the same steps on.
-        """
+    def run(self, plan: Plan, invocation: Invocation, options: RunOptions = NO_OPTIONS) -> Running:
+        """Start a command. The steps that commands share are performed once, from the second command with the same
+        steps on."""
+        leaf, standing = options.leaf, options.standing
         assert standing is None or leaf is None, "its init has no privilege left to enter a group"
         identity = next(self._ids)
         with self._choosing:
@@ -399,8 +376,12 @@ class Client:
             else:
                 connection, namespaces, steps, sent = standing.sandbox.parts(plan)
             connection.active.add(identity)  # keeps other threads from ending that template to make room
-        search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
-        optional = (("view", want_view), ("channel", terminal), ("gate", want_gate), ("door", held))
+        optional = (
+            ("view", options.view),
+            ("channel", invocation.terminal),
+            ("gate", options.gate),
+            ("door", options.held),
+        )
         sockets = [name for name, is_wanted in optional if is_wanted]
         head = {
             "op": "run",
@@ -412,19 +393,16 @@ class Client:
             "maps": plan.maps,
             "first": 0,
             "mediation": plan.mediation,
-            "argv": list(argv),
-            "env": dict(env),
-            "search": search,
+            **invocation.request(),
             "join": 0 if leaf is None or leaf.is_cloned_into else len(leaf.descriptors),
-            "terminal": tuple(terminal),
             "sockets": sockets,
-            "held": held,
-            "after": after,
+            "held": options.held,
+            "after": options.after,
         }
         groups = leaf.descriptors if leaf is not None else ()
         pairs = {name: _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) for name in sockets}
         try:
-            passed = (*stdio, *(theirs.fileno() for _ours, theirs in pairs.values()), *groups)
+            passed = (*invocation.stdio, *(theirs.fileno() for _ours, theirs in pairs.values()), *groups)
             try:
                 report = with_report(connection, command_request(head, rest, namespaces, sent), passed)
             except MudroomError:
@@ -444,7 +422,7 @@ class Client:
             for _ours, theirs in pairs.values():
                 theirs.close()
         view, channel, gate, door = (pairs[name][0] if name in pairs else None for name, _wanted in optional)
-        return Running(connection, identity, report, steps, argv[0], view, channel, gate, door)
+        return Running(connection, identity, report, steps, invocation.argv[0], view, channel, gate, door)
 
     def _choose_process(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
         """Return the process that performs a plan, its namespaces, its steps, and those of the steps that it does not

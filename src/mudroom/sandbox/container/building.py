@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from mudroom.core.confinement.container import Engine
+from mudroom.core.confinement.environment import engine_environment
 from mudroom.core.confinement.image import bases
 from mudroom.core.confinement.image_recipe import Recipe, bootstrap_words, build_words, error_line, import_words
 from mudroom.core.tree.path import show
@@ -109,7 +110,11 @@ def _stream(shop: Workshop, argv: Sequence[bytes], name: str, marks: Mapping[str
         log = both.enter_context(open(shop.log, "wb"))
         making = both.enter_context(
             subprocess.Popen(
-                argv, env=dict(shop.variables), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+                argv,
+                env=engine_environment(shop.variables),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
             )
         )
         importing = both.enter_context(_start(shop, taking, stdin=making.stdout))
@@ -199,7 +204,7 @@ def _find(program: bytes, environ: Mapping[bytes, bytes]) -> bytes | None:
 def _start(shop: Workshop, argv: Sequence[bytes], stdin: int | IO[bytes] | None) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            argv, env=dict(shop.variables), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            argv, env=engine_environment(shop.variables), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
     except OSError as error:
         raise MudroomError(f"{show(argv[0])} cannot be started: {error.strerror}") from error

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from mudroom.core.confinement.container import KINDS, NAMES, Engine, EngineKind
+from mudroom.core.confinement.environment import engine_environment
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.typing import Any, NamedTuple
@@ -63,7 +64,7 @@ def ask(
     try:
         process = subprocess.Popen(
             list(argv),
-            env=dict(environ),
+            env=engine_environment(environ),
             stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
