@@ -27,8 +27,6 @@ from mudroom.sandbox.container.image_file import inspect_image
 from mudroom.sandbox.container.packing import pack_host
 from mudroom.sandbox.container.remote import RemoteClient, start_remote
 
-pytestmark = pytest.mark.both_users
-
 BOX = Container("mudroom-x-1-1", "image", (), (1000, 1000))
 DOCTOR = "mudroom doctor looks for the cause"
 
@@ -304,7 +302,7 @@ def test_a_disk_without_room_for_the_runtime(tmp_path: Path, small_files: None) 
     assert list((tmp_path / "runtime").iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every directory")
 def test_a_runtime_where_nothing_may_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
     said = told(lambda: runtime.provide(os.fsencode(tmp_path / "runtime")))
