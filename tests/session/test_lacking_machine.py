@@ -15,6 +15,7 @@ import pytest
 
 from conftest import Place, act_as
 from mudroom.core.confinement.container import Engine
+from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.report import StepFailed
@@ -84,6 +85,17 @@ def without_a_gate(place: Place, _patch: pytest.MonkeyPatch) -> Session:
     return place.session(Settings(network="gate"), platform=LINUX._replace(closed={"gate": "docs/X.md says why"}))
 
 
+def without_groups(place: Place, _patch: pytest.MonkeyPatch) -> Session:
+    limits = Limits(memory=64 << 20)
+    return place.session(Settings(limits=limits), platform=LINUX._replace(has_groups=False, name="plan9"))
+
+
+def without_mounts(place: Place, _patch: pytest.MonkeyPatch) -> Session:
+    session = place.session(Settings(limits=Limits(tmp=64 << 20)))
+    session.machine.confinement.mode = "landlock"
+    return session
+
+
 MESSAGES: list[tuple[Callable[[Place, pytest.MonkeyPatch], Session], str]] = [
     (
         without_xattrs,
@@ -111,6 +123,16 @@ MESSAGES: list[tuple[Callable[[Place, pytest.MonkeyPatch], Session], str]] = [
         "level 2 without an image needs an engine whose containers run on this machine itself, and can be shown its "
         "programs; found: one whose containers run in a virtual machine "
         "(name an image: container.image in the policy, or --image)",
+    ),
+    (
+        without_groups,
+        "a limit of memory needs control groups; found: plan9, which has none "
+        '(permit to go on without: "limits: {missing: degrade}" in .mudroom/policy.yaml)',
+    ),
+    (
+        without_mounts,
+        "a limit of /tmp needs user namespaces; found: a sandbox without them "
+        '(permit to go on without: "limits: {missing: degrade}" in .mudroom/policy.yaml)',
     ),
     (without_a_gate, "network: gate needs a gate; found: linux (docs/X.md says why)"),
 ]
