@@ -3,8 +3,8 @@
     .venv/bin/python tests/messages.py             the table: class, module, text, hint, whether a test has the text
     .venv/bin/python tests/messages.py --write     tests/messages_without_a_test.txt
 
-A message counts as tested if the literal parts of its text, which are longer than a word, are all in strings of tests:
-comments do not count, and neighbouring literals are one. No test is here; ``test_messages.py`` holds the list.
+A message counts as tested if the longest literal part of its text is in the text of a test: comments do not count, and
+neighbouring literals are one. No test is here; ``test_messages.py`` holds the list.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ def tests_text(root: Path = ROOT) -> str:
     """Return the text of all tests, in one string, without comments; each literal is whole."""
     paths = (path for kind in ("py", "mjs") for path in sorted((root / "tests").rglob(f"*.{kind}")))
     text = "\n".join(path.read_text(errors="replace") for path in paths if path.name != "messages.py")
-    return _JOINT.sub("", _COMMENT.sub("", text))
+    return joined(_COMMENT.sub("", text))
 
 
 def joined(text: str) -> str:
-    """Return Python with neighbouring literals as one."""
+    """Return Python with the parts of its literals joined."""
     return _JOINT.sub("", text)
 
 

@@ -69,7 +69,7 @@ def test_a_certificate_that_cannot_be_made(
     if case == "state":
         (state / "certificates").write_text("a file")
     told = {
-        "tool": f"{MADE} the system changed meanwhile",
+        "tool": "no certificate was made: the system changed meanwhile",
         "state": f"{MADE} {state}/certificates: File exists",
         "tool gone": f"{MADE} {file}: No such file or directory",
     }[case]

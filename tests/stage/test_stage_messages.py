@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mudroom.errors import MudroomError
-from mudroom.stage import private_directory, view
+from mudroom.stage import disk, view
 from mudroom.stage.beneath import open_root
 from mudroom.stage.buffer.files import Files
 from mudroom.stage.copy import listed
@@ -32,14 +32,14 @@ def test_a_state_directory_that_is_replaced_meanwhile(tmp_path: Path, monkeypatc
     """Between the look at it and its opening: another process renames it, and makes one in its place."""
     state = tmp_path / "state"
     state.mkdir(mode=0o755)
-    real = private_directory.disk.open_path
+    real = disk.open_path
 
     def slow(path: bytes, flags: int) -> int:
         state.rename(tmp_path / "old")
         state.mkdir(mode=0o755)
         return real(path, flags)
 
-    monkeypatch.setattr(private_directory.disk, "open_path", slow)
+    monkeypatch.setattr(disk, "open_path", slow)
     assert told(lambda: require_private(bytes(state))) == (
         f"the state directory {state} is being replaced (run the command again)"
     )
@@ -89,9 +89,8 @@ def test_a_tree_that_lies_too_deep(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "/".join(["dd"] * 40)).mkdir(parents=True)
     with OpenSource(bytes(tmp_path)) as source:
         said = told(lambda: listed(source))
-    shown = f"{'dd/' * (20 if longest == 100 else 10)}{'' if longest == 100 else 'dd'}"
+    shown = "dd/" * 20 if longest == 100 else "dd/" * 10 + "dd"
     assert said == (
-        f"{shown}… lies below more than {deepest:,} directories, or its path has more than {longest:,} bytes: "
-        "such a tree cannot be staged "
-        "(nothing was applied; mudroom discard FORK, or remove the tree if it is in the project)"
+        f"{shown}… lies below more than {deepest:,} directories, or its path has more than {longest:,} bytes: such a "
+        "tree cannot be staged (nothing was applied; mudroom discard FORK, or remove the tree if it is in the project)"
     )

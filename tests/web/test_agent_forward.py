@@ -124,5 +124,5 @@ def test_a_server_that_answers_wrongly(answer: bytes | None, why: str, monkeypat
         response = asyncio.run(agent_forward._exchange(opened, b"{}", [], {"id": 7}))
         sent = stream.read()  # to its end
     assert response.status_code == 502
-    assert json.loads(response.body)["error"] == {"code": -32603, "message": f"The agent's server: {why}"}
+    assert json.loads(bytes(response.body))["error"] == {"code": -32603, "message": f"The agent's server: {why}"}
     assert sent.startswith(b"POST /a2a") and sent.endswith(b"{}")

@@ -90,6 +90,8 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
                         parts.forks.clock(),
                         order.grant.level,
                     )
+                    if parts.forks.progress is not None:
+                        parts.forks.progress("collecting the changes", 0, 0)
                     try:
                         changeset = sandbox.collect(command)
                     except (MudroomError, OSError) as error:

@@ -150,7 +150,8 @@ def take_in(session: Session, path: bytes, name: str | None, now: int, limit: in
     """Import a fork of a file. Raise UsageError if there is no such file, or the name is taken."""
     hint = "mudroom vault export FORK FILE writes such a file"
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not wait for a fifo's writer
+        flags = os.O_RDONLY | disk.O_CLOEXEC | disk.O_NONBLOCK  # do not wait for a fifo's writer
+        descriptor = disk.open_path(path, flags)
     except FileNotFoundError:
         raise UsageError(f"{show(path)} does not exist", hint) from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -19,6 +19,7 @@ from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.client import Client, Running
 from mudroom.sandbox.client.connection import Connection
+from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.client.template import StandingPlace
 
@@ -51,8 +52,10 @@ def test_a_launcher_that_is_killed(fresh: Box) -> None:
     with CapturedOutput(None, None, None, 100) as output:
         plan = fresh.plan()
         os.kill(fresh.client._pid, signal.SIGSTOP)
-        running = fresh.start("sleep 1000", output, plan, want_view=True)
-        held = fresh.client.run(fresh.plan(network="open"), [b""], {}, output.descriptors, held=True)
+        running = fresh.start("sleep 1000", output, plan, view=True)
+        held = fresh.client.run(
+            fresh.plan(network="open"), Invocation([b""], {}, output.descriptors), RunOptions(held=True)
+        )
         pausing: list[str] = []
         thread = threading.Thread(target=lambda: pausing.append(told(running.pause)), daemon=True)
         thread.start()
@@ -63,7 +66,7 @@ def test_a_launcher_that_is_killed(fresh: Box) -> None:
         assert told(running.wait) == told(held.ready) == DIED
         for command in (running, held):
             command.close()
-        again = told(lambda: fresh.client.run(plan, [b"true"], ENVIRONMENT, output.descriptors))
+        again = told(lambda: fresh.client.run(plan, Invocation([b"true"], ENVIRONMENT, output.descriptors)))
     assert again == GONE
     assert set(os.listdir("/proc/self/fd")) == before
 
@@ -71,7 +74,7 @@ def test_a_launcher_that_is_killed(fresh: Box) -> None:
 def test_a_launcher_that_was_not_started(tmp_path: Path) -> None:
     client = Client()
     plan = Box(tmp_path, client).bare()
-    assert told(lambda: client.run(plan, [b"true"], ENVIRONMENT, (0, 1, 2))) == NOT_RUNNING
+    assert told(lambda: client.run(plan, Invocation([b"true"], ENVIRONMENT, (0, 1, 2)))) == NOT_RUNNING
     client.close()
     standing = standing_plan(plan)
     if standing is not None:
@@ -81,10 +84,11 @@ def test_a_launcher_that_was_not_started(tmp_path: Path) -> None:
 @if_namespaces
 def test_a_view_is_taken_once_and_only_by_a_command_that_has_begun(fresh: Box) -> None:
     taken = (
-        "the view of this command was not requested, or has been taken (request it with want_view, and take it once)"
+        "the view of this command was not requested, or has been taken "
+        "(request it by RunOptions.view, and take it once)"
     )
     with CapturedOutput(None, None, None, 100) as output:
-        running = fresh.start("true", output, want_view=True)
+        running = fresh.start("true", output, view=True)
         os.close(running.view())
         assert told(running.view) == taken
         running.wait()
@@ -92,7 +96,7 @@ def test_a_view_is_taken_once_and_only_by_a_command_that_has_begun(fresh: Box) -
         assert told(running.view) == taken
         running.wait()
         plan = fresh.plan()
-        broken = fresh.start("true", output, plan._replace(steps=(("cwd", b"/nowhere"), *plan.steps)), want_view=True)
+        broken = fresh.start("true", output, plan._replace(steps=(("cwd", b"/nowhere"), *plan.steps)), view=True)
         assert told(broken.view).startswith("the sandbox ended before it had a view (")
         with pytest.raises(StepFailed):
             broken.wait()
@@ -105,7 +109,8 @@ def test_a_standing_sandbox_serves_no_other_plan(fresh: Box) -> None:
     other = fresh.plan(network="open")
     before = set(os.listdir("/proc/self/fd"))
     place = StandingPlace(fresh.standing, refresh=True)
-    said = told(lambda: fresh.client.run(other, [b"true"], ENVIRONMENT, (0, 1, 2), standing=place))
+    true, options = Invocation([b"true"], ENVIRONMENT, (0, 1, 2)), RunOptions(standing=place)
+    said = told(lambda: fresh.client.run(other, true, options))
     assert said == "a standing sandbox was asked for a command of another plan (run the command again)"
     assert set(os.listdir("/proc/self/fd")) == before
 

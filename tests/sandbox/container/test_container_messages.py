@@ -19,6 +19,7 @@ from mudroom.core.confinement.image_recipe import Recipe
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.container import box, remote, runtime, trial
 from mudroom.sandbox.container.building import Workshop, build
 from mudroom.sandbox.container.image import provide_host_image
@@ -77,7 +78,7 @@ def told(action: Callable[[], object]) -> str:
 def test_apple_builds_its_images_itself(tmp_path: Path) -> None:
     assert told(lambda: Fake(tmp_path, "container").build(Recipe("host"))) == (
         "an image made by mudroom needs Docker or Podman; found: Apple container "
-        "(container build makes one: container build --tag NAME .)"
+        "(container build makes one: container build --tag NAME DIRECTORY)"
     )
 
 
@@ -124,16 +125,16 @@ def test_an_engine_that_takes_no_image(fake: Fake) -> None:
 @pytest.mark.parametrize(
     ("described", "found"),
     [
-        ("no json", "it is described by the engine in a way that is not understood"),
-        ("[]", "it is described by the engine in a way that is not understood"),
-        (json.dumps([{"Id": "x", "Os": "windows"}]), "it is made for windows, not for Linux"),
-        (json.dumps([{"Id": "x", "Os": "linux", "Architecture": "s390x"}]), "it is made for s390x, this machine is {}"),
+        ("no json", "is described by the engine in a way that is not understood"),
+        ("[]", "is described by the engine in a way that is not understood"),
+        (json.dumps([{"Id": "x", "Os": "windows"}]), "is made for windows, not for Linux"),
+        (json.dumps([{"Id": "x", "Os": "linux", "Architecture": "s390x"}]), "is made for s390x, this machine is {}"),
     ],
 )
 def test_an_image_of_another_machine(fake: Fake, described: str, found: str) -> None:
     fake.does(f"echo '{described}'")
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    told_here = f"the image x needs an image for this machine; found: {found.format(machine)}"
+    told_here = f"the image x needs an image for this machine; found: it {found.format(machine)}"
     assert (
         told(lambda: inspect_image(fake.engine, "x", fake.environ)) == f"{told_here} (choose another: container.image)"
     )
@@ -224,7 +225,7 @@ def test_an_engine_that_closes_its_output_and_stays(
 def test_what_an_engine_cannot_pass_on(fake: Fake, client: Client) -> None:
     far = RemoteClient(client, fake.engine, "x", fake.environ, os.fsencode(fake.root / "variables"))
     plan = Plan(0, (b"", b"", False), ())
-    assert told(lambda: far.run(plan, [b"true"], {}, (0, 1, 2), held=True)) == (
+    assert told(lambda: far.run(plan, Invocation([b"true"], {}, (0, 1, 2)), RunOptions(held=True))) == (
         "a command in the background at level 2 needs an engine whose containers run on this machine itself; found: "
         "one in a virtual machine (use level 1, or Docker on Linux)"
     )
@@ -232,7 +233,7 @@ def test_what_an_engine_cannot_pass_on(fake: Fake, client: Client) -> None:
         ({b"A": b"b\nc"}, "the variable A has a line end in it"),
         ({b"#A": b"b"}, "the variable #A begins with #"),
     ):
-        assert told(lambda: far.run(plan, [b"true"], variables, (0, 1, 2))) == (  # noqa: B023 - called at once
+        assert told(lambda: far.run(plan, Invocation([b"true"], variables, (0, 1, 2)))) == (  # noqa: B023 - called at once
             f"{why}, which engines do not accept (pass its value in a file, and leave it out: env -u NAME mudroom …)"
         )
     assert not (fake.root / "variables").exists()
@@ -240,12 +241,23 @@ def test_what_an_engine_cannot_pass_on(fake: Fake, client: Client) -> None:
 
 def test_a_trial_without_an_answer(fake: Fake, state: bytes) -> None:
     before = set(os.listdir("/proc/self/fd"))
-    for output, why in (("", "printed nothing"), ("mudroom-trial 1 2", "printed an invalid report")):
+    rows = (
+        ("", "started a container that printed nothing"),
+        ("mudroom-trial 1 2", "started a container that printed an invalid report"),
+        ("mudroom-trial 0 0 other-boot 0 0 1 2", ""),
+    )
+    for output, why in rows:
         fake.does(f"echo '{output}'")
-        assert told(lambda: trial.attempt(fake.engine, "x", fake.environ, state)) == (
-            f"level 2 needs Docker to start a container; found: Docker started a container that {why} "
-            f"({DOCTOR}; level 1 needs no engine)"
-        )
+        said = told(lambda: trial.attempt(fake.engine, "x", fake.environ, state))
+        if why:
+            assert said == (
+                f"level 2 needs Docker to start a container; found: Docker {why} ({DOCTOR}; level 1 needs no engine)"
+            )
+        else:
+            assert said == (
+                "level 2 needs containers on this machine's own kernel; found: Docker runs them on another one "
+                "(use an engine of this machine, or level 1)"
+            )
     assert set(os.listdir("/proc/self/fd")) == before
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from macbox import SPEC, fake_sandbox_exec
 from mudroom.errors import Unsupported
+from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.sandbox.macos.seatbelt import compile_seatbelt
 
@@ -20,12 +20,12 @@ OWN = "a sandbox with a network or control groups of its own needs namespaces; f
 
 
 @pytest.mark.parametrize(
-    ("wish", "told"), [({"held": True}, BACKGROUND), ({"want_gate": True}, OWN), ({"after": 5}, OWN)]
+    ("wish", "told"), [(RunOptions(held=True), BACKGROUND), (RunOptions(gate=True), OWN), (RunOptions(after=5), OWN)]
 )
-def test_what_needs_namespaces(tmp_path: Path, wish: dict[str, Any], told: str) -> None:
+def test_what_needs_namespaces(tmp_path: Path, wish: RunOptions, told: str) -> None:
     client = DarwinClient(tool=fake_sandbox_exec(tmp_path))
     with pytest.raises(Unsupported) as raised:
-        client.run(compile_seatbelt(SPEC), [b"true"], {}, (0, 1, 2), **wish)
+        client.run(compile_seatbelt(SPEC), Invocation([b"true"], {}, (0, 1, 2)), wish)
     assert str(raised.value) == told
     assert not client._wardens
     client.close()

@@ -69,9 +69,9 @@ def test_a_pause_that_new_processes_outrun_is_given_up(fake: Fake, monkeypatch: 
 def test_requests_of_other_platforms_are_refused(fake: Fake) -> None:
     client = client_of(fake)
     background = "a command in the background needs namespaces that others can join; found: a job"
-    own = "a sandbox with a network, a view or control groups of its own needs namespaces; found: Windows"
+    own = "a sandbox with a network or control groups of its own needs namespaces; found: Windows"
     rows = [(RunOptions(held=True), f"{background} (run it without --background)")]
-    rows += [(wish, own) for wish in (RunOptions(view=True), RunOptions(gate=True), RunOptions(after=5))]
+    rows += [(wish, own) for wish in (RunOptions(gate=True), RunOptions(after=5))]
     for wish, told in rows:
         with pytest.raises(Unsupported) as raised:
             client.run(plan(), Invocation([b"cmd"], ENV, (0, 1, 2)), wish)

@@ -206,7 +206,7 @@ def test_batch_files_are_run_by_the_systems_own_shell() -> None:
     program, line, _block, _cwd = only(plan(command=batch), "create")[0]
     assert program == "C:\\Windows\\System32\\cmd.exe"
     assert line == '"C:\\Windows\\System32\\cmd.exe" /e:on /v:off /d /s /c ""C:\\n\\npm.cmd" ci"'
-    rows = (
+    rows: tuple[tuple[tuple[str, ...], dict[str, str], str], ...] = (
         (("npm", '"&calc'), ENVIRON, "(run the program that it starts)"),
         (
             ("npm",), {},

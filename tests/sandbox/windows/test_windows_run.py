@@ -102,6 +102,7 @@ def test_whatever_fails_nothing_runs_and_nothing_is_left(name: str, number: int)
     with pytest.raises(Unsupported) as raised:
         start(fake.calls, PLANS[name], STDIO)
     assert raised.value.found == "error 5" and raised.value.needs == fake.failing
+    assert f" needs {fake.failing}; found: error 5" in str(raised.value)
     assert not fake.ran
     # a handle that cannot be closed is lost, and said to be; all else is taken back
     lost = ["own token"] if fake.log[number] == "close own token" else []

@@ -10,6 +10,7 @@ import pytest
 
 from mudroom.errors import MudroomError
 from mudroom.stage.views import mount
+from mudroom.stage.views.mounted import open_mounted
 
 pytestmark = pytest.mark.both_users
 
@@ -86,3 +87,16 @@ def test_what_cannot_be_unmounted(places: tuple[bytes, bytes], tmp_path: Path, m
         program(tmp_path, monkeypatch, "_FUSERMOUNT", script)
         assert told(lambda: mount.unmount("fuse", place)) == f"{shown} cannot be unmounted: {why} {hint}"
         assert told(lambda: mount.abandon(place)) == (f"{shown} cannot be unmounted: {why} (fusermount3 -u -z {shown})")
+
+
+def test_a_mount_that_has_ended(places: tuple[bytes, bytes], tmp_path: Path) -> None:
+    _base, place = places
+    hint = "(try again: the next call goes on without it)"
+    before = set(os.listdir("/proc/self/fd"))
+    assert told(lambda: open_mounted(place, (1, 1))) == (
+        f"the mount at {os.fsdecode(place)} has ended: another directory is there {hint}"
+    )
+    assert told(lambda: open_mounted(bytes(tmp_path / "gone"), (1, 1))) == (
+        f"the mount at {tmp_path}/gone has ended: No such file or directory {hint}"
+    )
+    assert set(os.listdir("/proc/self/fd")) == before

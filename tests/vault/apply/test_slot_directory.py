@@ -252,10 +252,12 @@ def test_slots_in_the_place_of_those_of_an_apply_are_not_used(
     if kind == "directory":
         told = f"{slots} is not yours alone: it may hold other files than yours"
     if when == "apply":
-        sync = transaction.sync_above
-        monkeypatch.setattr(
-            transaction, "sync_above", lambda record: (files.append(planted(slots, kind)), sync(record))
-        )
+
+        def between(record: Any) -> None:
+            files.append(planted(slots, kind))
+            slot_directory.sync_above(record)
+
+        monkeypatch.setattr(transaction, "sync_above", between)
         with pytest.raises(MudroomError, match=re.escape(told)):
             session.changes.apply(result.fork)
     else:

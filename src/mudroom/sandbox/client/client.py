@@ -152,7 +152,7 @@ class Running:
         try:
             channel = self._view.pop()
         except IndexError:
-            hint = "request it with want_view, and take it once"
+            hint = "request it by RunOptions.view, and take it once"
             raise MudroomError("the view of this command was not requested, or has been taken", hint) from None
         try:
             _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), CMSG_CLOEXEC)

@@ -52,7 +52,7 @@ def build(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, str]) -
             "an image made by mudroom",
             "Docker or Podman",
             "Apple container",
-            "container build makes one: container build --tag NAME .",
+            "container build makes one: container build --tag NAME DIRECTORY",
         )
     os.makedirs(shop.place, mode=0o700, exist_ok=True)
     return _BUILDERS[recipe.kind](shop, recipe, name, marks)

@@ -193,8 +193,8 @@ class WindowsClient(Client):
         if options.held:
             hint = "run it without --background"
             raise Unsupported("a command in the background", "namespaces that others can join", "a job", hint)
-        if options != NO_OPTIONS:
-            raise Unsupported("a sandbox with a network, a view or control groups of its own", "namespaces", "Windows")
+        if options._replace(view=False) != NO_OPTIONS:  # without a view file tools wait for the command's end
+            raise Unsupported("a sandbox with a network or control groups of its own", "namespaces", "Windows")
         spec, limits = _request(plan)
         machine = self._machine or self._survey()
         command = self._command(invocation, spec)

@@ -24,7 +24,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mudroom.core.confinement.limit import NAMES, Limits, command_limits, show_limit, total_limits
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
-from mudroom.core.confinement.windows_command import environment_block, is_batch, join, quote, quote_batch
+from mudroom.core.confinement.windows_command import (
+    environment_block,
+    is_batch,
+    is_shell_line,
+    join,
+    quote,
+    quote_batch,
+    quote_shell_line,
+)
 from mudroom.core.confinement.windows_plan import CAPABILITIES, CHANGE, EVERYONE, READ, Step, WindowsPlan
 from mudroom.errors import Unsupported, UsageError
 from mudroom.typing import NamedTuple
@@ -279,6 +287,8 @@ def cpu_rate(cpus: float, processors: int) -> int:
 
 def _command_line(command: WindowsCommand) -> str:
     words = (command.program, *command.words[1:])
+    if is_shell_line(command.program, words):
+        return quote_shell_line(command.program, words)
     return quote_batch(_shell(command), words) if is_batch(command.program) else quote(words)
 
 

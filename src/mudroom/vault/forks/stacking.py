@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 
 from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
@@ -29,6 +30,8 @@ def upper_is_empty(fork: Fork) -> bool:
     except FileNotFoundError:
         return True
     try:
+        if sys.platform == "win32":  # where a descriptor cannot be scanned
+            return not disk.names(upper)
         with os.scandir(upper) as scan:
             return next(scan, None) is None
     finally:
