@@ -410,7 +410,8 @@ def test_a_command_of_a_megabyte_and_one_too_large(queue: Queue) -> None:
     large = QUESTION._replace(command=(b"echo", b"a line of words\n\xff" * (1 << 16)))
     with queue.put(large, 60) as ticket:
         assert queue.row(ticket.asked.name).asked.command == large
-    with pytest.raises(MudroomError, match="more than the 4,194,304"):
+    told = "the command has 4,194,305 bytes, more than the 4,194,304 that can be asked about"
+    with pytest.raises(MudroomError, match=whole(f"{told} (put it into a script, and run that)")):
         queue.put(QUESTION._replace(command=(b"x" * (approval.LARGEST + 1),), fingerprint="5"), 60)
 
 
@@ -502,8 +503,18 @@ def test_another_users_questions_are_not_ours_to_answer(queue: Queue, tmp_path: 
     queue.put(QUESTION, 0).close()
     name = queue.rows()[0].name
     os.chown(tmp_path / "approvals", 12345, 12345)
-    with pytest.raises(MudroomError, match="another user's"):
+    told = f"the questions in {tmp_path}/approvals are another user's (only that user answers them)"
+    with pytest.raises(MudroomError, match=whole(told)):
         queue.decide(name, allow=True, by="root")
+
+
+def test_an_answer_is_used_once(queue: Queue) -> None:
+    with queue.put(QUESTION, 0) as ticket:
+        queue.decide(ticket.asked.name, allow=True, by="page")
+        queue.use(ticket.asked.name)
+        told = f"the answer to {ticket.asked.name} has been used already"
+        with pytest.raises(MudroomError, match=whole(told)):
+            queue.use(ticket.asked.name)
 
 
 def test_the_bell_of_one_who_was_killed_is_removed(queue: Queue, tmp_path: Path) -> None:
