@@ -212,10 +212,10 @@ def test_a_right_of_others_that_cannot_be_given_is_told(tmp_path: Path) -> None:
 
     lab = WindowsLab(tmp_path)
     machine = lab.machine()
-    prepare = prepare_by(SimpleNamespace(grant=grant))  # type: ignore[arg-type]
+    prepare = prepare_by(SimpleNamespace(grant=grant))
     with pytest.raises(Unsupported, match="a directory of others needs SetSecurityInfo; found: error 5"):
         prepare(TrialGround(ROWS["users"], str(tmp_path)), 0)
-    machine.calls.files.grant = grant  # type: ignore[method-assign]
+    machine.calls = machine.calls._replace(files=SimpleNamespace(grant=grant))
     result = lab.results(machine, [ROWS["users"]])["users"]
     assert (result.verdict, result.found) == ("not shown", "no command runs: Unsupported")
 
