@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PORTED = frozenset((
     "run", "exec", "diff", "status", "log", "ls", "apply", "undo", "redo", "discard", "fork", "checkpoint", "rollback",
-    "recover", "resolve", "certify",
+    "recover", "resolve", "certify", "serve", "shell", "mcp", "vault", "policy", "approve", "completion",
 ))  # fmt: skip
 NOT_YET = "does not run on Windows yet"
 HINT = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
@@ -30,7 +30,7 @@ MAKE_ONE = "mudroom certify tries it, in less than a minute"
 def start(argv: Sequence[str], client: Client | None = None) -> int:
     """Run a verb and return the exit code. Never ends in a traceback of what is known to be missing."""
     terminal = Terminal({})
-    if not argv or argv[0] in ("-h", "--help", "help"):
+    if not argv or argv[0] in ("-h", "--help") or list(argv) == ["help"]:
         terminal.out(overview())
         return 0
     if argv[0] in ("-V", "--version"):
@@ -38,6 +38,8 @@ def start(argv: Sequence[str], client: Client | None = None) -> int:
         return 0
     if argv[0] == "doctor":
         return _doctor(terminal, "--json" in argv)
+    if argv[0] == "help":
+        argv = [argv[1], "--help"]
     if argv[0] not in VERBS:
         terminal.error(f"there is no verb {argv[0]!r}", "mudroom --help lists them")
         return 125
