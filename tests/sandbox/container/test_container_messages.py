@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import resource
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +25,8 @@ from mudroom.sandbox.container.image import provide_host_image
 from mudroom.sandbox.container.image_file import inspect_image
 from mudroom.sandbox.container.packing import pack_host
 from mudroom.sandbox.container.remote import RemoteClient, start_remote
+
+pytestmark = pytest.mark.both_users
 
 BOX = Container("mudroom-x-1-1", "image", (), (1000, 1000))
 DOCTOR = "mudroom doctor looks for the cause"
@@ -302,8 +303,10 @@ def test_a_disk_without_room_for_the_runtime(tmp_path: Path, small_files: None) 
     assert list((tmp_path / "runtime").iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every directory")
-def test_a_runtime_where_nothing_may_be_written(tmp_path: Path) -> None:
-    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    said = told(lambda: runtime.provide(os.fsencode(tmp_path / "runtime")))
-    assert said.startswith(f"the runtime for containers cannot be made: {tmp_path}/runtime: Permission denied (it is")
+def test_a_runtime_where_no_directory_can_be_made(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    place = tmp_path / "state/runtime"
+    assert told(lambda: runtime.provide(bytes(place))) == (
+        f"the runtime for containers cannot be made: {place}: Not a directory "
+        "(it is made below the state directory; another one: MUDROOM_STATE=/var/tmp/mudroom)"
+    )
