@@ -17,7 +17,6 @@ from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
 
-
 if sys.platform == "win32":
     _LOCK, _FLAGS = b"/lock", os.O_RDWR | os.O_CREAT
 else:
