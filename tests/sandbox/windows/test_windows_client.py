@@ -66,7 +66,7 @@ def test_a_pause_that_new_processes_outrun_is_given_up(fake: Fake, monkeypatch: 
 
 def test_requests_of_other_platforms_are_refused(fake: Fake) -> None:
     client = client_of(fake)
-    for wish in (RunOptions(held=True), RunOptions(view=True), RunOptions(gate=True), RunOptions(after=5)):
+    for wish in (RunOptions(held=True), RunOptions(gate=True), RunOptions(after=5)):
         with pytest.raises(Unsupported):
             client.run(plan(), Invocation([b"cmd"], ENV, (0, 1, 2)), wish)
     with pytest.raises(ValueError, match="another platform"):

@@ -7,8 +7,8 @@ Rules of this file:
 2. Keys go to the pseudo-console as bytes, Ctrl-C among them, which raises its event in the command alone. Ctrl-Break is
    the user's way to end the command: no console passes it on as a byte.
 3. Every way out restores the modes of the user's console: the end of the command, an exception, Ctrl-Break.
-4. The relay owns the ends of the pseudo-console from ``start`` on. ClosePseudoConsole waits until the rest of the output
-   has been read ("Creating a Pseudoconsole session"), so the thread of the output reads until the end of the pipe.
+4. The relay owns the ends of the pseudo-console from ``start`` on. ClosePseudoConsole waits until the rest of the
+   output has been read ("Creating a Pseudoconsole session"), so the thread of the output reads until its pipe ends.
 5. Windows sends no signal for a new size of the window, so it is looked at every ``LOOK`` seconds.
 
 Questions are asked elsewhere while a command has the console: whether its program reads keys itself is not told.
