@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from messages import UNTESTED, messages, untested
+from messages import HOLE, ROOT, UNTESTED, joined, messages, untested
 
 MOST = 200
 """Characters of a text without its values: longer ones have their reason beyond the edge of a terminal."""
@@ -36,3 +36,21 @@ def test_the_table_has_all_kinds() -> None:
     assert len(rows) > 700
     assert len({row.kind for row in rows}) >= 5
     assert sum(bool(row.hint) for row in rows) > len(rows) // 2
+
+
+ROW = re.compile(r"^\| `([^`]+)`", re.M)
+"""A row of the page whose first cell begins with a message."""
+
+
+def test_the_page_of_messages_has_those_of_the_source() -> None:
+    """Each in one file, with all its words but the values."""
+    sources = [joined(path.read_text()) for path in sorted((ROOT / "src").rglob("*.py"))]
+    sources += [found.text for found in messages()]  # those of ``Unsupported`` are put together
+    rows = ROW.findall((ROOT / "docs/troubleshooting.md").read_text())
+    assert len(rows) > 25
+    gone = []
+    for row in rows:
+        parts = [part.strip() for part in row.split(HOLE) if len(part.strip()) > 2]
+        if not any(all(part in source for part in parts) for source in sources):
+            gone.append(row)
+    assert gone == []

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -157,6 +158,38 @@ def test_progress_goes_to_the_end_of_the_work(monkeypatch: pytest.MonkeyPatch) -
     assert work({b"TERM": b"xterm"}) == lines
     assert work({b"TERM": b"xterm", b"NO_COLOR": b"1"}) == lines, "no colours are no reason for silence (as git, uv)"
     assert work({b"TERM": b"dumb"}) == ["done\n"]
+
+
+def test_a_step_that_counts_nothing_is_shown_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An undo of 60,000 files was silent for its first second: nothing is told between a step's begin and its first
+    count."""
+    written: list[str] = []
+    late: list[Callable[[], object]] = []
+    monkeypatch.setattr(terminal, "is_terminal", lambda _descriptor: True)
+    monkeypatch.setattr(terminal, "_write", lambda _number, text: written.append(text))
+    monkeypatch.setattr("mudroom.cli.terminal.terminal.os.write", lambda _number, data: written.append(data.decode()))
+    monkeypatch.setattr("mudroom.cli.terminal.terminal.time.sleep", lambda _seconds: None)
+    monkeypatch.setattr(
+        "mudroom.cli.terminal.terminal._thread.start_new_thread", lambda call, words: late.append(lambda: call(*words))
+    )
+    shown = terminal.Terminal({b"TERM": b"xterm"})
+    shown.progress("reading the apply", 0, 0)
+    shown.progress("taking back", 0, 3)
+    assert (written, len(late)) == ([], 1), "no text for work that is short"
+    late[0]()
+    assert written == ["\r\x1b[Ktaking back: 0 of 3"]
+    late[0]()
+    assert len(written) == 1, "it is shown once"
+    shown.say("done")
+    shown.progress("recording", 0, 0)
+    shown.say("done")
+    written.clear()
+    late[1]()
+    shown.clear()
+    assert written == [], "the work is over"
+    quiet = terminal.Terminal({b"TERM": b"dumb"})
+    quiet.progress("reading the apply", 0, 0)
+    assert len(late) == 2
 
 
 def test_ctrl_c_while_a_keeper_refuses(place: Place) -> None:

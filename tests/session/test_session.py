@@ -22,6 +22,7 @@ from mudroom.core.tree.change import counted_changes
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.session import Stdio
 from mudroom.vault.apply.execution import Executor
+from mudroom.vault.forks.stacking import is_unchanged
 
 pytestmark = pytest.mark.both_users
 
@@ -479,3 +480,21 @@ def test_the_state_of_a_user_can_be_removed_by_rm(place: Place) -> None:
     closed = [path for path in place.state.rglob("*") if path.is_dir() and not path.stat().st_mode & 0o700]
     assert closed == []
     subprocess.run(["rm", "-rf", place.state], check=True)
+
+
+def test_a_command_that_was_not_found_leaves_no_copy(place: Place) -> None:
+    """Where no overlay can be had, each typo left a fork with a copy of the project."""
+    place.write("a", "1\n")
+    place.write(".env", "SECRET=1\n")
+    session = place.session(Settings(view="copy"))
+    for _time in range(2):
+        with pytest.raises(CommandNotStarted):
+            session.run([b"no-such-program"])
+    assert list(session.vault.forks()) == []
+
+    assert session.run([b"true"], fork="f").exit_code == 0
+    fork = session.vault.fork("f")
+    assert is_unchanged(session.forks.secrets.masked_vault(fork), fork)
+    session.forks.files("f").write("b", "kept\n")
+    session.forks.flush("f")
+    assert not is_unchanged(session.forks.secrets.masked_vault(fork), fork), "file tools are somebody's work, too"

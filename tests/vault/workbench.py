@@ -54,6 +54,8 @@ class Workbench:
         self.vault = open_vault(inner(root / "state"), inner(self.project))
         self.forks = Forks(self.vault, Settings(view="copy"), clock=time.time_ns, new_id=self.vault.new_id)
         self.changes = Changes(self.forks)
+        self.notes: list[str] = []
+        """Of the last command's copy."""
 
     def run(self, name: str, command: Callable[[Path], object]) -> Changeset:
         """Let a command change the files of a fork, as in a copy view, and collect what it did."""
@@ -63,7 +65,7 @@ class Workbench:
         if name not in [fork.name for fork in self.vault.forks()]:
             self.forks.new(name)
         with self.forks.at_rest(name) as fork:
-            stand_on_copy(self.vault, fork, self.forks.settings)
+            self.notes = stand_on_copy(self.vault, fork, self.forks.settings)
             with OpenFork(self.vault, fork) as opened:
                 view = view_of(self.vault, fork, opened, "copy")
                 view.prepare()

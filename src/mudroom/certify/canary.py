@@ -14,11 +14,12 @@ from contextlib import ExitStack, suppress
 
 from mudroom.certify.deed import GROUP, PERMITTED
 from mudroom.certify.row import Canary as Kind
+from mudroom.certify.windows_witness import Witness
 from mudroom.typing import Any
 
 TWINS: Mapping[str, Kind] = {
     "plain_write": "tree", "plain_read": "secret", "chmod": "tree", "look_up_permitted": "service",
-    "own_terminal": "claim", "connect_unix": "connection", "connect_tcp": "connection",
+    "own_terminal": "claim", "connect_unix": "connection", "connect_tcp": "connection", "child": "claim",
 }  # fmt: skip
 """Canaries of twins that are another deed."""
 _SLEEP = ("/bin/sleep", "600") if os.name == "posix" else (sys.executable, "-c", "import time; time.sleep(600)")
@@ -29,9 +30,9 @@ _SOON = 0.1
 class Canary:
     """``path`` is made, with a file to write, a secret, and a directory. Owner: the caller, within one row."""
 
-    def __init__(self, path: str, kind: Kind, service: str = "", port: int = 0) -> None:
-        """``port``: of the server at another address of this machine; 0: any."""
-        self._path, self._kind, self._service = path, kind, service
+    def __init__(self, path: str, kind: Kind, service: str = "", port: int = 0, witness: Witness | None = None) -> None:
+        """``port``: of the server at another address of this machine; 0: any. ``witness``: of a Windows."""
+        self._path, self._kind, self._service, self._witness = path, kind, service, witness
         self.nonce = os.urandom(12).hex()
         self._left = b""
         """The pid that a process wrote into the FIFO."""
@@ -46,7 +47,8 @@ class Canary:
         self._servers: list[socket.socket] = []
         self._victim: subprocess.Popen[bytes] | None = None
         self._fifo = self._master = -1
-        self._terminal = ""
+        self._terminal, self._handle = "", 0
+        self._key = f"Software\\mudroom-{os.urandom(12).hex()}"
         self._open(port)
         self._before = self._look()
         self._inode = os.stat(self._root).st_ino
@@ -90,7 +92,12 @@ class Canary:
             self._terminal = os.ttyname(side)
             for descriptor in (self._master, side):
                 self._files.callback(os.close, descriptor)
-        elif self._kind == "process":
+        elif self._kind == "handle":
+            assert self._witness is not None
+            descriptor = os.open(self._path + "/target", os.O_WRONLY)
+            self._files.callback(os.close, descriptor)
+            self._handle = self._witness.inheritable(descriptor)
+        elif self._kind == "process" and self._witness is None:
             os.mkfifo(self._path + "/fifo")
             self._fifo = os.open(self._path + "/fifo", os.O_RDONLY | os.O_NONBLOCK)
             self._files.callback(os.close, self._fifo)
@@ -123,6 +130,9 @@ class Canary:
 
     def __exit__(self, *_error: object) -> None:
         self._files.close()
+        if self._kind == "key" and self.is_done(""):
+            assert self._witness is not None
+            self._witness.remove_key(self._key)
         if self._victim is not None:
             self._victim.kill()
             self._victim.wait()
@@ -147,13 +157,18 @@ class Canary:
             "service": self._service,
             "services": self._path + "/services",
             "terminal": self._terminal,
+            "handle": self._handle,
+            "key": self._key,
         }
 
     def is_done(self, evidence: str) -> bool:
         """Return whether the deed was done. ``evidence``: its own word, which counts for secrets and claims."""
         match self._kind:
-            case "tree":
+            case "tree" | "handle":
                 return self._look() != self._before
+            case "key":
+                assert self._witness is not None
+                return self._witness.has_key(self._key)
             case "secret" | "arguments":
                 return self.nonce in evidence
             case "claim" | "reading" | "service" | "resolver":
@@ -175,7 +190,12 @@ class Canary:
                 return self._is_there()
 
     def _is_there(self) -> bool:
-        """Return whether a process holds the FIFO open: fifo(7), a read without a writer is an end of file."""
+        """Return whether a process holds the FIFO open: fifo(7), a read without a writer is an end of file. On
+        Windows a file, which it would not let anybody remove."""
+        if self._witness is not None:
+            with suppress(FileNotFoundError), open(self._path + "/held", "rb") as stream:
+                self._left = stream.read(64) or self._left
+            return self._witness.is_held(self._path + "/held")
         select.select([self._fifo], [], [], _SOON)
         try:
             self._left = os.read(self._fifo, 64) or self._left
@@ -186,14 +206,14 @@ class Canary:
 
     @property
     def was_there(self) -> bool:
-        """Whether a process has been at the FIFO."""
+        """Whether a process has been there."""
         return bool(self._left)
 
     def end_left(self) -> None:
         """End the process that a control, which is mudroom's own, has left. A confined one is not believed its pid."""
         if self._left:
-            with suppress(ProcessLookupError):
-                os.kill(int(self._left), signal.SIGKILL)
+            with suppress(OSError):
+                os.kill(int(self._left), getattr(signal, "SIGKILL", signal.SIGTERM))
 
     def _look(self) -> dict[str, tuple[object, ...]]:
         """Return names, kinds, modes, times and contents of all that is below the directory."""
@@ -207,6 +227,9 @@ class Canary:
                     with open(path, "rb") as stream:
                         content = stream.read(4096)
                 rows[path] = (info.st_mode, info.st_ino, info.st_nlink, info.st_mtime_ns, content)
+        stream_of_it = self._path + "/target:mark"  # of NTFS, and in no listing
+        if os.name == "nt" and os.path.lexists(stream_of_it):
+            rows[stream_of_it] = ()
         return rows
 
 

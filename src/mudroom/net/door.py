@@ -7,6 +7,7 @@ from the gate are parsed as untrusted input, because the gate process has read u
 
 from __future__ import annotations
 
+import _socket
 import _thread
 import os
 import select
@@ -14,7 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -25,20 +26,36 @@ from mudroom.core.network.inspection import Inspection
 from mudroom.errors import MudroomError
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.upstream import parse_upstream
-from mudroom.system.packet import packet_pair
-from mudroom.system.process import ProcessHandle
+
+if sys.platform == "win32":
+    from mudroom.net.nt_process import PROGRAM, is_readable, start
+    from mudroom.system.nt_packet import packet_pair
+else:
+    from mudroom.system.packet import packet_pair
+    from mudroom.system.process import ProcessHandle
 
 Kind = str
 """A kind of listener, as ``Listener`` lists them."""
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PROGRAM = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.net.process import main; main()"
+_AGAIN = "run the command again; mudroom doctor tries the gate"
 _DEATHS, _WITHIN = 3, 10.0
 """A gate that dies this often within this many seconds is not started again for its doors."""
 _DYING = 0.2
 """The longest time, in seconds, between the first socket that a dying process closes and its end."""
 _PATIENCE = 10
 """Seconds that sending a message to the gate process may block."""
+MOST_MEMORY = 512 << 20
+"""Bytes of the process's memory where its job holds it (Windows). Elsewhere it holds itself (``process.py``)."""
+
+
+class GateProcess(Protocol):
+    """The process of the gate: a ``ProcessHandle``, or a ``Child`` of Windows."""
+
+    pid: int
+
+    def ends_within(self, seconds: float) -> bool: ...
+    def kill_child(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class Listener(NamedTuple):
@@ -47,6 +64,38 @@ class Listener(NamedTuple):
     redirected: SO_ORIGINAL_DST is the destination. dns-udp has IP_PKTINFO or IPV6_RECVPKTINFO on. dns-tcp.
     loopback=ADDRESS:PORT: the destination, on this machine's loopback."""
     descriptor: int
+
+
+if sys.platform != "win32":
+    _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    PROGRAM = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.net.process import main; main()"
+
+    def start(program: str, _memory: int) -> tuple[socket.socket, ProcessHandle]:
+        """Start the process, which limits its own memory. Return the control socket and the process. Raise OSError."""
+        ours, theirs = packet_pair()
+        try:
+            pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-I", "-c", program],
+                {"PATH": os.defpath, "LC_ALL": "C"},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+                    (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setpgroup=0,  # terminal keys must not signal the gate
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return ours, ProcessHandle(pid)
+
+    def is_readable(channel: socket.socket | int, timeout: float) -> bool:
+        poller = select.poll()
+        poller.register(channel, select.POLLIN)
+        return bool(poller.poll(timeout * 1000))
 
 
 Received = Flow | FlowQuestion | ForkDial
@@ -70,7 +119,7 @@ class Gate:
         self._lock = _thread.allocate_lock()
         self._control: socket.socket | None = None
         self._pid = 0
-        self._handle: ProcessHandle | None = None
+        self._handle: GateProcess | None = None
         """By the time the process is killed, its number may belong to another process."""
 
     def open(
@@ -124,40 +173,23 @@ class Gate:
 
     def _ensure_started(self) -> socket.socket:
         if self.is_closed:
-            raise MudroomError("the gate is closed")
+            raise MudroomError("the gate is closed: its session has ended", "run the command again")
         if self._control is not None and not _is_over(self._control):
             return self._control
         self._forget()
-        ours, theirs = packet_pair()
-        ours.settimeout(_PATIENCE)
         try:
-            self._pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-c", self._program],
-                {"PATH": os.defpath, "LC_ALL": "C"},
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
-                    (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, 1, 2),
-                ],
-                setpgroup=0,  # terminal keys must not signal the gate
-            )
+            ours, self._handle = start(self._program, MOST_MEMORY)
         except OSError as error:
-            ours.close()
-            raise MudroomError(
-                f"the gate cannot be started: {error.strerror}", "run the command again; mudroom doctor tries the gate"
-            ) from error
-        finally:
-            theirs.close()
-        self._handle = ProcessHandle(self._pid)
-        self._control = ours
+            raise MudroomError(f"the gate cannot be started: {error.strerror}", _AGAIN) from error
+        ours.settimeout(_PATIENCE)
+        self._pid, self._control = self._handle.pid, ours
         return ours
 
     def _has_ended(self) -> None:
         """Handle the end of a door's socket. If the process is ending, which may not have closed everything yet, forget
         it; otherwise only the door has been closed."""
         with self._lock:
-            if self._handle is not None and _is_readable(self._handle.fileno(), _DYING):
+            if self._handle is not None and self._handle.ends_within(_DYING):
                 self._forget()
 
     def _forget(self) -> None:
@@ -199,7 +231,7 @@ class Door:
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when ``receive`` has work to do; -1 when the door is shut. The number
-        stays the same when the gate is replaced; epoll(7) does not notice that, poll(2) does."""
+        stays the same when the gate is replaced, but on Windows; epoll(7) does not notice that, poll(2) does."""
         return self._socket.fileno()
 
     def receive(self) -> list[Received]:
@@ -258,7 +290,7 @@ class Door:
         self._post(wire.CloseMessage(list(kinds)))
         for listener in self._listeners:
             if listener.kind in kinds:
-                os.close(listener.descriptor)
+                _socket.close(listener.descriptor)
         self._listeners = [listener for listener in self._listeners if listener.kind not in kinds]
 
     def shut(self, timeout: float) -> list[Flow]:
@@ -270,7 +302,7 @@ class Door:
             self._is_over = True
             limit = time.monotonic() + timeout
             try:
-                while (left := limit - time.monotonic()) > 0 and _is_readable(self._socket, left):
+                while (left := limit - time.monotonic()) > 0 and is_readable(self._socket, left):
                     while (message := self._next()) is not None:
                         self._handle_message(message, flows)
             except (EOFError, wire.BrokenMessage):
@@ -299,9 +331,8 @@ class Door:
             self._gate._send(message, [theirs.fileno(), *(listener.descriptor for listener in self._listeners)])
         except OSError as error:
             ours.close()
-            raise MudroomError(
-                f"the gate does not answer: {error.strerror}", "run the command again; mudroom doctor tries the gate"
-            ) from error
+            why = error.strerror or f"it has read nothing for {_PATIENCE} s"  # a time-out has no error number
+            raise MudroomError(f"the gate does not answer: {why}", _AGAIN) from error
         except MudroomError:
             ours.close()
             raise
@@ -318,17 +349,18 @@ class Door:
         self._deaths = [*(death for death in self._deaths if at - death < _WITHIN), at]
         try:
             if len(self._deaths) >= _DEATHS:
-                raise MudroomError(
-                    "the gate ended again and again; the network of this command is cut",
-                    "run the command again; mudroom doctor tries the gate",
-                )
+                raise MudroomError("the gate ended again and again; the network of this command is cut", _AGAIN)
             self._gate._has_ended()
             new = self._connect()
         except MudroomError:
             self._end()
             raise
-        os.dup2(new.fileno(), self._socket.fileno(), inheritable=False)
-        new.close()
+        if sys.platform == "win32":  # where no socket can take another's number
+            self._socket.close()
+            self._socket = new
+        else:
+            os.dup2(new.fileno(), self._socket.fileno(), inheritable=False)
+            new.close()
         self._inbox = wire.Inbox()
 
     def _end(self) -> None:
@@ -341,7 +373,7 @@ class Door:
         if packet is None:
             return None
         for descriptor in packet[1]:
-            os.close(descriptor)
+            _socket.close(descriptor)
         try:
             message: wire.ToHost = wire.to_host.decode(packet[0])
         except msgspec.DecodeError as error:
@@ -387,21 +419,15 @@ class Door:
         """Close the listeners for every process that holds them: shutdown(2) ends listening itself."""
         for kind, descriptor in self._listeners:
             if kind != "dns-udp":
-                with socket.socket(fileno=os.dup(descriptor)) as listener:
+                with socket.socket(fileno=_socket.dup(descriptor)) as listener:
                     try:
                         listener.shutdown(socket.SHUT_RDWR)
                     except OSError:
                         pass  # the socket was not listening
-            os.close(descriptor)
+            _socket.close(descriptor)
         self._listeners = []
-
-
-def _is_readable(channel: socket.socket | int, timeout: float) -> bool:
-    poller = select.poll()
-    poller.register(channel, select.POLLIN)
-    return bool(poller.poll(timeout * 1000))
 
 
 def _is_over(channel: socket.socket) -> bool:
     """Return whether the other end is closed. It never sends on the control socket, so readable means closed."""
-    return _is_readable(channel, 0)
+    return is_readable(channel, 0)

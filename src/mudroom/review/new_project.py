@@ -71,7 +71,7 @@ def open_folder(roots: Sequence[bytes], path: bytes) -> Iterator[tuple[bytes, in
         except ValueError as error:
             raise UsageError(str(error)) from None
         if path != join(root, below):
-            raise UsageError(f"{show(path)} is not a normalised path")
+            raise UsageError(f"{show(path)} is not a normalised path", f"write {show(join(root, below))}")
         top = open_root(root)
         try:
             with directory(top, below) as descriptor:

@@ -189,9 +189,10 @@ def platform_here(name: str, certified: Callable[[Platform], Platform] | None = 
     """Return the platform called ``name``, a ``sys.platform``. ``certified`` returns it as far as its record opens it,
     or raises Unsupported. Raise Unsupported if it has no sandbox, or needs a record and there is none to ask."""
     if name not in PLATFORMS:
-        raise Unsupported("mudroom", "Linux", name, "it is not built for this platform")
+        raise Unsupported("mudroom", "Linux, macOS or Windows", name, "run it in a virtual machine with Linux")
     if name not in BY_RECORD:
         return PLATFORMS[name]
     if certified is None:
-        raise Unsupported("mudroom", "a certificate of this machine", name, "mudroom certify")
+        found = f"{name}, and none here"
+        raise Unsupported("mudroom", "a certificate of this machine", found, "mudroom certify makes one")
     return certified(PLATFORMS[name])

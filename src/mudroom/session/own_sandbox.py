@@ -512,7 +512,7 @@ def note_failures(output: CapturedOutput, outcome: Outcome) -> None:
     """Keep the first failure of the caller's own descriptors, to be raised when the changes are collected."""
     if output.failures and outcome.unwritten is None:
         message = f"a stream of the command could not be passed on: {output.failures[0]}"
-        outcome.unwritten = MudroomError(message, "its changes are in the fork; run it again with another place for it")
+        outcome.unwritten = MudroomError(message, "run it again with another place for its output")
 
 
 def _of_output(order: Order, *, timed_out: bool, output: CapturedOutput) -> tuple[float | None, int | None]:

@@ -127,7 +127,7 @@ def told(swept: PruneResult) -> dict[str, object]:
 def remove_vault(vault: Vault) -> None:
     """Remove a whole vault. Hold its lock. Raise MudroomError if its project exists."""
     if os.path.isdir(vault.source):
-        raise MudroomError(f"the project of {os.fsdecode(vault.path)} is there")
+        raise MudroomError(f"the project {show(vault.source)} is there: its vault stays")
     aside = vault.path + b".gone"
     if os.path.isdir(aside):  # left by a removal that was killed
         remove_tree(aside)

@@ -1,6 +1,7 @@
 """Processes and boots as this system tells them apart: a handle of a process, its start time, the present boot.
 
-On Windows there is the start time and the boot (``windows/process.py``); a process's end is its handle there.
+On Windows there is the start time and the boot (``windows/process.py``); a process's end is its handle there
+(``windows/child.py``).
 
 | fact | Linux | macOS |
 | --- | --- | --- |
@@ -35,6 +36,12 @@ class ProcessHandle:
 
     def fileno(self) -> int:
         return self._descriptor
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait at most this long. Return whether the process has ended."""
+        poller = select.poll()
+        poller.register(self._descriptor, select.POLLIN)
+        return bool(poller.poll(seconds * 1000))
 
     def kill_child(self) -> None:
         """Kill a child and wait for it. Do nothing if another caller has already waited for it."""

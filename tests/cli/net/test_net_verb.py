@@ -782,6 +782,10 @@ def test_a_port_that_is_opened_is_for_this_user(cli: Cli) -> None:
             assert "a connection of the user 65534 was refused (--all-users" in opening.stderr.readline()
         opening.send_signal(signal.SIGINT)
         assert opening.wait(20) == 0
+    second = cli("exec", "--background", "--fork", "g", "--", "sleep", "1000")
+    told = "mudroom: commands are running in several forks: f, g (--fork f names one)\n"
+    assert cli("net", "open", "3000").stderr == told
+    assert cli("ps", "--end", second.stdout.strip()).returncode == 0
     refused = [line for line in cli("log", "--last", "0").stdout.splitlines() if "refused=1" in line]
     assert len(refused) == (1 if os.geteuid() == 0 else 0), refused
     assert cli("net", "ls", "--all-users").returncode == 125

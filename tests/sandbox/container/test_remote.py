@@ -48,7 +48,7 @@ def test_variables_are_in_no_list_of_processes_and_nothing_to_the_command_line()
 
 @pytest.mark.parametrize("env", [{b"A": b"b\nLD_PRELOAD=x"}, {b"A\n": b"b"}, {b"#A": b"b"}, {b"A": b"b\rc"}])
 def test_what_has_no_place_in_a_line_is_refused(env: dict[bytes, bytes]) -> None:
-    with pytest.raises(ValueError, match="has a line end in it"):
+    with pytest.raises(ValueError, match=r"has a line end in it|begins with #"):
         variable_lines(env)
 
 

@@ -59,21 +59,34 @@ def test_a_pause_that_new_processes_outrun_is_given_up(fake: Fake, monkeypatch: 
     running = begin(fake)
     numbers = iter(range(10_000))
     monkeypatch.setattr(fake, "process_ids", lambda _job: (next(numbers),), raising=False)
-    with pytest.raises(MudroomError, match="starts new processes"):
+    with pytest.raises(MudroomError) as raised:
         running.pause()
+    told = "the command cannot be paused: it starts new processes (wait for its end, or end it)"
+    assert str(raised.value) == told
     running.wait()
 
 
 def test_requests_of_other_platforms_are_refused(fake: Fake) -> None:
     client = client_of(fake)
-    for wish in (RunOptions(held=True), RunOptions(gate=True), RunOptions(after=5)):
-        with pytest.raises(Unsupported):
+    background = "a command in the background needs namespaces that others can join; found: a job"
+    own = "a sandbox with a network or control groups of its own needs namespaces; found: Windows"
+    rows = [(RunOptions(held=True), f"{background} (run it without --background)")]
+    rows += [(wish, own) for wish in (RunOptions(gate=True), RunOptions(after=5))]
+    for wish, told in rows:
+        with pytest.raises(Unsupported) as raised:
             client.run(plan(), Invocation([b"cmd"], ENV, (0, 1, 2)), wish)
+        assert str(raised.value) == told
     with pytest.raises(ValueError, match="another platform"):
         client.run(plan()._replace(steps=(("seatbelt",),)), Invocation([b"cmd"], ENV, (0, 1, 2)))
-    with pytest.raises(Unsupported):
+    with pytest.raises(Unsupported) as raised:
         client.prepare_move()
+    assert str(raised.value) == ("a control group needs Linux; found: Windows (a job holds memory, processes and cpus)")
     assert fake.left == []
+    running = begin(fake)
+    with pytest.raises(Unsupported) as raised:
+        running.fileno()
+    assert str(raised.value) == "waiting for a command with others needs a descriptor; found: a process of Windows"
+    running.wait()
 
 
 def test_a_program_that_is_not_found_is_told_before_anything_is_made(fake: Fake) -> None:

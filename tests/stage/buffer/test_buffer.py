@@ -352,8 +352,11 @@ def test_modes_and_times_reach_the_target(ground: Ground) -> None:
 def test_a_deep_tree(ground: Ground) -> None:
     path, writer = ground.layer()
     buffer = ground.buffer()
-    deep = b"/".join([b"x"] * 1100)
-    for depth in range(1100):
+    depths = (
+        1100 if sys.platform != "win32" else 100
+    )  # there each level is a call for each path, and a look at its name
+    deep = b"/".join([b"x"] * depths)
+    for depth in range(depths):
         buffer.mkdir(deep[: 2 * depth + 1])
     buffer.write(deep + b"/file", b"")
     buffer.rename(b"x", b"y")

@@ -10,9 +10,10 @@ from conftest import Place, tick
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.merge.merge_tree import ConflictAnswer
 from mudroom.core.merge.resolution_words import Take
-from mudroom.errors import ForkMoved, MudroomError, SideMoved
+from mudroom.errors import ForkMoved, MudroomError, SideMoved, UsageError
 from mudroom.session import Session
 from mudroom.vault.apply.conflict import ForkConflict
+from whole_text import whole
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 OURS = TEXT.replace("line 5\n", "ours\n")
@@ -40,6 +41,20 @@ def session(place: Place) -> Session:
 def conflict(session: Session) -> ForkConflict:
     (found,) = session.changes.conflicts(FORK)
     return found
+
+
+def test_a_file_cannot_take_the_place_of_a_directory(place: Place, session: Session) -> None:
+    (place.project / "f").unlink()
+    (place.project / "f").mkdir()
+    (place.project / "f/mine").write_text("mine\n")
+    told = "f is a directory on one side and none on the other"
+    hint = "move it out of the way in the project, then apply again"
+    with pytest.raises(UsageError, match=whole(f"{told} ({hint})")):
+        session.changes.decide(FORK, conflict(session), "theirs")
+    (place.project / "f").rename(place.root / "away")
+    session.changes.decide(FORK, conflict(session), "theirs")
+    assert session.changes.apply(FORK).conflicts == ()
+    assert "theirs" in (place.project / "f").read_text()
 
 
 @pytest.mark.parametrize("take", ["ours", "theirs", "delete"])

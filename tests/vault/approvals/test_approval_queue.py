@@ -25,6 +25,7 @@ from mudroom.stage import disk
 from mudroom.vault.approvals import queue as approval
 from mudroom.vault.approvals.approver import HostApprover, QueueApprover
 from mudroom.vault.approvals.queue import Queue, Ticket
+from whole_text import whole
 
 VERDICT = Verdict("require_approval", ("host_escape_risk",), "class host_escape_risk", "loads a module")
 QUESTION = CommandQuestion(
@@ -321,9 +322,17 @@ def test_a_full_disk_refuses_and_leaves_nothing(
     assert answer.allow is False
     if "No space left" in answer.reason:
         assert os.listdir(tmp_path / "approvals") == []
-        assert answer.reason.startswith("the approver failed: MudroomError: the question cannot be put into the queue")
+        assert answer.reason.endswith("the question cannot be put into the queue: No space left on device")
+        assert answer.reason.startswith("nobody could be asked: ")
     else:
         assert answer.reason.startswith("waiting for approval"), "that many calls were not made"
+
+
+def test_a_queue_whose_names_are_all_taken(tmp_path: Path) -> None:
+    queue = Queue(os.fsencode(tmp_path), new_id=lambda: "abc123")
+    with queue.put(QUESTION, 0), pytest.raises(MudroomError, match=whole("no name was found for the question")):
+        queue.put(QUESTION._replace(command=(b"rmmod", b"x")), 0)
+    assert [row.name for row in queue.rows()] == ["abc123"]
 
 
 @pytest.mark.parametrize(("name", "number"), [("open", 0), ("fsync", 0), ("link", 0)])

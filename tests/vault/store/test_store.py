@@ -20,6 +20,7 @@ from mudroom.vault.record import ForkRecord, load
 from mudroom.vault.retention.schedule import tidy
 from mudroom.vault.store import store
 from mudroom.vault.store.store import open_vault, spread_layers, vault_path
+from whole_text import whole
 
 
 @pytest.mark.parametrize("name", ["abc", "ABC", "aBc", "Abc."])
@@ -113,9 +114,14 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_state_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    """A file in its place, and /proc, in which nothing can be made."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(MudroomError, match="cannot be"):
-        open_vault(os.fsencode(tmp_path / "file"), b"/p")
+    places = ((os.fsencode(tmp_path / "file"), "Not a directory"), (b"/proc/x", "No such file or directory"))
+    for state, reason in places:
+        vault = os.fsdecode(vault_path(state, b"/p"))
+        hint = "set MUDROOM_STATE to a directory you may write to"
+        with pytest.raises(MudroomError, match=whole(f"the vault {vault} cannot be made: {reason} ({hint})")):
+            open_vault(state, b"/p")
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93\x01", b"garbage", b"\x98\x01\x02\x03"])
@@ -182,8 +188,14 @@ def test_state_that_cannot_keep_deletions_is_refused(
 
     with monkeypatch.context() as patch:
         patch.setattr(layer, "make_whiteout", make)
-        with pytest.raises(MudroomError, match="cannot keep what a fork deletes"):
+        with pytest.raises(MudroomError) as told:
             open_vault(os.fsencode(tmp_path), b"/project")
+    assert told.value.message == (
+        f"{os.fsdecode(vault_path(os.fsencode(tmp_path), b'/project'))} is on a file system that "
+        "cannot keep what a fork deletes (fuse-overlayfs?)"
+    )
+    another = "set MUDROOM_STATE to a directory on another one, such as a volume: MUDROOM_STATE=/var/tmp/mudroom"
+    assert told.value.hint == another
     open_vault(os.fsencode(tmp_path), b"/project").close()
 
 

@@ -176,11 +176,13 @@ def _link(args: argparse.Namespace, context: Context, registry: ServerRegistry) 
     if running is None and args.link:
         raise UsageError("no mudroom serve runs here", "mudroom serve starts one")
     if running is None:
-        raise UsageError("another mudroom serve runs, and does not answer", "end it")
+        hint = "pgrep -af 'mudroom serve' shows its process, which kill ends"
+        raise UsageError("another mudroom serve runs, and does not answer", hint)
     changed = [args.card, args.root, args.host_name, args.url_prefix, args.port not in (None, 0, running.port)]
     if not args.link and any(changed):
         raise UsageError(
-            f"mudroom serve runs already (process {running.pid}, port {running.port})", "end it, to have it otherwise"
+            f"mudroom serve runs already (process {running.pid}, port {running.port})",
+            f"kill {running.pid} ends it; mudroom serve --link prints an address of it",
         )
     _print_addresses(args, context, running, new_code(running), [], "runs already")
     return 0

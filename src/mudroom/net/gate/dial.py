@@ -9,6 +9,7 @@ import asyncio
 import errno
 import os
 import socket
+import sys
 from collections.abc import Sequence
 
 from mudroom.core.network.address import show_address
@@ -20,6 +21,8 @@ FIRST, LAST = 3.0, 15.0
 """Seconds for an address that others follow, and for the last one."""
 _SOCK_NONBLOCK: int = getattr(socket, "SOCK_NONBLOCK", 0)
 """Of socket(2) on Linux; macOS has no such flag."""
+_BEGUN = errno.EWOULDBLOCK if sys.platform == "win32" else errno.EINPROGRESS
+"""Of a connect(2) that does not block ("connect function", winsock2.h: WSAEWOULDBLOCK)."""
 
 
 async def dial(addresses: Sequence[bytes], port: int) -> tuple[Peer, str]:
@@ -39,7 +42,7 @@ async def dial(addresses: Sequence[bytes], port: int) -> tuple[Peer, str]:
 
 def adopt(connection: socket.socket) -> Peer:
     """Return the peer at the other end of a connected, non-blocking socket, which the peer owns."""
-    if connection.family != socket.AF_UNIX:  # the list of agents
+    if connection.family in (socket.AF_INET, socket.AF_INET6):  # and not the list of agents
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     peer = Peer()
     SocketTransport(connection, peer)
@@ -53,20 +56,28 @@ async def _connect(packed: bytes, address: tuple[str, int], patience: float) -> 
         if not _SOCK_NONBLOCK:
             channel.setblocking(False)
         error = channel.connect_ex(address)
-        if error == errno.EINPROGRESS:
+        if error == _BEGUN:
             error = channel.connect_ex(address)  # of this machine: it stands by now
-        if error == errno.EALREADY:
+        if error in (errno.EALREADY, _BEGUN):
             async with asyncio.timeout(patience):
                 await _writable(channel)
             error = channel.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if error:
-            raise OSError(error, os.strerror(error))
+        if error not in (0, errno.EISCONN):  # EISCONN: of Windows, for a connection that stands
+            raise OSError(error, error_text(error))
         # a tunnel may be idle; keepalive detects a dead peer
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return adopt(channel)
     except BaseException:
         channel.close()
         raise
+
+
+def error_text(error: int) -> str:
+    """Return the text of an error of a socket, which strerror(3) of Windows does not know."""
+    if sys.platform == "win32":
+        table: dict[int, str] = socket.errorTab
+        return table.get(error, f"error {error}").rstrip(".")
+    return os.strerror(error)
 
 
 async def _writable(channel: socket.socket) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import time
 
 from mudroom.core.network.flow import Fields, Flow, Way
@@ -16,7 +15,7 @@ from mudroom.core.network.fork_host import fork_of, is_fork_host
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, network_of
 from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Request, covering, vet
-from mudroom.net.gate.dial import adopt, dial
+from mudroom.net.gate.dial import adopt, dial, error_text
 from mudroom.net.gate.fork_dials import ForkUnreachable
 from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import Peer, PeerGone
@@ -144,8 +143,8 @@ class Exchange:
         try:
             peer, self._address = await dial(addresses, self.port)
         except OSError as error:
-            error_text = os.strerror(error.errno or errno.EIO).lower()
-            raise self._fail(f"{self.host} cannot be reached: {error_text}", 504) from error
+            why = error_text(error.errno or errno.EIO).lower()
+            raise self._fail(f"{self.host} cannot be reached: {why}", 504) from error
         return peer
 
     async def _reach_by_host(self) -> Peer:

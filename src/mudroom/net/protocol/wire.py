@@ -7,8 +7,9 @@ untrusted data, so its messages are parsed strictly, by a parser that can only c
 
 from __future__ import annotations
 
-import os
+import _socket
 import socket
+import sys
 from collections.abc import Sequence
 
 import msgspec
@@ -17,7 +18,12 @@ from mudroom.core.network.flow import Flow, FlowQuestion
 from mudroom.core.network.fork_host import ForkDial
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
-from mudroom.system.packet import PacketReader, framed, send_framed
+
+if sys.platform == "win32":
+    from mudroom.system.nt_packet import SocketPacketReader as PacketReader
+    from mudroom.system.nt_packet import framed, send_framed
+else:
+    from mudroom.system.packet import PacketReader, framed, send_framed
 
 _PACKET = 65_536
 _LONGEST = 64 << 20
@@ -196,4 +202,4 @@ class Inbox:
     def _drop(self) -> None:
         """Close the descriptors of an invalid or incomplete message."""
         while self._descriptors:
-            os.close(self._descriptors.pop())
+            _socket.close(self._descriptors.pop())

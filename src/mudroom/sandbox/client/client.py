@@ -135,7 +135,7 @@ class Running:
         finally:
             os.close(answer)
         if not data:
-            raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+            raise _died()
         record = parse_report(data, read_report)
         if record[0] == "failed":
             raise MudroomError(f"the command cannot be paused: {record[1]}", "wait for its end, or end it")
@@ -152,7 +152,8 @@ class Running:
         try:
             channel = self._view.pop()
         except IndexError:
-            raise MudroomError("the view of this command was not requested, or has been taken") from None
+            hint = "request it by RunOptions.view, and take it once"
+            raise MudroomError("the view of this command was not requested, or has been taken", hint) from None
         try:
             _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), CMSG_CLOEXEC)
         finally:
@@ -202,7 +203,7 @@ class Running:
         data = os.read(self._report, 65536)
         record = parse_report(data) if data else None
         if record is None:
-            raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+            raise _died()
         if record[0] != "ready":
             raise self._failed(record)
 
@@ -274,7 +275,15 @@ class Running:
     def _ended_without_report(self) -> Exit:
         if self._connection.is_open():
             return KILLED  # init itself was killed, and with it the whole sandbox
-        raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+        raise _died()
+
+
+def _died() -> MudroomError:
+    return MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+
+
+def _not_running() -> MudroomError:
+    return MudroomError("the sandbox launcher is not running", AGAIN)
 
 
 def _ask_to_clear(launcher: Connection, works: Sequence[tuple[bytes, bytes]]) -> bool:
@@ -419,7 +428,7 @@ class Client:
         """Return the process that performs a plan, its namespaces, its steps, and those of the steps that it does not
         know yet. The caller holds ``_choosing``."""
         if self._launcher is None:
-            raise MudroomError("the sandbox launcher is not running", AGAIN)
+            raise _not_running()
         if not plan.shared:
             return self._launcher, plan.namespaces, plan.steps, plan.steps
         shared = template_plan(plan)
@@ -491,7 +500,7 @@ class Client:
         """Make a standing sandbox: a template of one fork. ``door``: a listening socket, at which it is dissolved; the
         caller closes it. Raise StepFailed if a step fails."""
         if self._launcher is None:
-            raise MudroomError("the sandbox launcher is not running", AGAIN)
+            raise _not_running()
         from mudroom.sandbox.client.template import StandingSandbox, prepare
 
         place = self._place

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from mudroom.core.confinement.container import KINDS, NAMES, Engine, EngineKind
+from mudroom.core.confinement.environment import engine_environment
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.typing import Any, NamedTuple
@@ -63,7 +64,7 @@ def ask(
     try:
         process = subprocess.Popen(
             list(argv),
-            env=dict(environ),
+            env=engine_environment(environ),
             stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -81,7 +82,7 @@ def ask(
             _kill(process)
     if process.returncode:
         name = _name(argv)
-        raise MudroomError(f"{name}: {_last_line(complaint).removeprefix(name + ': ')}")
+        raise MudroomError(f"{name}: {last_line(complaint).removeprefix(name + ': ')}")
     return out
 
 
@@ -101,7 +102,7 @@ def _name(argv: Sequence[bytes]) -> str:
     return os.fsdecode(os.path.basename(argv[0]))
 
 
-def _last_line(text: bytes) -> str:
+def last_line(text: bytes) -> str:
     lines = [show(line.strip()) for line in text.splitlines() if line.strip()]
     messages = [line for line in lines if not line.startswith(("See '", "Run '"))]
     return messages[-1] if messages else "it failed without a message"

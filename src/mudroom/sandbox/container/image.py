@@ -9,8 +9,9 @@ import tarfile
 from collections.abc import Mapping
 
 from mudroom.core.confinement.container import Engine
+from mudroom.core.confinement.environment import engine_environment
 from mudroom.errors import MudroomError
-from mudroom.sandbox.container.engine import ask
+from mudroom.sandbox.container.engine import ask, last_line
 
 HOST_IMAGE = "mudroom-host:2"
 """An empty image: its contents are the host's own system directories, mounted read-only."""
@@ -27,12 +28,15 @@ def provide_host_image(engine: Engine, environ: Mapping[bytes, bytes]) -> str:
         done = subprocess.run(
             [*prefix, b"import", b"-", HOST_IMAGE.encode()],
             input=_tree(),
-            env=dict(environ),
+            env=engine_environment(environ),
             capture_output=True,
             check=False,
         )
         if done.returncode:
-            raise MudroomError(f"the image {HOST_IMAGE} cannot be made: {done.stderr.decode(errors='replace').strip()}")
+            why = last_line(done.stderr)
+            raise MudroomError(
+                f"the image {HOST_IMAGE} cannot be made: {engine.kind}: {why}", "mudroom doctor looks for the cause"
+            )
     return HOST_IMAGE
 
 

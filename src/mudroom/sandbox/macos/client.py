@@ -47,16 +47,17 @@ class DarwinClient(Client):
 
     def prepare_move(self) -> int:
         """Raise Unsupported: macOS has no control groups."""
-        raise Unsupported("a control group", "Linux", sys.platform, "open_files and file_size hold without one")
+        raise Unsupported("a control group", "Linux", "macOS", "open_files and file_size hold without one")
 
     def run(self, plan: Plan, invocation: Invocation, options: RunOptions = NO_OPTIONS) -> Running:
         """As ``client.Client.run``. Raise Unsupported for options that need namespaces, and for ``after``, which the
         host waits for here."""
         if options.held:
             found = "a Mac, where no sandbox lives longer than its command"
-            raise Unsupported("a command in the background", "namespaces that others can join", found)
+            hint = "run it without --background"
+            raise Unsupported("a command in the background", "namespaces that others can join", found, hint)
         if options._replace(view=False) != NO_OPTIONS:
-            raise Unsupported("a network and control groups of its own", "namespaces", sys.platform)
+            raise Unsupported("a sandbox with a network or control groups of its own", "namespaces", "macOS")
         with self._choosing:  # several threads may run commands
             self._reap()
         profile = next(step[2] for step in plan.steps if step[0] == "seatbelt")
@@ -159,7 +160,9 @@ class _Watched(Running):
             left = [row[0] for row in rows() if carries(row[0], self.mark)]
             for pid in left:
                 send_signal(pid, SIGKILL)
-        raise MudroomError("the process beside the command died", "run the command again; nothing was applied")
+        raise MudroomError(
+            "mudroom's process beside the command was killed", "run the command again; nothing was applied"
+        )
 
     def wait(self) -> Exit:
         ended = super().wait()

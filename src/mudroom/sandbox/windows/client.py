@@ -116,18 +116,11 @@ class WindowsRunning(Running):
         for pid in held:
             self._calls.processes.release(pid)
 
-    def view(self) -> int:
-        """Raise Unsupported: the command works in a directory that is opened by its path."""
-        raise Unsupported("a descriptor of the view", "a mount", "a copy")
-
     def terminal(self) -> None:
         return None
 
     def listeners(self) -> list[tuple[str, int]]:
         return []
-
-    def ready(self) -> None:
-        raise Unsupported("a command in the background", "namespaces that others can join", "a job")
 
     def wait(self) -> Exit:
         """Wait for the command's own process, then end what is left of the job, as on other systems."""
@@ -190,7 +183,7 @@ class WindowsClient(Client):
 
     def prepare_move(self) -> int:
         """Raise Unsupported: Windows has no control groups."""
-        raise Unsupported("a control group", "Linux", "win32", "a job holds memory, processes and cpus")
+        raise Unsupported("a control group", "Linux", "Windows", "a job holds memory, processes and cpus")
 
     def run(self, plan: Plan, invocation: Invocation, options: RunOptions = NO_OPTIONS) -> WindowsRunning:
         """As ``client.Client.run``; ``stdio`` are descriptors of the C runtime. With ``terminal`` the command gets a
@@ -198,9 +191,10 @@ class WindowsClient(Client):
 
         Raise Unsupported for requests that need namespaces, CommandNotStarted if the program is not found."""
         if options.held:
-            raise Unsupported("a command in the background", "namespaces that others can join", "a job")
+            hint = "run it without --background"
+            raise Unsupported("a command in the background", "namespaces that others can join", "a job", hint)
         if options._replace(view=False) != NO_OPTIONS:  # without a view file tools wait for the command's end
-            raise Unsupported("a network, a view and control groups of its own", "namespaces", "win32")
+            raise Unsupported("a sandbox with a network or control groups of its own", "namespaces", "Windows")
         spec, limits = _request(plan)
         machine = self._machine or self._survey()
         command = self._command(invocation, spec)

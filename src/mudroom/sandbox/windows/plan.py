@@ -142,7 +142,7 @@ def compile_plan(
 
 def _check(spec: SandboxSpec, machine: WindowsMachine, contained: bool) -> None:
     if contained and not machine.appcontainer:
-        raise Unsupported("a sandbox", "AppContainers (Windows 8 or later)", "a Windows without them")
+        raise Unsupported("a sandbox", "AppContainers", "a Windows without them", "Windows 8 and later have them")
     require(spec)
 
 
@@ -151,9 +151,8 @@ def require(spec: SandboxSpec) -> None:
     contained = spec.around is None
     if spec.network == "gate":
         found = "AppContainers without the host's loopback: only an administrator can exempt one, and then of all of it"
-        raise Unsupported(
-            "the gate", "a connection from the sandbox to it, and to nothing else", found, "set the network to none"
-        )
+        hint = "set network.mode: none, or run it with --net none"
+        raise Unsupported("the gate", "a connection from the sandbox to it, and to nothing else", found, hint)
     if spec.network == "none" and not contained:
         raise Unsupported(
             "no network at level 0", "an AppContainer", "a restricted token, which firewalls do not know", "use level 1"
@@ -223,7 +222,10 @@ def _binds(spec: SandboxSpec) -> tuple[Bind, ...]:
         if bind.writable and (
             _is_in(text(bind.source), text(spec.project)) or _is_in(text(spec.project), text(bind.source))
         ):
-            raise UsageError(f"{text(bind.source)} cannot be writable: it is in the project, or contains it")
+            raise UsageError(
+                f"{text(bind.source)} cannot be writable: it is in the project, or contains it",
+                "name a directory beside it",
+            )
     return shown
 
 
@@ -294,7 +296,8 @@ def _shell(command: WindowsCommand) -> str:
     """Return the path of cmd.exe by SystemRoot, not by ComSpec, which any program can set."""
     roots = [value for name, value in command.variables.items() if name.upper() == "SYSTEMROOT"]
     if not roots:
-        raise UsageError(f"{command.program} is a batch file, and cmd.exe cannot be found: SystemRoot is not set")
+        why = f"{command.program} is a batch file, and cmd.exe cannot be found: SystemRoot is not set"
+        raise UsageError(why, "set SystemRoot=C:\\Windows")
     return join(roots[0], "System32\\cmd.exe")
 
 

@@ -9,6 +9,7 @@ import _socket
 import marshal
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from mudroom.core.background import BackgroundStart
 from mudroom.errors import MudroomError, UsageError
@@ -89,11 +90,13 @@ class RemoteSandbox:
         return chosen
 
     def _ask(self, request: Mapping[str, Any]) -> Any:
-        answer = with_report(self._connection, request, ())
-        try:
-            data = os.read(answer, 65536)
-        finally:
-            os.close(answer)
+        data = b""
+        with suppress(MudroomError):  # it is gone
+            answer = with_report(self._connection, request, ())
+            try:
+                data = os.read(answer, 65536)
+            finally:
+                os.close(answer)
         if not data:
             raise MudroomError("the process that holds the commands of this fork has ended", "try again")
         record = marshal.loads(data)

@@ -174,8 +174,8 @@ class SharedSandbox:
         try:
             self.visitors = Visitors(self)
             self._note_facts()
-        except (MudroomError, OSError) as error:  # the sandbox works without visitors
-            self.notes.append(f"no other process can join: {error}")
+        except OSError as error:  # the sandbox works without visitors
+            self.notes.append(f"no other mudroom can join the commands of this fork: {error.strerror}")
         finally:
             _thread.start_new_thread(self._tend, ())
 

@@ -38,6 +38,18 @@ def upper_is_empty(fork: Fork) -> bool:
         os.close(upper)
 
 
+def is_unchanged(vault: Vault, fork: Fork) -> bool:
+    """Return whether nothing was changed since the last seal. A copy is compared with what it is a copy of; ``vault``:
+    with the mask that it has."""
+    if not fork.has_copy:
+        return upper_is_empty(fork)
+    from mudroom.vault.forks.copy_layer import copy_view
+    from mudroom.vault.forks.open_fork import OpenFork
+
+    with OpenFork(vault, fork) as opened:
+        return next(iter(copy_view(fork, opened.lower).differences(opened.lower)), None) is None
+
+
 def seal_upper(vault: Vault, fork: Fork) -> None:
     """Seal the upper layer, and give the fork a new one. Costs three small files.
 

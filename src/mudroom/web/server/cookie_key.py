@@ -54,7 +54,8 @@ def write_own(path: bytes, data: bytes) -> None:
     try:
         os.makedirs(directory, 0o700, exist_ok=True)
         if not is_private_directory(directory):
-            raise MudroomError(f"{show(directory)} belongs to another user, or others may write in it", "remove it")
+            hint = f"rm -r {show(directory)} removes it; it is made again"
+            raise MudroomError(f"{show(directory)} belongs to another user, or others may write in it", hint)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
         with open(disk.open_path(temporary, flags, 0o600), "wb") as stream:
             stream.write(data)

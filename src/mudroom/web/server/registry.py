@@ -90,7 +90,8 @@ def new_code(running: RunningServer) -> str:
         return str(json.loads(_ask(running, "POST", "/link", {"Authorization": f"Bearer {running.token}"}))["code"])
     except (ValueError, LookupError, TypeError) as error:
         raise MudroomError(
-            f"the server on port {running.port} gives no address", "end that process, then: mudroom serve"
+            f"the server on port {running.port} gives no address",
+            f"end it, and start another: kill {running.pid}; mudroom serve",
         ) from error
 
 
