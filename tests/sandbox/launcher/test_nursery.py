@@ -250,11 +250,12 @@ def inits(launcher: int) -> list[int]:
 
 
 @pytest.mark.parametrize("program", ["native", "python"], indirect=True)
-def test_no_program_is_init_s_own(tmp_path: Path, native: Client) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_no_program_is_init_s_own(tmp_path: Path, native: Client, way: str) -> None:
     """Until its exec a command's process has the launcher's program in /proc/self/exe, on a mount of the host: run from
     there, it could change the mode of the host's interpreter, as its owner (compare CVE-2019-5736)."""
     box = box_of(tmp_path, native)
-    plans = in_turn(box, "prepared")
+    plans = in_turn(box, way)
     for name, content, mode in (
         ("script", "#!/proc/self/exe -IS\nprint('ran')\n", 0o755),
         ("unreadable", "#!/proc/self/exe -IS\nprint('ran')\n", 0o111),
