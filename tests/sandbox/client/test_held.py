@@ -189,7 +189,9 @@ def test_no_program_of_a_joined_command_is_its_warden_s_own(box: Box, kind: str)
         assert run(box, kind, sandbox, script)[0].status == 0
         for word in (b"/proc/self/exe", b"./script"):
             with CapturedOutput(None, None, None, 1 << 20) as output:
-                running = sandbox.run(Invocation([word, b"-c", b"print('ran')"], ENVIRONMENT, output.descriptors), place)
+                running = sandbox.run(
+                    Invocation([word, b"-c", b"print('ran')"], ENVIRONMENT, output.descriptors), place
+                )
                 with pytest.raises(CommandNotStarted) as caught:
                     attend(running, output, None, lambda: None)
             assert caught.value.exit_code == 126, word
