@@ -222,6 +222,6 @@ def test_without_the_shape_of_the_tests_no_command_runs(place: Place) -> None:
 
 def test_requests_that_need_namespaces_are_refused(place: Place) -> None:
     with PipedOutput(LIBRARY, None, None, None, 1000) as output:
-        for wish in (RunOptions(held=True), RunOptions(view=True), RunOptions(gate=True), RunOptions(after=1)):
+        for wish in (RunOptions(held=True), RunOptions(gate=True), RunOptions(after=1)):
             with pytest.raises(Unsupported):
                 place.client.run(place.plan, Invocation([b"cmd"], place.env, output.descriptors), wish)

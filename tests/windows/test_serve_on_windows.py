@@ -127,7 +127,6 @@ class Serving:
         lines = self.lines()
         while self.get("/jobs/" + job["id"])["state"] == "running":
             next(lines)
-        lines.close()  # type: ignore[attr-defined]
         done = self.get("/jobs/" + job["id"])
         assert done["state"] == "done", done
         return done["landed"]

@@ -18,7 +18,7 @@ if sys.platform != "win32":
     pytest.skip("needs Windows, or dev/wine", allow_module_level=True)
 
 from mudroom.vault.apply.execution import Executor
-from mudroom.windows.pipe_end import is_read
+from mudroom.windows.pipe_end import is_read, is_readable
 from test_session_on_windows import Place, place  # noqa: F401 - a fixture
 
 RUN = ("exec", "--net", "none", "--fork")
@@ -142,7 +142,7 @@ def test_a_shell_in_a_fork(place: Place) -> None:  # noqa: F811
 class Agent:
     """A client of ``mudroom mcp``: messages by the pipes of its stdin and stdout. The server is in a thread."""
 
-    def __init__(self, place: Place) -> None:  # noqa: F811
+    def __init__(self) -> None:
         from mudroom.mcp import stdio
 
         read, self._write = os.pipe()
@@ -200,7 +200,7 @@ def converse(agent: Agent, heard: dict[str, Any]) -> None:
 
 def test_an_agent_works_in_a_fork_by_mcp(place: Place) -> None:  # noqa: F811
     before, heard = place.files(), dict[str, Any]()
-    agent = Agent(place)
+    agent = Agent()
     client = threading.Thread(target=converse, args=(agent, heard), daemon=True)
     client.start()
     said = place.say("mcp", "--net", "none", "--ask", "never")
@@ -221,8 +221,9 @@ def test_an_agent_works_in_a_fork_by_mcp(place: Place) -> None:  # noqa: F811
 
 def test_a_pipe_is_read_until_its_reader_has_gone(tmp_path: Path) -> None:
     read, write = os.pipe()
-    assert is_read(write) and is_read(write)
+    assert is_read(write) and is_read(write) and not is_readable(read)
     os.write(write, b"x")
+    assert is_readable(read)
     assert os.read(read, 10) == b"x"  # the questions have passed nothing
     os.close(read)
     assert not is_read(write)

@@ -42,8 +42,9 @@ class Platform(NamedTuple):
     """Return the plan with the limits of a command, where they are part of its confinement and not of a group."""
     streams: Callable[[], tuple[Any, Any]] | None = None
     """Return the counterparts of ``CapturedOutput`` and ``attend`` (``client/capture.py``), which None stands for."""
-    has_terminals: bool = True
-    """Whether a command gets a terminal of its own, relayed to the user's."""
+    console: Callable[[tuple[int | None, ...]], Any] | None = None
+    """Return the relay of a command's terminal to the user's, or None if the command gets pipes. None:
+    ``client/terminal.py``."""
     closed: Mapping[str, str] = {}
     """Parts that are refused here before anything of them is started, and why (``certify/opening.py``)."""
 
@@ -118,6 +119,12 @@ def _client_windows(environ: Mapping[bytes, bytes]) -> Client:
     return WindowsClient(variables={os.fsdecode(name): os.fsdecode(value) for name, value in environ.items()})
 
 
+def _console_windows(descriptors: tuple[int | None, ...]) -> Any:
+    from mudroom.sandbox.windows.platform import console_relay
+
+    return console_relay(descriptors)
+
+
 def _survey_windows(*_arguments: Any) -> Any:
     from mudroom.sandbox.windows.platform import survey_windows
 
@@ -158,7 +165,7 @@ WIN32 = Platform(
     has_groups=False,
     hold=_hold_windows,
     streams=_streams_windows,
-    has_terminals=False,
+    console=_console_windows,
 )
 PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (LINUX, DARWIN, WIN32)}
 

@@ -40,7 +40,7 @@ from mudroom.stage import disk
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.collection import (
     CollectedCommand,
@@ -126,10 +126,14 @@ class RunningCommands:
         return bool(meant)
 
 
-def relay_for(stdio: Stdio) -> Relay | None:
-    """Return the relay of a terminal, or None if the command gets the descriptors themselves."""
+def relay_for(stdio: Stdio, console: Callable[..., Any] | None = None) -> Relay | None:
+    """Return the relay of a terminal, or None if the command gets the descriptors themselves. ``console``: of a
+    platform with a relay of its own."""
     if not stdio.terminal:
         return None
+    if console is not None:
+        relay: Relay | None = console(stdio[:3])
+        return relay
     from mudroom.sandbox.client.terminal import Relay
 
     return Relay((stdio.stdin, stdio.stdout, stdio.stderr), stdio.signs)
@@ -330,7 +334,7 @@ class OwnSandbox:
         machine, fork, settings = self._machine, self._fork, order.actor.settings
         equipment = machine.equipment(mode, order)
         platform = machine.confinement.platform
-        relay = relay_for(order.stdio) if platform.has_terminals else None
+        relay = relay_for(order.stdio, platform.console)
         captured, attended = platform.streams() if platform.streams is not None else (CapturedOutput, attend)
         stdio = relay.descriptors if relay is not None else order.stdio[:3]
         gated, port = machine.at_the_gate(fork, mode, order, outcome, relay, equipment)

@@ -278,7 +278,7 @@ def test_slots_of_another_owner_are_not_used(apart: Place, monkeypatch: pytest.M
     session = apart.session()
     monkeypatch.setattr(disk, "user", lambda: 12345)
     monkeypatch.setattr(slot_directory, "_access_of_new", lambda _at: (12345, 0))
-    with pytest.raises(MudroomError, match="u1 is not yours alone"):
+    with pytest.raises(MudroomError, match="u1 is not yours alone: it may hold other files than yours"):
         session.changes.undo()
     monkeypatch.undo()
     session.changes.undo()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Place
+from inner_path import inner
 from mudroom.core.clock import CommandStart
 from mudroom.core.network.fork_consent import ShownPort
 from mudroom.errors import MudroomError
@@ -58,7 +59,7 @@ def test_what_tells_of_a_command_may_be_half_written(place: Place) -> None:
 
 
 def test_the_holder_of_a_lock_is_told_whatever_was_written_before(tmp_path: Path) -> None:
-    path = os.fsencode(tmp_path / "lock")
+    path = inner(tmp_path / "lock")
     for holder in ("a long command line", "sh", "", "a command line"):
         with Lock(path, holder):
             descriptor = os.open(path, os.O_RDONLY)
@@ -70,7 +71,7 @@ def test_a_lock_is_not_cut_to_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     """ext4 would flush it to the disk with every command."""
     monkeypatch.setattr(os, "ftruncate", lambda *_arguments: pytest.fail("it was cut"))
     for holder in ("a long command line", "sh"):
-        with Lock(os.fsencode(tmp_path / "lock"), holder):
+        with Lock(inner(tmp_path / "lock"), holder):
             pass
 
 

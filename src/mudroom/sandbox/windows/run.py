@@ -39,6 +39,10 @@ _LIMIT_MESSAGES = {
 }
 
 
+_CONSOLE_ENDS = ("its input", "its output")
+"""Labels of the pipes of a pseudo-console."""
+
+
 class Undo(NamedTuple):
     what: str
     how: Callable[[], object]
@@ -80,6 +84,12 @@ class ConfinedProcess:
             for kind, times in sorted(self.refused.items())
             if limit_of[kind] is not None
         )
+
+    def take_console(self) -> Console:
+        """Return the command's console. Its pipes are the caller's to close from now on; its handle is not."""
+        assert self.console is not None
+        self._undo = [undo for undo in self._undo if undo.what not in _CONSOLE_ENDS]
+        return self.console
 
     def resize(self, columns: int, rows: int) -> None:
         if self.console is not None:
@@ -268,7 +278,7 @@ class _Performing:
         self._running.console = console
         # Closed after its pipes: it waits for a reader of its remaining output, and there is none.
         self._push("the pseudo-console", lambda: self._calls.consoles.close_console(console.handle))
-        for label, handle in (("its input", console.input), ("its output", console.output)):
+        for label, handle in zip(_CONSOLE_ENDS, (console.input, console.output), strict=True):
             self._push_close(label, handle)
 
     def stdio(self) -> None:
