@@ -194,6 +194,8 @@ def test_ctrl_c_at_the_question_of_an_apply(cli: Cli, words: tuple[str, ...]) ->
     cli("exec", "--fork", "x", "--", "touch", "other")
     code, shown = on_terminal(cli, "[c]ancel", "\x03", *words)
     assert code == 130, shown
+    if words[0] == "apply":
+        assert "interrupted: nothing was applied; x is as it was" in shown
     assert "nothing was applied" in shown
     assert sorted(os.listdir(cli.place.project)) == ["b", "src"]
 

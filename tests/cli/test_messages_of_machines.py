@@ -74,16 +74,6 @@ def test_inside_a_sandbox(told: Told) -> None:
     )
 
 
-def test_ctrl_c_at_the_question_of_an_apply(told: Told, place: Place) -> None:
-    told("exec --fork f -- touch b", code=0)
-    screen = Screen(place, sys.executable, "-m", "mudroom", "apply", "f")
-    screen.expect("ancel: ")
-    screen.type("\x03")
-    screen.expect("interrupted: nothing was applied; f is as it was")
-    assert screen.exit_code() == 130
-    assert not (place.project / "b").exists()
-
-
 def test_a_try_is_no_fork(told: Told) -> None:
     told("try -n 1 -- true", code=0)
     assert told("review t1 --json") == "mudroom: t1 is a try, not a fork (mudroom try show t1 --json)\n"

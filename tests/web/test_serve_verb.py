@@ -201,19 +201,12 @@ def test_bad_words(place: Place) -> None:
     assert "mudroom serve needs uvicorn (pip install starlette uvicorn)" in text
 
 
-def test_a_server_that_runs_already(place: Place) -> None:
-    words = [*MUDROOM, "serve", "--port", "0", "--root", str(place.project)]
-
-    def refused() -> str:
-        done = subprocess.run(
-            words, cwd=place.project, env=environment(place), capture_output=True, text=True, timeout=60, check=False
-        )
-        assert (done.returncode, done.stdout) == (125, ""), done.stderr
-        return done.stderr
-
+def test_a_server_that_runs_already(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+    variables = {os.fsencode(name): os.fsencode(value) for name, value in environment(place).items()}
     with serving(place) as served:
         pid = served.process.pid
-        assert refused() == (
+        assert run(["serve", "--port", "0", "--root", str(place.project)], variables) == 125
+        assert capfd.readouterr().err == (
             f"mudroom: mudroom serve runs already (process {pid}, port {served.port}) "
             f"(kill {pid} ends it; mudroom serve --link prints an address of it)\n"
         )
