@@ -253,5 +253,13 @@ def test_readme_and_tutorial_typed_without_a_terminal(cli: Cli) -> None:
     assert cli("exec", "--fork", "look", "--", "sh", "-c", "echo 2 >> b").returncode == 0
     assert f"there are 2 forks (name one of: look, {kept})" in cli("diff").stderr
     assert "+2" in cli("diff", "look").stdout
+    mistyped = cli("diff", "look", "src", "bb")
+    assert (mistyped.stdout, mistyped.stderr) == ("", "no change at src\nno change at bb\n")
     assert cli("apply", "--yes", "look").returncode == 0 and cli("undo").returncode == 0
     assert "mudroom log shows what has happened" in cli("undo").stderr
+
+
+def test_another_answer_than_offered_is_told_the_meaning_of_each(cli: Cli) -> None:
+    code, shown = on_terminal(cli, "[a]pply", "?\nc\n", "run", "--", "rm", "b")
+    assert code == 0 and "a: bring them into the project; c: throw them away; d: show the difference" in shown
+    assert (cli.place.project / "b").exists() and cli.json("ls")["forks"] == []

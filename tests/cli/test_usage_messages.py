@@ -43,7 +43,16 @@ WRONG = {
     "APPLY": "there is no verb 'APPLY' (did you mean mudroom apply?)",
     "discard --all": "discard has no option --all (mudroom discard --help)",
     "discard": "discard needs FORK (mudroom discard --help)",
-    "policy": "policy needs an action (mudroom policy --help)",
+    "policy": "policy needs an action: why, check, init, schema, show, trust, distrust (mudroom policy --help)",
+    "fork": "fork needs an action: new, ls, rename, rm (mudroom fork --help)",
+    "vault": "vault needs an action: ls, init, gc, check, export, import (mudroom vault --help)",
+    "fleet": "fleet needs an action: add, ",
+    "image": "image needs an action: build, ls, rm (mudroom image --help)",
+    "policy why rm -rf /": "policy has no option -rf (a command stands after --: mudroom policy why -- rm -rf /)",
+    "apply --dry-run": "apply has no option --dry-run (mudroom diff shows what it would apply)",
+    "apply a --dry-run": "apply has no option --dry-run (mudroom diff shows what it would apply)",
+    "diff --name-only": "diff has no option --name-only (mudroom diff --stat lists the files)",
+    "run --fork x -- ls": "run has no option --fork (mudroom exec --fork NAME -- COMMAND)",
     "--verbose": "there is no verb '--verbose' (options follow the verb; mudroom --help lists the verbs)",
 }
 

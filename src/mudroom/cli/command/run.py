@@ -405,6 +405,9 @@ _ANSWERS = {
 }
 
 
+_LEGEND = "a: bring them into the project; c: throw them away; d: show the difference; k: keep them in a fork"
+
+
 def _ask(result: Result, context: Context, session: Session) -> str:
     from mudroom.core.tree.flag import repositories
 
@@ -425,6 +428,8 @@ def _ask(result: Result, context: Context, session: Session) -> str:
             page(session.changes.diff(result.fork), context)
         elif word in _ANSWERS:
             return _ANSWERS[word]
+        else:
+            context.terminal.say(_LEGEND)
 
 
 def _apply(
