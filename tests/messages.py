@@ -81,7 +81,7 @@ _JOINT = re.compile(r"""(?<=[^"'])["']\s*\n\s*[frb]*["'](?=[^"'])""")
 """Between two literals that Python makes one of."""
 
 
-def tests_text(root: Path = ROOT) -> str:
+def text_of_tests(root: Path = ROOT) -> str:
     """Return the text of all tests, in one string, without comments; each literal is whole."""
     paths = (path for kind in ("py", "mjs") for path in sorted((root / "tests").rglob(f"*.{kind}")))
     text = "\n".join(path.read_text(errors="replace") for path in paths if path.name != "messages.py")
@@ -95,7 +95,7 @@ def joined(text: str) -> str:
 
 def untested(root: Path = ROOT) -> list[str]:
     """Return the messages that no test has, sorted; each once."""
-    tests = tests_text(root)
+    tests = text_of_tests(root)
     return sorted({found.text for found in messages(root) if not is_tested(found, tests)})
 
 
@@ -105,7 +105,7 @@ def is_tested(message: Message, tests: str) -> bool:
 
 
 def write_table() -> None:
-    tests = tests_text()
+    tests = text_of_tests()
     for found in messages():
         state = "tested" if is_tested(found, tests) else "-"
         sys.stdout.write(f"{found.kind}\t{found.module}:{found.line}\t{found.text!r}\t{found.hint!r}\t{state}\n")

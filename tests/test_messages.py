@@ -4,8 +4,9 @@ happened in one line, without words of the source."""
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from messages import HOLE, ROOT, UNTESTED, joined, messages, untested
+from messages import HOLE, ROOT, UNTESTED, _messages, is_tested, joined, messages, text_of_tests, untested
 
 MOST = 200
 """Characters of a text without its values: longer ones have their reason beyond the edge of a terminal."""
@@ -28,6 +29,22 @@ def test_each_message_is_a_line_for_a_reader() -> None:
         if "\n" in text or len(text) > MOST or text.rstrip().endswith(".") or NOT_WORDS.search(text)
     ]
     assert problems == []
+
+
+def test_what_counts_as_a_test(tmp_path: Path) -> None:
+    """Not a comment; literals that Python makes one of are one, and values may stand between parts."""
+    source = tmp_path / "src/mudroom/x.py"
+    source.parent.mkdir(parents=True)
+    texts = ("only in a comment", "half of it and the rest", "is at its end: {value}, by a long part")
+    source.write_text("".join(f"raise MudroomError(f{text!r})\n" for text in texts))
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_x.py").write_text(
+        '# only in a comment\nassert told == (\n    "half of it "\n    f"and the rest"\n)\n'
+        'assert ", by a long part" in told\n'
+    )
+    source.touch()
+    tests = text_of_tests(tmp_path)
+    assert [is_tested(found, tests) for found in _messages(tmp_path)] == [False, True, True]
 
 
 def test_the_table_has_all_kinds() -> None:

@@ -12,9 +12,11 @@ from macbox import SPEC, enforcing_sandbox_exec
 from mudroom.certify import opening, table
 from mudroom.certify.opening import make, open_platform
 from mudroom.certify.row import Certificate
-from mudroom.certify.trial import Trial
+from mudroom.certify.trial import Trial, TrialGround
+from mudroom.certify.windows_trial import OTHERS, prepare_by
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.platform import DARWIN
+from mudroom.windows.api import CallFailed
 
 TRIED = "(mudroom certify tries it, in less than a minute)"
 
@@ -85,3 +87,14 @@ def replace_tool(case: str, file: Path) -> Certificate:
     if case == "tool gone":
         file.unlink()
     return Certificate("darwin", "s", "m", 0)
+
+
+def test_rights_that_cannot_be_given_on_windows() -> None:
+    class Refusing:
+        def grant(self, _path: str, _sid: str, _rights: int) -> None:
+            raise CallFailed("SetNamedSecurityInfoW", 5)
+
+    row = next(row for row in table.WINDOWS if row.where in OTHERS)
+    with pytest.raises(Unsupported) as raised:
+        prepare_by(Refusing())(TrialGround(row, "C:/trial/1"), 0)  # type: ignore[arg-type]
+    assert str(raised.value) == "a directory of others needs SetNamedSecurityInfoW; found: error 5"

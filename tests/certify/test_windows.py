@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,10 +28,14 @@ from certify.windows_model import USERS, Machine, Program, Token
 from certify.windows_program import TEXT, run
 from mudroom.certify.row import RowResult, TrialRow, closed, opens
 from mudroom.certify.table import WINDOWS
+from mudroom.certify.trial import TrialGround
 from mudroom.certify.volume import DEEDS as OF_THE_VAULT
+from mudroom.certify.windows_trial import prepare_by
 from mudroom.core.confinement.windows_plan import WindowsPlan
+from mudroom.errors import Unsupported
 from mudroom.sandbox.windows import calls
 from mudroom.windows import types as w
+from mudroom.windows.api import CallFailed
 from tiers import QUICK
 
 ROWS = {row.name: row for row in WINDOWS}
@@ -199,6 +204,20 @@ def test_a_right_in_what_is_beside_the_copy_is_found(tmp_path: Path) -> None:
     lab = WindowsLab(tmp_path)
     found = lab.results(lab.machine(), [*(ROWS[name] for name in names), ROWS["policy"]], change=beside)
     assert failed(found) == dict.fromkeys(names, "fell")
+
+
+def test_a_right_of_others_that_cannot_be_given_is_told(tmp_path: Path) -> None:
+    def grant(*_arguments: object) -> None:
+        raise CallFailed("SetSecurityInfo", 5)
+
+    lab = WindowsLab(tmp_path)
+    machine = lab.machine()
+    prepare = prepare_by(SimpleNamespace(grant=grant))
+    with pytest.raises(Unsupported, match="a directory of others needs SetSecurityInfo; found: error 5"):
+        prepare(TrialGround(ROWS["users"], str(tmp_path)), 0)
+    machine.calls = machine.calls._replace(files=SimpleNamespace(grant=grant))
+    result = lab.results(machine, [ROWS["users"]])["users"]
+    assert (result.verdict, result.found) == ("not shown", "no command runs: Unsupported")
 
 
 def test_rows_of_the_vault_for_windows(tmp_path: Path) -> None:

@@ -97,10 +97,10 @@ class Machine:
         self.clipboard = ""
         self._objects: dict[int, Any] = {}
         self._numbers = itertools.count(0x1000, 4)
-        files, tokens, jobs, processes = (
-            _Silenced(part, silent) for part in (_Files(self), _Tokens(self), _Jobs(self), _Processes(self))
-        )
-        self.calls = Calls(files, tokens, jobs, _Consoles(), processes, self._close)
+        parts: list[Any] = [_Silenced(part, silent) for part in (_Files(self), _Tokens(self), _Jobs(self))]
+        parts += [_Consoles(), _Silenced(_Processes(self), silent), self._close]
+        parts += [_nothing] * (len(Calls._fields) - len(parts))  # what no row needs
+        self.calls = Calls(*parts)
 
     # --- handles ---
 

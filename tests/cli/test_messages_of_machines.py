@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from conftest import Place
 from mudroom.cli.command import background, shell_shim
 from mudroom.cli.fleet.fleet_run import write_raw
-from mudroom.cli.host import certify
+from mudroom.cli.host import certify, page_server
 from mudroom.cli.main import run
 from mudroom.errors import MudroomError, UsageError
 from mudroom.keeper import status
@@ -73,6 +74,16 @@ def test_inside_a_sandbox(told: Told) -> None:
     )
 
 
+def test_ctrl_c_at_the_question_of_an_apply(told: Told, place: Place) -> None:
+    told("exec --fork f -- touch b", code=0)
+    screen = Screen(place, sys.executable, "-m", "mudroom", "apply", "f")
+    screen.expect("ancel: ")
+    screen.type("\x03")
+    screen.expect("interrupted: nothing was applied; f is as it was")
+    assert screen.exit_code() == 130
+    assert not (place.project / "b").exists()
+
+
 def test_a_try_is_no_fork(told: Told) -> None:
     told("try -n 1 -- true", code=0)
     assert told("review t1 --json") == "mudroom: t1 is a try, not a fork (mudroom try show t1 --json)\n"
@@ -87,6 +98,13 @@ def test_another_system(told: Told, place: Place, monkeypatch: pytest.MonkeyPatc
     )
     nothing = "nothing can be tried on plan9 yet (mudroom doctor tries what is protected here)"
     assert told("certify") == f"mudroom: {nothing}\n"
+
+
+def test_the_page_on_windows_starts_nothing_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_server, "sys", SimpleNamespace(platform="win32"))
+    told = "no command runs in the background on Windows (mudroom exec --fork f -- COMMAND)"
+    with pytest.raises(MudroomError, match=whole(told)):
+        page_server._start(cast(Any, None), b"/p", "f", (b"true",), None)
 
 
 def test_the_holder_of_a_background_command_is_killed(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ from typing import cast
 
 import pytest
 
-from conftest import Place, act_as
+from conftest import Place
 from mudroom.core.confinement.container import Engine
+from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.report import StepFailed
@@ -22,6 +23,7 @@ from mudroom.sandbox.platform import LINUX
 from mudroom.session import Session
 from mudroom.session.confinement.confinement import Confinement
 from mudroom.session.confinement.containers import Containers
+from mudroom.session.confinement.grant import Grant
 from mudroom.session.own_sandbox import OwnSandbox
 from whole_text import whole
 
@@ -30,11 +32,11 @@ DOCKER = Engine("docker", b"/usr/bin/docker")
 FAR = DOCKER._replace(remote=True)
 
 
-def engine_is(session: Session, engine: Engine) -> None:
-    """What is known of the engine of this machine, whose containers none of these commands reaches."""
+def engine_is(session: Session, engine: Engine, patch: pytest.MonkeyPatch) -> None:
+    """What is known of the engine of a machine, of which this one needs none: no command reaches a container."""
     fake = SimpleNamespace(engine=engine, forget=lambda _fork: None, close=lambda: None)
     session.machine._containers = cast(Containers, fake)
-    act_as(session, level=2)
+    patch.setattr(session.machine, "granted", lambda _actor: Grant(2))
 
 
 def without_xattrs(place: Place, patch: pytest.MonkeyPatch) -> Session:
@@ -74,14 +76,25 @@ def with_a_socket(place: Place, _patch: pytest.MonkeyPatch) -> Session:
     return place.session(Settings(read=(os.fsencode(path),)))
 
 
-def far_engine(place: Place, _patch: pytest.MonkeyPatch) -> Session:
+def far_engine(place: Place, patch: pytest.MonkeyPatch) -> Session:
     session = place.session(Settings(network="none"))
-    engine_is(session, FAR)
+    engine_is(session, FAR, patch)
     return session
 
 
 def without_a_gate(place: Place, _patch: pytest.MonkeyPatch) -> Session:
     return place.session(Settings(network="gate"), platform=LINUX._replace(closed={"gate": "docs/X.md says why"}))
+
+
+def without_groups(place: Place, _patch: pytest.MonkeyPatch) -> Session:
+    limits = Limits(memory=64 << 20)
+    return place.session(Settings(limits=limits), platform=LINUX._replace(has_groups=False, name="plan9"))
+
+
+def without_mounts(place: Place, _patch: pytest.MonkeyPatch) -> Session:
+    session = place.session(Settings(limits=Limits(tmp=64 << 20)))
+    session.machine.confinement.mode = "landlock"
+    return session
 
 
 MESSAGES: list[tuple[Callable[[Place, pytest.MonkeyPatch], Session], str]] = [
@@ -112,6 +125,16 @@ MESSAGES: list[tuple[Callable[[Place, pytest.MonkeyPatch], Session], str]] = [
         "programs; found: one whose containers run in a virtual machine "
         "(name an image: container.image in the policy, or --image)",
     ),
+    (
+        without_groups,
+        "a limit of memory needs control groups; found: plan9, which has none "
+        '(permit to go on without: "limits: {missing: degrade}" in .mudroom/policy.yaml)',
+    ),
+    (
+        without_mounts,
+        "a limit of /tmp needs user namespaces; found: a sandbox without them "
+        '(permit to go on without: "limits: {missing: degrade}" in .mudroom/policy.yaml)',
+    ),
     (without_a_gate, "network: gate needs a gate; found: linux (docs/X.md says why)"),
 ]
 
@@ -129,11 +152,11 @@ def test_it_is_named_and_leaves_no_fork(
     assert list(session.vault.forks()) == [] and os.listdir(session.vault.path + b"/layers") == []
 
 
-def test_a_mounted_fork_has_no_containers(place: Place) -> None:
+def test_a_mounted_fork_has_no_containers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     session = place.session(Settings(network="none"))
     session.forks.new("f")
     session.forks.mount("f", kind="copy")
-    engine_is(session, DOCKER)
+    engine_is(session, DOCKER, monkeypatch)
     told = "a container in a mounted fork needs level 1; found: level 2 (mudroom unmount f, or --level 1)"
     with pytest.raises(MudroomError, match=whole(told)):
         session.run([b"true"], fork="f")

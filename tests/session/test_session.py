@@ -19,10 +19,12 @@ from conftest import Place, full_listing, listing, tick
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import counted_changes
-from mudroom.errors import CommandNotStarted, UsageError
+from mudroom.errors import CommandNotStarted, MudroomError, UsageError
 from mudroom.session import Stdio
+from mudroom.session.upkeep import remove_vault
 from mudroom.vault.apply.execution import Executor
 from mudroom.vault.forks.stacking import is_unchanged
+from whole_text import whole
 
 pytestmark = pytest.mark.both_users
 
@@ -498,3 +500,13 @@ def test_a_command_that_was_not_found_leaves_no_copy(place: Place) -> None:
     session.forks.files("f").write("b", "kept\n")
     session.forks.flush("f")
     assert not is_unchanged(session.forks.secrets.masked_vault(fork), fork), "file tools are somebody's work, too"
+
+
+def test_the_vault_of_a_project_that_is_back_stays(place: Place) -> None:
+    """It was gone when ``vault gc --all`` looked."""
+    session = place.session()
+    with session.alone("a test"):
+        told = f"the project {place.project} is there: its vault stays"
+        with pytest.raises(MudroomError, match=whole(told)):
+            remove_vault(session.vault)
+    assert session.run([b"true"]).exit_code == 0

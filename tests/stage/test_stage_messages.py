@@ -19,8 +19,6 @@ from mudroom.stage.private_directory import require_private
 from mudroom.stage.source import OpenSource
 from mudroom.stage.views.real_directory import PlainTree
 
-pytestmark = pytest.mark.both_users
-
 
 def told(action: Callable[[], object]) -> str:
     with pytest.raises(MudroomError) as raised:

@@ -78,4 +78,5 @@ def _hold(path: Path) -> int:
     kernel.CreateFileW.restype = ctypes.c_void_p
     handle = kernel.CreateFileW(str(path), 0x80000000, 0, None, 3, 0, None)
     assert handle not in (None, ctypes.c_void_p(-1).value), path
-    return msvcrt.open_osfhandle(int(handle), os.O_RDONLY)  # type: ignore[attr-defined, unused-ignore]
+    descriptor: int = msvcrt.open_osfhandle(int(handle), os.O_RDONLY)  # type: ignore[attr-defined, unused-ignore]
+    return descriptor

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from inner_path import inner as inner
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset
 from mudroom.session.changes import Changes
@@ -25,11 +26,6 @@ from mudroom.vault.store.store import open_vault
 
 Contents = dict[str, bytes | None]
 """Every path of a tree with the content of the file; None: a directory."""
-
-
-def inner(path: Path) -> bytes:
-    """Return a path as the rooms below the front doors have it: with ``/`` on each system."""
-    return os.fsencode(path.as_posix())
 
 
 def contents(root: Path) -> Contents:

@@ -191,7 +191,7 @@ def test_a_server_that_gives_no_code_is_an_error() -> None:
     with pytest.raises(MudroomError) as raised:
         new_code(RunningServer(4711, 1, "t", "", []))
     told = "the server on port 1 gives no address (end it, and start another: kill 4711; mudroom serve)"
-    assert str(raised.value).replace("port 4711", "port 1").replace("kill 1;", "kill 4711;") == told
+    assert str(raised.value) == told
 
 
 def test_codes_expire_and_are_few() -> None:

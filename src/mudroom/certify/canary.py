@@ -43,7 +43,7 @@ class Canary:
         self._root = path + "/d"
         self._files = ExitStack()
         self.port = self._udp_port = self._victim_pid = self._port_6 = self._port_other = self._port_multicast = 0
-        self._address = ""
+        self._address, self._scope = "", 0
         self._servers: list[socket.socket] = []
         self._victim: subprocess.Popen[bytes] | None = None
         self._fifo = self._master = -1
@@ -59,7 +59,7 @@ class Canary:
                 unix = self._serve(socket.socket(socket.AF_UNIX))
                 _bind_in(self._path, unix)
                 unix.listen()
-            self._address = other_address()
+            self._address, self._scope = other_address()
             family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
             self.port = self._bound(socket.AF_INET, socket.SOCK_STREAM, "127.0.0.1")
             self._udp_port = self._bound(socket.AF_INET, socket.SOCK_DGRAM, "127.0.0.1")
@@ -117,7 +117,8 @@ class Canary:
                 member = socket.inet_aton(GROUP) + socket.inet_aton("127.0.0.1")
                 server.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
             else:
-                server.bind((address, port))
+                scope = self._scope if address == self._address else 0
+                server.bind((address, port, 0, scope) if scope else (address, port))
         except OSError:
             server.close()
             return 0
@@ -153,6 +154,7 @@ class Canary:
             "port_other": self._port_other,
             "port_multicast": self._port_multicast,
             "address": self._address,
+            "scope": self._scope,
             "victim": self._victim_pid,
             "service": self._service,
             "services": self._path + "/services",
@@ -233,13 +235,16 @@ class Canary:
         return rows
 
 
-def other_address() -> str:
-    """Return an address of this machine besides 127.0.0.1: the one by which others are reached, found by connect(2) of
-    UDP, which sends nothing; without a network one of loopback's own."""
+def other_address() -> tuple[str, int]:
+    """Return an address of this machine besides 127.0.0.1, and its scope: the address by which others are reached,
+    found by connect(2) of UDP, which sends nothing; without a network one of loopback's own. inet6(4) of macOS: a
+    link-local address is one of an interface, whose number is its scope (sin6_scope_id)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, suppress(OSError):
         udp.connect(("192.0.2.1", 9))  # RFC 5737: of no machine
-        return str(udp.getsockname()[0])
-    return "fe80::1%lo0" if sys.platform == "darwin" else "127.0.0.2"
+        return str(udp.getsockname()[0]), 0
+    if sys.platform == "darwin":
+        return "fe80::1", socket.if_nametoindex("lo0")
+    return "127.0.0.2", 0
 
 
 def _bind_in(directory: str, unix: socket.socket, name: str = "s") -> None:

@@ -104,7 +104,7 @@ VERBS = {
     "image": Verb("host", "images for containers of level 2: build, ls, rm"),
     "keeper": Verb("host", "the process that has everything loaded for the next command: status, stop"),
     "doctor": Verb("host", "what this machine can protect, by trying it"),
-    "certify": Verb("host", "try what the sandbox holds here; on macOS open what held"),
+    "certify": Verb("host", "try what the sandbox holds here; on macOS and Windows open what held"),
     "setup": Verb(
         "host", "the first look: protections of this machine, commands that add missing ones, agents, a command to try"
     ),

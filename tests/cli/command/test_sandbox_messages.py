@@ -12,8 +12,6 @@ from box import if_namespaces
 from conftest import Place
 from mudroom.cli.main import run
 
-pytestmark = pytest.mark.both_users
-
 OWN = "cannot be shown: the sandbox has its own"
 
 

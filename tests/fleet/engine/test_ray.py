@@ -55,7 +55,8 @@ def test_bytes_between_machines_are_encrypted_or_refused(address: str) -> None:
 
 @pytest.mark.parametrize("address", ["ray://127.0.0.1:10001", "local", "", "127.0.0.1", "127.0.0.1:x", "h:99999", ":1"])
 def test_an_address_that_is_none_of_a_head_is_refused(address: str) -> None:
-    with pytest.raises(UsageError, match="RAY_ADDRESS=auto"):
+    told = f"RAY_ADDRESS={address} is not HOST:PORT of a head"
+    with pytest.raises(UsageError, match=whole(f"{told} (RAY_ADDRESS=auto finds the one of this machine)")):
         reachable_address({b"RAY_ADDRESS": address.encode()})
 
 

@@ -308,7 +308,7 @@ def test_late_frames_are_ignored_or_fail(start: Worker, project: Path) -> None:
     worker.send(message.SHUT, b"", 5)
     worker.send(message.KEPT, message.Kept("errand-0001", 1), 7)
     worker.send(message.CANCEL, message.CancelErrand("errand-0001", 1, 15), 8)
-    assert "no attempt 1" in worker.failure(8).reason
+    assert worker.failure(8).reason == "this worker has no attempt 1 of the errand errand-0001"
     worker.send(message.FETCH, message.Fetch("errand-0001", 1, 0), 9)
     assert "no attempt 1" in worker.failure(9).reason
     worker.send(message.FETCH, message.Fetch("../x", 1, 0), 10)

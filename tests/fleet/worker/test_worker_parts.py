@@ -288,3 +288,16 @@ def test_more_connections_than_an_origin_makes_at_once() -> None:
         connection.close()
     dials.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_more_connections_than_a_link_carries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mudroom.fleet.wire.tunnel.MOST", 0)
+    sent, before = list[Frame](), len(os.listdir("/proc/self/fd"))
+    dials = FarDials(sent.append)
+    pending = dials.begin(1, "caller", "host.example", 80)
+    dials.dialled(message.frame_of(message.DIALLED, message.Dialled(1, ""), 1))
+    with pytest.raises(MudroomError, match=whole("the link has 256 connections")):
+        pending.result()
+    pending.close()
+    dials.close()
+    assert len(os.listdir("/proc/self/fd")) == before

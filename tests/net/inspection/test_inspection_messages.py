@@ -12,8 +12,6 @@ from mudroom.net.inspection import roots
 from mudroom.net.inspection.authority import load_authority
 from mudroom.net.inspection.roots import own_roots, prepare
 
-pytestmark = pytest.mark.both_users
-
 PROJECT = b"/home/u/p"
 
 

@@ -83,9 +83,11 @@ def test_a_launcher_that_was_not_started(tmp_path: Path) -> None:
 
 @if_namespaces
 def test_a_view_is_taken_once_and_only_by_a_command_that_has_begun(fresh: Box) -> None:
-    taken = "the view of this command was not requested, or has been taken (request it by RunOptions.view, and take it once)"
+    taken = (
         "the view of this command was not requested, or has been taken "
         "(request it by RunOptions.view, and take it once)"
+    )
+    with CapturedOutput(None, None, None, 100) as output:
         running = fresh.start("true", output, view=True)
         os.close(running.view())
         assert told(running.view) == taken

@@ -181,6 +181,22 @@ ulimit -c; umask
 
 
 @pytest.mark.parametrize("kind", HELD_KINDS)
+def test_no_program_of_a_joined_command_is_its_warden_s_own(box: Box, kind: str) -> None:
+    """As of a first one: test_nursery.py."""
+    place = place_of(box, kind)
+    with held(box, kind) as sandbox:
+        script = "echo '#!/proc/self/exe -IS' > script; echo 'print(1)' >> script; chmod +x script"
+        assert run(box, kind, sandbox, script)[0].status == 0
+        for word in (b"/proc/self/exe", b"./script"):
+            with CapturedOutput(None, None, None, 1 << 20) as output:
+                running = sandbox.run([word, b"-c", b"print('ran')"], ENVIRONMENT, place, output.descriptors)
+                with pytest.raises(CommandNotStarted) as caught:
+                    attend(running, output, None, lambda: None)
+            assert caught.value.exit_code == 126, word
+        assert run(box, kind, sandbox, "echo next")[1] == "next\n"
+
+
+@pytest.mark.parametrize("kind", HELD_KINDS)
 def test_a_joined_command_is_confined_as_a_first_one(box: Box, kind: str) -> None:
     _ended, first = box.run(CONFINED, box.prepared(kind))
     with held(box, kind) as sandbox:

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import resource
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.invocation import Invocation, RunOptions
-from mudroom.sandbox.container import box, remote, runtime, trial
+from mudroom.sandbox.container import box, image, remote, runtime, trial
 from mudroom.sandbox.container.building import Workshop, build
 from mudroom.sandbox.container.image import provide_host_image
 from mudroom.sandbox.container.image_file import inspect_image
@@ -119,6 +118,15 @@ def test_an_engine_that_takes_no_image(fake: Fake) -> None:
     fake.does('[ "$1" = images ] || { cat > /dev/null; echo "no space left on device" >&2; exit 1; }')
     assert told(lambda: provide_host_image(fake.engine, fake.environ)) == (
         f"the image mudroom-host:2 cannot be made: docker: no space left on device ({DOCTOR})"
+    )
+
+
+def test_an_engine_that_hangs_while_it_takes_an_image(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was waited for without a limit."""
+    monkeypatch.setattr(image, "PATIENCE", 0.2)
+    fake.does('[ "$1" = images ] || exec tail -f /dev/null')
+    assert told(lambda: provide_host_image(fake.engine, fake.environ)) == (
+        "docker does not answer for 0 s (the engine hangs: restart it, or choose another one with container.engine)"
     )
 
 
@@ -295,8 +303,10 @@ def test_a_disk_without_room_for_the_runtime(tmp_path: Path, small_files: None) 
     assert list((tmp_path / "runtime").iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_runtime_where_nothing_may_be_written(tmp_path: Path) -> None:
-    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    said = told(lambda: runtime.provide(os.fsencode(tmp_path / "runtime")))
-    assert said.startswith(f"the runtime for containers cannot be made: {tmp_path}/runtime: Permission denied (it is")
+def test_a_runtime_where_no_directory_can_be_made(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    place = tmp_path / "state/runtime"
+    assert told(lambda: runtime.provide(bytes(place))) == (
+        f"the runtime for containers cannot be made: {place}: Not a directory "
+        "(it is made below the state directory; another one: MUDROOM_STATE=/var/tmp/mudroom)"
+    )

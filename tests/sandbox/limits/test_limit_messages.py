@@ -14,8 +14,6 @@ from mudroom.sandbox.limits import limiter
 from mudroom.sandbox.limits.cgroup import CgroupTree, remove
 from mudroom.sandbox.limits.limiter import Limiter
 
-pytestmark = pytest.mark.both_users
-
 
 def test_a_group_that_cannot_be_removed(tmp_path: Path) -> None:
     """rmdir(2) fails as it does while a process is in it."""

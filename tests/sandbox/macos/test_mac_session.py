@@ -328,7 +328,6 @@ def _driver(mac: Mac, tmp_path: Path, what: str) -> Path:
 import os, sys
 sys.path[:0] = {sys.path!r}
 from mudroom.core.settings import Settings
-from mudroom.sandbox.client.connection import Invocation
 from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.sandbox.platform import DARWIN
 from mudroom.session import Session, Stdio

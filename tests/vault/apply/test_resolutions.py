@@ -199,6 +199,22 @@ def test_what_is_dropped_for_the_projects_own_comes_back(
     assert (place.project / "f").read_text() == THEIRS
 
 
+def test_records_that_are_gone_when_they_are_needed(session: Session) -> None:
+    """Of what an apply has dropped: somebody has removed them from the vault. As an error, it stopped every apply."""
+    session.changes.decide(FORK, conflict(session), "ours")
+    with session.alone("a test"):
+        session.changes.apply(FORK)
+    (apply,) = session.vault.applies()
+    os.unlink(apply + b"/fork/record")
+    with session.alone("a test"):
+        remarks = session.changes.undo().remarks
+    told = "was not restored: what the apply kept of its records is missing"
+    assert [(remark.path, remark.text) for remark in remarks] == [(b"f", told)]
+    assert session.run([b"touch", b"b"], fork="another").exit_code == 0
+    with session.alone("a test"):
+        assert session.changes.apply("another").applied.written == 1
+
+
 def test_a_fork_that_has_gone_on_loses_nothing_to_an_undo(place: Place, session: Session) -> None:
     session.changes.decide(FORK, conflict(session), "ours")
     with session.alone("a test"):

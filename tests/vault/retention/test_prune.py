@@ -14,6 +14,7 @@ import pytest
 import mudroom.vault.retention.expiry
 from clocks import let_pass, steady
 from conftest import Place
+from inner_path import inner
 from mudroom.core.clock import SECOND, CommandStart
 from mudroom.core.retention import DAY, YOUNG, Expired, RetentionLimits
 from mudroom.core.settings import Settings
@@ -38,7 +39,7 @@ LATER = 31 * DAY
 @pytest.fixture
 def vault(tmp_path: Path) -> Iterator[Vault]:
     (tmp_path / "p").mkdir()
-    vault = open_vault(os.fsencode(tmp_path / "state"), os.fsencode(tmp_path / "p"))
+    vault = open_vault(inner(tmp_path / "state"), inner(tmp_path / "p"))
     yield vault
     vault.close()
 
@@ -72,7 +73,7 @@ def sweep(
 
 def names(vault: Vault) -> set[bytes]:
     found = {os.path.join(at, name) for at, below, files in os.walk(vault.path) for name in (*below, *files)}
-    return {name for name in found if not name.endswith(b"/lock")}
+    return {name for name in found if os.path.basename(name) != b"lock"}
 
 
 def layers(vault: Vault) -> set[str]:
@@ -201,7 +202,7 @@ def test_slots_in_the_project_go_too(place: Place) -> None:
     (inside.parent / ".gitignore").write_text("*\n")
     os.rename(path + b"/slots", inside)
     directory = ApplyDirectory(path)
-    directory.write("done", directory.load()._replace(slots=os.fsencode(inside)))
+    directory.write("done", directory.load()._replace(slots=inner(inside)))
     swept = sweep(session.vault, kept=RetentionLimits(30 * DAY, 1, 1 << 50))
     assert [one.name for one in swept.applies] == ["u1"]
     assert not (place.project / ".mudroom").exists()
@@ -214,7 +215,7 @@ def test_slots_are_removed_only_where_they_can_be(place: Place, tmp_path: Path) 
     precious = tmp_path / "precious"
     precious.mkdir()
     directory = ApplyDirectory(path)
-    directory.write("done", directory.load()._replace(slots=os.fsencode(precious)))
+    directory.write("done", directory.load()._replace(slots=inner(precious)))
     with pytest.raises(MudroomError, match=whole(f"u1 has its slots at {precious}: not a path that mudroom uses")):
         collect_garbage(session.vault, RetentionLimits(30 * DAY, 1, 1 << 50), later())
     assert precious.is_dir()

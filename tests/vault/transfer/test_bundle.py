@@ -18,6 +18,7 @@ import pytest
 
 from clocks import let_pass
 from conftest import Place, listing
+from mudroom.core.clock import CommandStart
 from mudroom.core.retention import DAY, RetentionLimits
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset
@@ -383,6 +384,18 @@ def test_an_export_that_cannot_be(place: Place, monkeypatch: pytest.MonkeyPatch)
     with open(writer, "wb", buffering=0) as stream, pytest.raises(MudroomError, match=whole(told)):
         session.export("f", cast("Any", stream), packed=False)
     os.close(reader)
+    with monkeypatch.context() as patch:
+        patch.setattr("mudroom.vault.transfer.pack.HEADER_LIMIT", 60)
+        told = r"\Athe attributes of \S+ are too large for an archive \(the fork is unchanged: apply it, or remove"
+        with pytest.raises(MudroomError, match=told):
+            session.export("f", io.BytesIO())
+    fork = session.vault.fork("f")
+    with fork.lock("a command that is killed"):
+        fork.begin(CommandStart(1))
+        told = "the last command of f was cut off (mudroom diff f collects what it did)"
+        with pytest.raises(MudroomError, match=whole(told)):
+            export_fork(session.vault, fork, os.fsencode(place.root / "f.tar"), NOW)
+        fork.end()
     monkeypatch.setattr("mudroom.vault.transfer.pack.ENTRY_LIMIT", 3)
     told = "the fork has more than 3 entries, so it cannot be exported"
     hint = "the fork is unchanged: apply it, or remove the entry from it"

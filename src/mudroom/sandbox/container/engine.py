@@ -58,7 +58,7 @@ class FoundEngine(NamedTuple):
 def ask(
     argv: Sequence[bytes], environ: Mapping[bytes, bytes], timeout: float = PATIENCE, *, stdin: bytes | None = None
 ) -> bytes:
-    """Run a command line of an engine and return its output; ``given`` is its input. Raise MudroomError with its
+    """Run a command line of an engine and return its output; ``stdin`` is its input. Raise MudroomError with its
     message if it fails. If it takes longer than ``timeout`` seconds, kill it with every process that it has started and
     raise Unusable."""
     try:
@@ -82,7 +82,7 @@ def ask(
             _kill(process)
     if process.returncode:
         name = _name(argv)
-        raise MudroomError(f"{name}: {last_line(complaint).removeprefix(name + ': ')}")
+        raise MudroomError(f"{name}: {_last_line(complaint).removeprefix(name + ': ')}")
     return out
 
 
@@ -102,7 +102,7 @@ def _name(argv: Sequence[bytes]) -> str:
     return os.fsdecode(os.path.basename(argv[0]))
 
 
-def last_line(text: bytes) -> str:
+def _last_line(text: bytes) -> str:
     lines = [show(line.strip()) for line in text.splitlines() if line.strip()]
     messages = [line for line in lines if not line.startswith(("See '", "Run '"))]
     return messages[-1] if messages else "it failed without a message"

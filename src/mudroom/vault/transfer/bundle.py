@@ -163,7 +163,8 @@ def _write(vault: Vault, fork: Fork, stream: IO[bytes], label: Label, limit: int
 def _require_whole(fork: Fork) -> None:
     require_idle(fork)
     if fork.interrupted is not None:
-        raise MudroomError(f"the last command of {fork.name} was cut off", f"run mudroom diff {fork.name} first")
+        hint = f"mudroom diff {fork.name} collects what it did"
+        raise MudroomError(f"the last command of {fork.name} was cut off", hint)
 
 
 @contextmanager
