@@ -87,6 +87,7 @@ def test_a_killed_apply_is_recovered(place: Place, monkeypatch: pytest.MonkeyPat
     assert place.files() == files
 
 
+@pytest.mark.slow
 def test_rules_and_stored_data(place: Place) -> None:  # noqa: F811
     assert place.say("policy", "init").code == 0
     assert (place.project / ".mudroom" / "policy.yaml").is_file()
