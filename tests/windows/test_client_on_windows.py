@@ -215,7 +215,7 @@ def test_without_the_shape_of_the_tests_no_command_runs(place: Place) -> None:
     with PipedOutput(LIBRARY, None, None, None, 1000) as output:
         context: Any = pytest.raises(Unsupported) if WINE else contextlib.nullcontext()
         with context:
-            plain.run(place.plan, [b"cmd", b"/c", b"echo x> made.txt"], place.env, output.descriptors)
+            plain.run(place.plan, Invocation([b"cmd", b"/c", b"echo x> made.txt"], place.env, output.descriptors))
     plain.close()
     assert not WINE or not (place.work / "made.txt").exists()
 

@@ -55,6 +55,7 @@ class WindowsRunning(Running):
     ) -> None:
         """``write``: writes bytes to a handle. ``notes``: of the plan."""
         self.notes = notes
+        self._view = []  # there is no mount to be taken
         self._calls, self._confined, self._write = calls, confined, write
         self._sent = 0
         """The last signal by which the job was ended. Written under no lock: any of two is the right one."""

@@ -34,7 +34,7 @@ _PATIENCE = 0.05
 _ATTEMPTS = 40
 
 
-class UserConsole(Protocol):
+class RelayedConsole(Protocol):
     """The console of the user: ``windows/user_console.py``."""
 
     def enter_raw(self) -> None:
@@ -76,7 +76,7 @@ class ConsoleRelay:
     descriptors = (None, None, None)
     own: frozenset[int] = frozenset()
 
-    def __init__(self, user: UserConsole, pipes: PipeCalls) -> None:
+    def __init__(self, user: RelayedConsole, pipes: PipeCalls) -> None:
         self._user, self._pipes = user, pipes
         self._console: Console | None = None
         self._over = threading.Event()
