@@ -4,7 +4,7 @@ reason, the rest lands, the next apply lands it, and nothing is lost. The same f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -88,7 +88,13 @@ def told(name: str) -> list[str]:
     return [CLASH, f"{name}: {HELD}"]
 
 
-@pytest.mark.parametrize("name", [*HOLDABLE, "same"])
+def each(quick: Sequence[str], more: Sequence[str]) -> list[object]:
+    return [*quick, *(pytest.param(name, marks=pytest.mark.deep) for name in more)]
+
+
+@pytest.mark.parametrize(
+    "name", each(["merged", "moved", "deep/down/f", "clash"], ["touched", "edited", "removed", "same"])
+)
 def test_an_apply(bench: Workbench, name: str) -> None:
     bench.run("f", command)
     user(bench.project)
@@ -136,7 +142,7 @@ def test_its_conflict_can_be_looked_at_and_decided_later(bench: Workbench) -> No
     assert contents(bench.project) == {**AFTER, "clash": b"yours\n"}
 
 
-@pytest.mark.parametrize("name", ["merged", "edited", "touched", "there"])
+@pytest.mark.parametrize("name", each(["merged", "there"], ["edited", "touched"]))
 def test_an_undo_and_a_redo(bench: Workbench, name: str) -> None:
     """Also of a file that was edited since, whose lines have to be read. What is held stays as it is; it goes the other
     way with the rest, and then back."""
