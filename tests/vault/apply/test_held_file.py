@@ -123,7 +123,7 @@ def test_all_at_once(bench: Workbench) -> None:
 
 def test_its_conflict_can_be_looked_at_and_decided_later(bench: Workbench) -> None:
     """The project's side cannot be read meanwhile: it has no content, and no decision about it can be taken."""
-    bench.run("f", command)
+    reviewed = bench.run("f", command)
     user(bench.project)
     with held(bench.project / "clash"):
         (conflict,) = bench.changes.conflicts("f")
@@ -133,6 +133,7 @@ def test_its_conflict_can_be_looked_at_and_decided_later(bench: Workbench) -> No
         with pytest.raises(UsageError, match="clash is held open by another program"):
             bench.changes.decide("f", conflict, "theirs")
     (conflict,) = bench.changes.conflicts("f")
+    assert bench.changes.of("f") == reviewed, "to list conflicts is no change of the fork, though no apply was before"
     bench.changes.decide("f", conflict, "theirs")
     with held(bench.project / "clash"):
         assert not bench.changes.conflicts("f")[0].decided

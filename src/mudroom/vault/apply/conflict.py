@@ -19,10 +19,9 @@ from mudroom.core.tree.entry import HELD, Entry, FileHeld, is_untouched
 from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import DecidedMeanwhile, SideMoved, UsageError
-from mudroom.stage.layers.union import Union
 from mudroom.stage.source import Source, SourceContent, read_all
 from mudroom.typing import Literal, NamedTuple, TypeVar
-from mudroom.vault.apply.landing import LandingRequest, prepare, read_record, reconciling
+from mudroom.vault.apply.landing import LandingRequest, prepare, read_record, reconciling, reviewed_contents
 from mudroom.vault.conflict.reconciliation import LIMIT, Reconciler
 from mudroom.vault.conflict.resolution import (
     Resolution,
@@ -33,7 +32,7 @@ from mudroom.vault.conflict.resolution import (
     read_content,
 )
 from mudroom.vault.record import ForkRecord
-from mudroom.vault.store.fork import Fork, mount_note
+from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 T = TypeVar("T")
@@ -123,17 +122,7 @@ def each_conflict(
     The contents of only one conflict are in memory at a time: a fork may have any number of conflicts, each as large as
     ``LIMIT``. Without ``contents`` no content is read and kept.
     """
-    return _map_conflicts(vault, fork, make, _record_of(vault, fork), LandingRequest(tuple(paths)), contents=contents)
-
-
-def _record_of(vault: Vault, fork: Fork) -> ForkRecord:
-    """Return the fork's record, of its layers: a copy is sealed first, as an apply does it. Raise ForkMoved if the copy
-    is not what was reviewed."""
-    if fork.has_copy and mount_note(fork) is None:
-        from mudroom.vault.forks.copy_layer import seal_copy
-
-        seal_copy(vault, fork, as_reviewed=True)
-    return read_record(fork)
+    return _map_conflicts(vault, fork, make, read_record(fork), LandingRequest(tuple(paths)), contents=contents)
 
 
 def find_conflict(vault: Vault, fork: Fork, path: bytes) -> ForkConflict | None:
@@ -142,7 +131,7 @@ def find_conflict(vault: Vault, fork: Fork, path: bytes) -> ForkConflict | None:
     If the file was edited on both sides, only that file is merged. Otherwise renames and directories elsewhere in the
     fork may matter, so the whole fork is examined.
     """
-    record = _record_of(vault, fork)
+    record = read_record(fork)
     if _is_plain_edit(path, record.changeset.changes):
         conflicts = _map_conflicts(
             vault, fork, lambda conflict: conflict, record, LandingRequest((path,), exact=True), contents=True
@@ -186,7 +175,7 @@ def _map_conflicts(
 ) -> list[T]:
     with reconciling(vault, fork, request, record, answered=False) as reconciler:
         plan = prepare(fork, request, reconciler, record)
-        with Union(fork.layered, None) as staged:
+        with reviewed_contents(fork, record) as staged:
             changes = {change.path: change for change in plan.chosen}
             resolutions = load_resolutions(fork)
             results: list[T] = []
@@ -270,8 +259,8 @@ def decide(
                 f"{show(conflict.path)} is a directory on one side and none on the other",
                 "move it out of the way in the project, then apply again",
             )
-    record = _record_of(vault, fork)
-    with Union(fork.layered, None) as staged, reconciling(vault, fork, LandingRequest(), record) as project:
+    record = read_record(fork)
+    with reviewed_contents(fork, record) as staged, reconciling(vault, fork, LandingRequest(), record) as project:
         _require_unmoved(conflict, project, staged)
         try:
             ours = fingerprint(project, conflict.ours.path, conflict.ours.entry)

@@ -16,11 +16,12 @@ from mudroom.core.merge.merge import Conflict, PartialChoice
 from mudroom.core.merge.operations import Landing, Op, plan_landing
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.choice import select_below, select_exactly
+from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import WORK_TREE, git_directory, is_left_out, is_protected, repositories
 from mudroom.core.tree.landing_form import REDUCED
 from mudroom.core.tree.path import ancestors, is_below
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage.layers.union import Union
+from mudroom.stage.layers.union import OneLayer, Union
 from mudroom.stage.originals.collection import MASKED
 from mudroom.stage.source import Source
 from mudroom.typing import TYPE_CHECKING, NamedTuple
@@ -190,6 +191,41 @@ def _must_copy(fork: Fork, op: Op, parts: Collection[bytes]) -> bool:
     )
 
 
+class ReviewedContents:
+    """The staged files of a fork with a copy, which no apply may have sealed yet: a file is in the layers if the record
+    is of it there, else in the copy. Owner: the caller, in one thread."""
+
+    def __init__(self, layers: Source, copy: Source, record: ForkRecord) -> None:
+        self._layers, self._copy = layers, copy
+        self._staged = {change.path: change.staged for change in record.changeset.changes}
+
+    def _holder(self, path: bytes) -> Source:
+        staged, entry = self._staged.get(path), self._layers.look(path)
+        if staged is not None and entry is not None and (entry.device, entry.inode) == (staged.device, staged.inode):
+            return self._layers
+        return self._copy
+
+    def look(self, path: bytes) -> Entry | None:
+        return self._holder(path).look(path)
+
+    def names(self, path: bytes) -> dict[bytes, Entry]:
+        return self._copy.names(path)
+
+    def open(self, path: bytes) -> int:
+        return self._holder(path).open(path)
+
+
+@contextmanager
+def reviewed_contents(fork: Fork, record: ForkRecord) -> Iterator[Source]:
+    """Yield the staged files that a record is of. Nothing is written: listing conflicts leaves the fork as it is."""
+    with Union(fork.layered, None) as layers:
+        if not fork.has_copy:
+            yield layers
+            return
+        with OneLayer(fork.contents[0], is_layer=False) as copy:
+            yield ReviewedContents(layers, copy, record)
+
+
 @contextmanager
 def reconciling(
     vault: Vault, fork: Fork, request: LandingRequest, record: ForkRecord, *, answered: bool = True
@@ -198,7 +234,7 @@ def reconciling(
 
     ``answered``: use the decisions that were recorded about conflicts.
     """
-    with OpenFork(vault, fork) as opened, Union(fork.layered, None) as staged:
+    with OpenFork(vault, fork) as opened, reviewed_contents(fork, record) as staged:
         reconciler = Reconciler(
             vault.source,
             staged,
