@@ -363,7 +363,11 @@ class Machine:
         if not gated or (mode == "landlock" and self.confinement.host.landlock_abi < 4):
             return nullcontext(), 0
         if why := self.confinement.platform.closed.get("gate"):
-            raise Unsupported("network: gate", "a gate", self.confinement.platform.name, why)
+            raise Unsupported("network: gate", "a gate", self.confinement.platform.name, f"{why}; --net none works")
+        if not level and self.confinement.platform.is_bridged:
+            raise Unsupported(
+                "the gate at level 0", "an AppContainer", "a restricted token, which no firewall knows", "use level 1"
+            )
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
         inspection = equipment.inspection if equipment is not None else None
         places = self.loopback_places(mode, level, outcome)
@@ -380,7 +384,7 @@ class Machine:
             fork.name,
             given is not None and given.all_hosts,
         )
-        return keeper, keeper.listen() if outside else 0
+        return keeper, keeper.listen(bridged=self.confinement.platform.is_bridged) if outside else 0
 
     def loopback_places(self, mode: Mode, level: int, outcome: Outcome) -> Sequence[LoopbackPlace]:
         """Return the places of this machine's loopback that the command reaches inside; at level 0 the loopback is this

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
-from mudroom.errors import MudroomError
+from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.connection import AGAIN, Connection, command_request, wait_readable, with_report
 from mudroom.sandbox.client.report import parse_report, read_report
 from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.template import StandingPlace, StandingSandbox
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.gauge import Gauge
+    from mudroom.typing import Protocol
+
+    class CommandBridge(Protocol):
+        """The way of a command to the gate where it has no network of its own."""
+
+        @property
+        def notes(self) -> list[str]:
+            """What was refused, a line for each kind."""
+
 
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
 # Imported instead of run as a script, to have its byte code cached: compiling would double the start-up time.
@@ -98,6 +107,16 @@ class Running:
 
     def fileno(self) -> int:
         return self._report
+
+    @property
+    def over(self) -> int:
+        """A descriptor that is readable when the command is over; -1 if the system has none."""
+        return self.fileno()
+
+    def open_gate(self, _target: tuple[str, int], _key: bytes, /) -> CommandBridge:
+        """Let the command's connections through its bridge to this address, each of which begins with the key. Raise
+        Unsupported where a command has no bridge."""
+        raise Unsupported("a bridge to the gate", "a container without the host's loopback", sys.platform)
 
     @property
     def is_over(self) -> bool:
