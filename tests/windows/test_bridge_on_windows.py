@@ -19,8 +19,7 @@ if sys.platform != "win32":
 
 from mudroom.errors import Unsupported
 from mudroom.sandbox.windows import relay
-from mudroom.sandbox.windows.bridge import PIECE, Bridge
-from mudroom.sandbox.windows.plan import relay_text
+from mudroom.sandbox.windows.bridge import PIECE, GateBridge, relay_text
 from mudroom.sandbox.windows.relay import End
 from mudroom.windows.api import CallFailed, Library
 from mudroom.windows.owner import own_sid
@@ -57,15 +56,15 @@ class Ground:
     def __init__(self) -> None:
         self.echo = Echo()
         self.name = "mudroom-" + os.urandom(8).hex()
-        self.made = list[Bridge]()
+        self.made = list[GateBridge]()
         self.admitted: set[int] = {os.getpid()}
 
-    def bridge(self, admits: Callable[[int], bool] | None = None, most: int = 8) -> Bridge:
-        bridge = Bridge(LIBRARY, self.name, own_sid(LIBRARY), admits or self.admitted.__contains__, most)
+    def bridge(self, admits: Callable[[int], bool] | None = None, most: int = 8) -> GateBridge:
+        bridge = GateBridge(LIBRARY, self.name, own_sid(LIBRARY), admits or self.admitted.__contains__, most)
         self.made.append(bridge)
         return bridge
 
-    def serving(self, key: bytes = b"") -> Bridge:
+    def serving(self, key: bytes = b"") -> GateBridge:
         bridge = self.bridge()
         bridge.serve(self.echo.address, key)
         return bridge
@@ -115,7 +114,7 @@ def test_bytes_pass_in_both_directions_and_each_ends_by_itself(ground: Ground) -
 def test_a_name_that_is_taken_is_no_bridge_and_a_bridge_s_name_cannot_be_taken(ground: Ground) -> None:
     ground.serving()
     with pytest.raises(CallFailed) as taken:
-        Bridge(LIBRARY, ground.name, own_sid(LIBRARY), lambda _pid: True)
+        GateBridge(LIBRARY, ground.name, own_sid(LIBRARY), lambda _pid: True)
     assert taken.value.code == 5, taken.value
 
 

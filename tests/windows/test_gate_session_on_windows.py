@@ -4,6 +4,7 @@ gate's process. Run by ``dev/wine``."""
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,7 +14,10 @@ import pytest
 if sys.platform != "win32":
     pytest.skip("needs Windows, or dev/wine", allow_module_level=True)
 
-from test_gate_on_windows import Origin
+from mudroom.cli import project_session
+from mudroom.core.network.flow import FlowAnswer, FlowQuestion
+from mudroom.session.session import Session
+from test_gate_on_windows import ANSWER, Origin
 from test_session_on_windows import Place, place
 
 __all__ = ["place"]
@@ -50,15 +54,63 @@ def allow(place: Place, text: str) -> None:
     (directory / "policy.yaml").write_text(text)
 
 
-def test_an_allowed_host_is_reached_another_refused_and_both_are_journalled(place: Place, origin: Origin) -> None:
-    allow(place, f"network:\n  mode: gate\n  allow: ['127.0.0.1:{origin.port}']\n")
-    said = place.say(*run(place, "--keep"), f"127.0.0.1:{origin.port}", "denied.example:80")
-    assert said.code == 0, said
-    assert said.out.split("\r\n")[:2] == [f"127.0.0.1:{origin.port} 200 True", "denied.example:80 403 False"], said
+def test_rules_and_answers_decide_about_hosts_and_all_is_journalled(
+    place: Place, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[str]()
+
+    def answer(question: FlowQuestion, _over: int) -> FlowAnswer:
+        asked.append(question.host)
+        return FlowAnswer(question.host == "yes.invalid")
+
+    def set_approver(_ask: object, _context: object, session: Session) -> None:
+        session.machine.ask_about_hosts(answer)
+
+    monkeypatch.setattr(project_session, "set_host_approver", set_approver)
+    allowed = f"127.0.0.1:{origin.port}"
+    allow(place, f"network:\n  mode: gate\n  allow: ['{allowed}']\n  deny: [denied.invalid]\n")
+    said = place.say(*run(place, "--no"), allowed, "denied.invalid", "yes.invalid", "no.invalid", "no.invalid")
+    assert said.out.split("\r\n")[:5] == [
+        f"{allowed} 200 True",
+        "denied.invalid 403 False",
+        "yes.invalid 502 False",
+        "no.invalid 403 False",
+        "no.invalid 403 False",
+    ], said
+    assert asked == ["yes.invalid", "no.invalid"]
     assert len(origin.requests) == 1
-    flows = [json.loads(line) for line in place.say("log", "--json").out.splitlines()]
-    shown = {(flow["data"]["host"], flow["data"]["verdict"]) for flow in flows if flow["kind"] == "flow"}
-    assert shown == {("127.0.0.1", "allow"), ("denied.example", "deny")}, flows
+    assert "the gate by a named pipe and a relay in the container" in said.err, said
+    events = [json.loads(line) for line in place.say("log", "--json").out.splitlines()]
+    flows = [event["data"] for event in events if event["kind"] == "flow"]
+    assert {(flow["host"], flow["verdict"]) for flow in flows} == {
+        ("127.0.0.1", "allow"),
+        ("denied.invalid", "deny"),
+        ("yes.invalid", "allow"),
+        ("no.invalid", "deny"),
+    }
+    reached = next(flow for flow in flows if flow["host"] == "127.0.0.1")
+    assert reached["received"] == len(ANSWER) and reached["sent"] == len(origin.requests[0]), reached
+
+
+WAITS = """
+import os, socket
+port = int(os.environ["HTTP_PROXY"].rpartition(":")[2])
+channel = socket.create_connection(("127.0.0.1", port), timeout=60)
+channel.sendall(b"GET http://asked.invalid/ HTTP/1.1\\r\\n")  # and no more: the gate waits for the rest
+print(port, flush=True)
+os._exit(3)
+"""
+
+
+def test_the_end_of_a_command_leaves_no_port_pipe_or_thread(place: Place) -> None:
+    (place.project / "waits.py").write_text(WAITS)
+    said = place.say("run", "--no", "--", sys.executable, "waits.py")
+    assert said.code == 3, said
+    port = int(said.out.split()[0])
+    for address in ("127.0.0.1", "127.0.0.2"):
+        with socket.socket() as free:  # it can be taken again: nobody listens
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+            free.bind((address, port))
     assert [thread.name for thread in threading.enumerate() if "gate" in thread.name] == []
 
 
@@ -73,3 +125,8 @@ def test_without_its_rows_the_gate_is_closed_and_none_still_runs(place: Place) -
 def test_level_0_has_no_gate(place: Place) -> None:
     said = place.say("run", "--level", "0", "--net", "gate", "--", "cmd", "/d", "/c", "exit")
     assert said.code == 125 and "the gate at level 0 needs an AppContainer" in said.err, said
+
+
+def test_the_explanation_tells_how_the_command_is_held_to_the_gate(place: Place) -> None:
+    said = place.say("run", "--explain", "--", "cmd", "/d", "/c", "exit")
+    assert said.code == 0 and "named pipe" in said.out, said

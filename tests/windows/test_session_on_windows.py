@@ -26,6 +26,7 @@ from mudroom.certify.table import TABLES
 from mudroom.cli.windows import start
 from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.config import environment, places
+from mudroom.sandbox.windows.bridge import relay_text
 from mudroom.sandbox.windows.client import WindowsClient
 from mudroom.sandbox.windows.plan import WindowsMachine
 from mudroom.stage import nt_private, private_file
@@ -63,7 +64,7 @@ class Place:
         client = WindowsClient(
             NATIVE,
             variables=os.environ,
-            machine=WindowsMachine(os.cpu_count() or 1, python=sys.executable),
+            machine=WindowsMachine(os.cpu_count() or 1, python=sys.executable, relay=relay_text()),
             shape=without_container,
         )
         self._capture.readouterr()

@@ -166,9 +166,10 @@ class Library:
         return number
 
     def has(self, name: str) -> bool:
+        """Return whether this Windows has a function, and the library that it is in."""
         try:
             getattr(self, name)
-        except CallFailed:
+        except (CallFailed, OSError):
             return False
         return True
 

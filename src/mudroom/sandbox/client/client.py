@@ -13,7 +13,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
 from mudroom.errors import MudroomError, Unsupported
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.template import StandingPlace, StandingSandbox
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.gauge import Gauge
-    from mudroom.typing import Protocol
-
-    class CommandBridge(Protocol):
-        """The way of a command to the gate where it has no network of its own."""
-
-        @property
-        def notes(self) -> list[str]:
-            """What was refused, a line for each kind."""
 
 
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
@@ -113,9 +105,9 @@ class Running:
         """A descriptor that is readable when the command is over; -1 if the system has none."""
         return self.fileno()
 
-    def open_gate(self, _target: tuple[str, int], _key: bytes, /) -> CommandBridge:
-        """Let the command's connections through its bridge to this address, each of which begins with the key. Raise
-        Unsupported where a command has no bridge."""
+    def open_gate(self, _target: tuple[str, int], _key: bytes, /) -> Callable[[], Sequence[str]]:
+        """Let connections through the command's bridge to this address, each after the key. Return a function that
+        returns what was refused. Raise Unsupported where a command has no bridge."""
         raise Unsupported("a bridge to the gate", "a container without the host's loopback", sys.platform)
 
     @property

@@ -13,6 +13,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import pkgutil
 import socket
 import struct
 import threading
@@ -33,7 +34,7 @@ _BETWEEN = 0.02
 """Seconds."""
 
 
-class Bridge:
+class GateBridge:
     """``_lock`` guards the connections and the notes. Other attributes are written by the thread that starts the
     command."""
 
@@ -208,6 +209,13 @@ class Bridge:
             self._control.close()
             self._control = None
         self._server.close()
+
+
+def relay_text() -> str:
+    """Return the program of the relay. It is passed in a command line: the container need not read mudroom's files."""
+    data = pkgutil.get_data("mudroom.sandbox.windows", "relay.py")
+    assert data is not None
+    return data.decode().replace("\r\n", "\n")
 
 
 class _BrokenFrame(PipeClosed):

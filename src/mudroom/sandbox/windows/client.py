@@ -21,13 +21,7 @@ from mudroom.core.confinement.windows_plan import WindowsPlan
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.windows.calls import Calls
-from mudroom.sandbox.windows.plan import (
-    WindowsCommand,
-    WindowsMachine,
-    compile_plan,
-    has_environments,
-    system_variables,
-)
+from mudroom.sandbox.windows.plan import WindowsCommand, WindowsMachine, compile_plan, system_variables
 from mudroom.sandbox.windows.run import ConfinedProcess, start
 from mudroom.sandbox.windows.stream import PipedOutput
 from mudroom.typing import TYPE_CHECKING
@@ -36,7 +30,6 @@ from mudroom.windows.api import CallFailed
 if TYPE_CHECKING:
     from mudroom.core.confinement.limit import Limits
     from mudroom.sandbox.client.capture import Beside, Watch
-    from mudroom.sandbox.client.client import CommandBridge
     from mudroom.sandbox.client.template import StandingPlace
     from mudroom.sandbox.limits.cgroup import Leaf
 
@@ -84,12 +77,12 @@ class WindowsRunning(Running):
     def over(self) -> int:
         return -1
 
-    def open_gate(self, target: tuple[str, int], key: bytes, /) -> CommandBridge:
+    def open_gate(self, target: tuple[str, int], key: bytes, /) -> Callable[[], Sequence[str]]:
         bridge = self._confined.bridge
         if bridge is None:
             raise Unsupported("the gate", "a bridge in the command's plan", "a plan without one")
         bridge.serve(target, key)
-        return bridge
+        return lambda: bridge.notes
 
     @property
     def confined(self) -> ConfinedProcess:
@@ -261,7 +254,8 @@ class WindowsClient(Client):
         return WindowsCommand(program, words, {**self._system, **variables}, terminal)
 
     def _survey(self) -> WindowsMachine:
-        from mudroom.sandbox.windows.native import NativeJobs
+        from mudroom.sandbox.windows.bridge import relay_text
+        from mudroom.sandbox.windows.native import NativeJobs, has_environments
         from mudroom.windows.api import Library
 
         library = Library()
@@ -270,6 +264,7 @@ class WindowsClient(Client):
             in_job=NativeJobs(library).runs_in_job(),
             appcontainer=library.has("CreateAppContainerProfile"),
             python=getattr(sys, "_base_executable", "") or sys.executable,
+            relay=relay_text(),
             environments=has_environments(library),
         )
         return self._machine

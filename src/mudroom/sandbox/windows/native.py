@@ -444,10 +444,23 @@ def _entries(library: Library, sids: Sequence[str], rights: int, mode: str) -> t
     return (w.EXPLICIT_ACCESS_W * len(rows))(*rows), buffers
 
 
-def _bridge(library: Library, name: str, sid: str, admits: Callable[[int], bool]) -> BridgeCalls:
-    from mudroom.sandbox.windows.bridge import Bridge
+_ENVIRONMENTS = (
+    "CreateProcessSecurityEnvironment", "CloseProcessSecurityEnvironment", "QueryProcessSecurityEnvironmentSupport",
+    "IsProcessSecurityEnvironmentVersionSupported",
+)  # fmt: skip
+"""As microsoft/mxc asks for them (docs/process-container/guide.md, its example lm_probe)."""
 
-    return Bridge(library, name, sid, admits)
+
+def has_environments(library: Library) -> bool:
+    """Return whether processmodel.dll offers what a process security environment takes. Asked of the system each time:
+    Microsoft's own list of versions has some in which it half works."""
+    return all(library.has(name) for name in _ENVIRONMENTS)
+
+
+def _bridge(library: Library, name: str, sid: str, admits: Callable[[int], bool]) -> BridgeCalls:
+    from mudroom.sandbox.windows.bridge import GateBridge
+
+    return GateBridge(library, name, sid, admits)
 
 
 def native(library: Library | None = None) -> Calls:

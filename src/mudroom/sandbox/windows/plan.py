@@ -19,7 +19,6 @@ is never among them: it would undo the restriction.
 
 from __future__ import annotations
 
-import pkgutil
 import struct
 from _blake2 import blake2b
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +30,6 @@ from mudroom.core.confinement.windows_plan import CAPABILITIES, CHANGE, EVERYONE
 from mudroom.errors import Unsupported, UsageError
 from mudroom.typing import NamedTuple
 from mudroom.windows import types as w
-from mudroom.windows.api import Library
 from mudroom.windows.pipe import PREFIX
 
 LOW = w.SECURITY_MANDATORY_LOW_RID
@@ -49,11 +47,6 @@ MITIGATIONS = (
 )
 """No injected input methods and hooks, no code from a server, the system's libraries before those beside a program. The
 mitigations against generated or unsigned code are left out: compilers and interpreters run here."""
-_ENVIRONMENTS = (
-    "CreateProcessSecurityEnvironment", "CloseProcessSecurityEnvironment", "QueryProcessSecurityEnvironmentSupport",
-    "IsProcessSecurityEnvironmentVersionSupported",
-)  # fmt: skip
-"""As microsoft/mxc asks for them (docs/process-container/guide.md, its example lm_probe)."""
 _HOME = ("AppData", "AppData\\Local", "AppData\\Roaming", "Temp")
 _SYSTEM = frozenset((
     "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATH", "PATHEXT", "OS", "NUMBER_OF_PROCESSORS",
@@ -87,6 +80,8 @@ class WindowsMachine(NamedTuple):
     be inside another job ("Nested Jobs")."""
     python: str = ""
     """The interpreter that runs the relay to the gate."""
+    relay: str = ""
+    """The text of the relay's program (``relay.py``)."""
     environments: bool = False
     """processmodel.dll offers process security environments, which could hold a container to the gate."""
     appcontainer: bool = True
@@ -154,10 +149,10 @@ def _gate_steps(
 ) -> Iterator[Step]:
     """Yield the steps that lead to the gate. The pipe's name cannot be guessed by other programs; in the container it
     is no secret."""
-    if not machine.python:
+    if not machine.python or not machine.relay:
         raise Unsupported("the gate", "a Python that runs in the container", "none", "--net none")
     name = "mudroom-" + blake2b(nonce, digest_size=16, person=b"gate's pipe").hexdigest()
-    words = (machine.python, "-I", "-S", "-c", relay_text(), PREFIX + name, str(spec.proxy))
+    words = (machine.python, "-I", "-S", "-c", machine.relay, PREFIX + name, str(spec.proxy))
     own = {**_own(text(spec.scratch), contained=True), **system_variables(command.variables)}
     yield ("bridge", name, trustee)
     yield ("relay", machine.python, quote(words), environment_block(own), join(text(spec.scratch), "home"), True)
@@ -168,12 +163,6 @@ def network_tier(*, environments: bool) -> str:
     offered = "offers process security environments, which are not used: no row has shown what they hold"
     lacking = "has no process security environments (processmodel.dll)"
     return f"the gate by a named pipe and a relay in the container; this Windows {offered if environments else lacking}"
-
-
-def has_environments(library: Library) -> bool:
-    """Return whether processmodel.dll offers what a process security environment takes. Asked of the system each time:
-    Microsoft's own list of versions has some in which it half works."""
-    return all(library.has(name) for name in _ENVIRONMENTS)
 
 
 def _check(spec: SandboxSpec, machine: WindowsMachine, contained: bool) -> None:
@@ -362,13 +351,6 @@ def _notes(spec: SandboxSpec, contained: bool, *, environments: bool) -> Sequenc
     if not contained:
         notes.append("files that Everyone may write are writable at level 0, and all that you can read is readable")
     return notes
-
-
-def relay_text() -> str:
-    """Return the program of the relay. It is passed in a command line: the container need not read mudroom's files."""
-    data = pkgutil.get_data("mudroom.sandbox.windows", "relay.py")
-    assert data is not None
-    return data.decode().replace("\r\n", "\n")
 
 
 def session_sid(nonce: bytes) -> str:

@@ -19,10 +19,9 @@ import struct
 import sys
 import threading
 import time
-from typing import Any
 
-_winapi: Any = importlib.import_module("_winapi")
-_socket: Any = socket
+_winapi = importlib.import_module("_winapi")
+_socket = importlib.import_module("socket")  # a checker on other systems does not know its constants
 
 PIECE = 1 << 16
 """Bytes of the longest frame."""

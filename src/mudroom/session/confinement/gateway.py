@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.network.placeholder import CredentialRule
     from mudroom.net.door import Door, Gate, Kind
-    from mudroom.sandbox.client.client import CommandBridge
     from mudroom.session.confinement.dial_desk import DialDesk
     from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.host_approver import Approver, CommandScreen, PendingQuestion, TerminalApprover
@@ -209,7 +208,8 @@ class Doorkeeper:
         """None until there is a flow. Read by other threads, too (``FlowLog``)."""
         self._way: tuple[tuple[str, int], bytes] | None = None
         """The address and the key of the proxy's listener, if the command reaches it through a bridge alone."""
-        self._bridge: CommandBridge | None = None
+        self._refused: Callable[[], Sequence[str]] | None = None
+        """Returns what the bridge has refused."""
         self.notes: list[str] = []
         self._rules: Sequence[HostRule] = ()
         self._answered: list[HostRule] = []
@@ -257,7 +257,7 @@ class Doorkeeper:
     def began(self, running: Running) -> None:
         self._running = running
         if self._way is not None:
-            self._bridge = running.open_gate(*self._way)
+            self._refused = running.open_gate(*self._way)
         if self._is_networked:
             try:
                 self._gateway.gate.prepare()
@@ -521,9 +521,9 @@ class Doorkeeper:
             os.close(self._namespaces.pop())
         self._entrance.close()
         self._running = None
-        if self._bridge is not None:
-            self.notes += self._bridge.notes
-            self._bridge = None
+        if self._refused is not None:
+            self.notes += self._refused()
+            self._refused = None
 
 
 def missing_credential(wanted: CredentialRule, environ: Mapping[bytes, bytes], home: bytes) -> str:
