@@ -14,6 +14,7 @@ PACKAGE = "S-1-15-2-1-2-3-4-5-6-7"
 
 
 PID = 77
+RELAY = "C:\\py\\python.exe"
 
 
 class FakeBridge:
@@ -229,7 +230,7 @@ class Fake:
 
     def resume(self, thread: int) -> None:
         self._call("resume", self.handles[thread])
-        self.ran = True
+        self.ran = self.made[-1].program != RELAY  # which is no command
 
     def wait(self, process: int, milliseconds: int) -> bool:
         self._call("wait", milliseconds)

@@ -20,6 +20,7 @@ from mudroom.sandbox.windows.plan import (
     session_sid,
     system_variables,
 )
+from windows_fake import RELAY
 
 NONCE = bytes(range(16))
 SPEC = SandboxSpec(
@@ -39,6 +40,8 @@ ENVIRON = {"SystemRoot": "C:\\Windows", "PATH": "C:\\bin", "TEMP": "C:\\secret",
 COMMAND = WindowsCommand("C:\\bin\\x.exe", ("x", "a b"), ENVIRON)
 
 NO_LIMITS, FOUR = Limits(), WindowsMachine(4)
+
+RELAYING = WindowsMachine(4, python=RELAY, relay="import sys\nprint(1)\n")
 
 
 def plan(
@@ -86,6 +89,21 @@ def test_level_one_as_it_is_shown() -> None:
         "  +  limit processes: threads do not count on Windows",
         "  +  the command works in a copy of the project, at another path",
     ]
+
+
+def test_the_gate_is_a_pipe_and_a_relay_in_the_container() -> None:
+    found = plan(SPEC._replace(network="gate", proxy=41000), machine=RELAYING)
+    ((name, trustee),), ((program, line, block, cwd, contained),) = only(found, "bridge"), only(found, "relay")
+    assert name.startswith("mudroom-") and len(name) == 40 and trustee == "@package"  # type: ignore[attr-defined,arg-type]
+    words = ' "-I" "-S" "-c" '.replace('"', "")
+    assert line == f'"{program}"{words}"import sys\nprint(1)\n" \\\\.\\pipe\\{name} 41000'
+    assert (program, cwd, contained) == (RELAY, "C:\\v\\s\\home", True)
+    assert "secret" not in block and "SystemRoot=C:\\Windows" in block  # type: ignore[operator]
+    assert only(found, "profile")[0][1] == ()
+    assert found.notes[-1].endswith("has no process security environments (processmodel.dll)")
+    offered = plan(SPEC._replace(network="gate", proxy=41000), machine=RELAYING._replace(environments=True))
+    assert "which are not used: no row has shown" in offered.notes[-1]
+    assert not only(plan(), "bridge")
 
 
 def test_level_nought_writes_only_where_its_sid_may() -> None:
