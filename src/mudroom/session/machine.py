@@ -367,7 +367,8 @@ class Machine:
         if not gated or (mode == "landlock" and self.confinement.host.landlock_abi < 4):
             return nullcontext(), 0
         if why := self.confinement.platform.closed.get("gate"):
-            raise Unsupported("network: gate", "a gate", self.confinement.platform.name, f"{why}; --net none works")
+            hint = f"{why}; --net none works" if self.confinement.platform.is_bridged else why
+            raise Unsupported("network: gate", "a gate", self.confinement.platform.name, hint)
         if not level and self.confinement.platform.is_bridged:
             raise Unsupported(
                 "the gate at level 0", "an AppContainer", "a restricted token, which no firewall knows", "use level 1"
