@@ -444,7 +444,7 @@ def _entries(library: Library, sids: Sequence[str], rights: int, mode: str) -> t
     return (w.EXPLICIT_ACCESS_W * len(rows))(*rows), buffers
 
 
-_ENVIRONMENTS = (
+ENVIRONMENTS = (
     "CreateProcessSecurityEnvironment", "CloseProcessSecurityEnvironment", "QueryProcessSecurityEnvironmentSupport",
     "IsProcessSecurityEnvironmentVersionSupported",
 )  # fmt: skip
@@ -454,7 +454,7 @@ _ENVIRONMENTS = (
 def has_environments(library: Library) -> bool:
     """Return whether processmodel.dll offers what a process security environment takes. Asked of the system each time:
     Microsoft's own list of versions has some in which it half works."""
-    return all(library.has(name) for name in _ENVIRONMENTS)
+    return all(library.has(name) for name in ENVIRONMENTS)
 
 
 def _bridge(library: Library, name: str, sid: str, admits: Callable[[int], bool]) -> BridgeCalls:
