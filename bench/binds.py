@@ -14,6 +14,7 @@ from bench.measure import Contestant, Finding, Lap, Rival, against, at_most, at_
 from bench.place import BWRAP, Place, Scale, new_place
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.host.host import survey
 from mudroom.sandbox.linux.plan import compile_plan
 
@@ -54,7 +55,7 @@ def _launcher(place: Place, paths: list[bytes]) -> Contestant:
     shown = spec._replace(binds=(*spec.binds, *(Bind(path, path) for path in paths)))
 
     def once(client: Client, of: SandboxSpec) -> None:
-        running = client.run(compile_plan(of, host.machine), [b"/bin/true"], {}, (0, 1, 2))
+        running = client.run(compile_plan(of, host.machine), Invocation([b"/bin/true"], {}, (0, 1, 2)))
         if running.wait().status:
             raise RuntimeError("true has failed")
         running.wait_gone()

@@ -21,6 +21,7 @@ from bench.measure import (
     timed,
 )
 from bench.place import BWRAP, Scale, discard, fill, new_place, run, run_in
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.session import Session
 from mudroom.vault.forks.collection import view_of
 from mudroom.vault.forks.open_fork import OpenFork
@@ -94,7 +95,7 @@ def _bare_launcher(session: Session) -> Contestant:
             view.mount(), "overlay", session.project, private, session.actor.settings
         )
         start = session.machine.client.run
-        yield "launcher", seconds_of(lambda: start(plan, [TRUE.encode()], environment, stdio).wait())
+        yield "launcher", seconds_of(lambda: start(plan, Invocation([TRUE.encode()], environment, stdio)).wait())
 
     return launch
 

@@ -7,7 +7,8 @@
     tree.py deb TREE FILE             a Debian package of the tree
 
 Rules of this file:
-1. The tree is a virtual environment: pyvenv.cfg, bin/python3 as a link, lib/python3 with one site-packages. All
+1. The tree is a virtual environment: pyvenv.cfg, bin/python3 as a link, lib/python3 with one site-packages; with the
+   native client as bin/mudroom, if mudroom's wheel has it, and bin/mudroom-python beside it. All
    versions of Python share it, since extension modules are named after their version (PEP 3149). A file of two wheels
    that is not the same in both stops the build.
 2. The bytes depend on the wheels and SOURCE_DATE_EPOCH alone.
@@ -37,6 +38,9 @@ EXTRAS = ("tui", "inspect")
 """What is worth its weight where nothing can be added afterwards."""
 SITE = "lib/python3/site-packages"
 MACHINE = os.uname().machine
+CLIENT, SCRIPT = "scripts/mudroom", "mudroom-python"
+"""The native client in mudroom's wheel, and the script that it starts where no keeper runs: ``SCRIPT`` of its
+``client.py``."""
 _PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_28", "manylinux_2_5", "manylinux1", "manylinux_2_34")
 _TEMPORARY = (".dist-info/RECORD", ".dist-info/WHEEL", ".dist-info/INSTALLER")
 
@@ -65,7 +69,9 @@ def build(wheels: Path, tree: Path, pythons: list[str]) -> None:
     (tree / "bin").mkdir(exist_ok=True)
     (tree / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
     (tree / "bin/python3").symlink_to("/usr/bin/python3")
-    shutil.copy(HERE / "debian/mudroom", tree / "bin/mudroom")
+    shutil.copy(HERE / "debian/mudroom", tree / "bin" / (SCRIPT if (tree / "bin/mudroom").exists() else "mudroom"))
+    for program in tree.glob("bin/mudroom*"):
+        program.chmod(0o755)
     (tree / "versions").write_text("".join(f"{version}\n" for version in pythons))
     for path in [*sorted(tree.rglob("*"), reverse=True), tree]:
         if not path.is_symlink():
@@ -81,9 +87,9 @@ def _unpack(wheel: Path, site: Path, tree: Path) -> None:
             head, _slash, rest = item.filename.partition("/")
             if head.endswith(".data"):
                 kind, _slash, rest = rest.partition("/")
-                if kind == "scripts":
-                    continue  # for the directory of an environment's programs: bin/ has the interpreter alone
-                place = (tree if kind == "data" else site) / rest
+                if kind == "scripts" and not (head.startswith("mudroom-") and f"{kind}/{rest}" == CLIENT):
+                    continue  # for the directory of an environment's programs: bin/ has the interpreter and mudroom
+                place = tree / "bin" / rest if kind == "scripts" else (tree if kind == "data" else site) / rest
             else:
                 place = site / item.filename
             data = archive.read(item)
@@ -146,9 +152,10 @@ def deb(tree: Path, file: Path) -> None:
         shutil.rmtree(home / "share")
         _compress(root / "usr/share/man/man1/mudroom.1")
         _documents(root, version, home)
-        program = root / "usr/bin/mudroom"
-        program.parent.mkdir(parents=True)
-        shutil.move(home / "bin/mudroom", program)
+        programs = root / "usr/bin"
+        programs.mkdir(parents=True)
+        for found in home.glob("bin/mudroom*"):
+            shutil.move(found, programs)
         fields = {
             "VERSION": version,
             "ARCHITECTURE": {"x86_64": "amd64", "aarch64": "arm64"}.get(MACHINE, MACHINE),
@@ -173,7 +180,7 @@ def deb(tree: Path, file: Path) -> None:
         (control / "md5sums").write_text("".join(sums))
         for path in [*root.rglob("*"), root]:
             if not path.is_symlink():
-                executable = path in (program, update) or (home in path.parents and os.access(path, os.X_OK))
+                executable = path == update or ({home, programs} & {*path.parents} and os.access(path, os.X_OK))
                 executable = executable or (path.parent == control and path.name in ("postinst", "prerm"))
                 path.chmod(0o755 if path.is_dir() or executable else 0o644)
         _write_deb(root, control, file)

@@ -18,6 +18,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -148,6 +149,21 @@ def serving(place: Around, *words: str, stderr: int | IO[str] = subprocess.PIPE)
         process.communicate()
 
 
+CLOSING = 20
+"""Seconds until a Chromium that was told to end is killed: it was seen to wait for ever, and no limit of a test counts
+when the fixtures of its file are ended."""
+
+
+def kill_marked(word: str) -> None:
+    """Kill the processes with this word on their command line. Chromium ignores switches that it does not know."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if word.encode() in path.read_bytes().split(b"\0"):
+                os.kill(int(path.parent.name), signal.SIGKILL)
+        except OSError:
+            pass  # it has ended, or is another user's
+
+
 @contextmanager
 def browsing(*words: str) -> Iterator[Browser]:
     """As long as it is there, no other event loop can run in this thread. ``words``: of its command line."""
@@ -158,9 +174,15 @@ def browsing(*words: str) -> Iterator[Browser]:
     with sync.sync_playwright() as playwright:
         # Its own sandbox does not work for root; no page of ours is to be trusted less than this test.
         root = os.geteuid() == 0
-        browser = playwright.chromium.launch(executable_path=where, args=list(words), chromium_sandbox=not root)
+        mark = f"--mudroom-test={os.getpid()}-{os.urandom(8).hex()}"
+        browser = playwright.chromium.launch(executable_path=where, args=[mark, *words], chromium_sandbox=not root)
         yield browser
-        browser.close()
+        late = threading.Timer(CLOSING, kill_marked, (mark,))
+        late.start()
+        try:
+            browser.close()
+        finally:
+            late.cancel()
 
 
 @pytest.fixture(scope="module")

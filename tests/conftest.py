@@ -16,6 +16,7 @@ import pytest
 
 from browser import chromium, is_shared, open_page, own_site, page, shared, shared_root, shared_words, site
 from engines import ENGINES, EngineHere, environment
+from inner_path import inner
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.sandbox.client import template
@@ -182,7 +183,7 @@ def nothing_left(tmp_path: Path) -> Iterator[None]:
     yield
     from mudroom.stage.layers.layer import remove_tree
 
-    remove_tree(os.fsencode(tmp_path))
+    remove_tree(inner(tmp_path))
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,15 @@
     .venv/bin/python tests/messages.py             the table: class, module, text, hint, whether a test has the text
     .venv/bin/python tests/messages.py --write     tests/messages_without_a_test.txt
 
-A message counts as tested if the longest literal part of its text, or all of it that a test may quote, is in the
-text of a test. No test is here; ``test_messages.py`` holds the list.
+A message counts as tested if the longest literal part of its text is in the text of a test: comments do not count, and
+neighbouring literals are one. No test is here; ``test_messages.py`` holds the list.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +37,8 @@ class Message(NamedTuple):
     @property
     def parts(self) -> list[str]:
         """The literal parts that can identify it, the longest first."""
-        return sorted((part for part in self.text.split(HOLE) if len(part.strip()) >= LEAST), key=len, reverse=True)
+        parts = (part.strip(" :;,()") for part in self.text.split(HOLE))
+        return sorted((part for part in parts if len(part) >= LEAST), key=len, reverse=True)
 
 
 def literal(node: ast.expr | None) -> str:
@@ -74,25 +76,38 @@ def _message(kind: str, module: str, call: ast.Call) -> Message:
     return Message(kind, module, call.lineno, words[0], words[at] if len(words) > at else given)
 
 
-def tests_text(root: Path = ROOT) -> str:
-    """Return the text of all tests, in one string."""
+_COMMENT = re.compile(r"^[ \t]*(#|//).*$|  # .*$", re.M)
+_JOINT = re.compile(r"""(?<=[^"'])["']\s*\n\s*[frb]*["'](?=[^"'])""")
+"""Between two literals that Python makes one of."""
+
+
+def text_of_tests(root: Path = ROOT) -> str:
+    """Return the text of all tests, in one string, without comments; each literal is whole."""
     paths = (path for kind in ("py", "mjs") for path in sorted((root / "tests").rglob(f"*.{kind}")))
-    return "\n".join(path.read_text(errors="replace") for path in paths if path.name != "messages.py")
+    text = "\n".join(path.read_text(errors="replace") for path in paths if path.name != "messages.py")
+    return joined(_COMMENT.sub("", text))
+
+
+def joined(text: str) -> str:
+    """Return Python with the parts of its literals joined."""
+    return _JOINT.sub("", text)
 
 
 def untested(root: Path = ROOT) -> list[str]:
     """Return the messages that no test has, sorted; each once."""
-    tests = tests_text(root)
-    lines = {
-        found.text for found in messages(root) if found.parts and not any(part.strip() in tests for part in found.parts)
-    }
-    return sorted(lines)
+    tests = text_of_tests(root)
+    return sorted({found.text for found in messages(root) if not is_tested(found, tests)})
+
+
+def is_tested(message: Message, tests: str) -> bool:
+    """Return whether a test quotes the longest literal part. A message without one cannot be found."""
+    return not message.parts or message.parts[0] in tests
 
 
 def write_table() -> None:
-    tests = tests_text()
+    tests = text_of_tests()
     for found in messages():
-        state = "tested" if any(part.strip() in tests for part in found.parts) else "-"
+        state = "tested" if is_tested(found, tests) else "-"
         sys.stdout.write(f"{found.kind}\t{found.module}:{found.line}\t{found.text!r}\t{found.hint!r}\t{state}\n")
 
 

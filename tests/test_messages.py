@@ -4,8 +4,9 @@ happened in one line, without words of the source."""
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from messages import UNTESTED, messages, untested
+from messages import HOLE, ROOT, UNTESTED, _messages, is_tested, messages, text_of_tests, untested
 
 MOST = 200
 """Characters of a text without its values: longer ones have their reason beyond the edge of a terminal."""
@@ -30,9 +31,46 @@ def test_each_message_is_a_line_for_a_reader() -> None:
     assert problems == []
 
 
+def test_what_counts_as_a_test(tmp_path: Path) -> None:
+    """Not a comment; literals that Python makes one of are one, and values may stand between parts."""
+    source = tmp_path / "src/mudroom/x.py"
+    source.parent.mkdir(parents=True)
+    texts = ("only in a comment", "half of it and the rest", "is at its end: {value}, by a long part")
+    source.write_text("".join(f"raise MudroomError(f{text!r})\n" for text in texts))
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_x.py").write_text(
+        '# only in a comment\nassert told == (\n    "half of it "\n    f"and the rest"\n)\n'
+        'assert ", by a long part" in told\n'
+    )
+    source.touch()
+    tests = text_of_tests(tmp_path)
+    assert [is_tested(found, tests) for found in _messages(tmp_path)] == [False, True, True]
+
+
 def test_the_table_has_all_kinds() -> None:
     """The reader of the source finds what it is for."""
     rows = list(messages())
     assert len(rows) > 700
     assert len({row.kind for row in rows}) >= 5
     assert sum(bool(row.hint) for row in rows) > len(rows) // 2
+
+
+ROW = re.compile(r"^\| `([^`]+)`", re.M)
+"""A row of the page whose first cell begins with a message."""
+
+
+def test_the_page_of_messages_has_those_of_the_source() -> None:
+    """Each in one file, with all its words but the values."""
+    texts = [found.text for found in messages()]
+    rows = ROW.findall((ROOT / "docs/troubleshooting.md").read_text())
+    assert len(rows) > 25
+    gone = [row for row in rows if not any(has(text, row) for text in texts)]
+    for path in (ROOT / "src").rglob("*.py") if gone else ():  # classes of errors with a text of their own, notes
+        source = path.read_text()
+        gone = [row for row in gone if not has(source, row)]
+    assert gone == []
+
+
+def has(text: str, row: str) -> bool:
+    """Return whether all words of a row but the values are in a text."""
+    return all(part.strip() in text for part in row.split(HOLE) if len(part.strip()) > 2)

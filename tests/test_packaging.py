@@ -121,6 +121,48 @@ def test_the_debian_package_is_whole_and_owned_by_root(wheels: Path, tmp_path: P
 
 
 @pytest.fixture
+def native_wheels(wheels: Path) -> Path:
+    """The native client in mudroom's wheel: here a script that starts the one beside it, as the client does."""
+    client = '#!/bin/sh\nexec "${0%/*}/mudroom-python" by-client "$@"\n'
+    with zipfile.ZipFile(wheels / "mudroom-1-py3-none-any.whl", "a") as archive:
+        archive.writestr("mudroom-1.data/scripts/mudroom", client)
+        init = zipfile.ZipInfo("mudroom/sandbox/launcher/mudroom-init")
+        init.external_attr = 0o755 << 16
+        archive.writestr(init, "init")
+    (wheels / "mudroom-1-py3-none-any.whl").rename(wheels / "mudroom-1-py3-none-manylinux_2_17_x86_64.whl")
+    return wheels
+
+
+def test_the_debian_package_has_the_native_client(native_wheels: Path, tmp_path: Path) -> None:
+    tree.deb(_build(native_wheels, tmp_path / "tree"), tmp_path / "m.deb")
+    subprocess.run(["ar", "x", "m.deb"], cwd=tmp_path, check=True)
+    with tarfile.open(tmp_path / "data.tar.xz") as archive:
+        modes = {item.name: item.mode for item in archive.getmembers() if "/bin/" in item.name or "init" in item.name}
+        script = archive.extractfile("./usr/bin/mudroom-python")
+        assert script is not None and script.read().startswith(b"#!/usr/lib/mudroom/bin/python3\n")
+        client = archive.extractfile("./usr/bin/mudroom")
+        assert client is not None and b"by-client" in client.read()
+    assert modes["./usr/bin/mudroom"] == modes["./usr/bin/mudroom-python"] == 0o755
+    assert modes[f"./usr/lib/mudroom/{tree.SITE}/mudroom/sandbox/launcher/mudroom-init"] == 0o755
+    assert [name for name in modes if name.startswith("./usr/lib/mudroom/bin/m")] == []
+
+
+def test_the_zipapp_has_the_native_client(native_wheels: Path, tmp_path: Path) -> None:
+    tree.zipapp(_build(native_wheels, tmp_path / "tree"), tmp_path / "m.pyz")
+    (tmp_path / "project").mkdir()
+    first = _start(tmp_path / "m.pyz", "a b")
+    [place] = (tmp_path / "cache/mudroom/zipapp").iterdir()
+    assert (first.stdout, first.stderr) == (f"ran by-client a b {place}/bin\n", "")
+    for damage in ((place / "bin/mudroom-python").unlink, lambda: (place / "bin/mudroom").write_text("")):
+        damage()
+        assert _start(tmp_path / "m.pyz", "again").stdout == f"ran by-client again {place}/bin\n"
+    (place / "bin/mudroom").chmod(0o644)  # as a program that this machine cannot execute
+    assert _start(tmp_path / "m.pyz", "again").stdout == f"ran again {place}/bin\n"
+    spaced = _start(tmp_path / "m.pyz", XDG_CACHE_HOME=str(tmp_path / "a cache"))
+    assert (spaced.stderr, spaced.stdout.startswith(f"ran {tmp_path}/a cache/mudroom")) == ("", True)
+
+
+@pytest.fixture
 def archive(wheels: Path, tmp_path: Path) -> Path:
     tree.zipapp(_build(wheels, tmp_path / "tree"), tmp_path / "m.pyz")
     (tmp_path / "project").mkdir()

@@ -11,12 +11,15 @@ Rules of this file:
    the first may run from it already. A later start compares sizes, which finds a cache that was cleaned in part; such
    a place is unpacked anew.
 3. Old Python can read this file, to say that it is too old.
+4. The native client starts its script as the kernel does, so the script has the interpreter's path in its first line.
 """
 
 import os
 import sys
 
 OLDEST = (3, 11)
+CLIENT, SCRIPT = "bin/mudroom", "bin/mudroom-python"
+LONGEST = 127  # bytes of a first line (execve(2), before Linux 5.1), in which a space ends the path
 
 
 def fail(message, hint):
@@ -59,6 +62,10 @@ def cache():
     return place
 
 
+def script(place):
+    return os.fsencode("#!%s/bin/python3\nfrom mudroom.cli import main\n\nmain()\n" % place)
+
+
 def unpack(archive, manifest, place, version):
     import fcntl
     import shutil
@@ -85,8 +92,8 @@ def write(archive, manifest, place, version):
     new = tempfile.mkdtemp(dir=os.path.dirname(place), prefix="new-")
     try:
         for name, (digest, _size, mode) in manifest.items():
-            data = archive.read("tree/" + name)
-            if hashlib.sha256(data).hexdigest() != digest:
+            data = script(place) if name == SCRIPT else archive.read("tree/" + name)
+            if name != SCRIPT and hashlib.sha256(data).hexdigest() != digest:
                 fail("the zipapp is damaged at %s" % name, "get it again")
             path = new + "/" + name
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -128,6 +135,8 @@ def main():
         manifest = json.loads(archive.read("manifest.json"))
         manifest.pop("pyvenv.cfg", None)
         place = "%s/%s-%s" % (cache(), archive.read("digest").decode()[:16], version)
+        if SCRIPT in manifest:
+            manifest[SCRIPT] = ("", len(script(place)), 0o755)
         if not is_whole(manifest, place):
             try:
                 unpack(archive, manifest, place, version)
@@ -136,8 +145,13 @@ def main():
             except KeyboardInterrupt:
                 sys.exit(130)
     python = place + "/bin/python3"
+    if SCRIPT in manifest and len(os.fsencode(python)) + 2 < LONGEST and " " not in python:
+        try:
+            os.execv(place + "/" + CLIENT, [CLIENT, *sys.argv[1:]])
+        except OSError:
+            pass  # it is for another machine
     # Not -m, which looks into the current directory first.
-    os.execv(python, [python, place + "/bin/mudroom", *sys.argv[1:]])
+    os.execv(python, [python, place + "/" + (SCRIPT if SCRIPT in manifest else CLIENT), *sys.argv[1:]])
 
 
 main()

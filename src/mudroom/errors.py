@@ -11,6 +11,7 @@
     │       └── DecidedMeanwhile  the decision about the conflict has changed since
     ├── Interrupted             Ctrl-C at a question; nothing was applied                  exit 130
     ├── SandboxAlive        processes of a command that has ended are still alive      exit 125
+    ├── Untold              a command has run; its output or its record was not written exit 125
     ├── ContainerEnded      a command's container ended before the command             exit 125
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
 
@@ -135,6 +136,23 @@ class CommandNotStarted(MudroomError):
     def __init__(self, message: str, exit_code: int, hint: str = "") -> None:
         super().__init__(message, hint)
         self.exit_code = exit_code
+
+
+class Untold(MudroomError):
+    """A command has run and its changes are collected, but its output or its entry in the journal could not be written.
+    ``why``: the reason. ``fork`` holds the changes, if it ``has_changes``."""
+
+    def __init__(
+        self, exit_code: int, why: str, hint: str, fork: str, *, has_changes: bool, is_gone: bool = False
+    ) -> None:
+        where = "are thrown away" if is_gone else f"are in the fork {fork}"
+        changes = f", its changes {where}" if has_changes else " and has changed nothing"
+        super().__init__(f"the command has run (exit code {exit_code}){changes}; {why}", hint)
+        self.ended_with, self.why, self.fork, self.has_changes = exit_code, why, fork, has_changes
+
+    def without_fork(self) -> Untold:
+        """Return the error as it is once the fork is discarded."""
+        return Untold(self.ended_with, self.why, self.hint, self.fork, has_changes=self.has_changes, is_gone=True)
 
 
 class ContainerEnded(MudroomError):

@@ -10,6 +10,7 @@ from conftest import Place
 from mudroom.acp.agent_process import ErrorStream, pipes, start_inside, start_outside
 from mudroom.errors import CommandNotStarted, Unsupported
 from mudroom.sandbox.host.host import landlock_abi
+from whole_text import whole
 
 
 @pytest.mark.skipif(not landlock_abi(), reason="this kernel has no Landlock")
@@ -17,7 +18,11 @@ def test_an_agent_whose_project_would_be_elsewhere_is_not_left_running(place: Pl
     session = place.session()
     session.machine.confinement.mode = "landlock"
     _ours, theirs = pipes()
-    with pytest.raises(Unsupported, match="mudroom acp --outside"):
+    told = (
+        "an agent in an editor needs the project at its own path; found: a copy elsewhere (landlock) "
+        "(mudroom acp --outside; mudroom doctor says what is missing)"
+    )
+    with pytest.raises(Unsupported, match=whole(told)):
         start_inside(session, [b"sleep", b"1000"], "f", session.project, theirs, session.actor)
     assert all(ended is not None for _started, ended in session.sandboxes.backgrounds("f"))
 

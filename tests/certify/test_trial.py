@@ -3,9 +3,11 @@ nothing."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,11 +16,13 @@ import pytest
 from certify.document import document, measured, mutants_told
 from certify.lab import LOSING, NO_FACTS, SILENT, UNENFORCED, VOLUME, WITHOUT, Lab, Refusal, lose_plans
 from macbox import fake_sandbox_exec
+from mudroom.certify import canary
+from mudroom.certify.deed import DEEDS, tried
 from mudroom.certify.macos import mac_trial
 from mudroom.certify.row import RowResult, TrialRow, opens
 from mudroom.certify.table import MACOS, READINGS
 from mudroom.certify.trial import certify
-from mudroom.certify.volume import DEEDS, Volume, try_volume
+from mudroom.certify.volume import Volume, try_volume
 from mudroom.doctor.killed_apply import MOMENTS, try_killed_apply
 from mudroom.sandbox.macos.client import DarwinClient
 from tiers import QUICK
@@ -100,8 +104,9 @@ def of_the_vault(name: str, volume: Volume, tmp_path: Path) -> tuple[str, str, i
 
 def test_rows_of_the_vault_hold_and_a_volume_that_lies_fells_its_row(tmp_path: Path) -> None:
     """A mutant replaces one call, which no other row makes."""
-    assert set(LOSING) == set(SILENT) == set(DEEDS) == {row.name for row in MACOS if row.way == "vault"}
-    names = [name for name in DEEDS if not QUICK or name != "kill_9"]
+    ours = {row.name for row in MACOS if row.way == "vault"}
+    assert set(LOSING) == set(SILENT) == ours, "those of Windows are in test_windows.py"
+    names = [name for name in LOSING if not QUICK or name != "kill_9"]
     for name in names:
         assert of_the_vault(name, VOLUME, tmp_path)[0] == "held", name
         assert of_the_vault(name, LOSING[name], tmp_path)[0] == "fell", name
@@ -115,8 +120,9 @@ def test_a_call_that_the_volume_lacks_is_not_shown(tmp_path: Path) -> None:
         raise OSError(errno.ENOTSUP, "not supported")
 
     lacking = Volume(lacks, lacks, lacks, lacks, lacks, lacks, lacks, lacks)  # type: ignore[arg-type]
-    for name in DEEDS:
+    for name in LOSING:
         assert of_the_vault(name, lacking, tmp_path)[::2] == ("not shown", errno.ENOTSUP), name
+    assert of_the_vault("sharing", VOLUME, tmp_path)[::2] == ("not shown", errno.ENOTSUP)
     assert of_the_vault("clone", VOLUME._replace(clone=lambda *_arguments: False), tmp_path)[0] == "not shown"
 
 
@@ -212,3 +218,27 @@ def test_a_sandbox_that_confines_the_first_commands_only(tmp_path: Path) -> None
     results = lab.results(bytes(tool), rows)
     assert [result.verdict for result in results.values()] == ["held", "fell", "fell"]
     assert not opens(MACOS, NO_FACTS._replace(rows=tuple(results.values())))
+
+
+def test_a_link_local_address_is_reached_by_its_scope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a Mac without a network has one. A name of an interface in the address alone has no effect."""
+    found = link_local()
+    if found is None:
+        pytest.skip("no interface here has a link-local address")
+    monkeypatch.setattr(canary, "other_address", lambda: found)
+    with canary.Canary(str(tmp_path / "c"), "connection") as made:
+        facts = made.facts()
+        assert facts["port_other"], "it is listened at"
+        assert tried(DEEDS["connect_other"], facts, str(tmp_path / "d"))[0] == 0
+        assert made.is_done("")
+        assert tried(DEEDS["connect_other"], {**facts, "scope": 0}, str(tmp_path / "e"))[0] != 0
+
+
+def link_local() -> tuple[str, int] | None:
+    """Return an address of proc(5), net/if_inet6, that begins with fe80, and the number of its interface."""
+    with contextlib.suppress(OSError), open("/proc/net/if_inet6", encoding="ascii") as rows:
+        for row in rows:
+            digits, number = row.split()[:2]
+            if digits.startswith("fe80"):
+                return socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)), int(number, 16)
+    return None

@@ -194,6 +194,8 @@ def test_ctrl_c_at_the_question_of_an_apply(cli: Cli, words: tuple[str, ...]) ->
     cli("exec", "--fork", "x", "--", "touch", "other")
     code, shown = on_terminal(cli, "[c]ancel", "\x03", *words)
     assert code == 130, shown
+    if words[0] == "apply":
+        assert "interrupted: nothing was applied; x is as it was" in shown
     assert "nothing was applied" in shown
     assert sorted(os.listdir(cli.place.project)) == ["b", "src"]
 
@@ -212,3 +214,52 @@ def test_a_difference_in_numbers(cli: Cli) -> None:
         " b     | +0 -1  deleted", " new   | +1 -0  added", " src/a | +1 -0", " 3 files changed, +2 -1",
     ]  # fmt: skip
     assert cli("diff", "x", "src", "--stat").stdout.splitlines()[-1] == " 1 file changed, +1 -0"
+
+
+def test_a_run_whose_output_nobody_reads_leaves_no_fork_that_was_not_wanted(cli: Cli) -> None:
+    """Changes of --no go also where they could not be shown, and a fork without changes goes always. A message names no
+    fork that is gone."""
+    change, nothing = "echo said; rm b", "echo said"
+    reader, closed = os.pipe()
+    os.close(reader)
+    full, null = os.open("/dev/full", os.O_WRONLY), subprocess.PIPE
+    for words, script, streams, left, end in (
+        (("--no",), change, (full, null), 0, "are thrown away"),
+        ((), nothing, (full, null), 0, "has changed nothing"),
+        (("--no",), change, (closed, closed), 0, ""),
+        (("--no",), nothing, (null, full), 0, ""),
+        ((), change, (full, null), 1, "are in the fork"),
+    ):
+        done = subprocess.run(
+            [*MUDROOM, "run", *words, "--", "sh", "-c", script], cwd=cli.place.project, env=cli.environment,
+            stdin=subprocess.DEVNULL, stdout=streams[0], stderr=streams[1], text=True, check=False,
+        )  # fmt: skip
+        case, forks = (words, script, streams, done), [row["fork"] for row in cli.json("ls")["forks"]]
+        assert len(forks) == left, case
+        if end:
+            assert end in done.stderr and "No space left on device" in done.stderr, case
+            named = {word.strip(";,") for word in done.stderr.split() if word.startswith("run-")}
+            assert named == set(forks), case
+    os.close(full)
+    os.close(closed)
+
+
+def test_readme_and_tutorial_typed_without_a_terminal(cli: Cli) -> None:
+    """Nobody is asked there, so the first command of README leaves a fork; the tutorial names its own."""
+    assert "kept as run-" in cli("run", "--", "rm", "b").stderr
+    [kept] = [row["fork"] for row in cli.json("ls")["forks"]]
+    told = cli("undo")
+    assert told.returncode == 125 and f"nothing to undo in this project ({kept} is not applied yet: " in told.stderr
+    assert cli("exec", "--fork", "look", "--", "sh", "-c", "echo 2 >> b").returncode == 0
+    assert f"there are 2 forks (name one of: look, {kept})" in cli("diff").stderr
+    assert "+2" in cli("diff", "look").stdout
+    mistyped = cli("diff", "look", "src", "bb")
+    assert (mistyped.stdout, mistyped.stderr) == ("", "no change at src\nno change at bb\n")
+    assert cli("apply", "--yes", "look").returncode == 0 and cli("undo").returncode == 0
+    assert "mudroom log shows what has happened" in cli("undo").stderr
+
+
+def test_another_answer_than_offered_is_told_the_meaning_of_each(cli: Cli) -> None:
+    code, shown = on_terminal(cli, "[a]pply", "?\nc\n", "run", "--", "rm", "b")
+    assert code == 0 and "a: bring them into the project; c: throw them away; d: show the difference" in shown
+    assert (cli.place.project / "b").exists() and cli.json("ls")["forks"] == []

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -42,7 +43,16 @@ WRONG = {
     "APPLY": "there is no verb 'APPLY' (did you mean mudroom apply?)",
     "discard --all": "discard has no option --all (mudroom discard --help)",
     "discard": "discard needs FORK (mudroom discard --help)",
-    "policy": "policy needs an action (mudroom policy --help)",
+    "policy": "policy needs an action: why, check, init, schema, show, trust, distrust (mudroom policy --help)",
+    "fork": "fork needs an action: new, ls, rename, rm (mudroom fork --help)",
+    "vault": "vault needs an action: ls, init, gc, check, export, import (mudroom vault --help)",
+    "fleet": "fleet needs an action: add, ",
+    "image": "image needs an action: build, ls, rm (mudroom image --help)",
+    "policy why rm -rf /": "policy has no option -rf (a command stands after --: mudroom policy why -- rm -rf /)",
+    "apply --dry-run": "apply has no option --dry-run (mudroom diff shows what it would apply)",
+    "apply a --dry-run": "apply has no option --dry-run (mudroom diff shows what it would apply)",
+    "diff --name-only": "diff has no option --name-only (mudroom diff --stat lists the files)",
+    "run --fork x -- ls": "run has no option --fork (mudroom exec --fork NAME -- COMMAND)",
     "--verbose": "there is no verb '--verbose' (options follow the verb; mudroom --help lists the verbs)",
 }
 
@@ -157,6 +167,38 @@ def test_progress_goes_to_the_end_of_the_work(monkeypatch: pytest.MonkeyPatch) -
     assert work({b"TERM": b"xterm"}) == lines
     assert work({b"TERM": b"xterm", b"NO_COLOR": b"1"}) == lines, "no colours are no reason for silence (as git, uv)"
     assert work({b"TERM": b"dumb"}) == ["done\n"]
+
+
+def test_a_step_that_counts_nothing_is_shown_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An undo of 60,000 files was silent for its first second: nothing is told between a step's begin and its first
+    count."""
+    written: list[str] = []
+    late: list[Callable[[], object]] = []
+    monkeypatch.setattr(terminal, "is_terminal", lambda _descriptor: True)
+    monkeypatch.setattr(terminal, "_write", lambda _number, text: written.append(text))
+    monkeypatch.setattr("mudroom.cli.terminal.terminal.os.write", lambda _number, data: written.append(data.decode()))
+    monkeypatch.setattr("mudroom.cli.terminal.terminal.time.sleep", lambda _seconds: None)
+    monkeypatch.setattr(
+        "mudroom.cli.terminal.terminal._thread.start_new_thread", lambda call, words: late.append(lambda: call(*words))
+    )
+    shown = terminal.Terminal({b"TERM": b"xterm"})
+    shown.progress("reading the apply", 0, 0)
+    shown.progress("taking back", 0, 3)
+    assert (written, len(late)) == ([], 1), "no text for work that is short"
+    late[0]()
+    assert written == ["\r\x1b[Ktaking back: 0 of 3"]
+    late[0]()
+    assert len(written) == 1, "it is shown once"
+    shown.say("done")
+    shown.progress("recording", 0, 0)
+    shown.say("done")
+    written.clear()
+    late[1]()
+    shown.clear()
+    assert written == [], "the work is over"
+    quiet = terminal.Terminal({b"TERM": b"dumb"})
+    quiet.progress("reading the apply", 0, 0)
+    assert len(late) == 2
 
 
 def test_ctrl_c_while_a_keeper_refuses(place: Place) -> None:

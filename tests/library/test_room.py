@@ -11,7 +11,7 @@ import pytest
 
 import mudroom
 from conftest import Place, full_listing
-from mudroom.errors import CommandNotStarted, ForkExists, ForkMoved, MudroomError, UsageError
+from mudroom.errors import CommandNotStarted, ForkExists, ForkMoved, MudroomError, Refused, UsageError
 from rooms import environ_of, open_room, policy, until
 
 
@@ -223,12 +223,28 @@ def test_a_stream_that_is_left_ends_its_command(room: mudroom.Room) -> None:
 
 def test_a_stream_has_the_result_at_its_end(room: mudroom.Room) -> None:
     stream = room.stream("echo a; exit 2", fork="a")
-    with pytest.raises(UsageError, match="not read to the end"):
+    with pytest.raises(UsageError) as raised:
         _ = stream.result
+    unread = "the command has not ended, or its output was not read to the end (call wait() for it)"
+    assert str(raised.value) == unread
     assert "".join(chunk.text for chunk in stream) == "a\n"
     assert stream.result.exit_code == 2
     with pytest.raises(CommandNotStarted):
         list(room.stream(["no-such-program"]))
+
+
+def test_the_error_of_a_stream_that_is_not_read_is_raised_by_wait(room: mudroom.Room) -> None:
+    """It pointed to an error that the stream had never raised."""
+    stream = room.stream(["no-such-program"])
+    with pytest.raises(CommandNotStarted):
+        stream.wait()
+    for again in (stream.wait, lambda: stream.result):
+        with pytest.raises(MudroomError) as raised:
+            again()
+        assert str(raised.value) == (
+            "the command has no result: the stream has raised its error "
+            "(catch the error where the output is read, or at wait())"
+        )
 
 
 def test_a_stream_holds_its_command_back_and_does_not_fill_memory(room: mudroom.Room) -> None:
@@ -349,6 +365,9 @@ def test_an_agent_s_command_is_judged(place: Place) -> None:
     place.write("a.txt", "one\n")
     with open_room(place, agent="coder") as room:
         result = room.run(["rm", "a.txt"], fork="a")
+        with pytest.raises(Refused) as raised:
+            room.start(["rm", "a.txt"], fork="b")
+    assert str(raised.value) == "the command was refused: files stay (user policy.yaml:1) (git rm)"
     assert (result.ran, result.ok, result.exit_code, result.changes.paths) == (False, False, 126, [])
     assert result.reason == "files stay; git rm"
     with pytest.raises(mudroom.CommandFailed, match=r"`rm a\.txt` was refused: "):

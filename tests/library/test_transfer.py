@@ -41,7 +41,11 @@ def test_files_pipes_and_names(place: Place, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("target", "message"),
-    [(None, "NoneType, not a path or a stream"), (io.StringIO(), "StringIO, not a path"), ("", "an empty path")],
+    [
+        (None, "the archive is NoneType, not a path or a stream of bytes"),
+        (io.StringIO(), "StringIO, not a path"),
+        ("", "an empty path"),
+    ],
 )
 def test_what_is_no_archive(place: Place, target: Any, message: str) -> None:
     with open_room(place) as room:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mudroom.core.command.policy import CommandPolicy, decide, exact_pattern
 from mudroom.core.command.verdict import CommandPart, join_parts
 from mudroom.errors import MudroomError, UsageError
+from mudroom.policy import command_answers
 from mudroom.policy.command_answers import CommandAnswerFile, drop, load, parse, remember
 
 
@@ -133,3 +134,33 @@ def test_what_always_writes_is_what_was_asked_about(
     ):
         assert decide(join_parts([other]), kept).action == "require_approval"
     assert exact_pattern(join_parts([part]), kept) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ('echo a"b', "a quote never closes"),
+        (" ", "the pattern has no word"),
+        ("make \\", "it ends in a backslash"),
+        ("echo '\x7f'", "it holds what no line can"),
+    ],
+)
+def test_an_answer_about_what_is_no_command(project: bytes, pattern: str, why: str) -> None:
+    for action in (remember, drop):
+        with pytest.raises(UsageError) as raised:
+            action(project, pattern)
+        assert str(raised.value) == f"this is no command: {why} (write it as a shell takes it: git push)"
+    assert not file_of(project).exists()
+
+
+def test_a_row_that_would_not_be_read_as_it_was_meant_is_not_written(project: bytes) -> None:
+    """The rows of the file are compared with what was asked for: here a text that is not in its canonical form."""
+    remember(project, "make")
+    before = file_of(project).read_text()
+    with pytest.raises(MudroomError) as raised:
+        command_answers._FILE.change(project, lambda _key, _text: False, [("allow", "make  all", "")])
+    assert str(raised.value) == (
+        f"{file_of(project)} cannot be changed by mudroom without changing its other content "
+        "(edit it by hand: under each key a list of texts, one a line)"
+    )
+    assert file_of(project).read_text() == before

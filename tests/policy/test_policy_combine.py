@@ -261,7 +261,10 @@ def test_the_users_own_include_too(files: Files, which: str) -> None:
         ),
         ("include: [1]", "include must be the name of a file, or a list of names"),
         ("include: {a: b}", "include must be one value, or a list of texts"),
-        ("include: [policy.yaml]", "files include each other: policy.yaml → policy.yaml"),
+        (
+            "include: [policy.yaml]",
+            "policy.yaml:1: files include each other: policy.yaml → policy.yaml (remove one of these includes)",
+        ),
         ("include: [a.yaml]", "files include each other: policy.yaml → a.yaml → b.yaml → a.yaml"),
         (
             "include: [link.yaml]",
@@ -319,6 +322,17 @@ def test_a_great_many_settings_are_refused(files: Files) -> None:
     assert "policy.yaml:10003: more than 10,000 settings" in files.refusal()
     files.write(project=f"commands: {{rules: [{{pattern: [{names}], action: deny}}]}}")
     assert "a pattern has 1 to 64 words" in files.refusal()
+    examples = ", ".join(f"git push {number}" for number in range(10_001))
+    files.write(project=f"commands: {{rules: [{{pattern: git push, action: deny, match: [{examples}]}}]}}")
+    assert files.refusal() == (
+        "P/.mudroom/policy.yaml:1: commands.rules: a rule with too many words, agents and examples "
+        "(make several rules of it)"
+    )
+    files.write(project=f"limits: {{processes: {'9' * 5_000}}}")
+    assert files.refusal() == (
+        "P/.mudroom/policy.yaml:1: limits.processes: a number of more than 100 characters "
+        "(put it in quotes if it is a text)"
+    )
     files.write(project="run: [" + "x, " * 100_001 + "]")
     assert "more than 100,000 keys and values" in files.refusal()
 

@@ -15,6 +15,7 @@ from mudroom.core.confinement.plan import Plan, standing_plan
 from mudroom.core.confinement.spec import Copy, Overlay, SandboxSpec
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client, Exit, Running
+from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.client.template import StandingPlace, StandingSandbox
 from mudroom.sandbox.host.host import landlock_abi, survey, without
 from mudroom.sandbox.linux.plan import compile_plan
@@ -137,7 +138,8 @@ class Box:
         if standing is not None and (wanted is None or wanted.key != standing.plan.key):
             standing = None
         place = None if standing is None else StandingPlace(standing, refresh=True)
-        running = self.client.run(chosen, argv, ENVIRONMENT, output.descriptors, standing=place, **options)
+        invocation = Invocation(argv, ENVIRONMENT, output.descriptors)
+        running = self.client.run(chosen, invocation, RunOptions(standing=place, **options))
         for stream in output.streams:
             stream.close_theirs()
         return running

@@ -22,6 +22,7 @@ from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.held import hold
+from mudroom.sandbox.client.invocation import Invocation
 
 pytestmark = [pytest.mark.both_users, pytest.mark.alone]
 
@@ -100,8 +101,9 @@ def test_nothing_gets_out_of_a_command_that_joins_another(place: Range, kind: st
 
     def beside(argv: list[str], output: CapturedOutput, other: CapturedOutput) -> None:
         words = [os.fsencode(word) for word in argv]
-        first = sandboxes[-1].run([b"sleep", b"1000"], ENVIRONMENT, where, other.descriptors)
-        attend(sandboxes[-1].run(words, ENVIRONMENT, where, output.descriptors), output, None, lambda: None)
+        first = sandboxes[-1].run(Invocation([b"sleep", b"1000"], ENVIRONMENT, other.descriptors), where)
+        running = sandboxes[-1].run(Invocation(words, ENVIRONMENT, output.descriptors), where)
+        attend(running, output, None, lambda: None)
         first.close()
 
     def joined(argv: list[str]) -> str:

@@ -56,7 +56,7 @@ def test_both_sides_see_what_the_other_does(fresh: Box, kind: str) -> None:
         "echo $(cat outside sub/moved old; ls -d doomed sub/deep/file 2>/dev/null; ls d); "
         "rm outside; echo changed > old; read go"
     )
-    talk = Conversation(fresh, kind, script, want_view=True)
+    talk = Conversation(fresh, kind, script, view=True)
     view = talk.running.view()
     talk.hear()
     assert read(view, b"inside") == b"mine\n"
@@ -99,7 +99,7 @@ def test_the_command_gains_nothing_from_it(fresh: Box, kind: str) -> None:
     )
     heard = []
     for want_view in (False, True):
-        talk = Conversation(fresh, kind, script, want_view=want_view)
+        talk = Conversation(fresh, kind, script, view=want_view)
         view = talk.running.view() if want_view else -1
         heard.append([talk.hear() for _line in range(6)])
         if want_view:
@@ -116,7 +116,7 @@ def test_the_command_gains_nothing_from_it(fresh: Box, kind: str) -> None:
 
 
 def test_a_view_has_to_be_asked_for_and_is_taken_once(fresh: Box) -> None:
-    talk = Conversation(fresh, "overlay", "read go", want_view=True)
+    talk = Conversation(fresh, "overlay", "read go", view=True)
     os.close(talk.running.view())
     with pytest.raises(MudroomError, match="has been taken"):
         talk.running.view()
@@ -132,7 +132,7 @@ def test_a_sandbox_that_fails_has_no_view(fresh: Box, kind: str) -> None:
     plan = fresh.prepared(kind)
     broken = plan._replace(steps=tuple(("cwd", b"/nowhere") if step[0] == "overlay" else step for step in plan.steps))
     with CapturedOutput(None, None, None, 100) as output:
-        running = fresh.start("true", output, broken, want_view=True)
+        running = fresh.start("true", output, broken, view=True)
         with pytest.raises(MudroomError, match="before it had a view"):
             running.view()
         with pytest.raises(StepFailed):
@@ -144,7 +144,7 @@ def test_a_view_that_nobody_takes_is_no_trouble(fresh: Box, kind: str) -> None:
     plan = fresh.prepared(kind)
     before = set(os.listdir("/proc/self/fd"))
     with CapturedOutput(None, None, None, 100) as output:
-        running = fresh.start("true", output, plan, want_view=True)
+        running = fresh.start("true", output, plan, view=True)
         assert running.wait().status == 0
         running.wait_gone()
         with pytest.raises(MudroomError):
@@ -153,7 +153,7 @@ def test_a_view_that_nobody_takes_is_no_trouble(fresh: Box, kind: str) -> None:
 
 
 def test_a_view_is_not_inherited(fresh: Box) -> None:
-    talk = Conversation(fresh, "overlay", "read go", want_view=True)
+    talk = Conversation(fresh, "overlay", "read go", view=True)
     view = talk.running.view()
     program = f"import os; os.fstat({view})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, close_fds=False, check=False)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from conftest import Place, act_as
 from mudroom.agents.catalog import Catalog
+from mudroom.core.agent.agent_store import AgentStore, StagedStore, StorePlace
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session
 from mudroom.session.agents.agent_settings import agent_settings
+from mudroom.vault.homes.agent_home import AgentHome
 
 pytestmark = pytest.mark.both_users
 
@@ -110,3 +114,20 @@ def test_every_review_shows_the_settings_and_no_apply_takes_them(place: Place) -
     page.apply("f")
     assert (place.project / "new").read_text() == "1\n"
     assert (place.home / ".claude/settings.json").read_text() == "mine\n"
+
+
+def test_a_store_that_has_fewer_places_than_it_had(place: Place) -> None:
+    """After an upgrade, what was copied of the old place was listed as removed by the fork, and could not be landed."""
+    for name in ("a", "b"):
+        (place.home / name).mkdir()
+        (place.home / name / "settings").write_text("mine\n")
+    session = place.session()
+    session.forks.new("f")
+    places = tuple(StorePlace(name, os.fsencode(place.home) + b"/" + name, True) for name in (b"a", b"b"))
+    fork, home = session.vault.fork("f"), os.fsencode(place.home)
+    before = AgentHome(fork, home, StagedStore(AgentStore("x", (b"a", b"b")), places))
+    before.prepare((), mounts=True)
+    now = AgentHome(fork, home, StagedStore(AgentStore("x", (b"a",)), places[:1]))
+    assert now.changes() == []
+    now.prepare((), mounts=True)
+    assert now.changes() == before.changes() == []

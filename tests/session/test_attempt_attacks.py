@@ -15,6 +15,7 @@ from mudroom.session.attempts.request import AttemptRequest
 from mudroom.vault.attempts import record as records
 from mudroom.vault.store.fork import Fork
 from test_attempts import forks, ran, several, shell, states
+from whole_text import whole
 
 
 @pytest.mark.parametrize(
@@ -58,10 +59,11 @@ def test_a_fork_that_has_changed_since_it_was_judged_is_not_discarded(place: Pla
     session.run([b"sh", b"-c", b"echo work > mine"], fork="t1-3")
     session.forks.discard("t1-4")
     session.run([b"sh", b"-c", b"echo other work > mine"], fork="t1-4")
-    with pytest.raises(UsageError, match="since they were judged: t1-3, t1-4"):
+    told = "these forks stay, for they have changed since they were judged: t1-3, t1-4"
+    with pytest.raises(UsageError, match=whole(f"{told} (mudroom discard t1-3, or mudroom fork rename t1-3 NEW-NAME)")):
         discard(session, record, everything=False)
     assert forks(session) == {"t1-1", "t1-3", "t1-4"}
-    with pytest.raises(UsageError, match="since they were judged: t1-3, t1-4"):
+    with pytest.raises(UsageError, match="since they were judged: t1-3, t1-4 "):
         discard(session, record, everything=True)
     assert forks(session) == {"t1-3", "t1-4"}
     session.forks.rename("t1-3", "keeper")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
+from contextlib import closing
 
 import pytest
 
 from conftest import Place, act_as
 from mudroom.core.attempt import TryRecord, tied
 from mudroom.core.settings import Settings
-from mudroom.errors import UsageError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
 from mudroom.session.attempts.attempts import start
 from mudroom.session.attempts.discard import discard
 from mudroom.session.attempts.request import AttemptRequest
 from mudroom.vault.attempts import record as records
+from whole_text import whole
 
 
 def shell(script: str) -> tuple[bytes, ...]:
@@ -289,6 +292,50 @@ def test_a_fork_that_is_discarded_meanwhile_costs_its_attempt(
     monkeypatch.setattr(session.forks, "new", gone)
     record = ran(session, several("echo > a", 2, judge=(b"true",)))
     assert states(record) == ["error", "passed"]
+
+
+@pytest.mark.parametrize(("budget", "started"), [(None, 0), (60.0, 0), (60.0, 1)])
+def test_a_machine_without_threads(
+    session: Session, monkeypatch: pytest.MonkeyPatch, budget: float | None, started: int
+) -> None:
+    """Neither a record nor a timer is left. RuntimeError is CPython's word for EAGAIN of clone(2)."""
+    real = threading._start_new_thread  # type: ignore[attr-defined]
+    left = iter([real] * started)
+
+    def begin(*words: object, **more: object) -> object:
+        call = next(left, None)
+        if call is None:
+            raise RuntimeError("can't start new thread")
+        return call(*words, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "_start_new_thread", begin)
+        told = "no thread can be started (ulimit -u 8192 permits more processes)"
+        with pytest.raises(MudroomError, match=whole(told)):
+            start(session, several("true", 2, budget=budget))
+    assert records.tries(session.vault.path).records == () and forks(session) == set()
+    for timer in [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]:
+        timer.join(30)
+        assert not timer.is_alive(), "it would end a later try of this name"
+    assert states(ran(session, several("true", 1))) == ["passed"]
+
+
+def test_a_journal_that_cannot_be_written_at_the_end(session: Session) -> None:
+    """The record is there: only the line of the journal is missing."""
+    session.vault.journal.append("note", "", {}, time=1)
+    path = os.fsdecode(session.vault.path) + "/journal.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON event WHEN NEW.kind = 'try' "
+            "BEGIN SELECT RAISE(FAIL, 'disk I/O error'); END"
+        )
+    with start(session, several("true", 1)) as running, pytest.raises(MudroomError) as told:
+        list(running)
+    assert str(told.value) == (
+        f"the try t1 has ended; the journal {path} cannot be used: disk I/O error (mudroom try show t1)"
+    )
+    (record,) = records.tries(session.vault.path).records
+    assert states(record) == ["passed"] and record.ended
 
 
 def test_an_unexpected_exception_ends_all_and_is_raised(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

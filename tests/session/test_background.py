@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import _socket
+import errno
 import os
+import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,13 +23,18 @@ from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
-from mudroom.errors import CommandNotStarted, Unsupported, UsageError
+from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session, Stdio
 from mudroom.session.background import Background
+from mudroom.session.order import Pipes
+from mudroom.session.shared_sandbox import visitor
 from mudroom.session.shared_sandbox.remote import connect
 from mudroom.session.shared_sandbox.tender import SharedSandbox
 from mudroom.vault.forks.background import RING
+from test_vault_verb import Cli
+from whole_text import whole
 
 pytestmark = pytest.mark.both_users
 
@@ -437,7 +449,8 @@ def test_a_visitor_that_goes_away_takes_its_command_with_it(place: Place) -> Non
     read, write = os.pipe()
     environment = {b"PATH": os.environb[b"PATH"]}
     argv = [*SH, b"echo up; exec sleep 1000"]
-    running = visitor.join(argv, environment, session.project, (0, write, 2), (), shared_of(session, "f").basis.terms())
+    invocation, terms = Invocation(argv, environment, (0, write, 2)), shared_of(session, "f").basis.terms()
+    running = visitor.join(invocation, session.project, terms)
     os.close(write)
     assert os.read(read, 3) == b"up\n"
     visitor.close()
@@ -542,6 +555,64 @@ def test_output_is_told_as_it_comes(place: Place) -> None:
     assert sorted(told) == [("stderr", b"two\n"), ("stdout", b"one\n")]
 
 
+TERMINAL = "a terminal beside a command in the background needs user namespaces; found: none are permitted here"
+
+
+def test_what_cannot_be_started_now(place: Place) -> None:
+    session = place.session()
+    told = "nothing can be started in the background while the project is changed (try again when it has ended)"
+    with session.alone("a test"), pytest.raises(UsageError, match=whole(told)):
+        session.start([b"true"])
+    assert list(session.vault.forks()) == []
+    server, other = started(session, SERVER), place.session()
+    reader, writer = os.pipe()
+    told = "another mudroom holds the commands of the fork f"
+    hint = "mudroom ps lists the commands there, mudroom ps --end ID ends one"
+    with pytest.raises(UsageError, match=whole(f"{told} ({hint})")):
+        other.start([b"true"], fork="f", stdio=Pipes(reader, writer, writer))
+    os.close(reader)
+    os.close(writer)
+    server.end()
+
+
+def test_a_holder_that_is_killed_while_it_is_asked(place: Place) -> None:
+    cli, session = Cli(place), place.session()
+    assert cli("exec", "--background", "--fork", "f", "--", "sleep", "1000").returncode == 0
+    remote = connect(session.vault.fork("f"))
+    assert remote is not None
+    connection: Any = remote._connection
+    holder = struct.unpack("3i", connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    os.kill(holder, signal.SIGSTOP)
+    send = connection.send
+
+    def last(*words: Any) -> None:
+        send(*words)
+        os.kill(holder, signal.SIGKILL)
+
+    connection.send = last
+    told = "the process that holds the commands of this fork has ended (try again)"
+    with pytest.raises(MudroomError, match=whole(told)):
+        remote.checkpoint("p", 1)
+    with pytest.raises(MudroomError, match=whole(told)):
+        remote.checkpoint("p", 1)
+    remote.close()
+
+
+def test_a_file_system_without_sockets(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Socket(_socket.socket):
+        def bind(self, _address: object) -> None:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    session = place.session()
+    with monkeypatch.context() as patch:
+        patch.setattr(visitor, "_socket", SimpleNamespace(**{**vars(_socket), "socket": Socket}))
+        server = started(session, SERVER)
+    told = "no other mudroom can join the commands of this fork: Operation not permitted"
+    assert shared_of(session, "f").notes == [told]
+    assert session.run([b"cat", b"made"], fork="f").stdout == b"there\n"
+    server.end()
+
+
 @pytest.mark.skipif(not landlock_abi(), reason="this kernel has no Landlock")
 def test_without_namespaces(place: Place) -> None:
     place.write("old", "o\n")
@@ -559,7 +630,7 @@ def test_without_namespaces(place: Place) -> None:
     )
     assert refused.exit_code != 0
     outside, inside = os.openpty()
-    with pytest.raises(Unsupported, match="a terminal beside a command in the background"):
+    with pytest.raises(Unsupported, match=whole(TERMINAL)):
         session.run([b"true"], fork="f", stdio=Stdio(inside, inside, inside, terminal=True))
     for descriptor in (outside, inside):
         os.close(descriptor)

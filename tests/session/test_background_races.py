@@ -20,6 +20,7 @@ from mudroom.core.background import BackgroundStart
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, UsageError
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.launcher.wire import send
 from mudroom.session import Session
 from mudroom.session.background import Background
@@ -253,13 +254,13 @@ def test_a_command_beside_those_that_another_thread_ends(place: Place) -> None:
     try:
         with shared.guest() as welcome:
             assert welcome
-            words = ([b"sleep", b"1000"], {b"PATH": b"/usr/bin:/bin"}, session.project, (null, null, null), (), "")
-            running = shared.join(*words)
+            invocation = Invocation([b"sleep", b"1000"], {b"PATH": b"/usr/bin:/bin"}, (null, null, null))
+            running = shared.join(invocation, session.project, "")
             session.sandboxes.end("f", grace=0.0)
             assert shared.wait()
             running.signal(15)
             with pytest.raises(UsageError, match="the background commands of this fork have just ended"):
-                shared.join(*words)
+                shared.join(invocation, session.project, "")
             running.close()
     finally:
         os.close(null)

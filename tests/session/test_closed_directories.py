@@ -169,3 +169,23 @@ def test_a_file_that_nobody_may_write_to_moves(place: Place, project: Path, sett
     for name in ("new", "new/fixed", "new/other"):
         (project / name).chmod(0o755)
         assert os.listxattr(project / name) == []
+
+
+def test_a_read_only_project_is_not_opened(place: Place, settings: Settings, project: Path) -> None:
+    """Its directory is staged open, because readers go through it; that was shown and applied as a change of every
+    command, also of one that did nothing."""
+    project.chmod(0o555)
+    try:
+        session = place.session(settings)
+        for script in ("true", "true", "echo more >> other"):
+            changes = session.run([b"sh", b"-c", script.encode()], fork="f").changeset
+            assert [change.path for change in changes.changes] == ([b"other"] if "other" in script else [])
+            assert not changes.remarks
+        applied = session.changes.apply("f")
+        lands = [conflict.path for conflict in applied.conflicts] != [b"other"]  # root writes to it nevertheless
+        assert project.stat().st_mode & 0o777 == 0o555
+        assert (project / "other").read_text() == ("other\nmore\n" if lands else "other\n")
+        closing = session.run([b"sh", b"-c", b"chmod 750 ."], fork="g").changeset
+        assert [change.path for change in closing.changes] == [b""]
+    finally:
+        project.chmod(0o755)

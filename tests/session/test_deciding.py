@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -56,6 +59,22 @@ def test_a_denied_command_does_not_run(place: Place) -> None:
     (told,) = events(session, "verdict")
     assert (told["agent"], told["verdict"]["action"], told["command"]) == ("coder", "deny", ["rm", "precious"])
     assert events(session, "run") == []
+
+
+def test_a_refusal_that_cannot_be_journalled_is_one(place: Place) -> None:
+    place.write("precious", "p")
+    session = place.session(policy(destructive="deny"), agent="coder")
+    session.vault.journal.append("note", "", {}, time=1)
+    path = os.fsdecode(session.vault.path) + "/journal.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON event WHEN NEW.kind = 'verdict' "
+            "BEGIN SELECT RAISE(FAIL, 'disk I/O error'); END"
+        )
+    with pytest.raises(MudroomError) as told:
+        session.run([b"rm", b"precious"], fork="f")
+    assert told.value.message == f"the command was refused; the journal {path} cannot be used: disk I/O error"
+    assert session.vault.find("f") is None and (place.project / "precious").exists()
 
 
 def test_a_checkpoint_before_what_destroys_and_back(place: Place) -> None:

@@ -7,14 +7,17 @@ import multiprocessing
 import os
 import threading
 from multiprocessing.synchronize import Barrier as MeetingPoint
+from typing import Any
 
 import pytest
 
 from conftest import Place
-from mudroom.errors import ForkGone, UsageError
+from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.session import Session
 from mudroom.vault.retention.check import check
+from mudroom.vault.store.fork import Fork
 from tiers import QUICK
+from whole_text import whole
 
 ROUNDS = 10 if QUICK else 1000
 PARTIES = 4
@@ -117,3 +120,19 @@ def assert_empty(session: Session) -> None:
     session.vault.empty_trash()
     assert [os.listdir(session.vault.path + b"/" + name) for name in (b"layers", b"trash")] == [[], []]
     assert check(session.vault) == []
+
+
+def test_a_fork_that_is_discarded_before_each_try(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its making and its lock, by another session."""
+    session, other = place.session(), place.session()
+    acquire = session.sandboxes.acquire
+
+    def late(fork: Fork, *words: Any) -> Any:
+        other.forks.discard(fork.name)
+        return acquire(fork, *words)
+
+    monkeypatch.setattr(session.sandboxes, "acquire", late)
+    monkeypatch.setattr("mudroom.session.run._TRIES", 3)
+    with pytest.raises(MudroomError, match=whole("the fork f is discarded again and again (choose another name)")):
+        session.run([b"true"], fork="f")
+    assert_empty(session)

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import json
 import os
+import signal
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +24,8 @@ from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
-from mudroom.session import Session
+from mudroom.sandbox.client.client import Client
+from mudroom.session import Session, Stdio
 from mudroom.stage.beneath import entries
 from mudroom.stage.layers.closed_directory import open_to_owner
 from mudroom.stage.layers.layer import remove_tree
@@ -31,6 +33,7 @@ from mudroom.tui.review_model import forks_of
 from mudroom.vault.forks.fork_summary import ForkSummaries
 from mudroom.vault.retention.check import check
 from mudroom.vault.store.fork import Fork
+from whole_text import whole
 
 pytestmark = pytest.mark.both_users
 
@@ -123,10 +126,12 @@ def test_a_run_is_journalled_though_its_changes_cannot_be_collected(
     session = place.session(settings)
     with monkeypatch.context() as patch:
         patch.setattr("mudroom.session.own_sandbox.gather", fail)
-        with pytest.raises(MudroomError, match=r"has run \(exit code 7\).*fork work.*could not be collected") as caught:
+        with pytest.raises(MudroomError) as caught:
             sh(session, "echo b > b; exit 7", "work")
     reason = error.message if isinstance(error, MudroomError) else "Too many open files"
-    assert reason in caught.value.message and "mudroom diff --fork work" in caught.value.hint
+    done = "the command has run (exit code 7) in the fork work, but its changes could not be collected: "
+    assert caught.value.message == done + reason
+    assert caught.value.hint == "mudroom diff work tries again, mudroom discard work drops the fork"
     [event] = events(session, "run")
     assert (event["exit_code"], event["changed"]) == (7, 0)
     assert reason in event["uncollected"]
@@ -343,3 +348,22 @@ def test_an_apply_of_many_directories_is_linear(place: Place, monkeypatch: pytes
     monkeypatch.setattr("mudroom.stage.layers.layer.entries", counting)
     assert session.changes.apply(result.fork).applied.conflicts == ()
     assert len(os.listdir(place.project)) == 200 and listed <= 5 * 200
+
+
+def test_a_launcher_that_is_killed(place: Place, settings: Settings) -> None:
+    """By the kernel, where memory is short: the command ends, too; its changes are collected at the next look."""
+    own = Client()
+    own.start()
+    place._client = own
+    session = place.session(settings)
+
+    def kill(_stream: str, _data: bytes) -> None:
+        os.kill(own._pid, signal.SIGKILL)
+
+    told = "the sandbox launcher died (run the command again; nothing was applied)"
+    with pytest.raises(MudroomError, match=whole(told)):
+        session.run([b"sh", b"-c", b"echo b > b; echo up; sleep 1000"], fork="work", stdio=Stdio(on_output=kill))
+    session.close()
+    own.close()
+    session = place.session(settings)
+    assert [change.path for change in session.changes.of("work").changes] == [b"b"]

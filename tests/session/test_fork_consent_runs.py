@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from conftest import Place
 from mudroom.core.agent.card import parse_card
+from mudroom.core.agent.endpoint import AgentEndpoint
 from mudroom.core.network.fork_consent import ForkIdentity, ReachedPort, ShownPort, parse_forks
-from mudroom.core.network.fork_host import parse_link
+from mudroom.core.network.fork_host import ForkDial, parse_link
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError, UsageError
 from mudroom.net.gate.fork_dials import MOST_PAIR
 from mudroom.session import Session
+from mudroom.session.agents.agent_door import open_agent
 from mudroom.session.agents.run_agent import run_agent
 from mudroom.session.confinement import namespace_program, socket_pool
+from mudroom.session.confinement.dial_desk import MOST_DIALS, DialDesk
 from mudroom.session.confinement.dialler import DialledFork, ForkRefused
 from mudroom.session.confinement.fork_connection import Standing
 from mudroom.session.confinement.fork_dial import ForkDialler, dial_from_afar
+from mudroom.vault.forks.endpoint import register
 from mudroom.vault.forks.fork_grants import edit_grants, identity_of
+from whole_text import whole
 
 pytestmark = pytest.mark.both_users
 
@@ -201,7 +210,8 @@ def test_two_forks_that_fold_to_one_name_have_neither(place: Place) -> None:
         assert asked(session, URL)[0][0] == 200
         session.forks.new("CODER")
         ((status, text),) = asked(session, URL)
-        assert status == 403 and "CODER and coder have the same name" in text, text
+        told = "the forks CODER and coder have the same name coder for each other, so none has it"
+        assert status == 403 and told in text, text
 
 
 def test_an_accomplice_binds_the_port_in_its_own_namespace(place: Place) -> None:
@@ -445,3 +455,72 @@ def test_a_fork_that_is_not_here_is_dialled_through_a_link(place: Place) -> None
             dialler.begin("nobody.mudroom.internal", 8000, "")
         dialler.close()
     far.close()
+
+
+def test_the_door_to_an_agent_of_this_machine(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = "import socket, threading; s = socket.socket(); s.bind(('127.0.0.1', 8000)); s.listen(0); f = []\n" + (
+        "for _n in range(8):\n"
+        " c = socket.socket(); c.setblocking(False); c.connect_ex(('127.0.0.1', 8000)); f.append(c)\n"
+        "open('ready', 'w').close(); threading.Event().wait()"
+    )
+    monkeypatch.setattr("mudroom.session.agents.agent_door.PATIENCE", 0.05)
+    monkeypatch.setitem(globals(), "ECHO", silent)
+    with place.session() as session:
+        session.forks.new("coder")
+        told = "codex has ended in the fork coder (mudroom agent run starts it)"
+        with pytest.raises(MudroomError, match=whole(told)):
+            open_agent(session, "codex", "coder")
+        with served(session, 8000, agent=True):
+            told = "the fork coder does not show the port of its agent (mudroom net show 8000 --fork coder)"
+            with pytest.raises(UsageError, match=whole(told)):
+                open_agent(session, "codex", "coder")
+            show(session, "coder", 8000)
+            before = len(os.listdir("/proc/self/fd"))
+            told = "coder:8000 does not accept connections (mudroom ps shows what runs)"
+            for _time in range(2):
+                with pytest.raises(MudroomError, match=whole(told)):
+                    open_agent(session, "codex", "coder")
+            assert len(os.listdir("/proc/self/fd")) <= before + 3, "the maker of sockets inside stays"
+            fork, pool = session.vault.fork("coder"), session.machine.gateway.inner_sockets
+            with pytest.raises(MudroomError, match=whole("the fork was replaced meanwhile")):
+                pool.make(fork.entrance, "another", lambda: identity_of(fork), b"4")
+
+
+def test_a_list_of_agents_beyond_the_buffer_of_a_socket(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's smallest buffer holds fewer than the names of these."""
+
+    def pair(*kinds: int) -> tuple[socket.socket, socket.socket]:
+        ours, theirs = real(*kinds)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 0)
+        return ours, theirs
+
+    with place.session(policy(["a-*:8000"], [8000])) as session:
+        for number in range(20):
+            fork = session.forks.new(f"a-{number}")
+            register(fork, AgentEndpoint("x", 1, 8000, name="\U0001f600" * 128))
+            Path(os.fsdecode(fork.entrance)).touch()
+        pool, rules = session.machine.gateway.inner_sockets, session.actor.settings.fork_rules
+        dialler = ForkDialler(session.vault, session.forks.new("planner"), pool, rules, ())
+        real, before = socket.socketpair, len(os.listdir("/proc/self/fd"))
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "socketpair", pair)
+            with pytest.raises(MudroomError, match=whole("the list of agents is too long")):
+                dialler.begin("agents.mudroom.internal", 80, "/")
+        assert len(os.listdir("/proc/self/fd")) == before
+        os.close(dialler.begin("agents.mudroom.internal", 80, "/").result().descriptor)
+        dialler.close()
+
+
+def test_more_dials_than_are_made_at_once() -> None:
+    """The gate sends no more: it is another process, and is not trusted to."""
+    answers: list[tuple[int, str, bool]] = []
+    door = SimpleNamespace(
+        dialled=lambda identity, _connection, error, is_refused: answers.append((identity, error, is_refused))
+    )
+    pending = SimpleNamespace(fileno=lambda: 0, close=lambda: None)
+    dialler = SimpleNamespace(begin=lambda *_where: pending, close=lambda: None)
+    desk = DialDesk(lambda: cast(Any, dialler))
+    for number in range(MOST_DIALS + 1):
+        desk.dial(cast(Any, door), ForkDial(number, "coder.mudroom.internal", 80))
+    assert answers == [(MOST_DIALS, "16 connections to other forks are being made", False)]
+    desk.close()

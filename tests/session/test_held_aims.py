@@ -14,11 +14,12 @@ import pytest
 from conftest import Place
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
-from mudroom.errors import UsageError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.session import Session
 from mudroom.session.confinement.confinement import Confinement
 from mudroom.session.own_sandbox import OwnSandbox
+from whole_text import whole
 
 pytestmark = pytest.mark.both_users
 
@@ -128,6 +129,29 @@ def test_a_sandbox_that_becomes_shared_after_the_verdict(place: Place, monkeypat
     monkeypatch.setattr(session.approval, "judge", judged_before_the_other_starts)
     result = session.run(KILL, fork="f")
     assert (result.ran, result.verdict.action) == (False, "require_approval")
+
+
+def test_a_sandbox_that_becomes_shared_each_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another agent whose commands begin after each verdict, and end before the next."""
+    session, other = agent(place), place.session()
+    judge, started = session.approval.judge, list[Any]()
+
+    def judged_between(order: Any) -> Any:
+        if started:
+            started.pop().end(0)
+            other.sandboxes.wait_for_ended("f")
+        case = judge(order)
+        started.append(other.start([b"sleep", b"1000"], fork="f"))
+        return case
+
+    session.forks.new("f")
+    monkeypatch.setattr(session.approval, "judge", judged_between)
+    monkeypatch.setattr("mudroom.session.run._TRIES", 3)
+    told = "the sandbox of the command loses protections again and again (mudroom doctor says why)"
+    with pytest.raises(MudroomError, match=whole(told)):
+        session.run(KILL, fork="f")
+    assert [event.kind for event in session.vault.journal.events() if event.kind == "run"] == []
+    started.pop().end(0)
 
 
 def test_an_absent_credential_is_not_asked_about(place: Place) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from conftest import Place, listing, tick
 from mudroom.core.merge.operations import Landing
 from mudroom.core.settings import Settings, VerifyWhen
-from mudroom.errors import ForkMoved, UsageError
+from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.session import Session
 from mudroom.session.verification import verification
 from mudroom.stage.source import Source
 from mudroom.vault.apply.landing import LandingResult, Verification
+from whole_text import whole
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 21))
 
@@ -243,6 +245,30 @@ def both_edit(place: Place, settings: Settings) -> tuple[Session, str]:
     session, fork = staged(place, "echo theirs >> f", lambda: file.write_text("ours\n" + TEXT))
     verify_by(session, settings)
     return session, fork
+
+
+def test_a_user_who_edits_as_long_as_it_is_verified(place: Place) -> None:
+    """Whatever was verified is not what would be written: no try is."""
+    session, fork = both_edit(place, verifying("true"))
+    real, edits = session.changes.verify, iter(range(10))
+
+    def verify(on_verify: Any) -> Any:
+        check: Any = real(on_verify)
+
+        def edited(*arguments: Any) -> Any:
+            verified = check(*arguments)
+            (place.project / "f").write_text(f"ours {next(edits)}\n" + TEXT)
+            return verified
+
+        return edited
+
+    session.changes.verify = verify
+    told = "the project changed each time while the result was being verified (try again)"
+    with pytest.raises(MudroomError, match=whole(told)):
+        session.changes.apply(fork)
+    assert (place.project / "f").read_text() == "ours 2\n" + TEXT
+    session.changes.verify = real
+    assert session.changes.apply(fork).conflicts == ()
 
 
 def test_the_merged_result_is_verified_before_it_is_written(place: Place) -> None:

@@ -25,11 +25,13 @@ from mudroom.errors import ForkMoved, MudroomError, Unsupported, UsageError
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session, upkeep
 from mudroom.session.background import Background
+from mudroom.stage.views.copy_view import CopyView
 from mudroom.stage.views.mount import Kind, is_mounted
 from mudroom.vault.apply import landing
 from mudroom.vault.forks import mount as vault_mount
 from mudroom.vault.forks import stacking
 from mudroom.vault.store.mount_note import MountNote, write_note
+from whole_text import whole
 
 pytestmark = pytest.mark.both_users
 
@@ -438,14 +440,20 @@ def test_a_mount_that_has_ended_is_settled(place: Place, session: Session, kind:
         assert not (place.project / "d/x").exists()
 
 
+JUST_ENDED = (
+    "the mount of f has just ended, or something is mounted in it (take away what is mounted in it, and try again)"
+)
+
+
 def test_a_copy_whose_directory_is_gone(session: Session, tmp_path: Path) -> None:
     sh(session, "echo before > before")
     at = mounted(session, "copy")
     (at / "made").write_text("x")
     os.rename(at, tmp_path / "away")
-    with pytest.raises(MudroomError, match="is not there any more") as caught:
+    told = f"the directory in which f is mounted, {at}, is not there any more"
+    hint = "move it back; without it, mudroom unmount f --lost goes on with what the fork held before"
+    with pytest.raises(MudroomError, match=whole(f"{told} ({hint})")):
         sh(session, "true")
-    assert "--lost" in caught.value.hint
     os.rename(tmp_path / "away", at)
     assert sh(session, "cat made").stdout == b"x"
     shutil.rmtree(at)
@@ -454,6 +462,65 @@ def test_a_copy_whose_directory_is_gone(session: Session, tmp_path: Path) -> Non
     session.forks.unmount("f", lost=True)
     assert changed(session) == {"before"}
     assert sh(session, "ls").stdout == b"before\nd\nfile\ntool.sh\n"
+
+
+def test_a_mount_that_is_used_after_it_was_taken_away(session: Session, kind: Kind) -> None:
+    """umount -l of a user, while a program has a file of it open: what that writes is the fork's."""
+    if kind == "copy":
+        pytest.skip("a directory does not end")
+    sh(session, "echo more >> file")
+    at = mounted(session, kind)
+    words = ["umount", "-l", str(at)] if kind == "overlay" else ["fusermount3", "-u", "-z", str(at)]
+    with open(at / "file"):
+        subprocess.run(words, check=True)
+        with pytest.raises(MudroomError) as told:
+            sh(session, "true")
+    assert told.value.message.startswith(f"the mount of f is not at {at} any more, but is still used by {os.getpid()} ")
+    assert told.value.hint == "end the programs that have files of it open"
+    assert sh(session, "cat file").stdout == b"one\nmore\n"
+
+
+def test_mounts_that_cannot_be(session: Session, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    sh(session, "echo before > before")
+    at = mounted(session, "copy")
+    session.forks.new("g")
+    told = f"{at}/in lies where f is mounted (name a directory outside of it, or none)"
+    with pytest.raises(UsageError, match=whole(told)):
+        session.forks.mount("g", os.fsencode(at / "in"), kind="copy")
+    real = CopyView.bring_into
+
+    def busy(view: CopyView, *words: Any) -> Any:
+        (at / "count").write_text(os.urandom(8).hex())
+        return real(view, *words)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CopyView, "bring_into", busy)
+        told = "the files of f are being changed (try again when nothing writes to them)"
+        with pytest.raises(MudroomError, match=whole(told)):
+            session.forks.unmount("f")
+    assert (at / "count").exists() and sh(session, "cat before").stdout == b"before\n"
+    note = Path(os.fsdecode(session.vault.fork("f").path)) / "mount"
+    whole_note = note.read_bytes()
+    note.write_bytes(b"garbage")
+    with pytest.raises(MudroomError, match=whole(f"the note of the mount of f is damaged (remove {note})")):
+        sh(session, "true")
+    note.write_bytes(whole_note)
+    session.forks.unmount("f")
+    assert changed(session) == {"before", "count"}
+
+
+@pytest.mark.skipif(not HAS_FUSE, reason="a mount by fuse cannot be had here")
+def test_a_server_of_files_that_does_not_end(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that the kernel does not let go: the number of its process is told."""
+    sh(session, "echo before > before")
+    at = mounted(session, "fuse")
+    with monkeypatch.context() as patch:
+        patch.setattr(vault_mount, "_has_ended", lambda _fork: False)
+        patch.setattr(vault_mount, "end_server", lambda *_places: 12345)
+        told = "the fuse-overlayfs of f does not end (kill -9 12345)"
+        with pytest.raises(MudroomError, match=whole(told)):
+            session.forks.unmount("f")
+    assert {change.path for change in session.forks.unmount("f").changes} == {b"before"} and not at.exists()
 
 
 def test_another_directory_at_its_place_is_not_written_to(session: Session, kind: Kind, tmp_path: Path) -> None:
@@ -831,7 +898,7 @@ def test_a_mount_that_ends_while_a_command_is_started(
 
     monkeypatch.setattr(session.machine.confinement, "plan", ends)
     script = [*SH, b"echo lost > own; echo lost > other"]
-    with pytest.raises(MudroomError, match="the mount of f has just ended"):
+    with pytest.raises(MudroomError, match=whole(JUST_ENDED)):
         session.start(script, fork="f") if in_background else session.run(script, fork="f")
     monkeypatch.undo()
     assert sorted(path.name for path in at.iterdir()) == ["own"]

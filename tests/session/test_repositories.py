@@ -12,6 +12,7 @@ import pytest
 
 from conftest import Place, full_listing, listing
 from mudroom.errors import UsageError
+from whole_text import whole
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 GIT = "git -c user.name=T -c user.email=t@example.org -c init.defaultBranch=main -c protocol.file.allow=always"
@@ -339,7 +340,9 @@ def test_a_new_repository_does_not_hold_a_masked_file_emptied(place: Place) -> N
     place.write(".env", "KEY=1\n")
     place.write("file", "one\n")
     session, result = place.sh(with_settings("git init -q; git add -A; git commit -qm one"))
-    with pytest.raises(UsageError, match=r"\.env is masked, and the index of \.git, which the fork made, holds it"):
+    told = ".env is masked, and the index of .git, which the fork made, holds it as an empty file"
+    hint = "in the fork: git rm --cached .env, and commit anew; or apply without it: name other paths"
+    with pytest.raises(UsageError, match=whole(f"{told} ({hint})")):
         session.changes.apply(result.fork)
     assert sorted(listing(place.project)) == [".env", "file"]
     session.run([b"sh", b"-c", with_settings("git rm -q --cached .env; git commit -qm two").encode()], fork=result.fork)

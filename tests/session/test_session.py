@@ -19,9 +19,12 @@ from conftest import Place, full_listing, listing, tick
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import counted_changes
-from mudroom.errors import CommandNotStarted, UsageError
+from mudroom.errors import CommandNotStarted, MudroomError, UsageError
 from mudroom.session import Stdio
+from mudroom.session.upkeep import remove_vault
 from mudroom.vault.apply.execution import Executor
+from mudroom.vault.forks.stacking import is_unchanged
+from whole_text import whole
 
 pytestmark = pytest.mark.both_users
 
@@ -479,3 +482,31 @@ def test_the_state_of_a_user_can_be_removed_by_rm(place: Place) -> None:
     closed = [path for path in place.state.rglob("*") if path.is_dir() and not path.stat().st_mode & 0o700]
     assert closed == []
     subprocess.run(["rm", "-rf", place.state], check=True)
+
+
+def test_a_command_that_was_not_found_leaves_no_copy(place: Place) -> None:
+    """Where no overlay can be had, each typo left a fork with a copy of the project."""
+    place.write("a", "1\n")
+    place.write(".env", "SECRET=1\n")
+    session = place.session(Settings(view="copy"))
+    for _time in range(2):
+        with pytest.raises(CommandNotStarted):
+            session.run([b"no-such-program"])
+    assert list(session.vault.forks()) == []
+
+    assert session.run([b"true"], fork="f").exit_code == 0
+    fork = session.vault.fork("f")
+    assert is_unchanged(session.forks.secrets.masked_vault(fork), fork)
+    session.forks.files("f").write("b", "kept\n")
+    session.forks.flush("f")
+    assert not is_unchanged(session.forks.secrets.masked_vault(fork), fork), "file tools are somebody's work, too"
+
+
+def test_the_vault_of_a_project_that_is_back_stays(place: Place) -> None:
+    """It was gone when ``vault gc --all`` looked."""
+    session = place.session()
+    with session.alone("a test"):
+        told = f"the project {place.project} is there: its vault stays"
+        with pytest.raises(MudroomError, match=whole(told)):
+            remove_vault(session.vault)
+    assert session.run([b"true"]).exit_code == 0

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 
 from conftest import Place, tick
 from mudroom.core.confinement.limit import Limits
-from mudroom.core.confinement.plan import StandingPlan
+from mudroom.core.confinement.plan import Plan, StandingPlan
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.review.rows import is_at_rest
+from mudroom.sandbox.client.client import Client, Running
+from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.client.report import StepFailed
-from mudroom.sandbox.client.template import NATIVE_INIT, StandingPlace
+from mudroom.sandbox.client.template import NATIVE_INIT
 from mudroom.session import Session
 from mudroom.session.confinement.standing import facts_of
 from mudroom.session.order import Stdio
@@ -461,10 +463,10 @@ def refreshes(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     asked: list[bool] = []
     run = session.machine.client.run
 
-    def keep(*arguments: Any, standing: StandingPlace | None, **options: Any) -> Any:
-        assert standing is not None
-        asked.append(standing.refresh)
-        return run(*arguments, standing=standing, **options)
+    def keep(plan: Plan, invocation: Invocation, options: RunOptions) -> Running:
+        assert options.standing is not None
+        asked.append(options.standing.refresh)
+        return run(plan, invocation, options)
 
     monkeypatch.setattr(session.machine.client, "run", keep)
     return asked
@@ -532,9 +534,9 @@ def test_a_command_in_a_quiet_project_waits_for_no_tick(place: Place, monkeypatc
         out(session, "echo 1 > f")
     real = type(session.machine.client).run
 
-    def noted(client: Any, *arguments: Any, after: int = 0, **options: Any) -> Any:
-        waits.append(after > time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE))
-        return real(client, *arguments, after=after, **options)
+    def noted(client: Client, plan: Plan, invocation: Invocation, options: RunOptions) -> Running:
+        waits.append(options.after > time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE))
+        return real(client, plan, invocation, options)
 
     monkeypatch.setattr(type(session.machine.client), "run", noted)
     for number in range(10):
@@ -692,8 +694,8 @@ def test_a_machine_on_which_none_can_be_made(place: Place, monkeypatch: pytest.M
     real, tries = getattr(session.machine.client, op), []
 
     def fail(*arguments: Any, **options: Any) -> Any:
-        if op == "run" and options["standing"] is None:
-            return real(*arguments, **options)
+        if op == "run" and arguments[2].standing is None:
+            return real(*arguments)
         tries.append(op)
         raise StepFailed("refresh", errno.ENOSYS, "no such call")
 
@@ -748,13 +750,14 @@ def test_an_edit_between_the_look_and_the_start(place: Place, monkeypatch: pytes
         out(session, "cat a")
     real, seen = session.machine.client.run, []
 
-    def late(*arguments: Any, **options: Any) -> Any:
-        seen.append(options["standing"].refresh)
+    def late(plan: Plan, invocation: Invocation, options: RunOptions) -> Running:
+        assert options.standing is not None
+        seen.append(options.standing.refresh)
         (place.project / "beside").write_text("the user's\n")
         (place.project / "beside").rename(path)
         tick()  # it is certainly older than the command
         tick()
-        return real(*arguments, **options)
+        return real(plan, invocation, options)
 
     monkeypatch.setattr(session.machine.client, "run", late)
     result = session.run([b"sh", b"-c", b"echo mine >> a; cat a"], fork="f")

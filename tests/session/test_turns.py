@@ -17,6 +17,7 @@ from mudroom.core.result import Result
 from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.vault.turn import Turn
+from whole_text import whole
 
 WRITER = b"i=0; while [ ! -e stop ]; do i=$((i+1)); echo $i >> count; done"
 
@@ -69,6 +70,11 @@ def test_agents_stop_while_the_user_has_the_vault_alone(place: Place) -> None:
         size = agent.size()
         result = other.run([b"sh", b"-c", b"i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; echo user > user"])
         assert agent.size() == size, "it was stopped"
+        told = (
+            "a command is running in the fork one, stopped for as long as this one takes (try again when it has ended)"
+        )
+        with pytest.raises(UsageError, match=whole(told)):
+            other.run([b"true"], fork="one")
         assert other.changes.apply(result.fork).conflicts == ()
     wait_for(lambda: agent.size() > size)
     agent.stop()

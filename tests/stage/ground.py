@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from inner_path import inner
 from mudroom.stage.beneath import open_layer, open_root
 from mudroom.stage.buffer.buffer import Buffer
 from mudroom.stage.layers.layer import LayerWriter
@@ -63,26 +65,29 @@ class Ground:
 
     @property
     def below(self) -> Source:
-        return self._stack.enter_context(OpenSource(os.fsencode(self.base)))
+        return self._stack.enter_context(OpenSource(inner(self.base)))
 
     def buffer(self, per_file: int = MB, total: int = 4 * MB, keep: Callable[[bytes], None] | None = None) -> Buffer:
-        spill = os.fsencode(self.spill)
+        spill = inner(self.spill)
         return Buffer(self.below, keep=keep or self.kept.append, spill=spill, per_file=per_file, total=total)
 
     def layer(self, name: str = "layer") -> tuple[bytes, LayerWriter]:
         path = self.root / name
         path.mkdir()
-        descriptor = open_layer(os.fsencode(path))
+        descriptor = open_layer(inner(path))
         self._stack.callback(os.close, descriptor)
-        return os.fsencode(path), LayerWriter(descriptor, self.below)
+        return inner(path), LayerWriter(descriptor, self.below)
 
     def opened(self, path: Path) -> int:
-        descriptor = open_root(os.fsencode(path))
+        descriptor = open_root(inner(path))
         self._stack.callback(os.close, descriptor)
         return descriptor
 
     def copy(self, name: str) -> Path:
-        subprocess.run(["cp", "-a", self.base, self.root / name], check=True)
+        if sys.platform == "win32":
+            shutil.copytree(self.base, self.root / name)
+        else:
+            subprocess.run(["cp", "-a", self.base, self.root / name], check=True)
         return self.root / name
 
     def spilled(self) -> list[str]:

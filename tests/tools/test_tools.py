@@ -13,11 +13,13 @@ from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.command.verdict import Action
 from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError
 from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
 from mudroom.tools.schema import checked
 from mudroom.tools.table import TOOLS, call
 from mudroom.tools.tool import ALONE, ToolContext, ToolResult
 from mudroom.tools.workspace import ToolWorkspace
+from whole_text import whole
 
 
 class Desk:
@@ -464,3 +466,14 @@ def test_the_matcher_needs_no_module_of_ours() -> None:
     assert "mudroom" not in "".join(
         line for line in Path(match.__file__).read_text().splitlines() if line.startswith(("import", "from"))
     )
+
+
+def test_a_workspace_beside_a_thousand_others(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here four: each client of an agent that keeps its fork has one."""
+    monkeypatch.setattr("mudroom.tools.workspace._TRIES", 4)
+    session = place.session(agent="agent")
+    for _client in range(3):
+        assert session.forks.new(ToolWorkspace(session, None).fork + "-kept")
+    told = "there are 4 forks named agent-N (mudroom ls lists them, mudroom discard NAME removes one)"
+    with pytest.raises(MudroomError, match=whole(told)):
+        _name = ToolWorkspace(session, None).fork

@@ -134,6 +134,9 @@ def test_a_decision_is_taken_back(place: Place, conflicting: str) -> None:
     async def script(driver: Driver) -> None:
         await driver.to_file(b"text")
         screen = await conflicts(driver)
+        await driver.press("e")  # the driver of tests cannot be suspended, as that of a terminal in a browser
+        told = f"no editor can be started from this terminal (mudroom resolve {conflicting} --edit)"
+        await driver.until(lambda: told in driver.told())
         await driver.press("w", "2")
         await driver.until(lambda: any(one.decided for one in screen.conflicts))
         await driver.press("k")
@@ -226,6 +229,8 @@ def test_somebody_else_has_the_vault(place: Place) -> None:
             await driver.until(lambda: "waiting for somebody \\x1b]0;else to end; Esc gives up" in driver.dialog())
             await driver.press("escape")
             await driver.until(lambda: not driver.dialog())
+            told = "nothing was done: another process is at work in this project (try again when it has ended)"
+            await driver.until(lambda: told in driver.told())
         assert not (place.project / "a").exists()
         assert "applied" in (await apply(driver)).lower()
 

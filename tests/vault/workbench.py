@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from inner_path import inner as inner
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset
 from mudroom.session.changes import Changes
@@ -25,11 +26,6 @@ from mudroom.vault.store.store import open_vault
 
 Contents = dict[str, bytes | None]
 """Every path of a tree with the content of the file; None: a directory."""
-
-
-def inner(path: Path) -> bytes:
-    """Return a path as the rooms below the front doors have it: with ``/`` on each system."""
-    return os.fsencode(path.as_posix())
 
 
 def contents(root: Path) -> Contents:
@@ -54,6 +50,8 @@ class Workbench:
         self.vault = open_vault(inner(root / "state"), inner(self.project))
         self.forks = Forks(self.vault, Settings(view="copy"), clock=time.time_ns, new_id=self.vault.new_id)
         self.changes = Changes(self.forks)
+        self.notes: list[str] = []
+        """Of the last command's copy."""
 
     def run(self, name: str, command: Callable[[Path], object]) -> Changeset:
         """Let a command change the files of a fork, as in a copy view, and collect what it did."""
@@ -63,7 +61,7 @@ class Workbench:
         if name not in [fork.name for fork in self.vault.forks()]:
             self.forks.new(name)
         with self.forks.at_rest(name) as fork:
-            stand_on_copy(self.vault, fork, self.forks.settings)
+            self.notes = stand_on_copy(self.vault, fork, self.forks.settings)
             with OpenFork(self.vault, fork) as opened:
                 view = view_of(self.vault, fork, opened, "copy")
                 view.prepare()

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from conftest import Place
 from mudroom.core.agent.card import parse_card
+from mudroom.core.agent.endpoint import AgentEndpoint
 from mudroom.core.network.fork_consent import ForkGrants, ShownPort
 from mudroom.session import Session
+from mudroom.session.agents.agent_door import OpenAgent
 from mudroom.session.agents.run_agent import run_agent
 from mudroom.vault.forks.fork_grants import edit_grants
+from mudroom.web.server import agent_forward
 from test_serve_verb import serving, write_card
 
 AGENT = """
@@ -40,17 +47,17 @@ CARD = {"agentId": "coder", "sandboxLevel": 1, "endpoint": "http://localhost:912
 
 
 @contextmanager
-def running(session: Session) -> Iterator[None]:
-    session.forks.new("coder-1")
+def running(session: Session, fork: str = "coder-1") -> Iterator[None]:
+    session.forks.new(fork)
     argv = [sys.executable.encode(), b"-c", AGENT.encode()]
-    thread = threading.Thread(target=lambda: run_agent(session, parse_card(CARD), argv, fork="coder-1", timeout=80))
+    thread = threading.Thread(target=lambda: run_agent(session, parse_card(CARD), argv, fork=fork, timeout=80))
     thread.start()
     try:
-        while not Path(session.vault.fork("coder-1").upper.decode(), "ready").exists():
+        while not Path(session.vault.fork(fork).upper.decode(), "ready").exists():
             assert thread.is_alive()
         yield
     finally:
-        session.sandboxes.interrupt(fork="coder-1")
+        session.sandboxes.interrupt(fork=fork)
         thread.join()
 
 
@@ -83,6 +90,39 @@ def test_messages_reach_the_running_agent(place: Place) -> None:
             assert json.loads(sent("tasks/pushNotificationConfig/set")[1])["error"]["code"] == -32004
             assert sent("SendMessage", path + "?fork=coder-1")[0] == 200
             assert "is not running" in sent("SendMessage", path + "?fork=other")[1]
+            with running(session, "coder-2"):
+                several = "coder is running in several forks; add ?fork= to the address: coder-1, coder-2"
+                assert json.loads(sent("SendMessage")[1])["error"]["message"] == several
         assert "coder is not running" in sent("SendMessage")[1]
         events = [json.loads(event.data) for event in session.vault.journal.events() if event.kind == "net"]
     assert {"forwarded": "message/stream", "agent": "coder", "port": 9123} in events
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"", "it closed the connection without a response"),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\n", "it closed the connection without a response"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 0\r\n\r\n",
+            "its answer is neither JSON nor an event stream",
+        ),
+        (b"HELO\r\n\r\n", "its answer is not HTTP: illegal status line: bytearray(b'HELO')"),
+        (None, "it sent nothing for 0.05 s"),
+    ],
+)
+def test_a_server_that_answers_wrongly(answer: bytes | None, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is an error of JSON-RPC; its connection is closed."""
+    monkeypatch.setattr(agent_forward, "IDLE", 0.05)
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    opened = OpenAgent(ours, AgentEndpoint("coder", 1, 9123, "/a2a"), "coder-1")
+    with theirs, theirs.makefile("rb") as stream:
+        if answer is not None:
+            theirs.sendall(answer)
+            theirs.shutdown(socket.SHUT_WR)
+        response = asyncio.run(agent_forward._exchange(opened, b"{}", [], {"id": 7}))
+        sent = stream.read()  # to its end
+    assert response.status_code == 502
+    assert json.loads(bytes(response.body))["error"] == {"code": -32603, "message": f"The agent's server: {why}"}
+    assert sent.startswith(b"POST /a2a") and sent.endswith(b"{}")

@@ -29,6 +29,10 @@ def test_what_needs_the_user_stands_first(place: Place, site: Site, page: Page) 
     rows.nth(1).wait_for()
     texts = rows.all_inner_texts()
     assert ["conflict" in texts[0], "changed in the project, too" in texts[0]] == [True, True], texts
+    row, tag = (rows.nth(0).bounding_box(), rows.nth(0).get_by_text("conflict", exact=True).bounding_box())
+    assert row and tag and tag["x"] - row["x"] >= 8 and tag["y"] > row["y"] + 2, "text does not touch the frame"
+    heading = page.get_by_role("heading", name="All projects").bounding_box()
+    assert heading and heading["height"] > 10, "it is there for the eye, too"
     headings = page.get_by_role("heading").all_inner_texts()
     assert headings.index("Needs you") < headings.index("All projects")
     link = needs.get_by_role("link", name="Decide").first

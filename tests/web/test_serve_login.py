@@ -188,8 +188,10 @@ def test_a_file_that_says_nothing_is_nobody(tmp_path: Path, text: bytes) -> None
 
 
 def test_a_server_that_gives_no_code_is_an_error() -> None:
-    with pytest.raises(MudroomError, match="gives no address"):
-        new_code(RunningServer(1, 1, "t", "", []))
+    with pytest.raises(MudroomError) as raised:
+        new_code(RunningServer(4711, 1, "t", "", []))
+    told = "the server on port 1 gives no address (end it, and start another: kill 4711; mudroom serve)"
+    assert str(raised.value) == told
 
 
 def test_codes_expire_and_are_few() -> None:
@@ -201,6 +203,18 @@ def test_codes_expire_and_are_few() -> None:
     codes = [login.new_code() for _number in range(CODES + 1)]
     assert [login._use_code(one) for one in codes] == [False] + [True] * CODES
     assert not any(login._use_code(one) for one in codes)
+
+
+def test_a_directory_of_others_gets_no_key(tmp_path: Path) -> None:
+    place = tmp_path / "serve"
+    place.mkdir()
+    place.chmod(0o720)
+    with pytest.raises(MudroomError) as raised:
+        CookieKey(bytes(place)).prepare()
+    assert str(raised.value) == (
+        f"{place} belongs to another user, or others may write in it (rm -r {place} removes it; it is made again)"
+    )
+    assert not list(place.iterdir())
 
 
 def test_only_a_key_that_is_ours_alone_counts(tmp_path: Path) -> None:

@@ -21,6 +21,9 @@ from conftest import Place
 pytest.importorskip("starlette", reason="the extra web")
 pytest.importorskip("uvicorn", reason="the extra web")
 
+from mudroom.cli.main import run
+from mudroom.web.server.registry import ServerRegistry
+
 MUDROOM = [sys.executable, "-m", "mudroom"]
 WELL_KNOWN, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 
@@ -191,9 +194,39 @@ def test_bad_words(place: Place) -> None:
     assert "is no directory" in refused("serve", "--root", card)
     assert "two cards are of the same agent" in refused("serve", "--card", card, "--card", card)
     assert "No such file" in refused("serve", "--card", "none.json")
+    told = "mudroom: '/a b' is not a prefix (as in --url-prefix /mudroom)\n"
+    assert refused("serve", "--url-prefix", "/a b") == told
     without = "import sys; sys.modules['uvicorn'] = None; sys.argv[0] = 'mudroom'; from mudroom.cli import main; main()"
     text = refused("serve", "--port", "0", program=without)
     assert "mudroom serve needs uvicorn (pip install starlette uvicorn)" in text
+
+
+def test_a_server_that_runs_already(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+    variables = {os.fsencode(name): os.fsencode(value) for name, value in environment(place).items()}
+    with serving(place) as served:
+        pid = served.process.pid
+        assert run(["serve", "--port", "0", "--root", str(place.project)], variables) == 125
+        assert capfd.readouterr().err == (
+            f"mudroom: mudroom serve runs already (process {pid}, port {served.port}) "
+            f"(kill {pid} ends it; mudroom serve --link prints an address of it)\n"
+        )
+
+
+def test_a_server_that_holds_its_place_and_does_not_answer(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As one that is stopped (Ctrl-Z)."""
+    registry = ServerRegistry(os.fsencode(place.state) + b"/serve")
+    place.state.mkdir(mode=0o700)
+    assert registry.acquire()
+    monkeypatch.setattr("mudroom.cli.host.serve._START_SECONDS", 0.0)
+    variables = {os.fsencode(name): os.fsencode(value) for name, value in environment(place).items()}
+    assert run(["serve", "--port", "0"], variables) == 125
+    assert capfd.readouterr().err == (
+        "mudroom: another mudroom serve runs, and does not answer "
+        "(pgrep -af 'mudroom serve' shows its process, which kill ends)\n"
+    )
+    registry.release()
 
 
 def test_a_card_can_be_printed(place: Place) -> None:

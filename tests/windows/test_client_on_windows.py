@@ -21,6 +21,7 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.windows_plan import WindowsPlan
 from mudroom.errors import CommandNotStarted, Unsupported
 from mudroom.sandbox.client.client import Exit
+from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.windows.client import WindowsClient, WindowsRunning, attend
 from mudroom.sandbox.windows.plan import WindowsMachine
 from mudroom.sandbox.windows.stream import PipedOutput
@@ -65,7 +66,7 @@ class Place:
 
     def start(self, *argv: str, output: PipedOutput, terminal: tuple[int, ...] = ()) -> WindowsRunning:
         words = [word.encode() for word in argv]
-        return self.client.run(self.plan, words, self.env, output.descriptors, terminal=terminal)
+        return self.client.run(self.plan, Invocation(words, self.env, output.descriptors, terminal))
 
     def run(self, *argv: str, timeout: float | None = None, stdin: int | None = None) -> tuple[Exit, bytes, bool]:
         with PipedOutput(LIBRARY, stdin, None, None, 1 << 20) as output:
@@ -218,13 +219,13 @@ def test_without_the_shape_of_the_tests_no_command_runs(place: Place) -> None:
     with PipedOutput(LIBRARY, None, None, None, 1000) as output:
         context: Any = pytest.raises(Unsupported) if WINE else contextlib.nullcontext()
         with context:
-            plain.run(place.plan, [b"cmd", b"/c", b"echo x> made.txt"], place.env, output.descriptors)
+            plain.run(place.plan, Invocation([b"cmd", b"/c", b"echo x> made.txt"], place.env, output.descriptors))
     plain.close()
     assert not WINE or not (place.work / "made.txt").exists()
 
 
 def test_requests_that_need_namespaces_are_refused(place: Place) -> None:
     with PipedOutput(LIBRARY, None, None, None, 1000) as output:
-        for wish in ({"held": True}, {"want_view": True}, {"want_gate": True}, {"after": 1}):
+        for wish in (RunOptions(held=True), RunOptions(gate=True), RunOptions(after=1)):
             with pytest.raises(Unsupported):
-                place.client.run(place.plan, [b"cmd"], place.env, output.descriptors, **wish)  # type: ignore[arg-type]
+                place.client.run(place.plan, Invocation([b"cmd"], place.env, output.descriptors), wish)

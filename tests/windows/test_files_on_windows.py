@@ -6,8 +6,11 @@ Each of these is one line for the user, and nothing is lost: the project, the fo
 
 from __future__ import annotations
 
+import ctypes
 import os
+import shutil
 import stat
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -211,3 +214,73 @@ def test_executable_bits_are_no_changes(bench: Workbench) -> None:
     (change,) = changes.changes
     assert change.flags == ("content",)
     there_and_back(bench, {"tool": b"2"})
+
+
+HIDDEN_AND_SYSTEM = 0x2 | 0x4
+
+
+def attributes(path: Path, value: int | None = None) -> int:
+    kernel = ctypes.WinDLL("kernel32")
+    if value is not None:
+        assert kernel.SetFileAttributesW(str(path), value)
+    return int(kernel.GetFileAttributesW(str(path)))
+
+
+@pytest.mark.parametrize(
+    "act", [lambda path: path.write_bytes(b"new"), Path.unlink, lambda path: path.rename(path.parent / "c")]
+)
+def test_a_hidden_file_of_the_system(bench: Workbench, act: Callable[[Path], object]) -> None:
+    """An open that overwrites is refused for such a file; a landing renames. Undo brings the attributes back."""
+    write(bench.project, {"a": b"1", "b": b"2"})
+    attributes(bench.project / "a", HIDDEN_AND_SYSTEM)
+    bench.run("f", lambda work: act(work / "a"))
+    assert bench.apply("f") == []
+    assert bench.undo() == []
+    assert contents(bench.project) == {"a": b"1", "b": b"2"}
+    assert attributes(bench.project / "a") & HIDDEN_AND_SYSTEM == HIDDEN_AND_SYSTEM
+    attributes(bench.project / "a", 0x80)
+
+
+def test_a_directory_in_which_a_console_stands(bench: Workbench) -> None:
+    """It cannot be removed while it is the current directory of a process: nothing is lost, and it goes later."""
+    files = {"d/a": b"1", "d/e/b": b"2", "kept": b"3"}
+    write(bench.project, files)
+
+    def command(work: Path) -> None:
+        shutil.rmtree(work / "d")
+        write(work, {"kept": b"new"})
+
+    bench.run("f", command)
+    words = [sys.executable, "-c", "import sys; print('here', flush=True); sys.stdin.read()"]
+    with subprocess.Popen(
+        words, cwd=bench.project / "d" / "e", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as console:
+        assert console.stdout is not None and console.stdout.readline().strip() == b"here"
+        conflicts = bench.apply("f")
+        now = contents(bench.project)
+        console.communicate()
+    assert now["kept"] == b"new", "the rest has landed"
+    if conflicts:
+        assert all(name.startswith("d") for name in conflicts)
+        assert {path: data for path, data in now.items() if data and path != "kept"} == {"d/a": b"1", "d/e/b": b"2"}
+        assert bench.apply("f") == []
+    assert not {path for path, data in contents(bench.project).items() if data is not None} - {"kept"}
+    while contents(bench.project).get("kept") != b"3" or "d/e/b" not in contents(bench.project):
+        assert bench.undo() == []
+    assert {path: data for path, data in contents(bench.project).items() if data is not None} == files
+
+
+def test_a_file_of_the_user_changes_its_case_while_a_fork_is_open(bench: Workbench) -> None:
+    write(bench.project, {"readme": b"1", "a": b"2"})
+    bench.run("f", lambda work: write(work, {"readme": b"fork", "a": b"fork"}))
+    (bench.project / "readme").rename(bench.project / "x")
+    (bench.project / "x").rename(bench.project / "README")
+    conflicts = bench.apply("f")
+    now = contents(bench.project)
+    assert now["a"] == b"fork"
+    if conflicts:
+        assert [text.partition(":")[0] for text in conflicts] == ["readme"] and now["README"] == b"1"
+    else:
+        assert b"fork" in (now.get("README"), now.get("readme"))
+    assert bench.undo() == []
+    assert contents(bench.project) == {"README": b"1", "a": b"2"}

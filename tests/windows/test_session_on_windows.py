@@ -156,7 +156,7 @@ def test_a_conflict_keeps_both_sides(place: Place) -> None:
         (("undo", "--yes"), 125, "nothing"),
         (("checkpoint", "--fork", "nothing"), 125, "nothing"),
         (("rollback", "--fork", "nothing", "--yes", "x"), 125, "nothing"),
-        (("serve",), 125, "does not run on Windows yet"),
+        (("keeper", "status"), 125, "does not run on Windows yet"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(place: Place, words: tuple[str, ...], code: int, says: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,12 @@ from mudroom.certify.row import Certificate, closed, opens
 from mudroom.certify.table import WINDOWS
 from mudroom.certify.trial import Trial, certify
 from mudroom.certify.volume import Volume, try_volume
-from mudroom.stage import disk
+from mudroom.doctor.killed_apply import run_apply, try_killed_apply
+from mudroom.stage import disk, nt_private
 from mudroom.vault.apply.rename import exchange, move
 
-WANTED = {"copy_apart": "held", "no_replace": "held", "swap": "held", "flush": "held", "one_step": "not shown"}
+WANTED = {"copy_apart": "held", "no_replace": "held", "swap": "held", "flush": "held", "one_step": "not shown",
+          "sharing": "held"}  # fmt: skip
 """NTFS swaps no two names in one step."""
 if not hasattr(disk, "pread"):
     del WANTED["copy_apart"]  # os.pread is missing on Windows, and a copy without clones reads by it
@@ -42,6 +46,20 @@ def test_a_rename_that_replaces_and_a_flush_that_does_nothing_fall(tmp_path: Pat
     for name in ("no_replace", "flush"):
         (tmp_path / name).mkdir()
         assert try_volume(name, volume, str(tmp_path / name))[0] == "fell"
+
+
+@pytest.mark.deep
+@pytest.mark.limit(400)
+def test_an_apply_that_is_killed_in_each_state_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    private = "from mudroom.stage import nt_private; nt_private.is_private = lambda _descriptor: True; "
+
+    def run(words: Sequence[str]) -> int:  # Wine keeps no list of access
+        return run_apply([word.replace("from mudroom.doctor", private + "from mudroom.doctor") for word in words])
+
+    monkeypatch.setattr(nt_private, "is_private", lambda _descriptor: True)
+    killed = functools.partial(try_killed_apply, run=run)
+    verdict, why, _number = try_volume("kill_9", VOLUME._replace(killed_apply=killed), str(tmp_path))
+    assert (verdict, why) == ("held", "whole after 5 kills, and undone")
 
 
 def test_the_table_of_windows_is_tried_and_stays_closed(tmp_path: Path) -> None:

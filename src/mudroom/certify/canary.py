@@ -14,11 +14,12 @@ from contextlib import ExitStack, suppress
 
 from mudroom.certify.deed import GROUP, PERMITTED
 from mudroom.certify.row import Canary as Kind
+from mudroom.certify.windows_witness import Witness
 from mudroom.typing import Any
 
 TWINS: Mapping[str, Kind] = {
     "plain_write": "tree", "plain_read": "secret", "chmod": "tree", "look_up_permitted": "service",
-    "own_terminal": "claim", "connect_unix": "connection", "connect_tcp": "connection",
+    "own_terminal": "claim", "connect_unix": "connection", "connect_tcp": "connection", "child": "claim",
 }  # fmt: skip
 """Canaries of twins that are another deed."""
 _SLEEP = ("/bin/sleep", "600") if os.name == "posix" else (sys.executable, "-c", "import time; time.sleep(600)")
@@ -29,9 +30,9 @@ _SOON = 0.1
 class Canary:
     """``path`` is made, with a file to write, a secret, and a directory. Owner: the caller, within one row."""
 
-    def __init__(self, path: str, kind: Kind, service: str = "", port: int = 0) -> None:
-        """``port``: of the server at another address of this machine; 0: any."""
-        self._path, self._kind, self._service = path, kind, service
+    def __init__(self, path: str, kind: Kind, service: str = "", port: int = 0, witness: Witness | None = None) -> None:
+        """``port``: of the server at another address of this machine; 0: any. ``witness``: of a Windows."""
+        self._path, self._kind, self._service, self._witness = path, kind, service, witness
         self.nonce = os.urandom(12).hex()
         self._left = b""
         """The pid that a process wrote into the FIFO."""
@@ -42,11 +43,12 @@ class Canary:
         self._root = path + "/d"
         self._files = ExitStack()
         self.port = self._udp_port = self._victim_pid = self._port_6 = self._port_other = self._port_multicast = 0
-        self._address = ""
+        self._address, self._scope = "", 0
         self._servers: list[socket.socket] = []
         self._victim: subprocess.Popen[bytes] | None = None
         self._fifo = self._master = -1
-        self._terminal = ""
+        self._terminal, self._handle = "", 0
+        self._key = f"Software\\mudroom-{os.urandom(12).hex()}"
         self._open(port)
         self._before = self._look()
         self._inode = os.stat(self._root).st_ino
@@ -57,7 +59,7 @@ class Canary:
                 unix = self._serve(socket.socket(socket.AF_UNIX))
                 _bind_in(self._path, unix)
                 unix.listen()
-            self._address = other_address()
+            self._address, self._scope = other_address()
             family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
             self.port = self._bound(socket.AF_INET, socket.SOCK_STREAM, "127.0.0.1")
             self._udp_port = self._bound(socket.AF_INET, socket.SOCK_DGRAM, "127.0.0.1")
@@ -90,7 +92,12 @@ class Canary:
             self._terminal = os.ttyname(side)
             for descriptor in (self._master, side):
                 self._files.callback(os.close, descriptor)
-        elif self._kind == "process":
+        elif self._kind == "handle":
+            assert self._witness is not None
+            descriptor = os.open(self._path + "/target", os.O_WRONLY)
+            self._files.callback(os.close, descriptor)
+            self._handle = self._witness.inheritable(descriptor)
+        elif self._kind == "process" and self._witness is None:
             os.mkfifo(self._path + "/fifo")
             self._fifo = os.open(self._path + "/fifo", os.O_RDONLY | os.O_NONBLOCK)
             self._files.callback(os.close, self._fifo)
@@ -110,7 +117,8 @@ class Canary:
                 member = socket.inet_aton(GROUP) + socket.inet_aton("127.0.0.1")
                 server.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
             else:
-                server.bind((address, port))
+                scope = self._scope if address == self._address else 0
+                server.bind((address, port, 0, scope) if scope else (address, port))
         except OSError:
             server.close()
             return 0
@@ -123,6 +131,9 @@ class Canary:
 
     def __exit__(self, *_error: object) -> None:
         self._files.close()
+        if self._kind == "key" and self.is_done(""):
+            assert self._witness is not None
+            self._witness.remove_key(self._key)
         if self._victim is not None:
             self._victim.kill()
             self._victim.wait()
@@ -143,17 +154,23 @@ class Canary:
             "port_other": self._port_other,
             "port_multicast": self._port_multicast,
             "address": self._address,
+            "scope": self._scope,
             "victim": self._victim_pid,
             "service": self._service,
             "services": self._path + "/services",
             "terminal": self._terminal,
+            "handle": self._handle,
+            "key": self._key,
         }
 
     def is_done(self, evidence: str) -> bool:
         """Return whether the deed was done. ``evidence``: its own word, which counts for secrets and claims."""
         match self._kind:
-            case "tree":
+            case "tree" | "handle":
                 return self._look() != self._before
+            case "key":
+                assert self._witness is not None
+                return self._witness.has_key(self._key)
             case "secret" | "arguments":
                 return self.nonce in evidence
             case "claim" | "reading" | "service" | "resolver":
@@ -175,7 +192,12 @@ class Canary:
                 return self._is_there()
 
     def _is_there(self) -> bool:
-        """Return whether a process holds the FIFO open: fifo(7), a read without a writer is an end of file."""
+        """Return whether a process holds the FIFO open: fifo(7), a read without a writer is an end of file. On
+        Windows a file, which it would not let anybody remove."""
+        if self._witness is not None:
+            with suppress(FileNotFoundError), open(self._path + "/held", "rb") as stream:
+                self._left = stream.read(64) or self._left
+            return self._witness.is_held(self._path + "/held")
         select.select([self._fifo], [], [], _SOON)
         try:
             self._left = os.read(self._fifo, 64) or self._left
@@ -186,14 +208,14 @@ class Canary:
 
     @property
     def was_there(self) -> bool:
-        """Whether a process has been at the FIFO."""
+        """Whether a process has been there."""
         return bool(self._left)
 
     def end_left(self) -> None:
         """End the process that a control, which is mudroom's own, has left. A confined one is not believed its pid."""
         if self._left:
-            with suppress(ProcessLookupError):
-                os.kill(int(self._left), signal.SIGKILL)
+            with suppress(OSError):
+                os.kill(int(self._left), getattr(signal, "SIGKILL", signal.SIGTERM))
 
     def _look(self) -> dict[str, tuple[object, ...]]:
         """Return names, kinds, modes, times and contents of all that is below the directory."""
@@ -207,16 +229,22 @@ class Canary:
                     with open(path, "rb") as stream:
                         content = stream.read(4096)
                 rows[path] = (info.st_mode, info.st_ino, info.st_nlink, info.st_mtime_ns, content)
+        stream_of_it = self._path + "/target:mark"  # of NTFS, and in no listing
+        if os.name == "nt" and os.path.lexists(stream_of_it):
+            rows[stream_of_it] = ()
         return rows
 
 
-def other_address() -> str:
-    """Return an address of this machine besides 127.0.0.1: the one by which others are reached, found by connect(2) of
-    UDP, which sends nothing; without a network one of loopback's own."""
+def other_address() -> tuple[str, int]:
+    """Return an address of this machine besides 127.0.0.1, and its scope: the address by which others are reached,
+    found by connect(2) of UDP, which sends nothing; without a network one of loopback's own. inet6(4) of macOS: a
+    link-local address is one of an interface, whose number is its scope (sin6_scope_id)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, suppress(OSError):
         udp.connect(("192.0.2.1", 9))  # RFC 5737: of no machine
-        return str(udp.getsockname()[0])
-    return "fe80::1%lo0" if sys.platform == "darwin" else "127.0.0.2"
+        return str(udp.getsockname()[0]), 0
+    if sys.platform == "darwin":
+        return "fe80::1", socket.if_nametoindex("lo0")
+    return "127.0.0.2", 0
 
 
 def _bind_in(directory: str, unix: socket.socket, name: str = "s") -> None:

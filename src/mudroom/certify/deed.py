@@ -198,10 +198,12 @@ def connect_ipv6(place: "Any") -> None:
 
 
 def connect_other(place: "Any") -> None:
-    """Connect to another address of this machine than that of loopback."""
+    """Connect to another address of this machine than that of loopback. "socket": without the number of its scope, the
+    name of the interface in a link-local address has no effect."""
     with socket.socket(socket.AF_INET6 if ":" in place.address else socket.AF_INET) as tcp:
         tcp.settimeout(PATIENCE)
-        tcp.connect((place.address, place.port_other))
+        place_there = (place.address, place.port_other)
+        tcp.connect((*place_there, 0, place.scope) if ":" in place.address else place_there)
 
 
 QUERY = b"\0\1\1\0\0\1\0\0\0\0\0\0\x09localhost\0\0\1\0\1"
@@ -234,7 +236,7 @@ def send_multicast(place: "Any") -> None:
     """Send to the group of multicast DNS, on loopback alone: RFC 1112, a time to live of 0 stays on the machine."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
-        udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 0)
+        udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, b"\0")  # one byte: ip(4) of macOS
         udp.sendto(QUERY, (GROUP, place.port_multicast))
 
 

@@ -23,7 +23,8 @@ DECIDING: Sequence[str] = (
 DECIDING_ON_WINDOWS: Sequence[str] = (
     "certify", "core/confinement/plan.py", "core/confinement/spec.py", "core/confinement/windows_command.py",
     "core/confinement/windows_plan.py", "core/tree/windows_name.py", "core/tree/windows_path.py", "sandbox/platform.py",
-    "sandbox/windows", "stage/nt_call.py", "stage/nt_disk.py", "stage/nt_private.py", "system", "windows",
+    "sandbox/windows", "stage/copy.py", "stage/nt_call.py", "stage/nt_disk.py", "stage/nt_private.py", "system",
+    "vault/apply", "windows",
 )  # fmt: skip
 _VERSION = "/System/Library/CoreServices/SystemVersion.plist"
 _PC_CASE_SENSITIVE = 11

@@ -18,6 +18,7 @@ from mudroom.sandbox.platform import UNPORTED, Platform
 from mudroom.typing import NamedTuple
 
 HINT = "mudroom certify tries it, in less than a minute"
+_NAMES = {"network": "a closed network", "gate": "the gate"}
 _UNTRIED = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
 
 
@@ -70,7 +71,7 @@ def restrict(platform: Platform, closed: Mapping[str, str]) -> Platform:
     def compile_open(spec: SandboxSpec, machine: str) -> Plan:
         for part in _parts(spec):
             if part in closed:
-                raise Unsupported(part, "a certificate of it", closed[part], HINT)
+                raise Unsupported(_NAMES.get(part, part), "a certificate of it", closed[part], HINT)
         return platform.compile(spec, machine)
 
     return platform._replace(compile=compile_open, closed=closed) if closed else platform

@@ -16,6 +16,7 @@ import json
 import os
 import stat
 import sys
+import time
 from collections.abc import Sequence
 
 from mudroom.certify.identity import Identity
@@ -26,7 +27,8 @@ from mudroom.typing import Any, NamedTuple
 FORMAT = 1
 _LIMIT = 1 << 20
 _KEY_SIZE = 32
-_AGAIN = "mudroom certify"
+_TRIES, _PAUSE = 100, 0.01
+"""Seconds between two tries."""
 
 
 class LoadedCertificate(NamedTuple):
@@ -125,7 +127,21 @@ def save(state: bytes, identity: Identity, certificate: Certificate) -> None:
     body = json.dumps(record).encode()
     key = _key(directory) or _new_key(directory)
     new = _written(directory, _sign(key, body) + b"\n" + body)
-    os.replace(new, directory + b"/" + identity.key.encode() + b".json")
+    _replace(new, directory + b"/" + identity.key.encode() + b".json")
+
+
+def _replace(new: bytes, path: bytes) -> None:
+    """Rename a file over another. Windows refuses it while a process has that one open, which is soon over: it is read
+    whole at once. Raise OSError."""
+    for left in reversed(range(_TRIES if os.name == "nt" else 1)):
+        try:
+            disk.rename_path(new, path)
+            return
+        except PermissionError:
+            if not left:
+                os.unlink(new)
+                raise
+            time.sleep(_PAUSE)
 
 
 def _new_key(directory: bytes) -> bytes:

@@ -24,7 +24,7 @@ CLOSED: Mapping[Closes, str] = {
     "network": "commands run with network: open alone",
     "gate": "network: gate is refused",
     "level 0": "level 0 is refused",
-    "limits": "limits of open files and of the size of files may not hold",
+    "limits": "limits of a command may not hold",
     "tools": "some tools do not start in a sandbox",
     "leftovers": "processes may outlive their command, in its sandbox",
     "addresses": "the port of the gate is reached at each address of this machine",
@@ -34,18 +34,18 @@ CLOSED: Mapping[Closes, str] = {
 }
 Canary = Literal[
     "tree", "secret", "connection", "death", "root", "claim", "process", "reading", "works", "service", "terminal",
-    "arguments", "resolver",
+    "arguments", "resolver", "key", "handle",
 ]  # fmt: skip
 """How the effect of a deed is found out, from outside: a directory has changed; the content of a secret came out; a
 server was reached; a process has ended; a directory has another name; a call that must be refused was not; a process is
 still there; which reading of the profile's language decides; ``works``: the deed is permitted, and has to work; a
 service of the host answered; a terminal of the host got a text; the arguments of a process came out; the
-resolver of names answered."""
+resolver of names answered; a key of the registry was made; a file was written through a handle of mudroom's."""
 Way = Literal["level 1", "gate", "level 0", "language", "vault"]
 """The sandbox; ``vault``: none, the calls are mudroom's own (``volume.py``)."""
-Where = Literal["outside", "project", "policy", "mask", "store", "copy"]
+Where = Literal["outside", "project", "policy", "mask", "store", "copy", "container", "users"]
 """The directory that a deed is aimed at. ``copy``: one in the copy; of the class language, about which the profile has
-further rules."""
+further rules. ``container``: one that another container may read; ``users``: one that all users may write."""
 
 
 class TrialRow(NamedTuple):
@@ -67,6 +67,11 @@ class TrialRow(NamedTuple):
     """Whether the server at another address of this machine has the number of the gate's port."""
     errors: tuple[int, ...] = (errno.EPERM, errno.EACCES)
     """Error numbers by which the deed is refused."""
+    nobody: tuple[int, ...] = ()
+    """Error numbers of a control that says: no program of this user can do it here. The sandbox has to refuse it all
+    the same."""
+    why: str = "it cannot be tried yet"
+    """Reason why a row without a deed is not shown."""
 
 
 class RowResult(NamedTuple):

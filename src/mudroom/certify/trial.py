@@ -25,10 +25,12 @@ from mudroom.certify.canary import TWINS, Canary
 from mudroom.certify.row import Certificate, RowResult, TrialRow, Verdict
 from mudroom.certify.table import READINGS
 from mudroom.certify.volume import Volume, try_volume
+from mudroom.certify.windows_witness import Witness
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.typing import Any, NamedTuple
 
 PATIENCE = 5.0
@@ -36,8 +38,13 @@ PATIENCE = 5.0
 WHOLE = 60.0
 """Seconds for all rows: those that are left then are not shown."""
 
+NO_COMMAND = "no command runs"
+FIRST = 2
+"""Rows after which nothing is started any more if no command ran."""
 NOTHING_THERE = "the deed does not work where nothing confines"
 """Found of a row whose control failed: this machine has nothing that the deed could reach."""
+CLIPBOARD = "the clipboard"
+"""Service of a row that needs something in the clipboard."""
 _LIMIT = 1 << 16
 _PATH = b"/usr/bin:/bin:/usr/sbin:/sbin"
 
@@ -45,6 +52,8 @@ Prepare = Callable[["TrialGround", int], Plan]
 """Makes the plan of a row's sandbox; with the port that stands for the gate's."""
 Start = Callable[[Plan, Sequence[bytes], "TrialGround", float], tuple[int, bytes, bool]]
 """Runs a command and returns its wait status, its output, and whether it ran out of time. Raises MudroomError."""
+Alone = Callable[[Sequence[str]], bytes]
+"""Runs a command without a sandbox and returns its output."""
 Progress = Callable[[int, int, str], None]
 """Called before each row with its number from 1, the number of rows, and its name."""
 
@@ -78,6 +87,8 @@ class TrialGround(NamedTuple):
             "mask": self.top + "/tools/mask",
             "store": self.top + "/store",
             "copy": f"{self.work}/{name}",
+            "container": self.top + "/container",
+            "users": self.top + "/users",
         }[self.row.where]
 
     @property
@@ -89,14 +100,24 @@ class TrialGround(NamedTuple):
         return self.top + "/control"
 
 
+def alone(words: Sequence[str]) -> bytes:
+    """Run a command, which inherits on Windows each handle that may be inherited."""
+    with suppress(subprocess.TimeoutExpired):
+        closes = os.name == "posix"
+        return subprocess.run(words, capture_output=True, timeout=PATIENCE, check=False, close_fds=closes).stdout
+    return b""
+
+
 class Trial(NamedTuple):
-    """A platform that can be tried. ``prepare`` makes plans; ``start`` runs them. ``volume``: the calls of rows about
-    the vault."""
+    """A platform that can be tried. ``prepare`` makes plans; ``start`` runs them, and ``alone`` runs a command that
+    nothing confines. ``volume``: the calls of rows about the vault. ``witness``: looks at a Windows."""
 
     prepare: Prepare
     start: Start
     volume: Volume
     patience: float = PATIENCE
+    witness: Witness | None = None
+    alone: Alone = alone
 
 
 def start_by(client: Client) -> Start:
@@ -105,7 +126,7 @@ def start_by(client: Client) -> Start:
     def start(plan: Plan, words: Sequence[bytes], ground: TrialGround, patience: float) -> tuple[int, bytes, bool]:
         environment = {b"PATH": _PATH, b"HOME": os.fsencode(ground.private)}
         with CapturedOutput(None, None, None, _LIMIT) as output:
-            running = client.run(plan, words, environment, output.descriptors)
+            running = client.run(plan, Invocation(words, environment, output.descriptors))
             ended, timed_out = attend(running, output, patience, lambda: None)
             return ended.status, output.streams[0].data, timed_out
 
@@ -121,14 +142,18 @@ def certify(
     progress: Progress = lambda _number, _count, _name: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Certificate:
-    """Try every row in ``directory``, which is empty and real. ``facts``: the certificate without rows."""
-    end, found = clock() + WHOLE, list[RowResult]()
+    """Try every row in ``directory``, which is empty and real. ``facts``: the certificate without rows. Where no
+    command runs for any of the first rows, the others are not tried, but for those of the vault."""
+    end, found, nothing_runs = clock() + WHOLE, list[RowResult](), False
     for number, row in enumerate(table, 1):
         if not row.deed:
-            found.append(RowResult(row.name, "not shown", "it cannot be tried yet"))
+            found.append(RowResult(row.name, "not shown", row.why))
             continue
         progress(number, len(table), row.name)
         started = clock()
+        if nothing_runs and row.way != "vault":
+            found.append(RowResult(row.name, "not shown", found[0].found))
+            continue
         if started >= end:
             found.append(RowResult(row.name, "not shown", "the time for all rows was over"))
             continue
@@ -138,6 +163,7 @@ def certify(
         finally:
             shutil.rmtree(ground.top, ignore_errors=True)
         found.append(RowResult(row.name, verdict, why, number_of_error, int((clock() - started) * 1000)))
+        nothing_runs = number >= FIRST and all(result.found.startswith(NO_COMMAND) for result in found)
     return facts._replace(rows=tuple(found))
 
 
@@ -150,38 +176,53 @@ def try_row(ground: TrialGround, trial: Trial) -> tuple[Verdict, str, int]:
     for directory in (ground.work, ground.private, ground.project):
         os.makedirs(directory, mode=0o700, exist_ok=True)
     with ExitStack() as stack:
+        seen = trial.witness
+        if row.service == CLIPBOARD and seen is not None:
+            stack.callback(seen.fill_clipboard())
         places = {
-            "twin": stack.enter_context(Canary(ground.twin, twin, row.service)),
-            "control": stack.enter_context(Canary(ground.control, row.canary, row.service)),
+            "twin": stack.enter_context(Canary(ground.twin, twin, row.service, 0, seen)),
+            "control": stack.enter_context(Canary(ground.control, row.canary, row.service, 0, seen)),
         }
         port = places["twin"].port if row.has_port_of_gate else 0
-        places["aim"] = stack.enter_context(Canary(ground.aim, row.canary, row.service, port))
+        places["aim"] = stack.enter_context(Canary(ground.aim, row.canary, row.service, port, seen))
         if row.canary == "root":
             places["aim"].watch(ground.work)
-        if not _does(row.deed, ground.control + "-run", places["control"]):
-            return "not shown", NOTHING_THERE, 0
+        is_done, number = _does(row.deed, ground.control + "-run", places["control"], trial.alone)
+        if not is_done and number not in row.nobody:
+            return "not shown", NOTHING_THERE, number
         return _judge(ground, trial, places)
 
 
-def _does(deed: str, directory: str, canary: Canary) -> bool:
-    """Try a deed unconfined. Return whether its effect is seen."""
-    with suppress(subprocess.TimeoutExpired):
-        words = program([(deed, directory, canary.facts())])
-        ended = subprocess.run(words, capture_output=True, timeout=PATIENCE, check=False)
-        answers = _answers(ended.stdout)
-        is_done = bool(answers) and canary.is_done(answers[-1][2])
-        canary.end_left()
-        return is_done
-    return False
+def _does(deed: str, directory: str, canary: Canary, alone: Alone) -> tuple[bool, int]:
+    """Try a deed unconfined. Return whether its effect is seen, and its error number."""
+    answers = _answers(alone(program([(deed, directory, canary.facts())], os.path.dirname(directory))))
+    is_done = bool(answers) and canary.is_done(answers[-1][2])
+    canary.end_left()
+    return is_done, answers[-1][1] if answers else 0
 
 
-def program(deeds: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[str]:
-    """Return the words of a command that tries deeds in turn."""
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "deed.py")
-    with open(source, encoding="utf-8") as stream:
-        text = stream.read()
-    start = text + "\nimport sys; main(sys.argv[1:])\n"
-    return [os.path.realpath(sys.executable), "-I", "-S", "-c", start, json.dumps(deeds)]
+def program(deeds: Sequence[tuple[str, str, Mapping[str, Any]]], directory: str) -> list[str]:
+    """Return the words of a command that tries deeds in turn. On Windows their text is put into ``directory``: it is
+    too long for a command line ("CreateProcessW": 32,767 characters), and a Python of a virtual environment starts
+    another one there."""
+    tail = "\nimport sys; main(sys.argv[1:])\n"
+    if sys.platform == "win32":
+        path = directory + "/deeds.py"
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text_of("deed", "windows_deed") + tail)
+        python = getattr(sys, "_base_executable", "") or sys.executable
+        return [os.path.realpath(python), "-I", "-S", path, json.dumps(deeds)]
+    return [os.path.realpath(sys.executable), "-I", "-S", "-c", text_of("deed") + tail, json.dumps(deeds)]
+
+
+def text_of(*modules: str) -> str:
+    """Return the text of deeds that run elsewhere."""
+    directory = os.path.dirname(os.path.abspath(__file__))
+    texts = []
+    for name in modules:
+        with open(f"{directory}/{name}.py", encoding="utf-8") as stream:
+            texts.append(stream.read())
+    return "\n".join(texts)
 
 
 def _answers(output: bytes) -> list[tuple[str, int, str]]:
@@ -199,15 +240,15 @@ def _judge(ground: TrialGround, trial: Trial, places: Mapping[str, Canary]) -> t
         (row.twin or row.deed, ground.work + "/run-twin", twin.facts()),
         (row.deed, ground.work + "/run-deed", aim.facts()),
     ]
-    words = [os.fsencode(word) for word in program(deeds)]
+    words = [os.fsencode(word) for word in program(deeds, ground.work)]
     try:
         status, output, timed_out = trial.start(trial.prepare(ground, twin.port), words, ground, trial.patience)
     except MudroomError as error:
         if aim.is_done(""):
             return "fell", "it was done, and the sandbox reported a failure", 0
-        return "not shown", f"no command runs: {type(error).__name__}", 0
+        return "not shown", f"{NO_COMMAND}: {type(error).__name__}", 0
     except OSError as error:
-        return "not shown", f"no command runs: {errno.errorcode.get(error.errno or 0, 'an error')}", 0
+        return "not shown", f"{NO_COMMAND}: {errno.errorcode.get(error.errno or 0, 'an error')}", 0
     answers = _answers(output)
     evidence = answers[-1][2] if answers else ""
     if row.canary == "reading":
@@ -233,7 +274,11 @@ def _judge(ground: TrialGround, trial: Trial, places: Mapping[str, Canary]) -> t
     if number not in row.errors:
         name = errno.errorcode.get(number, str(number)) if number else "no error"
         return "not shown", f"it was refused by {name}, not by the sandbox", number
-    return "held", f"refused by {errno.errorcode[number]}" if number else "done in a place of its own", number
+    return (
+        "held",
+        f"refused by {errno.errorcode.get(number, str(number))}" if number else "done in a place of its own",
+        number,
+    )
 
 
 def _judge_reading(status: int, answers: list[tuple[str, int, str]], twin: Canary) -> tuple[Verdict, str, int]:

@@ -15,7 +15,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from mudroom.certify.row import Verdict
 from mudroom.core.tree.entry import Entry
@@ -53,6 +53,35 @@ def flush(descriptor: int) -> None:
         disk.sync(descriptor)
 
 
+@contextmanager
+def hold(path: str) -> Iterator[None]:
+    """Hold a file open so that nobody else can open, rename or remove it: "CreateFile", no FILE_SHARE_ flag. Raise
+    OSError where no open file is in anybody's way."""
+    if sys.platform == "win32":
+        from mudroom.windows import types as w
+        from mudroom.windows.api import Library
+
+        library = Library()
+        file = library.CreateFileW(path, w.FILE_GENERIC_READ, 0, None, w.OPEN_EXISTING, 0, None)
+        try:
+            yield
+        finally:
+            library.CloseHandle(file)
+    else:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+
+def join(path: str, target: str) -> None:
+    """Make a directory that is another one: a junction, or a symbolic link. Raise OSError."""
+    if sys.platform == "win32":
+        from mudroom.certify.windows_deed import join_directory
+
+        os.mkdir(path)
+        join_directory(path, target)
+    else:
+        os.symlink(target, path)
+
+
 class Volume(NamedTuple):
     """The calls that are tried. Those of the vault come from ``doctor/killed_apply.py``."""
 
@@ -64,6 +93,8 @@ class Volume(NamedTuple):
     rename_new: Callable[[int, bytes, int, bytes], None] = disk.rename_new
     swap: Callable[[int, bytes, int, bytes], None] = disk.exchange
     flush: Callable[[int], None] = flush
+    open_beneath: Callable[[int, bytes, int], int] = disk.open_beneath
+    hold: Callable[[str], AbstractContextManager[None]] = hold
 
 
 Tried = tuple[Verdict, str, int]
@@ -200,6 +231,43 @@ def _flush(volume: Volume, _directory: str, at: int) -> Tried:
     return "fell", "a file that is not open was flushed", 0
 
 
+def _sharing(volume: Volume, directory: str, at: int) -> Tried:
+    """A file that another program holds is not lost by a swap, which is refused, and later done."""
+    with volume.hold(f"{directory}/other"):
+        try:
+            disk.rename(at, b"other", at, b"away")
+        except OSError:
+            pass
+        else:
+            return "not shown", "an open file is in nobody's way", 0
+        try:
+            volume.exchange((at, b"one"), (at, b"other"))
+        except OSError as error:
+            number = error.errno or 0
+        else:
+            return "fell", "an open file was swapped", 0
+    if (_read(directory, "one"), _read(directory, "other")) != (ONE, OTHER):
+        return "fell", "it was refused, and a file was lost", number
+    verdict, why, _number = _swap(volume, directory, at)
+    return verdict, "refused while it was open" if verdict == "held" else why, number
+
+
+def _reparse(volume: Volume, directory: str, at: int) -> Tried:
+    """A file is opened by way of a directory, and not by way of a link to it."""
+    os.mkdir(f"{directory}/there")
+    with open(f"{directory}/there/one", "wb") as stream:
+        stream.write(ONE)
+    join(f"{directory}/way", f"{directory}/there")
+    if _read(directory, "way/one") != ONE:
+        return "not shown", "a plain call does not follow it", 0
+    os.close(volume.open_beneath(at, b"there/one", os.O_RDONLY))
+    try:
+        os.close(volume.open_beneath(at, b"way/one", os.O_RDONLY))
+    except OSError as error:
+        return "held", "refused", error.errno or 0
+    return "fell", "it was followed", 0
+
+
 def _kill_9(volume: Volume, directory: str, _at: int) -> Tried:
     os.mkdir(f"{directory}/killed")
     try:
@@ -217,4 +285,6 @@ DEEDS: Mapping[str, Callable[[Volume, str, int], Tried]] = {
     "one_step": _one_step,
     "flush": _flush,
     "kill_9": _kill_9,
+    "sharing": _sharing,
+    "reparse": _reparse,
 }

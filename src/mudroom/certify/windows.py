@@ -11,6 +11,7 @@ from mudroom.stage import disk
 from mudroom.typing import Any
 
 _CURRENT = r"SOFTWARE\Microsoft\Windows NT\CurrentVersion"
+_MODEL_UNLOCK = r"SOFTWARE\Microsoft\Windows\CurrentVersion\AppModelUnlock"
 _CRYPTOGRAPHY = r"SOFTWARE\Microsoft\Cryptography"
 
 
@@ -45,8 +46,8 @@ def user() -> str:
 
 
 def volume(state: bytes) -> str:
-    """Return the file system of a directory, its serial number, its flags and the length of its names. Raise
-    OSError."""
+    """Return the file system of a directory, its serial number, its flags and the length of its names, and whether all
+    users may make symbolic links. Raise OSError."""
     root = os.fsdecode(state[:2]) + "\\"
     name, serial, most, flags = ctypes.create_unicode_buffer(64), ctypes.c_ulong(), ctypes.c_ulong(), ctypes.c_ulong()
     done = _kernel().GetVolumeInformationW(
@@ -54,7 +55,16 @@ def volume(state: bytes) -> str:
     )
     if not done:
         raise OSError(0, "the volume of the state directory tells nothing", root)
-    return f"{name.value} {serial.value:08x} {flags.value:08x} {most.value}"
+    return f"{name.value} {serial.value:08x} {flags.value:08x} {most.value} {_developer_mode()}"
+
+
+def _developer_mode() -> int:
+    """Return whether each user may make symbolic links ("CreateSymbolicLink"). A row for which nobody could is tried
+    again when that changes."""
+    try:
+        return int(_value(_MODEL_UNLOCK, "AllowDevelopmentWithoutDevLicense"))
+    except OSError:
+        return 0
 
 
 def _kernel() -> Any:

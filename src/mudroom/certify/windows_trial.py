@@ -1,34 +1,72 @@
-"""Windows: the sandboxes in which the rows are tried. A row that has a deed is tried there; the others are declared."""
+"""Windows: the sandboxes in which the rows are tried."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 
-from mudroom.certify.trial import Start, Trial, TrialGround
+from mudroom.certify.trial import Prepare, Start, Trial, TrialGround
 from mudroom.certify.volume import Volume
+from mudroom.certify.windows_witness import native_witness
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.plan import Plan
-from mudroom.core.confinement.spec import Copy, HostView, SandboxSpec
+from mudroom.core.confinement.spec import Bind, Copy, HostView, SandboxSpec
 from mudroom.core.confinement.windows_command import join
+from mudroom.core.confinement.windows_plan import CHANGE, READ
+from mudroom.errors import Unsupported
+from mudroom.sandbox.client.invocation import Invocation
+from mudroom.sandbox.windows.calls import FileCalls
 from mudroom.sandbox.windows.client import WindowsClient, attend
+from mudroom.sandbox.windows.plan import text
 from mudroom.sandbox.windows.stream import PipedOutput
-from mudroom.windows.api import Library
+from mudroom.typing import TYPE_CHECKING
+from mudroom.windows.api import CallFailed
+
+if TYPE_CHECKING:
+    from mudroom.windows.api import Library
 
 _LIMIT = 1 << 16
+LIMITS: Mapping[str, Limits] = {
+    "memory": Limits(memory=1 << 28, missing="degrade"),
+    "processes": Limits(processes=4, missing="degrade"),
+}
+"""By the row's name: below what its deed asks for (``windows_deed.MEMORY``, ``windows_deed.CHILDREN``)."""
+OTHERS: Mapping[str, tuple[str, int]] = {
+    "container": ("S-1-15-2-1-2-3-4-5-6-7", READ),
+    "users": ("S-1-5-11", CHANGE),
+}
+"""Rights in the directory that a row is aimed at: of a package that is none of ours, of all authenticated users
+("Well-known SIDs")."""
 
 
 def windows_trial(client: WindowsClient, library: Library, variables: Mapping[str, str], *, volume: Volume) -> Trial:
     """Return the trial of AppContainers and restricted tokens by ``client``. ``variables``: the host's environment."""
-    return Trial(_prepare, _start_by(client, library, variables), volume)
+    from mudroom.sandbox.windows.native import NativeFiles
+
+    start = _start_by(client, library, variables)
+    return Trial(prepare_by(NativeFiles(library)), start, volume, witness=native_witness())
 
 
-def _prepare(ground: TrialGround, _port: int) -> Plan:
-    work, private, project = (os.fsencode(path) for path in (ground.work, ground.private, ground.project))
-    spec = SandboxSpec(project=project, view=Copy(work), cwd=project, home=private, scratch=private)
-    if ground.row.way == "level 0":
-        spec = spec._replace(network="open", around=HostView())
-    return Plan(0, (b"", b"", False), (("windows", spec, Limits(missing="degrade")),))
+def prepare_by(files: FileCalls) -> Prepare:
+    """Return what makes plans. ``files`` gives the rights that others have in the directory of a row."""
+
+    def prepare(ground: TrialGround, _port: int) -> Plan:
+        work, private, project = (os.fsencode(path) for path in (ground.work, ground.private, ground.project))
+        spec = SandboxSpec(project=project, view=Copy(work), cwd=project, home=private, scratch=private)
+        if ground.row.where == "policy":
+            policy = project + b"/.mudroom"
+            spec = spec._replace(binds=(Bind(policy, policy),))
+        if ground.row.way == "level 0":
+            spec = spec._replace(network="open", around=HostView())
+        if ground.row.where in OTHERS:
+            try:
+                files.grant(text(os.fsencode(ground.aim)), *OTHERS[ground.row.where])
+            except CallFailed as failed:
+                raise Unsupported("a directory of others", failed.function, f"error {failed.code}") from failed
+        limits = LIMITS.get(ground.row.name, Limits(missing="degrade"))
+        return Plan(0, (b"", b"", False), (("windows", spec, limits),))
+
+    return prepare
 
 
 def _start_by(client: WindowsClient, library: Library, variables: Mapping[str, str]) -> Start:
@@ -37,7 +75,7 @@ def _start_by(client: WindowsClient, library: Library, variables: Mapping[str, s
     def start(plan: Plan, words: Sequence[bytes], ground: TrialGround, patience: float) -> tuple[int, bytes, bool]:
         environment = {b"PATH": join(root, "System32").encode(), b"HOME": os.fsencode(ground.private)}
         with PipedOutput(library, None, None, None, _LIMIT) as output:
-            running = client.run(plan, words, environment, output.descriptors)
+            running = client.run(plan, Invocation(words, environment, output.descriptors))
             ended, timed_out = attend(running, output, patience, lambda: None)
             return ended.status, output.captured("stdout"), timed_out
 

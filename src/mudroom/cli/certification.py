@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -18,7 +19,8 @@ from mudroom.stage.private_directory import require_private
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mudroom.sandbox.macos.client import DarwinClient
+    from mudroom.certify.trial import Trial
+    from mudroom.sandbox.client.client import Client
 
 
 def certified(environ: Mapping[bytes, bytes], platform: str = sys.platform, tool: bytes = b"") -> list[str]:
@@ -28,21 +30,43 @@ def certified(environ: Mapping[bytes, bytes], platform: str = sys.platform, tool
     return lines(look(platform, places(environ).state, tool or tool_of(platform)))
 
 
-def tried(platform: str, tool: bytes, client: DarwinClient, context: Context) -> Certificate:
-    """Try every row and store the certificate. Raise MudroomError if none could be made."""
-    from mudroom.certify.macos import mac_trial
-    from mudroom.doctor.killed_apply import volume_here
+def new_client(platform: str, tool: bytes) -> Client:
+    """Return the client of a platform that is to be certified. ``tool``: its program that confines."""
+    if platform == "win32":
+        from mudroom.sandbox.windows.client import WindowsClient
 
+        return WindowsClient(variables=os.environ)
+    from mudroom.sandbox.macos.client import DarwinClient
+
+    return DarwinClient(tool=tool)
+
+
+def tried(platform: str, tool: bytes, client: Client, context: Context) -> Certificate:
+    """Try every row and store the certificate. Raise MudroomError if none could be made."""
     place = places(context.environ)
     require_private(place.state)
-    search = [entry for entry in context.environ.get(b"PATH", b"").split(b":") if entry.startswith(b"/")]
-
     try:
         with tempfile.TemporaryDirectory(dir=place.state, prefix=b"certify-") as directory:
-            trial = mac_trial(client, home=place.home, search=search, volume=volume_here())
+            trial = _trial(platform, client, place.home, context)
             return make(platform, place.state, tool, trial, directory, progress=_progress(context))
     finally:
         client.close()
+
+
+def _trial(platform: str, client: Client, home: bytes, context: Context) -> Trial:
+    from mudroom.doctor.killed_apply import volume_here
+
+    if platform == "win32":
+        from mudroom.certify.windows_trial import windows_trial
+        from mudroom.sandbox.windows.client import WindowsClient
+        from mudroom.windows.api import Library
+
+        assert isinstance(client, WindowsClient)
+        return windows_trial(client, Library(), os.environ, volume=volume_here())
+    from mudroom.certify.macos import mac_trial
+
+    search = [entry for entry in context.environ.get(b"PATH", b"").split(b":") if entry.startswith(b"/")]
+    return mac_trial(client, home=home, search=search, volume=volume_here())
 
 
 def tried_on_linux(context: Context) -> Certificate:
@@ -69,10 +93,8 @@ def certify_first(context: Context, platform: str = sys.platform, tool: bytes = 
     the session says how. ``tool``: another one than the platform's."""
     if platform not in BY_RECORD or not sys.stdin.isatty() or not can_be_tried(platform):
         return
-    from mudroom.sandbox.macos.client import DarwinClient
-
     tool = tool or tool_of(platform)
     opening = look(platform, places(context.environ).state, tool)
     if opening.certificate is None:
         context.terminal.note(f"this system is tried first, in less than a minute (mudroom certify): {opening.why}")
-        tried(platform, tool, DarwinClient(tool=tool), context)
+        tried(platform, tool, new_client(platform, tool), context)

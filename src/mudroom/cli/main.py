@@ -104,7 +104,7 @@ VERBS = {
     "image": Verb("host", "images for containers of level 2: build, ls, rm"),
     "keeper": Verb("host", "the process that has everything loaded for the next command: status, stop"),
     "doctor": Verb("host", "what this machine can protect, by trying it"),
-    "certify": Verb("host", "try what the sandbox holds here; on macOS open what held"),
+    "certify": Verb("host", "try what the sandbox holds here; on macOS and Windows open what held"),
     "setup": Verb(
         "host", "the first look: protections of this machine, commands that add missing ones, agents, a command to try"
     ),
@@ -144,6 +144,8 @@ def run(
         path = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
         terminal.error(f"{path}{error.strerror or error}", _HINTS.get(error.errno or 0, ""))
         return 125
+    finally:
+        terminal.clear()
 
 
 _WITHOUT_MEMORY = ("failed to map segment", "error return without exception set")
@@ -155,6 +157,7 @@ _HINTS = {
     27: "permit larger files: ulimit -f unlimited",
     28: "make room there: mudroom ls shows the forks, mudroom discard FORK gives back what one holds",
     30: "mount that file system writable; mudroom's own state: set MUDROOM_STATE to a directory you may write to",
+    109: "permit more open files: ulimit -n 1024",
     122: "your disk quota is used up: mudroom ls shows the forks, mudroom discard FORK gives back what one holds",
 }
 

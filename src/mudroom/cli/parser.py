@@ -20,7 +20,13 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         from mudroom.cli.usage_message import explain
 
-        raise UsageError(*explain(message, self.prog, _options(self), self._words))
+        raise UsageError(*explain(message, self.prog, _options(self), self._words, _actions(self)))
+
+
+def _actions(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the words of which a verb takes one, in its first place."""
+    first = next((action for action in parser._actions if not action.option_strings), None)
+    return [str(word) for word in (first.choices or ())] if first is not None else []
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:

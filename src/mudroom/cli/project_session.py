@@ -14,7 +14,7 @@ from mudroom.cli.terminal.approver import set_command_approver, set_host_approve
 from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import relpath, show
-from mudroom.errors import FULL, MudroomError, UsageError
+from mudroom.errors import FULL, MudroomError, Untold, UsageError
 from mudroom.policy.config import project_settings
 from mudroom.project_session import open_project
 from mudroom.sandbox.platform import BY_RECORD
@@ -80,6 +80,10 @@ def settings_of(context: Context, project: bytes) -> Settings:
     return project_settings(project, context.environ, context.terminal.note)
 
 
+_MOST_NAMED = 5
+"""Forks that a message names; the newest first."""
+
+
 @contextmanager
 def full_disk_hint(session: Session, fork: str | None = None) -> Iterator[None]:
     """Around a command: if the disk is full, raise MudroomError that names the fork to discard. ``fork`` None: the
@@ -95,6 +99,23 @@ def full_disk_hint(session: Session, fork: str | None = None) -> Iterator[None]:
             f"{error.strerror}: {show(session.vault.path)} has no room for what the command did in {name}",
             f"mudroom discard {name} gives back what it holds; the project is as it was",
         ) from error
+
+
+@contextmanager
+def no_leftover(session: Session, fork: str | None = None, *, is_wanted: bool = True) -> Iterator[None]:
+    """Around a command in a fork of its own: if its output or its record cannot be written, discard a fork without
+    changes, and one whose changes are not wanted. ``fork``: the one that the user named, which stays. Raise Untold."""
+    try:
+        yield
+    except Untold as error:
+        if fork is not None or (error.has_changes and is_wanted):
+            raise
+        if not error.has_changes:
+            if session.vault.find(error.fork) is not None:
+                session.forks.discard_unchanged(error.fork)
+            raise
+        session.forks.discard(error.fork)
+        raise error.without_fork() from error
 
 
 @contextmanager
@@ -163,4 +184,6 @@ def only_fork(session: Session, name: str | None) -> str:
         return forks[0].name
     if not forks:
         raise UsageError(f"{show(session.project)} has no forks", "mudroom run --keep -- COMMAND makes one")
-    raise UsageError("there are several forks", "name one of: " + ", ".join(fork.name for fork in forks))
+    newest = [fork.name for fork in reversed(forks)][:_MOST_NAMED]
+    more = "; mudroom ls shows all" if len(forks) > _MOST_NAMED else ""
+    raise UsageError(f"there are {len(forks)} forks", f"name one of: {', '.join(newest)}{more}")

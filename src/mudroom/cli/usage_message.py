@@ -10,6 +10,7 @@ argument -n: invalid int value: 'x'         -n 'x' is not a whole number
 argument --no: not allowed with argument …  --no is not for a line with --yes
 the following arguments are required: FORK  apply needs FORK; with an unknown option: apply has no option --x
 the following …: run|ls|show                agent needs an action: run, ls, show
+the following …: action, NAME               fork needs an action: new, ls, rename, rm
 
 Any other message is passed on as it is. The texts are those of CPython 3.11 to 3.14 (Lib/argparse.py).
 """
@@ -17,6 +18,7 @@ Any other message is passed on as it is. The texts are those of CPython 3.11 to 
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Sequence
 
 _UNKNOWN = "unrecognized arguments: "
@@ -32,26 +34,41 @@ _LIKELY = 0.75
 """Least likeness of a name that was probably meant (difflib). With less, --foo would be --io."""
 
 
-def explain(message: str, prog: str, options: Sequence[str], words: Sequence[str] = ()) -> tuple[str, str]:
+_INSTEAD = {
+    "apply --dry-run": "mudroom diff shows what it would apply",
+    "diff --name-only": "mudroom diff --stat lists the files",
+    "diff --name-status": "mudroom diff --stat lists the files",
+    "exec --yes": "mudroom run --yes -- COMMAND applies its changes",
+    "run --dry-run": "mudroom run --no -- COMMAND only shows its changes",
+    "run --fork": "mudroom exec --fork NAME -- COMMAND",
+}
+"""Options of other tools or verbs, and what does that here."""
+
+
+def explain(
+    message: str, prog: str, options: Sequence[str], words: Sequence[str] = (), actions: Sequence[str] = ()
+) -> tuple[str, str]:
     """Return the problem and a hint. ``prog``: the verb as it is typed; ``options``: all its options; ``words``: those
-    of the line before ``--``."""
+    of the line before ``--``; ``actions``: the words of which it takes one."""
     verb, help_of = prog.removeprefix("mudroom "), f"{prog} --help"
     if message.startswith(_UNKNOWN):
         word = message.removeprefix(_UNKNOWN).split(" ")[0]
         if not word.startswith("-"):
             return f"{verb} takes no argument {word or repr(word)}", help_of
         name = word.partition("=")[0]
-        return f"{verb} has no option {name}", f"{_near(name, options)}{help_of}"
+        if words[:1] == ["why"]:
+            return f"{verb} has no option {name}", f"a command stands after --: {prog} why -- {shlex.join(words[1:])}"
+        return f"{verb} has no option {name}", _INSTEAD.get(f"{verb} {name}") or f"{_near(name, options)}{help_of}"
     if message.startswith(_REQUIRED):
         unknown = [word.partition("=")[0] for word in words if word.startswith("-")]
         unknown = [name for name in unknown if name not in options]
         if unknown:  # it says more than that a name is missing
-            return f"{verb} has no option {unknown[0]}", f"{_near(unknown[0], options)}{help_of}"
+            instead = _INSTEAD.get(f"{verb} {unknown[0]}")
+            return f"{verb} has no option {unknown[0]}", instead or f"{_near(unknown[0], options)}{help_of}"
         missing = message.removeprefix(_REQUIRED)
-        if missing in _ACTIONS:
-            return f"{verb} needs an action", help_of
-        actions = missing.split(", ")[0].split("|")
-        return f"{verb} needs {missing if len(actions) == 1 else 'an action: ' + ', '.join(actions)}", help_of
+        first = missing.split(", ")[0]
+        listed = actions if first in _ACTIONS else first.split("|")
+        return f"{verb} needs {missing if len(listed) <= 1 else 'an action: ' + ', '.join(listed)}", help_of
     if not message.startswith("argument "):
         return message, help_of
     argument = message.removeprefix("argument ")

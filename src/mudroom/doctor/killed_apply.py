@@ -9,7 +9,6 @@ sandbox is needed.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +26,15 @@ from mudroom.vault.apply.rename import exchange, move
 from mudroom.vault.store.store import Vault
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_STAGE = os.path.dirname(disk.__file__)
+_CALLS = frozenset(
+    code.co_filename
+    for value in vars(disk).values()
+    if (code := getattr(value, "__code__", None)) is not None and os.path.dirname(code.co_filename) == _STAGE
+)
+"""Files of the calls that change the disk; those of Windows are in more than one."""
+_SIGKILL = 9
+"""signal(7). Windows has no such name, and takes the number as the exit code."""
 _FORK = "f"
 _FILES = {b"edited": b"one", b"removed": b"two", b"directory/other": b"three"}
 PATIENCE = 30.0
@@ -84,7 +92,7 @@ def try_killed_apply(
         words = (moment.state, moment.call, str(moment.number), top)
         ended = run([sys.executable, "-I", "-c", _START, *words])
         where = f"in the state {moment.state or 'before a plan'}"
-        if ended not in (-signal.SIGKILL, signal.SIGKILL):  # on Windows it is the exit code
+        if ended not in (-_SIGKILL, _SIGKILL):  # on Windows it is the exit code
             return None, f"the apply was not killed {where}"
         try:
             problem = _recovered(top, before, after)
@@ -95,7 +103,8 @@ def try_killed_apply(
     return True, f"whole after {len(moments)} kills, and undone"
 
 
-_START = f"import sys; sys.path.insert(0, {_PACKAGE!r}); from mudroom.doctor.killed_apply import main; main(sys.argv)"
+_PATHS = [_PACKAGE, *filter(os.path.isabs, sys.path)]
+_START = f"import sys; sys.path[:0] = {_PATHS!r}; from mudroom.doctor.killed_apply import main; main(sys.argv)"
 
 
 def volume_here() -> Volume:
@@ -125,7 +134,8 @@ def _listing(top: str) -> Listing:
 
 def _open(top: str) -> Session:
     """Open a session that runs no command, on the platform whether it is certified or not."""
-    project, state, home = (os.fsencode(f"{top}/{name}") for name in ("project", "state", "home"))
+    real = disk.real_path(os.fsencode(top))
+    project, state, home = (real + name for name in (b"/project", b"/state", b"/home"))
     platform = PLATFORMS.get(sys.platform, LINUX)
     return Session.open(project, state=state, home=home, environ={}, settings=Settings(), platform=platform)
 
@@ -166,13 +176,13 @@ class _Killer:
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         code = frame.f_code
-        if event != "call" or code.co_filename != disk.__file__ or self._moment.call not in ("", code.co_name):
+        if event != "call" or code.co_filename not in _CALLS or self._moment.call not in ("", code.co_name):
             return
         if self._state() != self._moment.state:
             return
         self._left -= 1
         if not self._left:
-            os.kill(os.getpid(), signal.SIGKILL if sys.platform != "win32" else 9)
+            os.kill(os.getpid(), _SIGKILL)
 
     def _state(self) -> str:
         applies = self._vault.applies()

@@ -179,6 +179,20 @@ def examine(directory: bytes, variables: Mapping[str, str]) -> list[WindowsRow]:
     return diagnose(run, os.fsdecode(outside))
 
 
+def examine_here(directory: bytes, variables: Mapping[str, str]) -> tuple[list[WindowsRow], bool]:
+    """Return the rows of ``examine`` with those of the certificate, and whether the platform is open. Raise OSError,
+    MudroomError."""
+    from mudroom.certify.identity import tool_of
+    from mudroom.certify.opening import look
+    from mudroom.certify.table import WINDOWS
+    from mudroom.doctor.certificate import findings
+    from mudroom.policy.config import environment, places
+
+    opening = look("win32", places(environment()).state, tool_of("win32"))
+    certified = [WindowsRow(*finding) for finding in findings(WINDOWS, opening)]
+    return [*examine(directory, variables), *certified], opening.is_open
+
+
 def _run(
     calls: Calls, machine: WindowsMachine, variables: Mapping[str, str], place: bytes, request: ProbeRequest
 ) -> CmdTrial:

@@ -46,13 +46,14 @@ class PreparedTemplate:
         """Return the template for a command with this plan, or None if it does not serve it. To be called once."""
         connection: Connection | None = self._connection
         try:
-            if plan != self.plan or self._poller.poll(0) or self._identify() != self._files:
-                raise MudroomError("it was made for another command")
-            require_prepared(self._report, plan)
-            # the launcher has reaped it: a spare that was just cloned still has its socket
-            if not self._connection.is_open() or wait_readable([self._report], time.monotonic()):
-                raise MudroomError("it was killed")
+            serves = plan == self.plan and not self._poller.poll(0) and self._identify() == self._files
+            if serves:
+                require_prepared(self._report, plan)
+                # the launcher has reaped it: a spare that was just cloned still has its socket
+                serves = self._connection.is_open() and not wait_readable([self._report], time.monotonic())
         except MudroomError:
+            serves = False
+        if not serves:
             self._connection.close()
             connection = None
         os.close(self._report)

@@ -119,19 +119,18 @@ class OutputStream:
 
     @property
     def result(self) -> RunResult:
-        """The result. Raise UsageError before all output was read."""
-        result = self._shared.result
-        if result is None or not self._shared.is_over:
+        """The result. Raise UsageError before all output was read, and MudroomError if the command has failed."""
+        if not self._shared.is_over:
             raise UsageError("the command has not ended, or its output was not read to the end", "call wait() for it")
-        return result
+        return self._shared.ended()
 
     def wait(self) -> RunResult:
-        """Drop the rest of the output, wait for the end of the command, and return the result."""
+        """Drop the rest of the output, wait for the end of the command, and return the result. Raise what the command's
+        thread has raised, once, and MudroomError after that."""
         self._shared.drop()
         self._shared.wait()
-        if self._shared.result is None:
-            raise MudroomError("the command was not run", "see the error that the stream has raised")
-        return self._shared.result
+        self._shared.take(wait=False)
+        return self._shared.ended()
 
     def tell(self, ready: Callable[[], None]) -> None:
         """Call ``ready``, in the command's thread, whenever ``poll`` has something new to say."""
@@ -189,6 +188,13 @@ class _Shared:
         if error is not None:
             raise error
         return None
+
+    def ended(self) -> RunResult:
+        """Return the result of a command that has ended."""
+        if self.result is None:
+            hint = "catch the error where the output is read, or at wait()"
+            raise MudroomError("the command has no result: the stream has raised its error", hint)
+        return self.result
 
     def tell(self, ready: Callable[[], None]) -> None:
         self._ready = ready

@@ -16,6 +16,7 @@ Rules of this file:
 from __future__ import annotations
 
 import select
+import sys
 import time
 from collections.abc import Callable, Mapping
 
@@ -32,6 +33,8 @@ from mudroom.typing import Any
 WAIT = 45.0
 """Seconds for an answer in the queue: less than the minute after which clients give a call up."""
 LOOK = 2.0
+_PAUSE = 0.1
+"""Seconds between two looks where nothing tells of a change."""
 _BY = "client"
 _ANSWERS = {"once": (True, False), "always": (True, True), "no": (False, False), "never": (False, True)}
 """Each answer: whether it allows, and whether it is kept as a rule."""
@@ -75,19 +78,32 @@ class ClientApprover:
         name = ticket.asked.name
         self._call.progress(f"waiting for approval {name}: mudroom approve {name}")
         until = time.monotonic() + self._patience
-        poller = select.poll()
-        over = self._call.cancellation.fileno()
-        for descriptor in (ticket.fileno(), over):
-            if descriptor >= 0:
-                poller.register(descriptor, select.POLLIN)
+        wait = self._waiter(ticket)
         while (decision := ticket.look()) is None:
             left = until - time.monotonic()
             if left <= 0:
                 return CommandAnswer(False, by="queue", reason=f"waiting for approval {name}: mudroom approve {name}")
-            if over in dict(poller.poll(min(left, LOOK) * 1000 + 1)):
+            if wait(min(left, LOOK)):
                 decision = ticket.end("withdrawn", "the client has cancelled the call")[0]
                 break
         return answer_of(decision)
+
+    def _waiter(self, ticket: Ticket) -> Callable[[float], bool]:
+        """Return a function that waits for a change of the queue, at most some seconds, and returns whether the call
+        was cancelled."""
+        cancellation = self._call.cancellation
+        if sys.platform == "win32":  # neither has a descriptor that can be waited for
+
+            def pause(seconds: float) -> bool:
+                time.sleep(min(seconds, _PAUSE))
+                return cancellation.is_set
+
+            return pause
+        poller, over = select.poll(), cancellation.fileno()
+        for descriptor in (ticket.fileno(), over):
+            if descriptor >= 0:
+                poller.register(descriptor, select.POLLIN)
+        return lambda seconds: over in dict(poller.poll(seconds * 1000 + 1))
 
     def _enveloped(self, ticket: Ticket, question: CommandQuestion) -> CommandAnswer:
         name = ticket.asked.name

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -44,6 +45,10 @@ class Stream:
 
     def is_read(self) -> bool:
         """Return whether somebody can still read: POLLERR is set on a pipe or socket without a reader (poll(2))."""
+        if sys.platform == "win32":
+            from mudroom.windows.pipe_end import is_read
+
+            return is_read(self._descriptor)
         poll = select.poll()
         poll.register(self._descriptor, 0)
         return not poll.poll(0)

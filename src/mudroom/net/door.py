@@ -37,6 +37,7 @@ else:
 Kind = str
 """A kind of listener, as ``Listener`` lists them."""
 
+_AGAIN = "run the command again; mudroom doctor tries the gate"
 _DEATHS, _WITHIN = 3, 10.0
 """A gate that dies this often within this many seconds is not started again for its doors."""
 _DYING = 0.2
@@ -173,16 +174,14 @@ class Gate:
 
     def _ensure_started(self) -> socket.socket:
         if self.is_closed:
-            raise MudroomError("the gate is closed")
+            raise MudroomError("the gate is closed: its session has ended", "run the command again")
         if self._control is not None and not _is_over(self._control):
             return self._control
         self._forget()
         try:
             ours, self._handle = start(self._program, MOST_MEMORY)
         except OSError as error:
-            raise MudroomError(
-                f"the gate cannot be started: {error.strerror}", "run the command again; mudroom doctor tries the gate"
-            ) from error
+            raise MudroomError(f"the gate cannot be started: {error.strerror}", _AGAIN) from error
         ours.settimeout(_PATIENCE)
         self._pid, self._control = self._handle.pid, ours
         return ours
@@ -333,9 +332,8 @@ class Door:
             self._gate._send(message, [theirs.fileno(), *(listener.descriptor for listener in self._listeners)])
         except OSError as error:
             ours.close()
-            raise MudroomError(
-                f"the gate does not answer: {error.strerror}", "run the command again; mudroom doctor tries the gate"
-            ) from error
+            why = error.strerror or f"it has read nothing for {_PATIENCE} s"  # a time-out has no error number
+            raise MudroomError(f"the gate does not answer: {why}", _AGAIN) from error
         except MudroomError:
             ours.close()
             raise
@@ -352,10 +350,7 @@ class Door:
         self._deaths = [*(death for death in self._deaths if at - death < _WITHIN), at]
         try:
             if len(self._deaths) >= _DEATHS:
-                raise MudroomError(
-                    "the gate ended again and again; the network of this command is cut",
-                    "run the command again; mudroom doctor tries the gate",
-                )
+                raise MudroomError("the gate ended again and again; the network of this command is cut", _AGAIN)
             self._gate._has_ended()
             new = self._connect()
         except MudroomError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import marshal
 import os
 import stat
+import sys
 from collections.abc import Iterable
 
 from mudroom import __version__
@@ -112,7 +113,12 @@ def store(path: bytes, key: tuple[Any, ...], loaded: Loaded, stamps: Iterable[tu
 
 def stamp(path: bytes) -> Stamp:
     try:
-        info = os.lstat(path)
+        if sys.platform == "win32":  # whose st_ctime of os.lstat is the time of creation
+            from mudroom.stage.stamp import look
+
+            info = look(path)
+        else:
+            info = os.lstat(path)
     except OSError as error:
         return error.errno or 0
     if stat.S_ISDIR(info.st_mode):  # the files in it have stamps of their own

@@ -112,7 +112,7 @@ def _texts(pattern: str) -> list[str]:
             raise ValueError("the pattern has no word")
         return commands
     except (ValueError, UnicodeEncodeError) as error:
-        raise UsageError(f"this is no command: {error}") from error
+        raise UsageError(f"this is no command: {error}", "write it as a shell takes it: git push") from error
 
 
 def _shown(rule: CommandRule) -> str:

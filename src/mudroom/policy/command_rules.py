@@ -64,7 +64,7 @@ def _rule(node: Node, name: str, key: str, agents: tuple[str, ...]) -> CommandRu
             raise UsageError(f"{at}: {key}: a rule without {required}", "{pattern: git push --force, action: deny}")
     rule = CommandRule(source=at.rpartition("/")[2], **values)
     if weight(rule) > MOST:  # before any example is tried
-        raise UsageError(f"{at}: {key}: a rule with too many words, agents and examples", "no rule needs so many")
+        raise UsageError(f"{at}: {key}: a rule with too many words, agents and examples", "make several rules of it")
     _try_examples(rule, at, key)
     return rule
 

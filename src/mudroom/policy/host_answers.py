@@ -9,6 +9,7 @@ change, or the file is not changed. A preset stands in it as its word (``"@npm"`
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from mudroom.core.tree.path import show
@@ -152,7 +153,12 @@ def stamp(project: bytes, more: Sequence[bytes] = ()) -> tuple[object, ...]:
 
 def _stamp(path: bytes) -> tuple[int, ...] | int | None:
     try:
-        info = os.stat(path)
+        if sys.platform == "win32":  # whose st_ctime of os.stat is the time of creation
+            from mudroom.stage.stamp import look
+
+            info = look(path)
+        else:
+            info = os.stat(path)
     except OSError as error:
         return error.errno
     return info.st_dev, info.st_ino, info.st_ctime_ns, info.st_mode, info.st_size

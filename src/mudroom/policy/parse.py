@@ -66,7 +66,8 @@ class PolicyFolder:
                 "write the name without a path",
             )
         if text in chain:
-            raise UsageError(f"{where}: files include each other: " + " → ".join(map(_shown, (*chain, text))))
+            loop = " → ".join(map(_shown, (*chain, text)))
+            raise UsageError(f"{where}: files include each other: {loop}", "remove one of these includes")
         if len(chain) > DEPTH:
             raise UsageError(f"{where}: include: more than {DEPTH} files deep: " + " → ".join(map(_shown, chain)))
         if text in self._done:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -192,7 +193,10 @@ def _edit_record(project: bytes, state: bytes) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _lock(path: bytes) -> Iterator[None]:
-    import fcntl
+    if sys.platform == "win32":
+        from mudroom.windows.lock import LOCK_EX, flock
+    else:
+        from fcntl import LOCK_EX, flock
 
     from mudroom.stage.private_directory import make_private, require_private
 
@@ -200,7 +204,7 @@ def _lock(path: bytes) -> Iterator[None]:
     make_private(os.path.dirname(path))
     lock = disk.open_path(path + b".lock", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        flock(lock, LOCK_EX)
         yield
     finally:
         os.close(lock)

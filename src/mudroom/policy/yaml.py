@@ -94,7 +94,7 @@ def plain(node: Node, where: str) -> Any:
     if not all(isinstance(scalar, ScalarNode) for scalar in nodes):
         raise UsageError(f"{where} must be one value, or a list of texts")
     if any(scalar.tag in _NUMBERS and len(scalar.value) > _DIGITS for scalar in nodes):
-        raise UsageError(f"{where}: a number of more than {_DIGITS} characters")
+        raise UsageError(f"{where}: a number of more than {_DIGITS} characters", "put it in quotes if it is a text")
     constructor = _loader()("")
     try:
         return constructor.construct_object(node, deep=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -70,7 +71,7 @@ def open_folder(roots: Sequence[bytes], path: bytes) -> Iterator[tuple[bytes, in
         except ValueError as error:
             raise UsageError(str(error)) from None
         if path != join(root, below):
-            raise UsageError(f"{show(path)} is not a normalised path")
+            raise UsageError(f"{show(path)} is not a normalised path", f"write {show(join(root, below))}")
         top = open_root(root)
         try:
             with directory(top, below) as descriptor:
@@ -87,14 +88,7 @@ def join(above: bytes, name: bytes) -> bytes:
 
 def list_folders(at: bytes, descriptor: int) -> Listing:
     """Return the folders in an open folder, hidden ones last. A symbolic link is listed, but not followed."""
-    entries = []
-    with os.scandir(descriptor) as scan:
-        for item in scan:
-            try:
-                if item.is_dir(follow_symlinks=False) or (item.is_symlink() and item.is_dir()):
-                    entries.append((os.fsencode(item.name), item.is_symlink()))
-            except OSError:
-                continue  # deleted meanwhile, or a link that leads to itself
+    entries = _directories(descriptor)
     entries.sort(key=lambda entry: (entry[0].startswith(b"."), entry[0].lower(), entry[0]))
     rows = [
         Folder(join(at, name), name, False, "a symbolic link, which is not followed")
@@ -103,6 +97,21 @@ def list_folders(at: bytes, descriptor: int) -> Listing:
         for name, is_link in entries[:MOST]
     ]
     return Listing(tuple(rows), len(entries) - len(rows))
+
+
+def _directories(descriptor: int) -> list[tuple[bytes, bool]]:
+    """Return the name of each directory in an open folder, and of each link to one: whether it is a link."""
+    if sys.platform == "win32":  # no link is opened there, whatever it leads to
+        return [(name, False) for name, is_directory in disk.children(descriptor) if is_directory]
+    entries = []
+    with os.scandir(descriptor) as scan:
+        for item in scan:
+            try:
+                if item.is_dir(follow_symlinks=False) or (item.is_symlink() and item.is_dir()):
+                    entries.append((os.fsencode(item.name), item.is_symlink()))
+            except OSError:
+                continue  # deleted meanwhile, or a link that leads to itself
+    return entries
 
 
 def inspect_folder(path: bytes, name: bytes, above: int | None) -> Folder:
@@ -243,7 +252,7 @@ def predict_run(project: bytes, settings: Settings, *, home: bytes, environ: Map
 def is_same(descriptor: int, path: bytes) -> bool:
     """Return whether an open folder is still the one at a path."""
     try:
-        opened_stat, path_stat = os.fstat(descriptor), os.stat(path, follow_symlinks=False)
+        opened_stat, path_stat = disk.fstat(descriptor), disk.stat_at(None, path)
     except OSError:
         return False
     same_inode = (opened_stat.st_dev, opened_stat.st_ino) == (path_stat.st_dev, path_stat.st_ino)

@@ -44,8 +44,9 @@ class Platform(NamedTuple):
     """Return the counterparts of ``CapturedOutput`` and ``attend`` (``client/capture.py``), which None stands for."""
     is_bridged: bool = False
     """Whether a command reaches the gate by ``Running.open_gate`` alone."""
-    has_terminals: bool = True
-    """Whether a command gets a terminal of its own, relayed to the user's."""
+    console: Callable[[tuple[int | None, ...]], Any] | None = None
+    """Return the relay of a command's terminal to the user's, or None if the command gets pipes. None:
+    ``client/terminal.py``."""
     closed: Mapping[str, str] = {}
     """Parts that are refused here before anything of them is started, and why (``certify/opening.py``)."""
 
@@ -120,6 +121,12 @@ def _client_windows(environ: Mapping[bytes, bytes]) -> Client:
     return WindowsClient(variables={os.fsdecode(name): os.fsdecode(value) for name, value in environ.items()})
 
 
+def _console_windows(descriptors: tuple[int | None, ...]) -> Any:
+    from mudroom.sandbox.windows.platform import console_relay
+
+    return console_relay(descriptors)
+
+
 def _survey_windows(*_arguments: Any) -> Any:
     from mudroom.sandbox.windows.platform import survey_windows
 
@@ -161,7 +168,7 @@ WIN32 = Platform(
     hold=_hold_windows,
     streams=_streams_windows,
     is_bridged=True,
-    has_terminals=False,
+    console=_console_windows,
 )
 PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (LINUX, DARWIN, WIN32)}
 
@@ -185,9 +192,10 @@ def platform_here(name: str, certified: Callable[[Platform], Platform] | None = 
     """Return the platform called ``name``, a ``sys.platform``. ``certified`` returns it as far as its record opens it,
     or raises Unsupported. Raise Unsupported if it has no sandbox, or needs a record and there is none to ask."""
     if name not in PLATFORMS:
-        raise Unsupported("mudroom", "Linux", name, "it is not built for this platform")
+        raise Unsupported("mudroom", "Linux, macOS or Windows", name, "run it in a virtual machine with Linux")
     if name not in BY_RECORD:
         return PLATFORMS[name]
     if certified is None:
-        raise Unsupported("mudroom", "a certificate of this machine", name, "mudroom certify")
+        found = f"{name}, and none here"
+        raise Unsupported("mudroom", "a certificate of this machine", found, "mudroom certify makes one")
     return certified(PLATFORMS[name])

@@ -6,11 +6,13 @@ Starting it: judge, ask, take the fork, find or open a shared sandbox, checkpoin
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Sequence
 
 from mudroom.core.background import BackgroundStart
 from mudroom.core.tree.path import show
+from mudroom.errors import Unsupported
 from mudroom.sandbox.client.capture import GRACE
 from mudroom.session.joined_sandbox import JoinedSandbox
 from mudroom.session.opening import Opening
@@ -93,7 +95,9 @@ class Background:
 
 def start(parts: Parts, order: Order) -> Background:
     """Start a command in the background of its order's fork, which is made if it does not exist. If it is refused,
-    return a handle with the reason (``Background.refused``)."""
+    return a handle with the reason (``Background.refused``). Raise Unsupported on Windows."""
+    if sys.platform == "win32":
+        raise Unsupported("a command in the background", "namespaces that others can join", "a job")
     name = f"run-{parts.forks.new_id()}" if order.fork is None else order.fork
     case = parts.approval.asked(order, parts.approval.judge(order), name)
     if not case.allowed:

@@ -183,8 +183,8 @@ class Forks:
         shared = self.users.shared(fork.name)
         if shared is not None and not shared.backgrounds and not self.users.is_shared_out(fork.name):
             shared.wait()  # it ends, since it has no command
-        state = fork.state_or_none
-        if discarded(self, fork, lambda: not _is_used(fork, agent), users=1) and state is not None and state.named:
+        state, is_unused = fork.state_or_none, lambda: not _is_used(self, fork, agent)
+        if discarded(self, fork, is_unused, users=1) and state is not None and state.named:
             self.journal("discard", fork.name, {})  # its creation is in the journal
 
     def discard_unchanged(self, name: str) -> None:
@@ -358,6 +358,7 @@ class Forks:
             self.vault.discard(fork, durable=True)
         self.vault.empty_trash(cleaning_up(self.progress))
         try:
+            self.vault.approvals.withdraw((name,), "its fork is discarded")
             self.journal("discard", name, {})
         except MudroomError as error:
             raise MudroomError(f"{name} is discarded; {error.message}", error.hint) from error
@@ -371,8 +372,7 @@ class Forks:
 
     def files(self, name: str) -> Files:
         """Return the files of a fork for file tools. Writes stay in memory until they are needed on disk. While a
-        command of this session runs in the fork, the calls go through its live mount. Raise UsageError if the fork does
-        not exist.
+        command of this session runs in the fork, calls use its live mount. Raise UsageError if there is no fork.
         """
         from mudroom.stage.buffer.files import Files
 
@@ -525,7 +525,7 @@ def discarded(forks: Forks, fork: Fork, may: Callable[[], bool], *, users: int =
     return True
 
 
-def _is_used(fork: Fork, agent: str) -> bool:
+def _is_used(forks: Forks, fork: Fork, agent: str) -> bool:
     """Return whether a fork has been used since it was made. Hold its lock."""
     state, record = fork.state_or_none, fork.record
     if state is None or state.layers or fork.interrupted is not None:
@@ -538,7 +538,7 @@ def _is_used(fork: Fork, agent: str) -> bool:
     places = (b"/spill", b"/background/sandbox", b"/mount")
     if any(os.path.exists(fork.path + place) for place in places):
         return True
-    return fork.agent not in ("", agent) or not stacking.upper_is_empty(fork)
+    return fork.agent not in ("", agent) or not stacking.is_unchanged(forks.secrets.masked_vault(fork), fork)
 
 
 def _journal_cut_off(forks: Forks, name: str, data: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
 from mudroom.sandbox.client.client import Exit
 from mudroom.sandbox.client.held import ENDING
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome
@@ -134,10 +135,9 @@ class JoinedSandbox:
         watch = None if order.alone else Watch(LOOK, lambda: turn.stand_aside(nothing, nothing))
         terms = self._terms()
         try:
+            invocation = Invocation(order.argv, environment, output.descriptors, numbers)
             outcome.running = running = self._running.start(
-                outcome,
-                self._fork,
-                lambda: self._standing.join(order.argv, environment, cwd, output.descriptors, numbers, terms),
+                outcome, self._fork, lambda: self._standing.join(invocation, cwd, terms)
             )
             if relay is not None:
                 relay.start(running)

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from mudroom.core.confinement.fallback import Mode
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.held import hold
+from mudroom.sandbox.client.invocation import RunOptions
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
@@ -107,7 +108,7 @@ class Opening:
         try:
             want_gate = gate is not None and gate.is_inside
             client = attempt.enter_context(machine.at_its_place(plan, fork, order))
-            held = hold(client, plan, want_view=True, want_gate=want_gate, leaf=leaf)
+            held = hold(client, plan, RunOptions(view=True, gate=want_gate, leaf=leaf))
         except BaseException:
             fork.end()
             raise

@@ -28,6 +28,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
 from mudroom.sandbox.client.client import Client, Exit, Running
+from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.confinement.crowd import Slot
 from mudroom.session.confinement.standing import CommandPlace
@@ -39,7 +40,7 @@ from mudroom.stage import disk
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.collection import (
     CollectedCommand,
@@ -125,10 +126,14 @@ class RunningCommands:
         return bool(meant)
 
 
-def relay_for(stdio: Stdio) -> Relay | None:
-    """Return the relay of a terminal, or None if the command gets the descriptors themselves."""
+def relay_for(stdio: Stdio, console: Callable[..., Any] | None = None) -> Relay | None:
+    """Return the relay of a terminal, or None if the command gets the descriptors themselves. ``console``: of a
+    platform with a relay of its own."""
     if not stdio.terminal:
         return None
+    if console is not None:
+        relay: Relay | None = console(stdio[:3])
+        return relay
     from mudroom.sandbox.client.terminal import Relay
 
     return Relay((stdio.stdin, stdio.stdout, stdio.stderr), stdio.signs)
@@ -329,7 +334,7 @@ class OwnSandbox:
         machine, fork, settings = self._machine, self._fork, order.actor.settings
         equipment = machine.equipment(mode, order)
         platform = machine.confinement.platform
-        relay = relay_for(order.stdio) if platform.has_terminals else None
+        relay = relay_for(order.stdio, platform.console)
         captured, attended = platform.streams() if platform.streams is not None else (CapturedOutput, attend)
         stdio = relay.descriptors if relay is not None else order.stdio[:3]
         gated, port = machine.at_the_gate(fork, mode, order, outcome, relay, equipment)
@@ -428,10 +433,9 @@ class OwnSandbox:
         after = 0
         if bound is not None:
             after = bound.after_apply if self._standing.is_quiet else bound.after
-        begin = functools.partial(
-            client.run, plan, self._order.argv, env, descriptors, want_view=edited, want_gate=gate, leaf=leaf,
-            terminal=numbers, after=after, standing=standing,
-        )  # fmt: skip
+        invocation = Invocation(self._order.argv, env, descriptors, numbers)
+        options = RunOptions(view=edited, gate=gate, leaf=leaf, after=after, standing=standing)
+        begin = functools.partial(client.run, plan, invocation, options)
         try:
             running = self._running.start(self._outcome, fork, begin)
         except (Unsupported, UsageError):
@@ -508,7 +512,7 @@ def note_failures(output: CapturedOutput, outcome: Outcome) -> None:
     """Keep the first failure of the caller's own descriptors, to be raised when the changes are collected."""
     if output.failures and outcome.unwritten is None:
         message = f"a stream of the command could not be passed on: {output.failures[0]}"
-        outcome.unwritten = MudroomError(message, "its changes are in the fork; run it again with another place for it")
+        outcome.unwritten = MudroomError(message, "run it again with another place for its output")
 
 
 def _of_output(order: Order, *, timed_out: bool, output: CapturedOutput) -> tuple[float | None, int | None]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from mudroom.core.result import REFUSED, Denial, Result, exit_code_of
 from mudroom.core.tree.change import Changeset
-from mudroom.errors import FULL, ForkGone, MudroomError
+from mudroom.errors import FULL, ForkGone, MudroomError, Untold
 from mudroom.session.approval import Approval
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
@@ -90,6 +90,8 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
                         parts.forks.clock(),
                         order.grant.level,
                     )
+                    if parts.forks.progress is not None:
+                        parts.forks.progress("collecting the changes", 0, 0)
                     try:
                         changeset = sandbox.collect(command)
                     except (MudroomError, OSError) as error:
@@ -188,7 +190,7 @@ def lookup_notes(flows: Sequence[Flow]) -> list[str]:
 
 
 def _journal_run(forks: Forks, order: Order, result: Result, outcome: Outcome) -> None:
-    """Journal a run. If that fails, raise MudroomError, which names the fork with the collected changes."""
+    """Journal a run. If that fails, raise Untold, which names the fork with the collected changes."""
     try:
         _journal(forks, "run", order, result)
         if outcome.unwritten is not None:
@@ -196,9 +198,11 @@ def _journal_run(forks: Forks, order: Order, result: Result, outcome: Outcome) -
     except MudroomError as error:
         from mudroom.vault.journal.journal import MAKE_ROOM
 
-        done = f"has run (exit code {result.exit_code}), its changes are in the fork {result.fork}"
-        room = f": mudroom discard {result.fork} gives back what it holds" if error.hint == MAKE_ROOM else ""
-        raise MudroomError(f"the command {done}; {error.message}", error.hint + room) from error
+        has_changes = bool(result.changeset.changes)
+        hint = error.hint
+        if has_changes and hint == MAKE_ROOM:
+            hint += f": mudroom discard {result.fork} gives back what it holds"
+        raise Untold(result.exit_code, error.message, hint, result.fork, has_changes=has_changes) from error
 
 
 def _journal_uncollected(forks: Forks, order: Order, result: Result, error: MudroomError | OSError) -> None:
@@ -211,7 +215,7 @@ def _journal_uncollected(forks: Forks, order: Order, result: Result, error: Mudr
 
     reason = reason_of(error)
     done = f"the command has run (exit code {result.exit_code}) in the fork {result.fork}"
-    hint = f"mudroom diff --fork {result.fork} tries again, mudroom discard {result.fork} drops the fork"
+    hint = f"mudroom diff {result.fork} tries again, mudroom discard {result.fork} drops the fork"
     try:
         _journal(forks, "run", order, result, uncollected=reason)
     except MudroomError as unwritten:

@@ -127,7 +127,7 @@ def told(swept: PruneResult) -> dict[str, object]:
 def remove_vault(vault: Vault) -> None:
     """Remove a whole vault. Hold its lock. Raise MudroomError if its project exists."""
     if os.path.isdir(vault.source):
-        raise MudroomError(f"the project of {os.fsdecode(vault.path)} is there")
+        raise MudroomError(f"the project {show(vault.source)} is there: its vault stays")
     aside = vault.path + b".gone"
     if os.path.isdir(aside):  # left by a removal that was killed
         remove_tree(aside)
@@ -150,7 +150,8 @@ def take_in(session: Session, path: bytes, name: str | None, now: int, limit: in
     """Import a fork of a file. Raise UsageError if there is no such file, or the name is taken."""
     hint = "mudroom vault export FORK FILE writes such a file"
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not wait for a fifo's writer
+        flags = os.O_RDONLY | disk.O_CLOEXEC | disk.O_NONBLOCK  # do not wait for a fifo's writer
+        descriptor = disk.open_path(path, flags)
     except FileNotFoundError:
         raise UsageError(f"{show(path)} does not exist", hint) from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
-from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.entry import Entry, FileHeld
 from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, open_beneath, open_file, reach
 from mudroom.stage.source import Source
@@ -27,18 +27,28 @@ _NO_HOLES = (errno.EINVAL, errno.ENOTTY, errno.ENOTSUP)
 
 
 def clone(
-    source: Source, target: int, items: Mapping[bytes, Entry], progress: Callable[[int, int], None] | None = None
+    source: Source,
+    target: int,
+    items: Mapping[bytes, Entry],
+    progress: Callable[[int, int], None] | None = None,
+    held: list[bytes] | None = None,
 ) -> set[bytes]:
     """Copy ``items`` of a source, a directory before its contents, into an empty directory. Return the copied paths:
-    all but sockets, devices, unreadable files, and everything in a directory that was not copied."""
+    all but sockets, devices, unreadable files, and everything in a directory that was not copied. ``held``: gets the
+    paths of files that another program holds open, which are not copied either; None: they raise FileHeld."""
     links: dict[tuple[int, int], bytes] = {}
     copied: set[bytes] = set()
     for number, (path, entry) in enumerate(items.items()):
         if progress and number % 64 == 0:
             progress(number, len(items))
         above = path.rpartition(b"/")[0]
-        if (not above or above in copied) and _clone_entry(source, target, path, entry, links):
-            copied.add(path)
+        try:
+            if (not above or above in copied) and _clone_entry(source, target, path, entry, links):
+                copied.add(path)
+        except FileHeld:
+            if held is None:
+                raise
+            held.append(path)
     for path in sorted(copied, reverse=True):  # directories last: their own modes may forbid writing into them
         if items[path].kind == "directory":
             with reach(target, path) as (at, rest):
@@ -59,6 +69,10 @@ def _clone_entry(source: Source, target: int, path: bytes, entry: Entry, links: 
         return False  # its owner does not let us read it, nor any command that we run; or it has just been deleted
     try:
         copy_open_file(read, target, path, entry)
+    except FileHeld:  # a part of it is locked: only that part cannot be read
+        with reach(target, path) as (at, rest):
+            disk.unlink(at, rest)
+        raise
     finally:
         os.close(read)
     links[key] = path
@@ -66,11 +80,16 @@ def _clone_entry(source: Source, target: int, path: bytes, entry: Entry, links: 
 
 
 def listed(
-    source: Source, leave_out: Callable[[bytes, Entry], bool] | None = None, *, merged: bool = False
+    source: Source,
+    leave_out: Callable[[bytes, Entry], bool] | None = None,
+    *,
+    merged: bool = False,
+    held: list[bytes] | None = None,
 ) -> dict[bytes, Entry]:
     """Return every entry of a source, a directory before its contents. A mount point of another file system is listed,
     not entered. Raise MudroomError if a directory lies too deep. ``merged``: the source is a snapshot with layers over
-    it, whose entries may have several devices; no file system is mounted in it."""
+    it, whose entries may have several devices; no file system is mounted in it. ``held``: as for ``clone``, of
+    directories, which are left out."""
     root = source.look(b"")
     device = root.device if root is not None else 0
     listing: dict[bytes, Entry] = {}
@@ -80,6 +99,12 @@ def listed(
         try:
             names = source.names(path)
         except PermissionError:
+            continue
+        except FileHeld:
+            if held is None or not path:
+                raise
+            held.append(path)
+            del listing[path]
             continue
         for name, entry in names.items():
             entry_path = path + b"/" + name if path else name

@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from mudroom.core.tree.entry import FileHeld
 from mudroom.typing import TypeVar
 
 T = TypeVar("T")
@@ -81,17 +82,26 @@ def mount_of(path: bytes) -> tuple[int, int]:
 def open_beneath(root: int, path: bytes, flags: int, mode: int = 0) -> int:
     """Open ``path`` below ``root`` as openat(2) would, refusing every symbolic link on the way and at the end.
 
-    Raises OSError: ELOOP for a symbolic link, ENOTDIR, ENOENT and the rest as open(2) does.
+    Raises OSError: ELOOP for a symbolic link, FileHeld for EBUSY, ENOTDIR, ENOENT and the rest as open(2) does.
     """
-    if not path:
-        return os.open(b".", flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=root)
-    if len(path) >= _PATH_LIMIT:
-        return _open_long(root, path, flags, mode)
-    if _have_openat2:
-        descriptor = _openat2(root, path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-        if descriptor is not None:
-            return descriptor
-    return _walk(root, path, flags, mode)
+    try:
+        if not path:
+            return os.open(b".", flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=root)
+        if len(path) >= _PATH_LIMIT:
+            return _open_long(root, path, flags, mode)
+        if _have_openat2:
+            descriptor = _openat2(root, path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+            if descriptor is not None:
+                return descriptor
+        return _walk(root, path, flags, mode)
+    except OSError as error:
+        raise _told(error)  # noqa: B904 - the same error, or its kind
+
+
+def _told(error: OSError) -> OSError:
+    """Return FileHeld for EBUSY: a file on a mounted share that a program on its server holds open without sharing it
+    (STATUS_SHARING_VIOLATION in fs/smb/client/smb2maperror.c). Every other error is returned as it is."""
+    return FileHeld(error.errno, error.strerror, error.filename) if error.errno == errno.EBUSY else error
 
 
 def _open_long(root: int, path: bytes, flags: int, mode: int) -> int:
@@ -158,7 +168,10 @@ def handle(descriptor: int) -> int | bytes:
 
 
 def open_at(at: int | None, name: bytes | str, flags: int, mode: int = 0o777) -> int:
-    return os.open(name, flags, mode, dir_fd=at)
+    try:
+        return os.open(name, flags, mode, dir_fd=at)
+    except OSError as error:
+        raise _told(error)  # noqa: B904 - the same error, or its kind
 
 
 def stat_at(at: int | None, name: bytes | str) -> os.stat_result:

@@ -240,11 +240,19 @@ def _rules(lines: Iterable[bytes]) -> Iterator[ExcludeRule]:
 def _listing(tops: Mapping[bytes, int]) -> str:
     """List the largest by name, the rest as a count."""
     ordered = sorted(tops.items(), key=lambda item: (-item[1], item[0]))
-    shown = [f"{show(path)} ({megabytes(size)})" for path, size in ordered[:_SHOWN]]
     rest = ordered[_SHOWN:]
-    if rest:
-        shown.append(f"{len(rest)} more ({megabytes(sum(size for _path, size in rest))})")
-    return ", ".join(shown[:-1]) + " and " + shown[-1] if len(shown) > 1 else shown[0]
+    more = f"{len(rest)} more ({megabytes(sum(size for _path, size in rest))})" if rest else ""
+    return _joined([f"{show(path)} ({megabytes(size)})" for path, size in ordered[:_SHOWN]], more)
+
+
+def named(paths: Sequence[bytes]) -> str:
+    """List the first paths by name, the rest as a count."""
+    return _joined([show(path) for path in paths[:_SHOWN]], f"{len(paths) - _SHOWN} more" * (len(paths) > _SHOWN))
+
+
+def _joined(shown: list[str], more: str) -> str:
+    words = [*shown, more] if more else shown
+    return ", ".join(words[:-1]) + " and " + words[-1] if len(words) > 1 else words[0]
 
 
 def megabytes(size: int) -> str:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from ctypes import wintypes
 
+from mudroom.core.tree.entry import FileHeld
 from mudroom.core.tree.windows_name import fold, why_no_name
 
 TABLE = ".mudroom-layer"
@@ -103,8 +104,10 @@ _nt.NtQueryInformationFile.argtypes = _nt.NtSetInformationFile.argtypes = (
 
 def error_of(status: int, name: object = None) -> OSError:
     number = ERRNO.get(status, errno.EIO)
-    text = "another program holds it open" if number == errno.EBUSY else f"{os.strerror(number)} ({status:08x})"
-    error = OSError(number, text, name)
+    text, kind = f"{os.strerror(number)} ({status:08x})", OSError
+    if number == errno.EBUSY:
+        text, kind = "another program holds it open", FileHeld
+    error = kind(number, text, name)
     error.winerror = None  # type: ignore[assignment]
     return error
 
@@ -302,7 +305,7 @@ def repeat(act: Callable[[], int], target: int, last: str, name: bytes | str) ->
         if held and pause is not None:
             time.sleep(pause)
             continue
-        raise OSError(errno.EBUSY, "another program holds it open", name) if held else error_of(status, name)
+        raise error_of(HELD[0] if held else status, name)
 
 
 def is_held(root: int, name: str) -> bool:

@@ -13,7 +13,7 @@ import sys
 import time
 
 from mudroom.core.clock import SKEW, EditWindow
-from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.entry import Entry, StatResult
 from mudroom.typing import NamedTuple
 
 _TICK = 20_000_000
@@ -35,10 +35,20 @@ class Stamp(NamedTuple):
     ctime: int
 
 
+def look(path: bytes) -> StatResult | os.stat_result:
+    """As lstat(2). On Windows ``os.stat`` has the time of creation as ``st_ctime``: a file that is written in place, of
+    the same size and with its mtime set back, would be the same."""
+    if sys.platform == "win32":
+        from mudroom.stage.nt_disk import stat_at
+
+        return stat_at(None, path)
+    return os.stat(path, follow_symlinks=False)
+
+
 def stamp_of(path: bytes) -> Stamp | None:
     """Return the stamp, or None if the path is missing or cannot be examined. A link is not followed."""
     try:
-        info = os.stat(path, follow_symlinks=False)
+        info = look(path)
     except OSError:
         return None
     return Stamp(info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)

@@ -30,7 +30,7 @@ def require_depth(path: bytes) -> None:
         raise MudroomError(
             f"{show(path[:_SHOWN])}… lies below more than {_DEEPEST:,} directories, or its path has more than "
             f"{_LONGEST:,} bytes: such a tree cannot be staged",
-            "nothing was applied; discard the fork, or remove the tree if it is in the project",
+            "nothing was applied; mudroom discard FORK, or remove the tree if it is in the project",
         )
 
 

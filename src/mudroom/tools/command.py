@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 
 from mudroom.core.background import BackgroundEnd
@@ -26,6 +27,7 @@ SECONDS = 120
 """After these a command is ended, unless another time is asked for."""
 MOST_SECONDS = 3_600
 _SHELLS = (b"/bin/bash", b"/usr/bin/bash")
+_ON_WINDOWS = " The shell is cmd.exe, and reads one line; background does not work." if sys.platform == "win32" else ""
 _NAMED = 5
 _KEPT = 4 << 20
 """Characters of an ended command's output that can be read in parts."""
@@ -43,11 +45,18 @@ def _bash(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
         line = arguments["command"].encode("utf-8")
     except UnicodeEncodeError:
         raise ToolError("the command holds a lone surrogate", "send valid Unicode") from None
-    argv = [b"bash" if any(map(os.path.exists, _SHELLS)) else b"sh", b"-c", line]
+    argv = [*_shell(), line]
     cwd = _directory(workspace, arguments["cwd"])
     if arguments["background"]:
         return _start(workspace, argv, cwd, arguments, context)
     return _run(workspace, argv, cwd, arguments, context)
+
+
+def _shell() -> list[bytes]:
+    """Return the words before a line. On Windows bash is the door to a virtual machine (WSL): the shell is cmd.exe."""
+    if sys.platform == "win32":
+        return [b"cmd", b"/d", b"/s", b"/c"]
+    return [b"bash" if any(map(os.path.exists, _SHELLS)) else b"sh", b"-c"]
 
 
 def _mode(arguments: Mapping[str, Any]) -> str:
@@ -303,7 +312,7 @@ COMMAND_TOOLS = (
         "changes in the project is staged in your fork: nothing lands before the user applies it. Each command starts "
         "anew in the project's directory: cd and variables do not last. No terminal, no input; the network and some "
         "commands are ruled by the user's policy, and a refusal says what is allowed. With background: true it goes on "
-        "(servers, watchers) and you get an id; call again with id for its output or its end.",
+        "(servers, watchers) and you get an id; call again with id for its output or its end." + _ON_WINDOWS,
         schema.of_object(
             {
                 "command": schema.string("The line for the shell.", most=200_000),

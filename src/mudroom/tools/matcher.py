@@ -18,6 +18,8 @@ SECONDS = 20.0
 """Most seconds for one file."""
 _SPECIAL = regex(r"[\\.^$*+?{}\[\]|()]")
 _LOOK = 0.1
+_PAUSE = 0.005
+"""Seconds between two looks at a pipe that cannot be waited for."""
 
 
 class Matcher:
@@ -80,7 +82,7 @@ class Matcher:
                     f"{shown}: the expression took more than {SECONDS:g} s",
                     "make it simpler: no repeat inside a repeat, such as (a+)+",
                 )
-            readable, writable, _ = select.select([read], [write] if left else [], [], _LOOK)
+            readable, writable = _ready(read, write if left else -1)
             if writable:
                 left = left[os.write(write, left[: 1 << 16]) :]  # a pipe that polls writable takes 4,096 bytes at least
             if readable:
@@ -90,3 +92,17 @@ class Matcher:
                 self._rest += piece
         line, _newline, self._rest = self._rest.partition(b"\n")
         return line
+
+
+def _ready(read: int, write: int) -> tuple[bool, bool]:
+    """Return whether there is something to read, and whether something can be written. ``write`` -1: nothing is left.
+    Wait ``_LOOK`` seconds at most."""
+    if sys.platform == "win32":  # which waits for no pipe; the other process reads all before it answers
+        from mudroom.windows.pipe_end import is_readable
+
+        readable = is_readable(read)
+        if not readable and write < 0:
+            time.sleep(_PAUSE)
+        return readable, write >= 0
+    readers, writers, _ = select.select([read], [write] if write >= 0 else [], [], _LOOK)
+    return bool(readers), bool(writers)

@@ -94,7 +94,10 @@ class ToolWorkspace:
                     continue
                 self._is_own = True
                 return name
-        raise MudroomError(f"there are {_TRIES:,} forks named {self._stem}-N", "mudroom ls; mudroom discard NAME")
+        raise MudroomError(
+            f"there are {_TRIES:,} forks named {self._stem}-N",
+            "mudroom ls lists them, mudroom discard NAME removes one",
+        )
 
     def close(self) -> None:
         """Discard the fork if it was made for this workspace and nothing was changed in it."""

@@ -173,5 +173,7 @@ def review(session: Session, fork: str | None, hooks: ReviewHooks, *, tried: str
             if model is not None:
                 model.close()
     if app.return_code and not app.ended_by:
-        raise MudroomError("the review has failed; nothing was applied by that", "mudroom status shows the forks")
+        raise MudroomError(
+            "the review ended by an error; nothing was applied by that", "mudroom status shows the forks"
+        )
     return ReviewEnd(app.code, app.fork or "", app.says, app.applied, app.holds, app.ended_by)

@@ -226,7 +226,8 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         except MudroomError as error:
             problem = error
         except SuspendNotSupported:
-            problem = MudroomError("an editor cannot be had here", "mudroom resolve --edit")
+            words = f"mudroom resolve {self.model.fork} --edit"
+            problem = MudroomError("no editor can be started from this terminal", words)
         self.refresh()
         if problem is not None:
             self.app.tell_error(problem)

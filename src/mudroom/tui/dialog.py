@@ -282,7 +282,9 @@ class Working(Dialog["T | MudroomError"], Generic[T]):
                 await asyncio.wait_for(self._gave_up.wait(), RETRY)
             except TimeoutError:
                 continue
-            return MudroomError("nothing was done: another process is at work in this project")
+            return MudroomError(
+                "nothing was done: another process is at work in this project", "try again when it has ended"
+            )
 
     def say(self, line: str) -> None:
         self.lines.replace(plain(line))

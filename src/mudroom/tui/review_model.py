@@ -241,12 +241,14 @@ class ReviewModel:
             if pick is None or change.staged is None:
                 continue
             if old is None or new is None:
-                raise MudroomError(f"{show_path(change.path)} cannot be read any more", "R looks again")
+                raise MudroomError(
+                    f"{show_path(change.path)} has no lines to choose any more; nothing was applied", "R looks again"
+                )
             content = new if pick.blocks is None else select_blocks(old, new, pick.blocks)
             mode = change.staged.mode if pick.mode or change.base is None else change.base.mode
             parts[change.path] = PartialChoice(content, mode)
         if parts.keys() != picks.keys():
-            raise MudroomError("the fork is not what was looked at", "R looks again")
+            raise MudroomError("the fork has changed since it was read; nothing was applied", "R looks again")
         return parts
 
     def undo(self, name: str) -> ApplyResult:

@@ -115,6 +115,10 @@ FUNCTIONS: dict[str, tuple[str, str, tuple[Any, ...]]] = {
     "CreateProcessAsUserW": ("advapi32", BOOL, (_P, _S, _P, _P, _P, w.BOOL, _D, _P, _S, _P, _P)),
     "CreateAppContainerProfile": ("userenv", RESULT, (_S, _S, _S, _P, _D, POINTER(_P))),
     "DeleteAppContainerProfile": ("userenv", RESULT, (_S,)),
+    "ReadConsoleW": ("kernel32", BOOL, (_P, _P, _D, _DP, _P)),
+    "WriteConsoleW": ("kernel32", BOOL, (_P, _P, _D, _DP, _P)),
+    "PeekNamedPipe": ("kernel32", BOOL, (_P, _P, _D, _DP, _DP, _DP)),
+    "GetExtendedTcpTable": ("iphlpapi", CODE, (_P, _DP, w.BOOL, _D, _D, _D)),
 }
 
 Function = Callable[..., int]

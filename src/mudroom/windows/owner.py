@@ -31,8 +31,13 @@ _CHANGES = (
 
 def own_sid(library: Library) -> str:
     """Return the SID of the user of this process."""
+    return sid_of(library, -1)  # the pseudo-handle of GetCurrentProcess
+
+
+def sid_of(library: Library, process: int) -> str:
+    """Return the SID of the user of a process, by its handle. Raise CallFailed."""
     token = c_void_p()
-    library.OpenProcessToken(c_void_p(-1), w.TOKEN_QUERY, byref(token))  # GetCurrentProcess is the pseudo-handle -1
+    library.OpenProcessToken(c_void_p(process), w.TOKEN_QUERY, byref(token))
     try:
         return library.token_sid(token.value or 0, "TokenUser")[0]
     finally:

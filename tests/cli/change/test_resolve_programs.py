@@ -84,6 +84,14 @@ def test_an_edit_that_was_refused_is_kept(cli: Cli, body: str, reason: str) -> N
     assert "conflict" in cli("resolve", "x", "f").stdout
 
 
+def test_an_editor_that_is_not_there(cli: Cli) -> None:
+    cli.environment["EDITOR"] = "/no/such/editor"
+    done = cli("resolve", "x", "f", "--edit")
+    told = "mudroom: /no/such/editor cannot be run: No such file or directory (set VISUAL or EDITOR)\n"
+    assert (done.returncode, done.stderr) == (125, told)
+    assert left(cli) == [] and "conflict" in cli("resolve", "x", "f").stdout
+
+
 def typed(cli: Cli, body: str, *words: str, before: str = "") -> tuple[int, str]:
     """With the programs alone in a process group: what the script sends to 0 is as if it were typed."""
     cli.environment["EDITOR"] = script(cli, body)

@@ -74,7 +74,7 @@ def test_json_of_no_fork_and_of_several(place: Place) -> None:
     assert mudroom(place, "review", "--json", "b").returncode == 125
     place.session().forks.new("b")
     done = mudroom(place, "review", "--json")
-    assert done.returncode == 125 and "there are several forks" in done.stderr
+    assert done.returncode == 125 and "there are 2 forks" in done.stderr
 
 
 def test_every_key_is_in_the_document() -> None:

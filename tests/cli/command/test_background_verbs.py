@@ -85,12 +85,15 @@ def test_it_goes_on_while_others_run_beside_it(cli: Cli) -> None:
     assert shown["pid"] in below(row["keeper"]) and shown["memory"] > 0 and shown["processes"] >= 1
     text = cli("ps").stdout
     assert text.startswith(f"{row['id']}  f  agent  ") and f"pid {shown['pid']}" in text
-    assert cli("ps", "--output", row["id"]).stdout == "up\n"
+    assert cli("ps", "--output", row["id"]).stdout == cli("ps", "--output", "f").stdout == "up\n"
+    assert cli("ps", "f").stdout.startswith(f"{row['id']}  f  ") and "no fork" not in cli("ps", row["id"]).stderr
+    assert cli("ps", "g").stderr.startswith("mudroom: there is no background command g")
     assert "+there\n" in cli("diff", "f").stdout
     processes = below(row["keeper"])
     assert len(processes) >= 4
-    done = cli.json("ps", "--end", row["id"])
-    assert [one["exit_code"] for one in done["commands"]] == [143]
+    done = cli.json("ps", "--end", "f")
+    assert [(one["id"], one["exit_code"]) for one in done["commands"]] == [(row["id"], 143)]
+    assert "nothing runs" in cli("ps", "--end", "f").stderr and cli("ps", "--output", "f").stdout == "up\n"
     ended(processes)
     nothing_is_left(cli)
     assert cli.json("ps")["commands"] == []
@@ -189,6 +192,9 @@ def test_what_goes_wrong_is_said_by_who_asked(cli: Cli) -> None:
     assert cli("exec", "--background", "--stream", "--json", "--", "true").returncode == 125
     assert cli("ps", "--end").returncode == 125
     assert "there is no background command nothing" in cli("ps", "--output", "nothing").stderr
+    cli("fork", "new", "quiet")
+    for words in (("ps", "--output"), ("ps", "--end"), ("ps",)):
+        assert "the fork quiet has no background command (mudroom ps --all" in cli(*words, "quiet").stderr
     row = executed(cli, "--background", "--", "no-such-program")
     while listed(cli, row["id"])["state"] == "running":
         pass

@@ -13,6 +13,7 @@ from conftest import Place
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.core.confinement.plan import Plan
 from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.session import Session
 
 
@@ -60,7 +61,8 @@ def test_a_launcher_that_is_coming_up_hears_nothing(
         os.kill(client._pid, number)
         script = "trap 'exit 7' INT; kill -INT $$; exit 8"  # a command is asked to end all the same
         plan = Plan(0, (b"", b"", False), (("cwd", b"/"),))
-        running = client.run(plan, [b"/bin/sh", b"-c", script.encode()], {b"PATH": b"/usr/bin:/bin"}, (0, 1, 2))
+        shell = [b"/bin/sh", b"-c", script.encode()]
+        running = client.run(plan, Invocation(shell, {b"PATH": b"/usr/bin:/bin"}, (0, 1, 2)))
         assert running.wait().status == 7 << 8
         client.close()
     assert capfd.readouterr().err == ""

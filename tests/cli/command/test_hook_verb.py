@@ -281,6 +281,25 @@ def test_a_file_that_cannot_be_edited_stays(cli: Cli, content: bytes, message: s
     assert not list(cli.place.state.glob("hooks/*")), "all or nothing"
 
 
+def test_a_settings_file_of_megabytes(cli: Cli) -> None:
+    settings = cli.place.project / ".claude/settings.local.json"
+    settings.parent.mkdir()
+    settings.write_bytes(b" " * (9 << 20))
+    done = cli("hook", "install", "claude")
+    told = f"mudroom: {settings} is larger than any settings file (8 MiB) (ls -l {settings})\n"
+    assert (done.returncode, done.stderr) == (125, told)
+    assert settings.stat().st_size == 9 << 20
+
+
+def test_a_project_whose_path_is_no_text(cli: Cli) -> None:
+    """Settings are JSON, which is text."""
+    odd = cli.place.root / os.fsdecode(b"p\xff")
+    odd.mkdir()
+    done = cli("hook", "install", "claude", cwd=odd)
+    told = f"mudroom: {cli.place.root}/p\\xff is not UTF-8, and settings of agents are (rename it)\n"
+    assert (done.returncode, done.stderr, list(odd.iterdir())) == (125, told, [])
+
+
 def test_a_file_that_cannot_be_read_is_named(cli: Cli) -> None:
     path = cli.place.project / SHARED["claude"]
     path.parent.mkdir()
@@ -384,7 +403,11 @@ def test_an_agent_with_a_hook_is_not_started_inside(cli: Cli, tmp_path: Path, sc
     cli("hook", "install", "claude", "--scope", scope)
     done = cli("claude", "--no-such-option")
     assert done.returncode == 125
-    assert f"(mudroom hook install claude --remove{option};" in done.stderr
+    whose = "this project" if scope == "project" else "all projects"
+    assert done.stderr == (
+        f"mudroom: the hook of claude is installed for {whose}, and inside mudroom it cannot work "
+        f"(mudroom hook install claude --remove{option}; or start claude as it is, with its hook)\n"
+    )
     assert "started" not in done.stdout
     cli("hook", "install", "claude", "--remove", "--scope", scope)
     assert "started" in cli("claude").stdout

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import resource
+import signal
+import socket
 import subprocess
 
 import pytest
@@ -21,6 +23,15 @@ def test_few_descriptors(place: Place, number: int) -> None:
     assert done.returncode == 0 or "open files" in done.stderr, done.stderr
 
 
+def test_few_descriptors_while_many_of_the_user_are_on_their_way(place: Place) -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        socket.send_fds(here, [b"0"], [0] * 100)
+        done = limited(place, resource.RLIMIT_NOFILE, 34)
+    is_refused = (done.returncode, "ulimit -n" in done.stderr) == (125, True)
+    assert is_refused or (os.geteuid() == 0 and done.returncode == 0), done.stderr  # CAP_SYS_RESOURCE: unix(7)
+
+
 @pytest.mark.parametrize("size", [0, 100, 5_000])
 def test_small_files(place: Place, size: int) -> None:
     done = limited(place, resource.RLIMIT_FSIZE, size)
@@ -33,7 +44,7 @@ DEEP = [pytest.param(megabytes, marks=pytest.mark.deep) for megabytes in (22, 26
 @pytest.mark.parametrize("megabytes", [20, 24, 32, *DEEP])
 def test_little_memory(place: Place, megabytes: int) -> None:
     done = limited(place, resource.RLIMIT_AS, megabytes * 1024 * 1024)
-    assert done.returncode == 0 or "memory" in done.stderr, done.stderr
+    assert done.returncode in (0, *INTERPRETER) or "memory" in done.stderr, done.stderr
 
 
 def test_few_processes(place: Place) -> None:
@@ -43,6 +54,13 @@ def test_few_processes(place: Place) -> None:
     assert (done.returncode, "ulimit -u" in done.stderr) == (125, True), done.stderr
 
 
+INTERPRETER = (-signal.SIGXCPU, -signal.SIGSEGV, -signal.SIGABRT, 120)
+"""Ends of an interpreter that has no memory for its own work. Until 3.13 it goes round in circles at an exception
+handler if it cannot make a number (PyLong_FromLong below exception_unwind in Python/ceval.c). Its stack cannot grow
+(setrlimit(2), RLIMIT_AS), it gives up (Py_FatalError), or it cannot print a traceback (120: Py_RunMain). mudroom cannot
+prevent them; nothing may be lost."""
+SPINNING = 5
+"""Seconds of the processor after which a process is one of the first kind: a command needs less than one."""
 _THREAD = re.compile(r"Exception ignored in thread started by: .*\n(?:MemoryError: ?\n?)?|MemoryError: (?=mudroom: )")
 """A thread that has no memory for its first line: Python itself tells it, while mudroom tells the same."""
 
@@ -51,6 +69,11 @@ def limited(place: Place, kind: int, most: int) -> subprocess.CompletedProcess[s
     """Run a command under a limit. Whatever comes of it, the next one works on what is there."""
     place.write("f", "1\n")
     cli = Cli(place)
+
+    def confine() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (SPINNING, SPINNING + 1))
+        resource.setrlimit(kind, (most, most))
+
     done = subprocess.run(
         [*MUDROOM, "run", "--yes", "--", "sh", "-c", "echo 2 >> f"],
         cwd=place.project,
@@ -60,16 +83,19 @@ def limited(place: Place, kind: int, most: int) -> subprocess.CompletedProcess[s
         text=True,
         timeout=60,
         check=False,
-        preexec_fn=lambda: resource.setrlimit(kind, (most, most)),
+        preexec_fn=confine,
     )
-    assert "Traceback" not in done.stderr
-    if done.returncode:
+    applied = (place.project / "f").read_text()
+    if done.returncode not in INTERPRETER:
+        assert "Traceback" not in done.stderr
+        expected = {"1\n2\n"} if not done.returncode else {"1\n"}
+        assert applied in expected | ({"1\n2\n"} if kind == resource.RLIMIT_AS else set())  # it may end after the apply
+    if done.returncode > 0:
         lines = _THREAD.sub("", done.stderr).splitlines()
         told = [line for line in lines if line.startswith("mudroom: ")]
         assert told == lines[-1:], done.stderr  # one line, after the preview if it came so far
-    applied = (place.project / "f").read_text()
-    assert applied == ("1\n2\n" if not done.returncode else "1\n")
     assert cli("run", "--yes", "--", "sh", "-c", "echo 3 >> f").returncode == 0
-    assert (place.project / "f").read_text() == applied + "3\n"
+    possible = {"1\n", "1\n2\n"} if done.returncode in INTERPRETER else {applied}  # it may have ended in its apply
+    assert (place.project / "f").read_text().removesuffix("3\n") in possible
     assert cli("vault", "check").returncode == 0
     return done

@@ -190,6 +190,22 @@ def test_an_agents_command_that_the_policy_refuses(cli: Cli) -> None:
     assert cli.json("ls")["forks"] == []
 
 
+def test_a_question_ends_with_its_fork(cli: Cli) -> None:
+    """A question that nobody waits for ends with its fork, also with that of an attempt that never ran."""
+    dangerous = ("--agent", "coder", "--", "sudo", "rm", "-rf", "/")
+    assert cli("exec", "--fork", "mine", *dangerous).returncode == 126
+    assert cli("exec", "--fork", "mine", "--", "sh", "-c", "echo 1 > n").returncode == 0
+    assert cli("exec", "--fork", "other", *dangerous).returncode == 126
+    assert cli("try", "-n", "2", *dangerous).returncode == 1
+    assert "4 questions of agents wait for your answer" in cli().stdout
+    assert cli("try", "discard", "t1").returncode == 0
+    assert "2 questions of agents wait for your answer" in cli().stdout
+    assert cli("discard", "mine").returncode == 0
+    left = [row for row in cli.json("approve")["approvals"] if row["state"] == "waiting"]
+    assert [row["fork"] for row in left] == ["other"]  # made by the command, once it is allowed
+    assert "1 question of agents waits for your answer" in cli().stdout
+
+
 @pytest.mark.deep
 def test_the_verification_of_the_policy_still_decides_the_apply(cli: Cli) -> None:
     cli.place.write(".mudroom/policy.yaml", "verify: {command: test -e never, when: always}\n")

@@ -102,7 +102,12 @@ def test_what_is_wrong_is_one_line(fleet: Fleet) -> None:
         assert problem in line and hint in line and "\n" not in line, (words, err)
     fleet.add("a")
     code, _out, err = fleet("fleet", "add", "a", "--", "ssh", "other")
-    assert code == 125 and "a worker named a already: env " in err and "--replace" in err
+    assert code == 125 and err.startswith("mudroom: there is a worker named a already: env "), err
+    assert err.endswith(" (mudroom fleet add a --replace -- …, or mudroom fleet rm a)\n")
+    (fleet.place.root / "nul").write_bytes(b"a\0b\n")
+    lines = fleet("fleet", "run", "--each", str(fleet.place.root / "nul"), "--", "true")
+    told = f"mudroom: {fleet.place.root}/nul is not a file of lines (one line for each errand)\n"
+    assert (lines[0], lines[2]) == (125, told)
     assert fleet("fleet", "add", "a", "--replace", "--", *fleet.worker("a"))[0] == 0
     for words, problem in (
         (("fleet", "run", "--"), "no command was given"),

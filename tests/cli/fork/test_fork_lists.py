@@ -31,6 +31,7 @@ def test_a_script_is_one_line() -> None:
     assert describe(row("make"), 80) == "x  1 file, +1 -0  1 checkpoint  make"
     cut = describe(row("a" * 200, 2), 80)
     assert len(cut) == 80 and cut.startswith("x  2 files, ") and cut.endswith("a…")
+    assert describe(row("make", 1490) | {"lines_added": 0}, 80) == "x  1,490 files  1 checkpoint  make", "not counted"
     assert len(describe(row("a" * 200), 10)) < 60, "some of it is shown however narrow it is"
 
 

@@ -197,6 +197,10 @@ def test_a_mount_to_look_at(cli: Cli, kind: str) -> None:
     taken = cli("mount", "try", str(cli.place.project))
     assert taken.returncode == 125
     assert "lies in the project" in taken.stderr
+    own = cli.place.state / "vaults/x"
+    taken = cli("mount", "try", str(own))
+    assert taken.stderr == f"mudroom: {own} lies in mudroom's own files (name a directory outside of it, or none)\n"
+    assert not own.exists()
     (cli.place.root / "full").mkdir()
     (cli.place.root / "full/x").touch()
     taken = cli("mount", "try", str(cli.place.root / "full"))

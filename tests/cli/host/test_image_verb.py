@@ -42,7 +42,7 @@ WRONG = [
     (("build", "--network"), "--network is for --from containerfile"),
     (("build", "--suite", "../x"), "'../x' is not the name of a suite"),
     (("build", "--include", "git,-x"), "'-x' is not the name of a package"),
-    ((), "which action: build, ls, rm? (mudroom image --help)"),
+    ((), "image needs an action: build, ls, rm (mudroom image --help)"),
     (("build", "x"), "image build takes no name, 1 was given"),
     (("rm",), "image rm takes one name, none was given"),
     (("rm", "x", "y"), "image rm takes one name, 2 were given"),

@@ -622,6 +622,10 @@ def test_the_consent_of_two_forks(cli: Cli) -> None:
     assert cli.json("net", "ls")["forks"] == []
 
 
+SAME = "have the same name twin for each other, so none has it"
+BOTH = "forks reach each other with the consent of both"
+
+
 @pytest.mark.parametrize(
     ("words", "problem", "hint"),
     [
@@ -630,9 +634,13 @@ def test_the_consent_of_two_forks(cli: Cli) -> None:
         ("reach nobody:8000 --fork coder", "there is no fork named nobody", "mudroom ls"),
         ("reach co*:8000 --fork coder", "net reach is for one fork: co*:8000", "forks: {reach:"),
         ("reach coder@x:8000 --fork planner", "the fork coder is not the workspace of x", ""),
-        ("show 8000 --fork twin", "TWIN and twin have the same name twin", "rename one"),
+        ("show 8000 --fork twin", f"the forks TWIN and twin {SAME}", "mudroom fork rename TWIN NEW-NAME"),
         ("rm 8000 --fork coder", "8000 was not granted to the fork coder", "mudroom net ls"),
-        ("allow coder.mudroom.internal:8000", "no host rule opens coder.mudroom.internal", "net reach coder:8000"),
+        (
+            "allow coder.mudroom.internal:8000",
+            f"no host rule opens coder.mudroom.internal: {BOTH}",
+            "net reach coder:8000",
+        ),
         ("allow *.mudroom.internal", "no host rule opens", "net reach FORK:8000"),
     ],
 )
@@ -660,7 +668,7 @@ def test_a_credential_for_localhost_is_refused_with_the_one_that_is_used(cli: Cl
     done = cli("net", "credential", "TOK", host, "--from", "env:HOME")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1), done
     port = ":8443" if "8443" in host else ""
-    assert "a credential for localhost would never be put in" in done.stderr
+    assert "a credential for localhost would never be put in: commands reach this machine by its address" in done.stderr
     assert f"mudroom net credential TOK 127.0.0.1{port};" in done.stderr
     assert cli.json("net", "credential")["credentials"] == []
     assert cli("net", "credential", "TOK", f"127.0.0.1{port}", "--from", "env:HOME").returncode == 0
@@ -782,6 +790,10 @@ def test_a_port_that_is_opened_is_for_this_user(cli: Cli) -> None:
             assert "a connection of the user 65534 was refused (--all-users" in opening.stderr.readline()
         opening.send_signal(signal.SIGINT)
         assert opening.wait(20) == 0
+    second = cli("exec", "--background", "--fork", "g", "--", "sleep", "1000")
+    told = "mudroom: commands are running in several forks: f, g (--fork f names one)\n"
+    assert cli("net", "open", "3000").stderr == told
+    assert cli("ps", "--end", second.stdout.strip()).returncode == 0
     refused = [line for line in cli("log", "--last", "0").stdout.splitlines() if "refused=1" in line]
     assert len(refused) == (1 if os.geteuid() == 0 else 0), refused
     assert cli("net", "ls", "--all-users").returncode == 125

@@ -252,6 +252,14 @@ def test_the_answers_on_a_terminal(cli: Approving, how: str, key: str, answer: s
 
 
 @needs_bash
+def test_a_preset_where_none_is_offered(cli: Approving) -> None:
+    name = cli.put()
+    done = cli("approve", name, "--preset")
+    told = f"mudroom: {name} offers no preset (mudroom approve {name} --always writes the rule that is shown)\n"
+    assert (done.returncode, done.stderr) == (125, told)
+    assert cli.row(name).state == "waiting"
+
+
 def test_without_a_rule_always_is_not_offered(cli: Approving) -> None:
     for pattern in ("", "x" * 301, "a\x1b"):
         screen = cli.asker(pattern=pattern)

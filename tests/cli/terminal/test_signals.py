@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ import pytest
 
 from mudroom.cli.terminal.command_signals import Terminated, command_signals
 from mudroom.cli.terminal.signals import wake_for_signals
+from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError
 from mudroom.session import Session
 
@@ -248,3 +250,11 @@ def test_a_watch_that_fails_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, f
     assert signal.getsignal(signal.SIGURG) is handler
     with wake_for_signals():
         assert signal.getsignal(signal.SIGURG) is not handler
+
+
+def test_a_question_is_given_up_by_a_signal_just_before_its_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    with os.fdopen(read) as stdin, os.fdopen(write):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with pytest.raises(HeededError), unheard(signal.SIGUSR1):
+            Terminal({}).ask("? ")

@@ -71,6 +71,7 @@ QUESTIONS = (
     Question("slow down all processes of the user", "setpriority", (2, 0)),
     Question("an IO priority of its own", "ioprio_set", (1, 0)),
     Question("an IO priority of the user", "ioprio_set", (3, 0)),
+    Question("of the sandbox's first process", "prlimit64", (1,)),
     *(
         Question(text, call, (number,))
         for call in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr", "prlimit64")

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from cluster_nodes import ORIGIN, until
@@ -18,10 +20,11 @@ from cluster_nodes import ORIGIN, until
 from box import if_namespaces
 from mudroom.errors import MudroomError, UsageError
 from mudroom.fleet.engine.child import WorkerChild
-from mudroom.fleet.engine.ray import reachable_address, require_private, require_safe
+from mudroom.fleet.engine.ray import coordinate, reachable_address, require_private, require_safe
 from mudroom.fleet.wire import message as wire
 from mudroom.fleet.wire.frame import encode
 from mudroom.fleet.wire.message import frame_of
+from whole_text import whole
 
 TOKEN = {b"RAY_AUTH_MODE": b"token"}
 
@@ -29,7 +32,11 @@ TOKEN = {b"RAY_AUTH_MODE": b"token"}
 @pytest.mark.parametrize("mode", [None, b"", b"disabled", b"k8s", b"TOKEN"])
 def test_a_cluster_that_asks_for_no_token_is_refused(mode: bytes | None) -> None:
     require_safe(TOKEN)
-    with pytest.raises(UsageError, match="RAY_AUTH_MODE=token"):
+    told = (
+        "a Ray cluster without authentication runs code of everybody who reaches its ports (start it, and this, with "
+        "RAY_AUTH_MODE=token: https://docs.ray.io/en/latest/ray-security/token-auth.html)"
+    )
+    with pytest.raises(UsageError, match=whole(told)):
         require_safe({} if mode is None else {b"RAY_AUTH_MODE": mode})
 
 
@@ -37,14 +44,19 @@ def test_a_cluster_that_asks_for_no_token_is_refused(mode: bytes | None) -> None
 def test_bytes_between_machines_are_encrypted_or_refused(address: str) -> None:
     require_private({"127.0.0.1", "127.1.2.3", "::1"}, {})
     require_private({"127.0.0.1", address}, {b"RAY_USE_TLS": b"1"})
+    told = (
+        f"the Ray cluster sends sources and results without encryption, to {address} "
+        "(start it, and this, with RAY_USE_TLS=1 and its certificates (RAY_TLS_SERVER_CERT, …))"
+    )
     for tls in ({}, {b"RAY_USE_TLS": b"0"}, {b"RAY_USE_TLS": b"true"}):
-        with pytest.raises(UsageError, match="RAY_USE_TLS=1"):
+        with pytest.raises(UsageError, match=whole(told)):
             require_private({"127.0.0.1", address}, tls)
 
 
 @pytest.mark.parametrize("address", ["ray://127.0.0.1:10001", "local", "", "127.0.0.1", "127.0.0.1:x", "h:99999", ":1"])
 def test_an_address_that_is_none_of_a_head_is_refused(address: str) -> None:
-    with pytest.raises(UsageError, match="RAY_ADDRESS=auto"):
+    told = f"RAY_ADDRESS={address} is not HOST:PORT of a head"
+    with pytest.raises(UsageError, match=whole(f"{told} (RAY_ADDRESS=auto finds the one of this machine)")):
         reachable_address({b"RAY_ADDRESS": address.encode()})
 
 
@@ -57,6 +69,47 @@ def test_a_head_that_does_not_answer_is_named() -> None:
         assert reachable_address({b"RAY_ADDRESS": address.encode()}) == address
     with pytest.raises(MudroomError, match=f"no Ray cluster answers at {address}"):
         reachable_address({b"RAY_ADDRESS": address.encode()})
+
+
+class FakeRay(ModuleType):
+    """Ray as the worker meets it: it finds a cluster or not, and knows its nodes."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__("ray")
+        self.exceptions = SimpleNamespace(RayError=type("RayError", (Exception,), {}))
+        self.error, self.is_over = error, False
+
+    def init(self, **_options: object) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def nodes(self) -> list[dict[str, Any]]:
+        resources = {"CPU": 0.0}
+        return [{"NodeID": "1", "NodeManagerAddress": "127.0.0.1", "Resources": resources, "Alive": True}]
+
+    def shutdown(self) -> None:
+        self.is_over = True
+
+
+NOWHERE = ConnectionError("Could not find any running Ray instance.\nPlease specify one.")
+
+
+@pytest.mark.parametrize(
+    ("ray", "message"),
+    [
+        (None, "Ray is not installed here (pip install 'mudroom[ray]' on every node)"),
+        (
+            FakeRay(NOWHERE),
+            "no Ray cluster answers: Could not find any running Ray instance. (ray start --head starts one)",
+        ),
+        (FakeRay(), "no node of the Ray cluster has a free CPU (ray status shows its nodes)"),
+    ],
+)
+def test_a_cluster_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, ray: FakeRay | None, message: str) -> None:
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with pytest.raises(MudroomError, match=whole(message)):
+        coordinate(cast(Any, None), -1, cast(Any, None), cast(Any, None), TOKEN, None)
+    assert ray is None or ray.error is not None or ray.is_over, "Ray's own threads are ended"
 
 
 def test_the_verb_refuses_before_it_looks_for_ray(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.fleet.origin.book import AttemptRow, ErrandBook, ErrandRow, RunRow
 from mudroom.fleet.wire.errand import STEPS
 from mudroom.fleet.wire.message import Errand
+from whole_text import whole
 
 MESSAGE = Errand("", 0, b"", (b"true",), b"", (), 1, b"", 0.0)
 
@@ -64,7 +65,9 @@ def test_one_process_acts_and_others_ask(tmp_path: Path) -> None:
     assert not other.has_owner()
     book.own("process 7")
     assert other.has_owner()
-    with pytest.raises(UsageError, match="in the hands of process 7"):
+    hint = "wait until it has ended, or: mudroom fleet cancel"
+    told = f"the errands of this project are in the hands of process 7 ({hint})"
+    with pytest.raises(UsageError, match=whole(told)):
         other.own("process 8")
     other.ask_to_cancel([errand, errand])
     assert book.to_cancel() == {errand}
@@ -118,8 +121,15 @@ def test_damaged_rows_are_one_line(tmp_path: Path) -> None:
     for table, column in (("run", "command"), ("errand", "message"), ("attempt", "outcome")):
         book._database.execute(f"UPDATE {table} SET {column} = x'c1c1'")
     for read in (book.runs, lambda: book.errands("r1"), lambda: book.attempts("r1")):
-        with pytest.raises(MudroomError, match="is damaged"):
+        with pytest.raises(
+            MudroomError, match=r"\Athe book of errands is damaged: .* \(forks are not affected by it\)\Z"
+        ):
             read()
+    book._database.execute("DROP TABLE run")
+    told = "the book of errands cannot be read: no such table: run (forks are not affected by it)"
+    with pytest.raises(MudroomError, match=whole(told)):
+        book.runs()
+    book.close()
 
 
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,6 +144,7 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(book, "_database", Full())
     book._known[errand, 1] = "new"
     book.put(AttemptRow(errand, 1, "sent"))
-    with pytest.raises(MudroomError, match="database or disk is full") as caught:
+    told = "the book of errands cannot be written: database or disk is full"
+    hint = "make room on the disk; mudroom fleet resume goes on"
+    with pytest.raises(MudroomError, match=whole(f"{told} ({hint})")):
         book.commit()
-    assert "mudroom fleet resume" in caught.value.hint

@@ -384,7 +384,8 @@ def test_a_project_that_never_stands_still_is_not_sent(place: Place, follow: Fol
         place.write("a.txt", content[-1])
         worker.send(wire.WANT, wire.Want(base_id(base), (), (digest,)))
 
-    with pytest.raises(MudroomError, match="does not stand still"):
+    told = r"\Athe project does not stand still while it is sent: a\.txt .* \(run it again\)\Z"
+    with pytest.raises(MudroomError, match=told):
         follow(ScriptedFleet(a=lambda: ScriptedWorker(offer=wants)))
 
 

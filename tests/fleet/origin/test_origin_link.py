@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 from scripted_worker import HELLO
 
 from mudroom.errors import MudroomError
+from mudroom.fleet.origin import link as link_module
 from mudroom.fleet.origin.inbox import SHARE, FeedFailed, LinkEnd, LinkInbox
 from mudroom.fleet.origin.link import LIMITS, MOST_UNSENT, SILENCE, OriginLink, explain
 from mudroom.fleet.wire import message as wire
@@ -124,7 +126,27 @@ def test_silence_ends_it_and_a_full_inbox_is_no_silence(ends: Ends) -> None:
     assert [frame.kind for frame in ends.heard(2)] == [wire.HELLO, wire.PING]
     ends.now = SILENCE + 1
     ends.link.wake()
-    assert "has said nothing for 30 s" in ends.end().reason
+    assert ends.end()[:2] == ("the worker has said nothing for 30 s", "mudroom fleet ls a asks whether it answers")
+
+
+def test_a_transport_that_fails(ends: Ends) -> None:
+    """As a terminal whose other end is gone: EIO of read(2)."""
+    reader, other = os.openpty()
+    pipe, ends.reader = ends.reader, reader
+    os.close(pipe)
+    os.close(other)
+    ends.start()
+    assert ends.end().reason == "the link broke: Input/output error"
+
+
+def test_a_machine_without_memory(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_descriptor: int, _count: int) -> bytes:
+        raise MemoryError
+
+    ends.greet()
+    monkeypatch.setattr(link_module, "os", SimpleNamespace(**{**vars(os), "read": none}))
+    ends.link.wake()
+    assert ends.end().reason == "the link needs more memory than there is"
 
 
 def test_a_program_that_never_says_hello_is_not_waited_for(ends: Ends) -> None:
@@ -142,7 +164,7 @@ def test_a_worker_that_does_not_read_is_let_go(ends: Ends) -> None:
     for number in range(2, 40):
         ends.link.send(Frame(wire.ERRAND, number, bytes(1 << 20)))
     end = ends.end()
-    assert "does not read what it is sent" in end.reason
+    assert end.reason == "the worker does not read what it is sent"
     unsent = ends.link.unsent()
     assert {38, 39} <= unsent and 1 not in unsent
     assert MOST_UNSENT < 39 << 20

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,8 @@ from mudroom.core.settings import Settings
 from mudroom.fleet.base.pack import packs
 from mudroom.fleet.wire import message
 from mudroom.fleet.wire.frame import Frame, encode
+from mudroom.fleet.worker import held
+from mudroom.fleet.worker import link as link_module
 
 __all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
 
@@ -248,7 +251,8 @@ def test_an_errand_out_of_bounds_fails_before_it_is_accepted(start: Worker, proj
         failed = worker.failure(worker.offer(base, "true", **fields))  # type: ignore[arg-type]
         assert reason in failed.reason, name
     assert "no command" in worker.failure(worker.offer(base)).reason
-    assert "no base" in worker.failure(worker.offer(bytes(32), "true")).reason
+    missing = worker.failure(worker.offer(bytes(32), "true"))
+    assert missing[:2] == ("there is no base 000000000000 here", "offer it first")
     assert worker.outcome(worker.start(base, "true")).state == "ended"
 
 
@@ -304,12 +308,54 @@ def test_late_frames_are_ignored_or_fail(start: Worker, project: Path) -> None:
     worker.send(message.SHUT, b"", 5)
     worker.send(message.KEPT, message.Kept("errand-0001", 1), 7)
     worker.send(message.CANCEL, message.CancelErrand("errand-0001", 1, 15), 8)
-    assert "no attempt 1" in worker.failure(8).reason
+    assert worker.failure(8).reason == "this worker has no attempt 1 of the errand errand-0001"
     worker.send(message.FETCH, message.Fetch("errand-0001", 1, 0), 9)
     assert "no attempt 1" in worker.failure(9).reason
     worker.send(message.FETCH, message.Fetch("../x", 1, 0), 10)
     assert "name of an errand" in worker.failure(10).reason
     assert worker.outcome(worker.start(worker.ship(project), "true")).state == "ended"
+
+
+def test_questions_about_an_errand_at_the_wrong_time(
+    start: Worker, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an origin of another version, or a hostile one; the limits are small here."""
+    worker = start()
+    worker.hello()
+    base = worker.ship(project)
+    changed = worker.outcome(worker.sh(base, "echo x > x", name="errand-0001"))
+    assert worker.outcome(worker.start(base, "true", name="errand-0002")).state == "ended"
+    running = worker.sh(base, "echo up; exec sleep 1000", name="errand-0003")
+
+    def refused(by: ScriptedOrigin, kind: int, body: object) -> tuple[str, str]:
+        stream = 1_000 + by.new_stream()
+        by.send(kind, body, stream)
+        failed = by.failure(stream)
+        return failed.reason, failed.hint
+
+    other = start()
+    other.hello()
+    fetch = partial(message.Fetch, attempt=1, offset=0)
+    again = message.Fetch("errand-0003", 1, -1)
+    assert refused(worker, message.FETCH, fetch("errand-0002")) == (
+        "the errand has no archive",
+        "it has changed nothing",
+    )
+    told = ("the errand runs on this link", "its outcome comes on the stream of its ERRAND")
+    assert refused(worker, message.FETCH, again) == told
+    for link in (worker, other):
+        assert refused(link, message.KEPT, message.Kept("errand-0003", 1)) == ("the errand has not ended", "")
+    with monkeypatch.context() as patch:
+        patch.setattr(held, "MOST_FETCHES", 0)
+        patch.setattr(held, "MOST_TOLD", 0)
+        patch.setattr(link_module, "MOST_OPEN", 1)
+        assert refused(other, message.FETCH, fetch("errand-0001")) == ("0 archives are being sent", "fetch it later")
+        assert refused(other, message.FETCH, again) == ("0 errands are waited for", "ask later")
+        full = worker.failure(worker.offer(base, "true", name="errand-0004"))
+        assert full[:2] == ("1 errands run or wait on this worker", "send it later")
+    assert other.fetch(changed).startswith(b"\x1f\x8b"), "what was refused is there later: a file of gzip"
+    worker.send(message.CANCEL, message.CancelErrand("errand-0003", 1, 9), running)
+    assert worker.outcome(running).state == "cancelled"
 
 
 def test_an_origin_is_told_nothing_of_another(start: Worker, project: Path) -> None:

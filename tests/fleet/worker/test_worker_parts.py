@@ -18,14 +18,18 @@ from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError
 from mudroom.fleet.wire import message
 from mudroom.fleet.wire.frame import Frame
+from mudroom.fleet.wire.tunnel import MOST
 from mudroom.fleet.worker import level
+from mudroom.fleet.worker.far_dial import FarDials
 from mudroom.fleet.worker.folder import AlreadyAccepted, ErrandFolders
 from mudroom.fleet.worker.lease import Lease
 from mudroom.fleet.worker.outbox import LinkOutbox
 from mudroom.fleet.worker.supply import BaseSupply
 from mudroom.fleet.worker.tighten import own_policy, tightened
+from whole_text import whole
 
 __all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
 
@@ -271,3 +275,29 @@ def test_two_workers_keep_the_same_bases(tmp_path: Path) -> None:
     assert len(list((tmp_path / "bases").iterdir())) == 100
     for supply in supplies:
         supply.close()
+
+
+def test_more_connections_than_an_origin_makes_at_once() -> None:
+    """Each has a pipe: those of all errands of a link are bounded, and go with it."""
+    before = len(os.listdir("/proc/self/fd"))
+    dials = FarDials(lambda _frame: None)
+    pending = [dials.begin(1, "caller", "host.example", 80) for _number in range(MOST)]
+    with pytest.raises(MudroomError, match=whole("256 connections are being made by the origin")):
+        dials.begin(1, "caller", "host.example", 80)
+    for connection in pending:
+        connection.close()
+    dials.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_more_connections_than_a_link_carries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mudroom.fleet.wire.tunnel.MOST", 0)
+    sent, before = list[Frame](), len(os.listdir("/proc/self/fd"))
+    dials = FarDials(sent.append)
+    pending = dials.begin(1, "caller", "host.example", 80)
+    dials.dialled(message.frame_of(message.DIALLED, message.Dialled(1, ""), 1))
+    with pytest.raises(MudroomError, match=whole("the link has 256 connections")):
+        pending.result()
+    pending.close()
+    dials.close()
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -275,8 +275,12 @@ def test_a_keyring_is_asked_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> 
     import types
 
     monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(Unsupported, match=r"keyring.*pip install"):
+    with pytest.raises(Unsupported) as raised:
         read_credentials(wanted, {}, b"/")
+    assert str(raised.value) == (
+        "the credential A needs the library keyring; found: not installed "
+        "(pip install 'keyring>=25'; mudroom net credential --remove A does without it)"
+    )
     keyring: Any = types.ModuleType("keyring")
     errors: Any = types.ModuleType("keyring.errors")
     errors.KeyringError = RuntimeError
@@ -284,8 +288,12 @@ def test_a_keyring_is_asked_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "keyring", keyring)
     monkeypatch.setitem(sys.modules, "keyring.errors", errors)
     assert read_credentials(wanted, {}, b"/")[0].value == "git+ada+password"
-    with pytest.raises(UsageError, match="has no other for ada"):
+    with pytest.raises(UsageError) as missing:
         read_credentials([parse_credential("A", "a.example", "x", "keyring:other/ada")], {}, b"/")
+    assert str(missing.value) == (
+        "the credential A: the keyring has no password of ada for other (keyring set other ada; "
+        "mudroom net credential --remove A does without it)"
+    )
 
 
 def test_certificates_without_files_in_memory(vault: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

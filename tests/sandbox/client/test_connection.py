@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import Connection
 
 
@@ -67,5 +68,7 @@ def test_who_is_gone_is_said(ends: tuple[_socket.socket, socket.socket]) -> None
     theirs.close()
     connection = Connection(ours)
     for _again in range(2):
-        with pytest.raises(Exception, match="launcher is gone"):
+        with pytest.raises(MudroomError) as raised:
             connection.send({"op": "x"}, ())
+        hint = "run the command again; mudroom doctor tries the sandbox"
+        assert str(raised.value) == f"the sandbox launcher is gone: Broken pipe ({hint})"

@@ -16,6 +16,7 @@ from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client, Exit
 from mudroom.sandbox.client.held import HeldSandbox, JoinedCommand, hold
+from mudroom.sandbox.client.invocation import Invocation
 
 pytestmark = pytest.mark.both_users
 
@@ -42,7 +43,9 @@ def place_of(box: Box, kind: str) -> bytes:
 
 def run(box: Box, kind: str, sandbox: HeldSandbox, script: str, timeout: float | None = None) -> tuple[Exit, str]:
     with CapturedOutput(None, None, None, 1 << 20) as output:
-        running = sandbox.run([b"sh", b"-c", script.encode()], ENVIRONMENT, place_of(box, kind), output.descriptors)
+        running = sandbox.run(
+            Invocation([b"sh", b"-c", script.encode()], ENVIRONMENT, output.descriptors), place_of(box, kind)
+        )
         ended, _timed_out = attend(running, output, timeout, lambda: None)
         running.wait_gone()
         return ended, "".join(stream.data.decode() for stream in output.streams)
@@ -55,7 +58,9 @@ class Beside:
         self._stdin, self._write = os.pipe()
         self._output = CapturedOutput(self._stdin, None, None, 1 << 20, own=(self._stdin,))
         argv = [b"sh", b"-c", script.encode()]
-        self.running: JoinedCommand = sandbox.run(argv, ENVIRONMENT, place_of(box, kind), self._output.descriptors)
+        self.running: JoinedCommand = sandbox.run(
+            Invocation(argv, ENVIRONMENT, self._output.descriptors), place_of(box, kind)
+        )
         for stream in self._output.streams:
             stream.close_theirs()
 
@@ -139,7 +144,7 @@ def test_a_signal_is_for_one_command(box: Box, kind: str) -> None:
 def test_a_signal_that_comes_while_it_is_started_is_heard(box: Box, kind: str, number: signal.Signals) -> None:
     with held(box, kind) as sandbox, CapturedOutput(None, None, None, 1 << 10) as output:
         for _time in range(5):
-            running = sandbox.run([b"sleep", b"1000"], ENVIRONMENT, place_of(box, kind), output.descriptors)
+            running = sandbox.run(Invocation([b"sleep", b"1000"], ENVIRONMENT, output.descriptors), place_of(box, kind))
             running.signal(number)
             assert running.wait().status & 0x7F == number
             running.wait_gone()
@@ -157,12 +162,12 @@ def test_the_end_of_the_sandbox_ends_all(box: Box, kind: str) -> None:
 @pytest.mark.parametrize("kind", HELD_KINDS)
 def test_a_program_that_is_not_there_is_the_commands_failure_only(box: Box, kind: str) -> None:
     with held(box, kind) as sandbox, CapturedOutput(None, None, None, 1 << 20) as output:
-        running = sandbox.run([b"no-such-program"], ENVIRONMENT, place_of(box, kind), output.descriptors)
+        running = sandbox.run(Invocation([b"no-such-program"], ENVIRONMENT, output.descriptors), place_of(box, kind))
         with pytest.raises(CommandNotStarted) as raised:
             running.wait()
         assert raised.value.exit_code == 127
         running.close()
-        running = sandbox.run([b"true"], ENVIRONMENT, b"/no/such/directory", output.descriptors)
+        running = sandbox.run(Invocation([b"true"], ENVIRONMENT, output.descriptors), b"/no/such/directory")
         with pytest.raises(UsageError, match="cannot work in /no/such/directory: No such file"):
             running.wait()
         running.close()
@@ -173,6 +178,24 @@ CONFINED = r"""
 grep -E '^(CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|Seccomp):' /proc/self/status | tr -d '\t'
 ulimit -c; umask
 """
+
+
+@pytest.mark.parametrize("kind", HELD_KINDS)
+def test_no_program_of_a_joined_command_is_its_warden_s_own(box: Box, kind: str) -> None:
+    """As of a first one: test_nursery.py."""
+    place = place_of(box, kind)
+    with held(box, kind) as sandbox:
+        script = "echo '#!/proc/self/exe -IS' > script; echo 'print(1)' >> script; chmod +x script"
+        assert run(box, kind, sandbox, script)[0].status == 0
+        for word in (b"/proc/self/exe", b"./script"):
+            with CapturedOutput(None, None, None, 1 << 20) as output:
+                running = sandbox.run(
+                    Invocation([word, b"-c", b"print('ran')"], ENVIRONMENT, output.descriptors), place
+                )
+                with pytest.raises(CommandNotStarted) as caught:
+                    attend(running, output, None, lambda: None)
+            assert caught.value.exit_code == 126, word
+        assert run(box, kind, sandbox, "echo next")[1] == "next\n"
 
 
 @pytest.mark.parametrize("kind", HELD_KINDS)

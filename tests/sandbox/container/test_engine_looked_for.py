@@ -411,3 +411,20 @@ def test_a_path_entry_that_is_not_absolute_is_nobodys(fakes: Fakes, monkeypatch:
     monkeypatch.chdir(fakes.bin)
     fakes.environ[b"PATH"] = b".::bin"
     assert not fakes.found("docker").is_installed
+
+
+def test_an_engine_gets_no_directory_named_relative_to_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Podman would make it in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "engine"
+    program.write_text(
+        "#!/bin/sh\nmkdir -p ${TMPDIR:-/} ${XDG_DATA_HOME:-/} ${XDG_RUNTIME_DIR:-/}; echo $TMPDIR $OTHER\n"
+    )
+    program.chmod(0o755)
+    relative = {b"TMPDIR": b"tmp", b"XDG_DATA_HOME": b"./data", b"XDG_RUNTIME_DIR": b"", b"OTHER": b"stays"}
+    assert ask([bytes(program)], relative | {b"PATH": b"/usr/bin:/bin"}) == b"stays\n"
+    absolute = os.fsencode(tmp_path.parent)
+    assert ask([bytes(program)], {b"TMPDIR": absolute, b"PATH": b"/usr/bin:/bin"}) == absolute + b"\n"
+    assert os.listdir(tmp_path) == ["engine"]

@@ -25,6 +25,7 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.client import Client, Exit
+from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.container.engine import choose
 from mudroom.sandbox.container.image import provide_host_image
 from mudroom.sandbox.container.plain_plan import compile_remote
@@ -47,7 +48,7 @@ def test_variables_are_in_no_list_of_processes_and_nothing_to_the_command_line()
 
 @pytest.mark.parametrize("env", [{b"A": b"b\nLD_PRELOAD=x"}, {b"A\n": b"b"}, {b"#A": b"b"}, {b"A": b"b\rc"}])
 def test_what_has_no_place_in_a_line_is_refused(env: dict[bytes, bytes]) -> None:
-    with pytest.raises(ValueError, match="has a line end in it"):
+    with pytest.raises(ValueError, match=r"has a line end in it|begins with #"):
         variable_lines(env)
 
 
@@ -101,7 +102,7 @@ class Remote:
         plan = Plan(0, (b"", b"", False), (("cwd", b"/"),), cwd=b"/work")
         env = {b"PATH": b"/usr/bin:/bin", b"HOME": b"/tmp", b"SECRET": b"s e c"}
         try:
-            running = box.client.run(plan, [b"/bin/sh", b"-c", script.encode()], env, (0, write, write))
+            running = box.client.run(plan, Invocation([b"/bin/sh", b"-c", script.encode()], env, (0, write, write)))
         finally:
             os.close(write)
         with open(read, "rb") as stream:
@@ -177,4 +178,4 @@ def test_an_image_without_what_it_takes(remote: Remote, place: Place) -> None:
 def test_nothing_goes_on_in_the_background(remote: Remote) -> None:
     box = remote.start()
     with pytest.raises(Unsupported, match="background at level 2"):
-        box.client.run(Plan(0, (b"", b"", False), ()), [b"true"], {}, (0, 1, 2), held=True)
+        box.client.run(Plan(0, (b"", b"", False), ()), Invocation([b"true"], {}, (0, 1, 2)), RunOptions(held=True))

@@ -53,7 +53,7 @@ class Inside:
     """A command that connects where it is told to, and the listeners, outside."""
 
     def __init__(self, box: Box, kind: str | Plan) -> None:
-        self._talk = Conversation(box, kind, CONNECT, want_gate=True)
+        self._talk = Conversation(box, kind, CONNECT, gate=True)
         self.made = self._talk.running.listeners()
         self.sockets: dict[str, list[socket.socket]] = {}
         self.namespaces = [descriptor for name, descriptor in self.made if name in ("user", "net")]

@@ -3,8 +3,10 @@ is copied for it."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import resource
 import select
 import shlex
 import signal
@@ -17,17 +19,19 @@ from typing import Any
 
 import pytest
 
-from box import Box, if_namespaces
+from box import Box, Conversation, if_namespaces
 from conftest import Place
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import CommandNotStarted
 from mudroom.sandbox.client import template
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.container.box import BoxClient
 from mudroom.sandbox.launcher.step import STEPS
 from mudroom.sandbox.launcher.wire import NATIVE_STEPS
+from mudroom.sandbox.linux.syscall import number_of
 from native import COMPILERS, compile_init
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
@@ -188,28 +192,71 @@ def test_a_failed_start_is_told_whatever_vfork_is(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("program", ["native", "python"], indirect=True)
-def test_the_limits_of_init_do_not_end_its_work(tmp_path: Path, native: Client) -> None:
-    """A command may set them: it is another process of the same user (prlimit(2))."""
-    box = box_of(tmp_path, native)
-    plans = in_turn(box, "prepared")
+@pytest.mark.parametrize("way", WAYS)
+def test_the_limits_of_init_are_out_of_reach(tmp_path: Path, native: Client, way: str) -> None:
+    """prlimit(2) asks only for the same user. The kernel takes the lower half of the number. A command's own are its
+    own, by 0 and by its number."""
+    plans = in_turn(box := box_of(tmp_path, native), way)
     tried = (
-        f"exec timeout 20 {shlex.quote(sys.executable)} -I -S -c 'import os, resource, socket\n"
-        "resource.prlimit(1, resource.RLIMIT_NOFILE, (0, 0))\n"
-        "for _call in range(3):\n"
-        "    try: socket.socket(40, 1)\n"
-        "    except OSError as error: print(error.errno)'"
+        "import ctypes, os, resource\n"
+        "few = ctypes.create_string_buffer(16)\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "for pid in (1, 1 << 32 | 1):\n"
+        f"    print(libc.syscall({number_of('prlimit64', os.uname().machine)}, ctypes.c_long(pid), 7, few, 0),"
+        " ctypes.get_errno())\n"
+        "for pid in (0, os.getpid()):\n"
+        "    resource.prlimit(pid, resource.RLIMIT_NOFILE, (40, 40))\n"
     )
-    ended, said = box.run(tried.replace("\\n", "\n"), plans())
-    assert (ended.status, said.split()) == (0, said.split()[:1] * 3), said
-    assert [record.split()[2] for record in ended.refused] == [b"3"]
+    ended, said = box.run(f"exec {shlex.quote(sys.executable)} -I -S -c {shlex.quote(tried)}", plans())
+    assert (ended.status, said) == (0, f"-1 {errno.EPERM}\n" * 2), said
 
 
 @pytest.mark.parametrize("program", ["native", "python"], indirect=True)
-def test_no_program_is_init_s_own(tmp_path: Path, native: Client) -> None:
+def test_the_limits_of_init_do_not_end_its_work(tmp_path: Path, native: Client) -> None:
+    """Another process of the user may set them, outside (prlimit(2))."""
+    plans = in_turn(box := box_of(tmp_path, native), "prepared")
+    tried = (
+        "import socket\n"
+        "for _call in range(3):\n"
+        "    try: socket.socket(40, 1)\n"
+        "    except OSError as error: print(error.errno, flush=True)\n"
+    )
+    talk = Conversation(
+        box, plans(), f"echo $$; read go; exec {shlex.quote(sys.executable)} -I -S -c {shlex.quote(tried)}"
+    )
+    assert int(talk.hear()) > 1
+    found = inits(native._pid)
+    assert found
+    for pid in found:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, 0))
+    talk.say()
+    assert [talk.hear() for _call in range(3)] == [str(errno.EAFNOSUPPORT)] * 3
+    assert talk.end() == 0
+
+
+def inits(launcher: int) -> list[int]:
+    """Return the first processes of a launcher's sandboxes."""
+    found, pending = [], [launcher]
+    while pending:
+        pid = pending.pop()
+        try:
+            pending += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+            status = Path(f"/proc/{pid}/status").read_text()
+        except FileNotFoundError:
+            continue  # it has ended
+        numbers = status.partition("NSpid:")[2].partition("\n")[0].split()
+        if len(numbers) > 1 and numbers[-1] == "1":
+            found.append(pid)
+    return found
+
+
+@pytest.mark.parametrize("program", ["native", "python"], indirect=True)
+@pytest.mark.parametrize("way", WAYS)
+def test_no_program_is_init_s_own(tmp_path: Path, native: Client, way: str) -> None:
     """Until its exec a command's process has the launcher's program in /proc/self/exe, on a mount of the host: run from
     there, it could change the mode of the host's interpreter, as its owner (compare CVE-2019-5736)."""
     box = box_of(tmp_path, native)
-    plans = in_turn(box, "prepared")
+    plans = in_turn(box, way)
     for name, content, mode in (
         ("script", "#!/proc/self/exe -IS\nprint('ran')\n", 0o755),
         ("unreadable", "#!/proc/self/exe -IS\nprint('ran')\n", 0o111),
@@ -242,7 +289,7 @@ def started_as(box: Box, plan: Plan, words: list[bytes]) -> str:
 def native_run(
     box: Box, plan: Plan, words: list[bytes], environment: dict[bytes, bytes], output: Any, standing: Any
 ) -> Any:
-    return box.client.run(plan, words, environment, output.descriptors, standing=standing)
+    return box.client.run(plan, Invocation(words, environment, output.descriptors), RunOptions(standing=standing))
 
 
 @pytest.mark.parametrize("way", WAYS)

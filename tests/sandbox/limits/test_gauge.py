@@ -98,8 +98,11 @@ def test_its_own_processes_are_not_the_users() -> None:
 
 @pytest.mark.parametrize("limits", [Limits(io=10**6), Limits(total_memory=10**9), Limits(total_cpus=1)])
 def test_what_no_container_holds_is_refused_unless_it_may_be_missing(limits: Limits) -> None:
-    with pytest.raises(Unsupported, match="at level 2 a limit of"):
+    with pytest.raises(Unsupported, match="at level 2 a limit of") as raised:
         allow(limits, ENGINE)
+    needs = f"needs a control group that enforces it; found: containers of {ENGINE.kind}, whose control groups do not"
+    hint = "use level 1, remove the limit, or permit running without it: limits: {missing: degrade} in the policy"
+    assert str(raised.value).endswith(f", {needs} ({hint})")
     allowed = allow(limits._replace(missing="degrade"), ENGINE)
     assert allowed.limits == Limits(missing="degrade")
     (note,) = allowed.notes

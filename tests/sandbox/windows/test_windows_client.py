@@ -11,6 +11,7 @@ from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
+from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.windows import client as client_module
 from mudroom.sandbox.windows.client import WindowsClient, WindowsRunning
 from mudroom.sandbox.windows.plan import WindowsMachine
@@ -39,7 +40,7 @@ def plan() -> Plan:
 
 
 def begin(fake: Fake, *argv: bytes) -> WindowsRunning:
-    return client_of(fake).run(plan(), argv or (b"cmd",), ENV, (0, 1, 2))
+    return client_of(fake).run(plan(), Invocation(argv or (b"cmd",), ENV, (0, 1, 2)))
 
 
 def test_a_command_is_confined_as_the_plan_says_and_nothing_is_left(fake: Fake) -> None:
@@ -58,27 +59,40 @@ def test_a_pause_that_new_processes_outrun_is_given_up(fake: Fake, monkeypatch: 
     running = begin(fake)
     numbers = iter(range(10_000))
     monkeypatch.setattr(fake, "process_ids", lambda _job: (next(numbers),), raising=False)
-    with pytest.raises(MudroomError, match="starts new processes"):
+    with pytest.raises(MudroomError) as raised:
         running.pause()
+    told = "the command cannot be paused: it starts new processes (wait for its end, or end it)"
+    assert str(raised.value) == told
     running.wait()
 
 
 def test_requests_of_other_platforms_are_refused(fake: Fake) -> None:
     client = client_of(fake)
-    for wish in ({"held": True}, {"want_view": True}, {"want_gate": True}, {"after": 5}):
-        with pytest.raises(Unsupported):
-            client.run(plan(), [b"cmd"], ENV, (0, 1, 2), **wish)
+    background = "a command in the background needs namespaces that others can join; found: a job"
+    own = "a sandbox with a network or control groups of its own needs namespaces; found: Windows"
+    rows = [(RunOptions(held=True), f"{background} (run it without --background)")]
+    rows += [(wish, own) for wish in (RunOptions(gate=True), RunOptions(after=5))]
+    for wish, told in rows:
+        with pytest.raises(Unsupported) as raised:
+            client.run(plan(), Invocation([b"cmd"], ENV, (0, 1, 2)), wish)
+        assert str(raised.value) == told
     with pytest.raises(ValueError, match="another platform"):
-        client.run(plan()._replace(steps=(("seatbelt",),)), [b"cmd"], ENV, (0, 1, 2))
-    with pytest.raises(Unsupported):
+        client.run(plan()._replace(steps=(("seatbelt",),)), Invocation([b"cmd"], ENV, (0, 1, 2)))
+    with pytest.raises(Unsupported) as raised:
         client.prepare_move()
+    assert str(raised.value) == ("a control group needs Linux; found: Windows (a job holds memory, processes and cpus)")
     assert fake.left == []
+    running = begin(fake)
+    with pytest.raises(Unsupported) as raised:
+        running.fileno()
+    assert str(raised.value) == "waiting for a command with others needs a descriptor; found: a process of Windows"
+    running.wait()
 
 
 def test_a_program_that_is_not_found_is_told_before_anything_is_made(fake: Fake) -> None:
     client = WindowsClient(fake.calls, variables={}, machine=WindowsMachine(), is_file=lambda _path: False)
     with pytest.raises(CommandNotStarted) as raised:
-        client.run(plan(), [b"nowhere"], ENV, (0, 1, 2))
+        client.run(plan(), Invocation([b"nowhere"], ENV, (0, 1, 2)))
     assert raised.value.exit_code == 127
     assert fake.left == []
 

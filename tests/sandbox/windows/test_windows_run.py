@@ -124,6 +124,7 @@ def test_whatever_fails_nothing_runs_and_nothing_is_left(name: str, number: int)
     with pytest.raises(Unsupported) as raised:
         start(fake.calls, PLANS[name], STDIO)
     assert raised.value.found == "error 5" and raised.value.needs == fake.failing
+    assert f" needs {fake.failing}; found: error 5" in str(raised.value)
     assert not fake.ran
     # a handle that cannot be closed is lost, and said to be; all else is taken back
     lost = ["own token"] if fake.log[number] == "close own token" else []
@@ -156,23 +157,43 @@ def test_what_cannot_be_taken_back_is_said_and_hinders_nothing_else(failing: str
 
 
 @pytest.mark.parametrize(
-    ("name", "lie", "protection"),
+    ("name", "lie", "told"),
     [
-        ("contained", "job", "the job object"),
-        ("contained", "limits", "limits of the job"),
-        ("contained", "privileges", "no privileges"),
-        ("contained", "integrity", "low integrity"),
-        ("contained", "container", "a sandbox"),
-        ("contained", "capabilities", "no network"),
-        ("bare", "restricting", "writing only where it is meant to"),
-        ("bare", "privileges", "no privileges"),
+        ("contained", "job", "the job object needs a process that is in it; found: one that is not"),
+        (
+            "contained",
+            "limits",
+            "holding the limits of the job needs a job that keeps them; found: one that has lost some",
+        ),
+        (
+            "contained",
+            "privileges",
+            "a command without privileges needs a token without any; found: one that still has some",
+        ),
+        ("contained", "integrity", "low integrity needs a token of that level; found: one of a higher level"),
+        ("contained", "container", "a sandbox needs a process in its AppContainer; found: one that is not in it"),
+        (
+            "contained",
+            "capabilities",
+            "a closed network needs an AppContainer with no more capabilities than asked for; found: one with others",
+        ),
+        (
+            "bare",
+            "restricting",
+            "writing only where it is meant to needs a write-restricted token; found: one that is not",
+        ),
+        (
+            "bare",
+            "privileges",
+            "a command without privileges needs a token without any; found: one that still has some",
+        ),
     ],
 )
-def test_what_is_given_in_word_only_is_found_out(name: str, lie: str, protection: str) -> None:
+def test_what_is_given_in_word_only_is_found_out(name: str, lie: str, told: str) -> None:
     fake = Fake(lies=frozenset({lie}))
     with pytest.raises(Unsupported) as raised:
         start(fake.calls, PLANS[name], STDIO)
-    assert raised.value.protection == protection
+    assert str(raised.value) == f"{told} (no command was run; mudroom doctor tries the sandbox)"
     assert not fake.ran and fake.left == []
 
 

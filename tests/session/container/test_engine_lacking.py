@@ -8,12 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from conftest import Place
 from engines import SOURCE
+from mudroom.core.settings import Settings
+from mudroom.errors import Unsupported
 from mudroom.sandbox.container import engine
+from whole_text import whole
 
 CARD = {"agentId": "worker", "sandboxLevel": 2}
 
@@ -115,6 +119,27 @@ def test_an_agent(alone: Alone) -> None:
     assert ran.stderr.startswith("mudroom: level 2 of the agent worker needs a container engine: Docker, Podman")
     assert ran.stderr.count("\n") == 1
     assert "worker" not in alone.mudroom("ls").stdout
+
+
+def test_a_state_whose_path_engines_cannot_be_told(alone: Alone) -> None:
+    info = json.dumps({**_INFO, "OperatingSystem": "Docker Desktop"})
+    alone.engine("docker", f"case $1 in context) echo unix:///nobody/is/here;; info) echo '{info}';; esac")
+    alone.place.state = alone.place.root / os.fsdecode(b"st\xff")
+    done = alone.mudroom("run", "--level", "2", "--image", "x", "--", "true")
+    told = (
+        f"mudroom: level 2 needs paths that Docker can be told; found: {alone.place.root}/st\\xff: "
+        "its name is not UTF-8, and engines are told names as text (rename it, or level 1)\n"
+    )
+    assert (done.returncode, done.stderr) == (125, told)
+
+
+def test_the_network_of_the_host_is_not_for_containers(place: Place) -> None:
+    session = place.session()
+    settings, hint = Settings(network="open"), "mudroom net allow HOST opens what is needed; or --level 1"
+    told = "the host's network needs level 1; found: level 2, whose containers have none"
+    lent = session.machine.containers.lend(cast(Any, None), settings, "f", lambda: place._client)
+    with pytest.raises(Unsupported, match=whole(f"{told} ({hint})")), lent:
+        pass
 
 
 @pytest.mark.parametrize("level", ["0", "1"])

@@ -18,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ground import Ground, fill, shape
+from inner_path import inner
 from mudroom.core.tree.entry import Entry
 from mudroom.stage.buffer.buffer import Buffer
 from mudroom.stage.buffer.files import Tree
@@ -92,7 +93,7 @@ def test_a_buffer_is_a_copy(operations: list[tuple[object, ...]], flush_at: int)
         with Ground(root) as ground:
             _beside_a_copy(ground, operations, flush_at)
     finally:
-        remove_tree(os.fsencode(root))
+        remove_tree(inner(root))
 
 
 def _beside_a_copy(ground: Ground, operations: list[tuple[object, ...]], flush_at: int) -> None:
@@ -117,7 +118,7 @@ def _beside_a_copy(ground: Ground, operations: list[tuple[object, ...]], flush_a
     else:
         assert buffer.changed or expected == before
         buffer.flush(Both(writer, PlainWriter(ground.opened(work))))
-        assert shape(ground._stack.enter_context(OpenSource(os.fsencode(work)))) == expected
+        assert shape(ground._stack.enter_context(OpenSource(inner(work)))) == expected
     with Union([path], ground.below) as union:
         assert shape(union) == expected
     assert not buffer.changed and not ground.spilled() and not buffer._contents.used
@@ -338,7 +339,7 @@ def test_modes_and_times_reach_the_target(ground: Ground) -> None:
         buffer.utime(name, 1_000_000_007)
     work = ground.copy("work")
     buffer.flush(Both(writer, PlainWriter(ground.opened(work))))
-    with Union([path], ground.below) as union, OpenSource(os.fsencode(work)) as plain:
+    with Union([path], ground.below) as union, OpenSource(inner(work)) as plain:
         for source in (union, plain):
             for name in (b"short", b"long", b"d/f"):
                 entry = source.look(name)
@@ -352,8 +353,11 @@ def test_modes_and_times_reach_the_target(ground: Ground) -> None:
 def test_a_deep_tree(ground: Ground) -> None:
     path, writer = ground.layer()
     buffer = ground.buffer()
-    deep = b"/".join([b"x"] * 1100)
-    for depth in range(1100):
+    depths = (
+        1100 if sys.platform != "win32" else 100
+    )  # there each level is a call for each path, and a look at its name
+    deep = b"/".join([b"x"] * depths)
+    for depth in range(depths):
         buffer.mkdir(deep[: 2 * depth + 1])
     buffer.write(deep + b"/file", b"")
     buffer.rename(b"x", b"y")
@@ -371,7 +375,7 @@ def test_buffers_do_not_see_each_other_and_lie_on_each_other(ground: Ground) -> 
     one.write(b"a", b"one")
     one.rename(b"d", b"z")
     assert other.read(b"a") == b"a of the base" and other.look(b"z") is None
-    upper = Buffer(one, keep=lambda _path: None, spill=os.fsencode(ground.root / "spill of the upper"))
+    upper = Buffer(one, keep=lambda _path: None, spill=inner(ground.root / "spill of the upper"))
     assert upper.read(b"z/f") == b"f of the base"
     upper.rename(b"z", b"y")
     upper.write(b"y/f", b"upper")
@@ -386,6 +390,7 @@ def test_buffers_do_not_see_each_other_and_lie_on_each_other(ground: Ground) -> 
 def test_threads(ground: Ground) -> None:
     buffer = ground.buffer(per_file=2000, total=10_000)
     errors: list[BaseException] = []
+    of_the_base = len(os.listdir(ground.base / "d"))
 
     def work(number: int) -> None:
         try:
@@ -396,7 +401,7 @@ def test_threads(ground: Ground) -> None:
                     draft.write(b"%d" % number * 700)
                 assert buffer.read(name) == b"%d" % number * 1400
                 buffer.rename(name, b"full/%d" % number)
-                assert len(buffer.names(b"d")) >= 4
+                assert len(buffer.names(b"d")) >= of_the_base
         except BaseException as error:  # noqa: BLE001 - told below
             errors.append(error)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ground import MB, Ground, fill, shape
+from inner_path import inner
 from mudroom.stage.buffer import content
 from mudroom.stage.buffer.buffer import Buffer
 from mudroom.stage.buffer.flush import FlushTarget
@@ -244,7 +245,7 @@ def test_a_flush_that_fails_anywhere_loses_nothing_and_can_be_repeated(ground: G
     def union() -> Union:
         return ground._stack.enter_context(Union([path], ground.below))
 
-    buffer = Buffer(union(), keep=lambda _path: None, spill=os.fsencode(ground.spill), per_file=20)
+    buffer = Buffer(union(), keep=lambda _path: None, spill=inner(ground.spill), per_file=20)
     buffer.rename(b"staged", b"d/moved")
     buffer.write(b"staged", b"in the place of what was moved")
     buffer.rename(b"d", b"full/d")

@@ -80,7 +80,7 @@ def test_reading_lines(files: Files) -> None:
     assert files.read_text("notes.txt", 2, 1) == "second\r\n"
     assert files.read_text("notes.txt", 9) == files.read_text("notes.txt", 1, 0) == ""
     assert files.read_text("latin").encode("utf-8", "surrogateescape") == files.read("latin")
-    with pytest.raises(UsageError, match="binary is binary"):
+    with pytest.raises(UsageError, match="binary is a binary file"):
         files.read_text("binary")
     for start, limit in ((0, None), (1, -1)):
         with pytest.raises(UsageError, match="counted from 1"):

@@ -1,8 +1,9 @@
-"""Apply and undo in a process of its own that is ended at one change of the disk after the other: by SIGKILL, or on
-Windows (``dev/wine``) by TerminateProcess. The next process recovers: byte for byte before or after, never between.
+"""Verbs in a process of its own that is ended at one change of the disk after the other: by SIGKILL, or on Windows
+(``dev/wine``) by TerminateProcess. The next process recovers: byte for byte before or after, never between, and the
+verb can be said again.
 
 ``test_crash.py`` does the same for each change with fork(2), which Windows lacks. Here a process is started for each,
-so the quick run takes one of the day; ``dev/wine --all`` takes all.
+so the quick run takes one of the day; ``dev/wine --kills`` takes all.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from mudroom.core.tree.change import Changeset
 from tiers import SEED
 from workbench import Contents, Killer, Workbench, contents
 
@@ -46,20 +51,53 @@ def command(work: Path) -> None:
     (work / "single").write_bytes(b"s\n")
 
 
-def prepared(root: Path, verb: str) -> tuple[Contents, Contents]:
-    """Make a project with a fork for ``verb``. Return the project's contents before and after an apply."""
+class Prepared(NamedTuple):
+    """The project's contents before and after an apply, and what the fork changes: paths with verbs. ``later``: with
+    its second command, which has no checkpoint."""
+
+    before: Contents
+    after: Contents
+    changes: dict[bytes, str]
+    later: dict[bytes, str]
+
+
+def prepared(root: Path, verb: str) -> Prepared:
+    """Make a project with a fork for ``verb``."""
     bench = Workbench(root)
     fill(bench.project)
     before = contents(bench.project)
-    bench.run("f", command)
+    changes = later = paths(bench.run("f", command))
     bare = root / "bare"
     shutil.copytree(bench.project, bare)
     command(bare)
     after = contents(bare)
     if verb == "undo":
         assert bench.apply("f") == []
+    if verb in ("rollback", "discard"):
+        bench.forks.checkpoint("f", "one")
+        later = paths(bench.run("f", command_later))
     bench.close()
-    return before, after
+    return Prepared(before, after, changes, later)
+
+
+def command_later(work: Path) -> None:
+    (work / "edited").unlink()
+    (work / "new/sub/g").write_bytes(b"g\n")
+    shutil.rmtree(work / "deep")
+    (work / "second").write_bytes(b"2\n")
+
+
+def paths(changes: Changeset) -> dict[bytes, str]:
+    return {change.path: change.verb for change in changes.changes}
+
+
+DO: dict[str, Callable[[Workbench], object]] = {
+    "apply": lambda bench: bench.apply("f"),
+    "undo": lambda bench: bench.undo(),
+    "checkpoint": lambda bench: bench.forks.checkpoint("f", "here"),
+    "rollback": lambda bench: bench.forks.rollback("f", "one"),
+    "discard": lambda bench: bench.forks.discard("f"),
+}
 
 
 def work(root: str, verb: str, at: str) -> None:
@@ -67,9 +105,9 @@ def work(root: str, verb: str, at: str) -> None:
     bench = Workbench(Path(root))
     killer = Killer(int(at))
     killer.begin()
-    conflicts = bench.apply("f") if verb == "apply" else bench.undo()
+    said = DO[verb](bench)
     killer.at = 0
-    sys.stdout.write(json.dumps([killer.count, conflicts]))
+    sys.stdout.write(json.dumps([killer.count, said if verb in ("apply", "undo") else []]))
 
 
 def child(root: Path, verb: str, at: int) -> tuple[int, list[str]] | None:
@@ -87,40 +125,83 @@ PROGRAM = "import sys, runpy; sys.path[:] = {path!r}; runpy.run_path({here!r}, r
 """The Python for embedding, which ``dev/wine`` has, reads no PYTHONPATH."""
 
 
-def check(root: Path, verb: str, at: int) -> None:
-    before, after = prepared(root, verb)
+def check(root: Path, verb: str, at: int) -> int:
+    """Do it in a process that is ended before change ``at``; 0: in one that is not. Recover, do it again, and go on to
+    the end. Return the number of changes, or 0 if the process was ended."""
+    ready = prepared(root, verb)
     done = child(root, verb, at)
+    assert done is None or done[1] == []
     bench = Workbench(root)
-    recovered = bench.changes.recover()
-    assert all(not one.applied.conflicts for one in recovered), f"{verb} ended at change {at}"
-    now = contents(bench.project)
-    assert now in (before, after), f"torn: {verb} ended at change {at}"
-    assert done is None or now == (after if verb == "apply" else before)
-    if now == before and verb == "apply":
-        assert bench.apply("f") == [], f"{verb} ended at change {at}"
-        assert contents(bench.project) == after
-    if contents(bench.project) == after:
-        assert bench.undo() == [], f"{verb} ended at change {at}"
-    assert contents(bench.project) == before, f"{verb} ended at change {at}"
-    assert bench.changes.recover() == []
+    try:
+        recovered = bench.changes.recover()
+        assert all(not one.applied.conflicts for one in recovered), f"{verb} ended at change {at}"
+        (_landed if verb in ("apply", "undo") else _stayed)(bench, ready, verb, done is not None)
+        assert bench.changes.recover() == []
+    except BaseException as error:
+        error.add_note(f"{verb} ended at change {at}")
+        raise
     bench.remove()
+    return done[0] if done else 0
+
+
+def _landed(bench: Workbench, ready: Prepared, verb: str, is_done: bool) -> None:
+    """Of apply and undo: the project is as before or as after, and goes to the other and back."""
+    now = contents(bench.project)
+    assert now in (ready.before, ready.after), "torn"
+    assert not is_done or now == (ready.after if verb == "apply" else ready.before)
+    if now == ready.before and verb == "apply":
+        assert bench.apply("f") == []
+        assert contents(bench.project) == ready.after
+    if contents(bench.project) == ready.after:
+        assert bench.undo() == []
+    assert contents(bench.project) == ready.before
+
+
+def _stayed(bench: Workbench, ready: Prepared, verb: str, is_done: bool) -> None:
+    """Of the others: the project is as it was; the fork has its changes or those after the verb, and lands."""
+    assert contents(bench.project) == ready.before
+    if verb == "discard":
+        if "f" in [fork.name for fork in bench.vault.forks()]:
+            assert not is_done and paths(bench.changes.of("f")) == ready.later
+            bench.forks.discard("f")
+        assert paths(bench.run("f", command)) == ready.changes, "the name is free"
+    elif verb == "rollback":
+        now = paths(bench.changes.of("f"))
+        assert now == ready.changes or (now == ready.later and not is_done)
+        bench.forks.rollback("f", "one")
+    else:
+        assert paths(bench.changes.of("f")) == ready.changes
+        points = [point.name for point in bench.vault.fork("f").state.checkpoints]
+        assert points in ([], ["here"]) and (points or not is_done)
+        if not points:
+            bench.forks.checkpoint("f", "here")
+        bench.run("f", command_later)
+        bench.forks.rollback("f", "here")
+    assert paths(bench.changes.of("f")) == ready.changes
+    assert bench.apply("f") == []
+    assert contents(bench.project) == ready.after
+
+
+SIZES = {"apply": 200, "undo": 80, "checkpoint": 40, "rollback": 20, "discard": 10}
+"""Some changes fewer than each verb makes of these files."""
 
 
 @pytest.mark.parametrize("verb", ["apply", "undo"])
 def test_ended_at_a_change(tmp_path: Path, verb: str) -> None:
-    """One of the day: an apply of these files makes some 200 changes, an undo half of them."""
-    check(tmp_path / "one", verb, 1 + int(SEED) % (200 if verb == "apply" else 80))
+    """One of the day."""
+    check(tmp_path / "one", verb, 1 + int(SEED) % SIZES[verb])
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("verb", ["apply", "undo"])
+@pytest.mark.limit(3600)
+@pytest.mark.parametrize("verb", SIZES)
 def test_ended_at_each_change(tmp_path: Path, verb: str) -> None:
-    prepared(tmp_path / "whole", verb)
-    counted = child(tmp_path / "whole", verb, 0)
-    assert counted is not None and counted[1] == []
-    assert counted[0] > 20, "the changes are seen"
-    for at in range(1, counted[0] + 1):
-        check(tmp_path / str(at), verb, at)
+    """In two processes at once: most of the time goes into their starts."""
+    count = check(tmp_path / "whole", verb, 0)
+    assert count > SIZES[verb], "the changes are seen"
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(lambda at: check(tmp_path / str(at), verb, at), range(1, count + 1)))
+    assert not any(ended[:-2]), "each was ended"
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ from conftest import Place, tick
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.merge.merge_tree import ConflictAnswer
 from mudroom.core.merge.resolution_words import Take
-from mudroom.errors import ForkMoved, MudroomError, SideMoved
+from mudroom.errors import ForkMoved, MudroomError, SideMoved, UsageError
 from mudroom.session import Session
 from mudroom.vault.apply.conflict import ForkConflict
+from whole_text import whole
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 OURS = TEXT.replace("line 5\n", "ours\n")
@@ -40,6 +41,20 @@ def session(place: Place) -> Session:
 def conflict(session: Session) -> ForkConflict:
     (found,) = session.changes.conflicts(FORK)
     return found
+
+
+def test_a_file_cannot_take_the_place_of_a_directory(place: Place, session: Session) -> None:
+    (place.project / "f").unlink()
+    (place.project / "f").mkdir()
+    (place.project / "f/mine").write_text("mine\n")
+    told = "f is a directory on one side and none on the other"
+    hint = "move it out of the way in the project, then apply again"
+    with pytest.raises(UsageError, match=whole(f"{told} ({hint})")):
+        session.changes.decide(FORK, conflict(session), "theirs")
+    (place.project / "f").rename(place.root / "away")
+    session.changes.decide(FORK, conflict(session), "theirs")
+    assert session.changes.apply(FORK).conflicts == ()
+    assert "theirs" in (place.project / "f").read_text()
 
 
 @pytest.mark.parametrize("take", ["ours", "theirs", "delete"])
@@ -182,6 +197,22 @@ def test_what_is_dropped_for_the_projects_own_comes_back(
     with session.alone("a test"):
         assert not session.changes.apply(FORK).conflicts
     assert (place.project / "f").read_text() == THEIRS
+
+
+def test_records_that_are_gone_when_they_are_needed(session: Session) -> None:
+    """Of what an apply has dropped: somebody has removed them from the vault. As an error, it stopped every apply."""
+    session.changes.decide(FORK, conflict(session), "ours")
+    with session.alone("a test"):
+        session.changes.apply(FORK)
+    (apply,) = session.vault.applies()
+    os.unlink(apply + b"/fork/record")
+    with session.alone("a test"):
+        remarks = session.changes.undo().remarks
+    told = "was not restored: what the apply kept of its records is missing"
+    assert [(remark.path, remark.text) for remark in remarks] == [(b"f", told)]
+    assert session.run([b"touch", b"b"], fork="another").exit_code == 0
+    with session.alone("a test"):
+        assert session.changes.apply("another").applied.written == 1
 
 
 def test_a_fork_that_has_gone_on_loses_nothing_to_an_undo(place: Place, session: Session) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from conftest import Place
 from mudroom.errors import MudroomError
 from mudroom.stage import disk
 from mudroom.vault.apply import slot_directory, transaction
+from mudroom.vault.retention import expiry
+from whole_text import whole
 
 pytestmark = pytest.mark.both_users
 
@@ -50,6 +54,25 @@ def test_both_can_be_taken_back(apart: Place) -> None:
     apart.state = apart.root / "state"
     apart.session().changes.undo()
     assert (apart.project / "src/a").read_text() == "one\n"
+
+
+def test_a_link_in_the_state(place: Place) -> None:
+    """A user who makes room on a disk by moving a directory of the state and leaving a link."""
+    session, result = place.sh("echo new > b")
+    applies, elsewhere = Path(os.fsdecode(session.vault.path)) / "applies", place.root / "elsewhere"
+    if applies.exists():
+        applies.rmdir()
+    elsewhere.mkdir()
+    applies.symlink_to(elsewhere)
+    told = f"{applies}/u1/slots leads through a symbolic link to {elsewhere}/u1/slots"
+    hint = "the state has no links inside: set MUDROOM_STATE to the directory itself"
+    with pytest.raises(MudroomError, match=whole(f"{told} ({hint})")):
+        session.changes.apply(result.fork)
+    assert not (place.project / "b").exists() and session.vault.fork(result.fork)
+    applies.unlink()
+    applies.mkdir()
+    session.changes.apply(result.fork)
+    assert (place.project / "b").exists()
 
 
 def test_slots_that_are_made_at_the_same_time_are_left_alone(apart: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,3 +169,125 @@ def test_undo_after_the_slots_are_gone_writes_through_no_link(apart: Place) -> N
     with pytest.raises(MudroomError, match="is not a directory"):
         apart.session().changes.undo()
     assert not os.listdir(theirs)
+
+
+def modes_of(project: Path, *names: str) -> list[int]:
+    return [stat.S_IMODE((project / name).stat().st_mode) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("project", "mask", "own", "apply"),
+    [
+        (0o2775, 0o022, 0o2775, 0o3775),  # shared by a group, as most umasks are
+        (0o775, 0o077, 0o770, 0o1770),
+        (0o777, 0o022, 0o777, 0o1777),
+        (0o755, 0o022, 0o755, 0o755),
+        (0o700, 0o077, 0o700, 0o700),
+    ],
+)
+def test_who_may_write_to_the_project_may_keep_slots_beside(
+    place: Place, monkeypatch: pytest.MonkeyPatch, project: int, mask: int, own: int, apply: int
+) -> None:
+    """Two users with a vault each, in a project of their group: the second one could not apply."""
+    monkeypatch.setattr(transaction, "mount_of", lambda path: path)
+    place.project.chmod(project)
+    session, result = place.sh("echo new > b")
+    before = os.umask(mask)
+    try:
+        session.changes.apply(result.fork)
+    finally:
+        os.umask(before)
+    assert modes_of(place.project, ".mudroom", ".mudroom/apply", ".mudroom/apply/u1") == [
+        own,
+        apply,
+        0o700 | project & 0o2000,
+    ]
+    session.changes.undo()
+    assert not (place.project / "b").exists()
+
+
+def test_a_directory_that_is_the_users_already_is_opened_to_nobody(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction, "mount_of", lambda path: path)
+    place.project.chmod(0o2775)
+    place.write(".mudroom/apply/notes", "private\n")
+    (place.project / ".mudroom").chmod(0o755)
+    (place.project / ".mudroom/apply").chmod(0o700)
+    session, result = place.sh("echo new > b")
+    session.changes.apply(result.fork)
+    assert modes_of(place.project, ".mudroom", ".mudroom/apply") == [0o755, 0o700]
+
+
+def planted(slots: Path, kind: str) -> Path:
+    """Put something else in the place of slots, as another user who may write to ``.mudroom`` can; return its files."""
+    slots.rename(slots.with_name("taken"))
+    theirs = slots.parents[2] / "theirs"
+    theirs.mkdir()
+    if kind == "link":
+        slots.symlink_to(theirs)
+    elif kind == "link above":
+        slots.parent.rename(slots.parent.with_name("elsewhere"))
+        (theirs / slots.name).mkdir(mode=0o700)
+        slots.parent.symlink_to(theirs)
+        theirs /= slots.name
+    else:
+        theirs.rename(slots)
+        theirs = slots
+        theirs.chmod(0o775)  # else nobody else could have moved it there
+    (theirs / "1").write_text("theirs\n")
+    return theirs
+
+
+@pytest.mark.parametrize("kind", ["link", "link above", "directory"])
+@pytest.mark.parametrize("when", ["undo", "apply", "removal"])
+def test_slots_in_the_place_of_those_of_an_apply_are_not_used(
+    place: Place, monkeypatch: pytest.MonkeyPatch, kind: str, when: str
+) -> None:
+    monkeypatch.setattr(transaction, "mount_of", lambda path: path)
+    place.write("a", "old\n")
+    session, result = place.sh("echo new > a")
+    slots, files = place.project / ".mudroom/apply/u1", []
+    told = f"{slots} is not a directory, or behind a symbolic link"
+    if kind == "directory":
+        told = f"{slots} is not yours alone: it may hold other files than yours"
+    if when == "apply":
+
+        def between(record: Any) -> None:
+            files.append(planted(slots, kind))
+            slot_directory.sync_above(record)
+
+        monkeypatch.setattr(transaction, "sync_above", between)
+        with pytest.raises(MudroomError, match=re.escape(told)):
+            session.changes.apply(result.fork)
+    else:
+        session.changes.apply(result.fork)
+        files.append(planted(slots, kind))
+        if when == "undo":
+            with pytest.raises(MudroomError, match=re.escape(told)):
+                session.changes.undo()
+        else:
+            at = transaction.ApplyDirectory(session.vault.applies()[0])
+            expiry._remove_slots(session.vault, at, at.load())
+    assert (place.project / "a").read_text() == ("old\n" if when == "apply" else "new\n")
+    assert os.listdir(files[0]) == ["1"] and (files[0] / "1").read_text() == "theirs\n"
+
+
+def test_slots_of_another_owner_are_not_used(apart: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    apart.state = apart.root / "state"
+    session = apart.session()
+    monkeypatch.setattr(disk, "user", lambda: 12345)
+    monkeypatch.setattr(slot_directory, "_access_of_new", lambda _at: (12345, 0))
+    with pytest.raises(MudroomError, match="u1 is not yours alone: it may hold other files than yours"):
+        session.changes.undo()
+    monkeypatch.undo()
+    session.changes.undo()
+    assert (apart.project / "src/a").read_text() == "one\n"
+
+
+def test_a_file_system_with_one_owner_for_all_has_slots(apart: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    apart.state = apart.root / "state"
+    session = apart.session()
+    monkeypatch.setattr(disk, "user", lambda: 12345)
+    session.changes.undo()
+    assert (apart.project / "src/a").read_text() == "one\n"

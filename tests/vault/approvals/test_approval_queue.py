@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from inner_path import inner
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion, ask_approver
 from mudroom.core.approval_queue import QueueRoom, QueueRow, row_to_json
 from mudroom.core.clock import Moment
@@ -25,6 +26,7 @@ from mudroom.stage import disk
 from mudroom.vault.approvals import queue as approval
 from mudroom.vault.approvals.approver import HostApprover, QueueApprover
 from mudroom.vault.approvals.queue import Queue, Ticket
+from whole_text import whole
 
 VERDICT = Verdict("require_approval", ("host_escape_risk",), "class host_escape_risk", "loads a module")
 QUESTION = CommandQuestion(
@@ -34,7 +36,7 @@ QUESTION = CommandQuestion(
 
 @pytest.fixture
 def queue(tmp_path: Path) -> Queue:
-    return Queue(os.fsencode(tmp_path))
+    return Queue(inner(tmp_path))
 
 
 @contextmanager
@@ -261,7 +263,7 @@ def test_an_answer_is_kept_for_an_hour_whatever_the_clock_says(
     tmp_path: Path, by_clock: float, running: float, is_used: bool
 ) -> None:
     clock = Clock()
-    queue = Queue(os.fsencode(tmp_path), clock)
+    queue = Queue(inner(tmp_path), clock)
     queue.put(QUESTION, 0).close()
     queue.decide(queue.rows()[0].name, allow=True, by="page")
     clock.pass_by(by_clock, running)
@@ -270,7 +272,7 @@ def test_an_answer_is_kept_for_an_hour_whatever_the_clock_says(
 
 def test_after_a_restart_of_the_machine_a_clock_that_was_set_back_makes_no_answer_younger(tmp_path: Path) -> None:
     clock = Clock()
-    queue = Queue(os.fsencode(tmp_path), clock)
+    queue = Queue(inner(tmp_path), clock)
     queue.put(QUESTION, 0).close()
     queue.decide(queue.rows()[0].name, allow=True, by="page")
     clock.moment = Moment(10**18 - 1, 0, "b")
@@ -279,7 +281,7 @@ def test_after_a_restart_of_the_machine_a_clock_that_was_set_back_makes_no_answe
 
 def test_a_question_that_nobody_waits_for_expires_in_a_day(tmp_path: Path) -> None:
     clock = Clock()
-    queue = Queue(os.fsencode(tmp_path), clock)
+    queue = Queue(inner(tmp_path), clock)
     queue.put(QUESTION, 0).close()
     clock.pass_by(24 * 3600 + 1)
     assert queue.decide(queue.rows()[0].name, allow=True, by="page")[0].state == "expired"
@@ -288,7 +290,7 @@ def test_a_question_that_nobody_waits_for_expires_in_a_day(tmp_path: Path) -> No
 
 def test_a_clock_that_jumps_does_not_shorten_the_waiting(tmp_path: Path) -> None:
     clock = Clock()
-    queue = Queue(os.fsencode(tmp_path), clock)
+    queue = Queue(inner(tmp_path), clock)
     with queue.put(QUESTION, 60) as ticket:
         clock.pass_by(10**6)
         queue.decide(ticket.asked.name, allow=True, by="page")
@@ -321,9 +323,17 @@ def test_a_full_disk_refuses_and_leaves_nothing(
     assert answer.allow is False
     if "No space left" in answer.reason:
         assert os.listdir(tmp_path / "approvals") == []
-        assert answer.reason.startswith("the approver failed: MudroomError: the question cannot be put into the queue")
+        assert answer.reason.endswith("the question cannot be put into the queue: No space left on device")
+        assert answer.reason.startswith("nobody could be asked: ")
     else:
         assert answer.reason.startswith("waiting for approval"), "that many calls were not made"
+
+
+def test_a_queue_whose_names_are_all_taken(tmp_path: Path) -> None:
+    queue = Queue(os.fsencode(tmp_path), new_id=lambda: "abc123")
+    with queue.put(QUESTION, 0), pytest.raises(MudroomError, match=whole("no name was found for the question")):
+        queue.put(QUESTION._replace(command=(b"rmmod", b"x")), 0)
+    assert [row.name for row in queue.rows()] == ["abc123"]
 
 
 @pytest.mark.parametrize(("name", "number"), [("open", 0), ("fsync", 0), ("link", 0)])
@@ -350,7 +360,7 @@ def test_an_answer_that_cannot_be_written_is_none(
 def test_room_is_made_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approval, "ROOM", QueueRoom(size=5000, largest=2000))
     clock = Clock()
-    queue = Queue(os.fsencode(tmp_path), clock)
+    queue = Queue(inner(tmp_path), clock)
     for number in range(4):
         clock.pass_by(1)
         queue.put(QUESTION._replace(command=(b"x" * 1400,), fingerprint=str(number)), 0).close()
@@ -401,7 +411,8 @@ def test_a_command_of_a_megabyte_and_one_too_large(queue: Queue) -> None:
     large = QUESTION._replace(command=(b"echo", b"a line of words\n\xff" * (1 << 16)))
     with queue.put(large, 60) as ticket:
         assert queue.row(ticket.asked.name).asked.command == large
-    with pytest.raises(MudroomError, match="more than the 4,194,304"):
+    told = "the command has 4,194,305 bytes, more than the 4,194,304 that can be asked about"
+    with pytest.raises(MudroomError, match=whole(f"{told} (put it into a script, and run that)")):
         queue.put(QUESTION._replace(command=(b"x" * (approval.LARGEST + 1),), fingerprint="5"), 60)
 
 
@@ -410,7 +421,7 @@ def test_old_questions_go_and_those_that_somebody_waits_for_stay(
 ) -> None:
     monkeypatch.setattr(approval, "ROOM", QueueRoom(waiting=3, decided=2))
     clock = Clock()
-    queue = Queue(os.fsencode(tmp_path), clock)
+    queue = Queue(inner(tmp_path), clock)
 
     def put(number: int) -> Ticket:
         clock.pass_by(1)
@@ -441,7 +452,7 @@ def test_old_questions_go_and_those_that_somebody_waits_for_stay(
 
 def test_no_setting_of_the_clock_deletes_a_question_or_changes_the_order(tmp_path: Path) -> None:
     clock = Clock()
-    queue = Queue(os.fsencode(tmp_path), clock)
+    queue = Queue(inner(tmp_path), clock)
     aside = tmp_path / "approvals" / "aside-that another process is writing"
     for number, days in enumerate((0, 400, -900, 30), 1):
         clock.pass_by(days * 86400, 60)
@@ -493,8 +504,18 @@ def test_another_users_questions_are_not_ours_to_answer(queue: Queue, tmp_path: 
     queue.put(QUESTION, 0).close()
     name = queue.rows()[0].name
     os.chown(tmp_path / "approvals", 12345, 12345)
-    with pytest.raises(MudroomError, match="another user's"):
+    told = f"the questions in {tmp_path}/approvals are another user's (only that user answers them)"
+    with pytest.raises(MudroomError, match=whole(told)):
         queue.decide(name, allow=True, by="root")
+
+
+def test_an_answer_is_used_once(queue: Queue) -> None:
+    with queue.put(QUESTION, 0) as ticket:
+        queue.decide(ticket.asked.name, allow=True, by="page")
+        queue.use(ticket.asked.name)
+        told = f"the answer to {ticket.asked.name} has been used already"
+        with pytest.raises(MudroomError, match=whole(told)):
+            queue.use(ticket.asked.name)
 
 
 def test_the_bell_of_one_who_was_killed_is_removed(queue: Queue, tmp_path: Path) -> None:
@@ -537,7 +558,7 @@ def test_where_nobody_would_hear_of_it_nobody_is_waited_for(queue: Queue) -> Non
 
 def test_a_host_is_refused_when_the_queue_fails(tmp_path: Path) -> None:
     (tmp_path / "approvals").write_text("no directory")
-    approver = HostApprover(Queue(os.fsencode(tmp_path)), "", 60)
+    approver = HostApprover(Queue(inner(tmp_path)), "", 60)
     refused = approver(FlowQuestion(7, "x", 443, "tls"), -1)
     assert refused.why.startswith("but the questions in")
     begun = approver.begin(FlowQuestion(7, "x", 443, "tls"))

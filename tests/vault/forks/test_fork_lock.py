@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from conftest import Place
+from inner_path import inner
 from mudroom.core.clock import CommandStart
+from mudroom.core.network.fork_consent import ShownPort
+from mudroom.errors import MudroomError
+from mudroom.vault import standing
+from mudroom.vault.forks.fork_grants import edit_grants
 from mudroom.vault.lock import Lock, holder_of
+from mudroom.vault.store.store import open_vault
+from whole_text import whole
 
 
 def test_who_only_looks_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +59,7 @@ def test_what_tells_of_a_command_may_be_half_written(place: Place) -> None:
 
 
 def test_the_holder_of_a_lock_is_told_whatever_was_written_before(tmp_path: Path) -> None:
-    path = os.fsencode(tmp_path / "lock")
+    path = inner(tmp_path / "lock")
     for holder in ("a long command line", "sh", "", "a command line"):
         with Lock(path, holder):
             descriptor = os.open(path, os.O_RDONLY)
@@ -64,5 +71,30 @@ def test_a_lock_is_not_cut_to_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     """ext4 would flush it to the disk with every command."""
     monkeypatch.setattr(os, "ftruncate", lambda *_arguments: pytest.fail("it was cut"))
     for holder in ("a long command line", "sh"):
-        with Lock(os.fsencode(tmp_path / "lock"), holder):
+        with Lock(inner(tmp_path / "lock"), holder):
             pass
+
+
+def test_a_sandbox_that_stands_and_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mudroom that holds it was stopped (Ctrl-Z): its socket takes the connection, and nobody answers."""
+    monkeypatch.setattr(standing, "PATIENCE", 0.05)
+    door = os.fsencode(tmp_path / "standing")
+    listening = standing.open_door(door)
+    told = "the sandbox that stands for the fork f does not answer"
+    hint = "continue or end the mudroom that has run commands in it"
+    with pytest.raises(MudroomError, match=whole(f"{told} ({hint})")):
+        standing.end_sandbox("f", door, (), b"")
+    assert os.path.exists(door), "it is still its"
+    listening.close()
+
+
+def test_grants_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    vault = open_vault(os.fsencode(tmp_path / "state"), os.fsencode(tmp_path / "p"))
+    fork = vault.new_fork("f")
+    os.mkdir(fork.path + b"/consent.new")
+    with pytest.raises(MudroomError, match=whole("the grants of the fork f cannot be written: Is a directory")):
+        edit_grants(vault, fork, lambda grants: grants._replace(shows=(ShownPort(8000),)))
+    os.rmdir(fork.path + b"/consent.new")
+    assert edit_grants(vault, fork, lambda grants: grants._replace(shows=(ShownPort(8000),)))
+    vault.close()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import tomllib
+import zlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,9 +19,10 @@ import pytest
 from conftest import Place, full_listing
 from handgit import Copy, fsck, git, with_settings
 from mudroom.core.settings import Settings
-from mudroom.errors import UsageError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.vault.git.commits import DULWICH
 from mudroom.vault.git.transfer import Commits
+from whole_text import whole
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 NEW = (".git/objects/pack", ".git/refs/heads/mudroom", ".git/logs/refs/heads/mudroom")
@@ -331,7 +333,7 @@ def test_nothing_new(agent: Agent) -> None:
 def test_a_branch_that_is_checked_out_is_not_moved(agent: Agent) -> None:
     project = agent.place.project
     agent.run("echo two >> file; git commit -qam two")
-    with pytest.raises(UsageError, match="main is checked out"):
+    with pytest.raises(UsageError, match=whole("main is checked out, so it is not moved (choose another --branch)")):
         agent.bring("main")
     git(project, "git branch theirs; git worktree add -q ../tree theirs")
     with pytest.raises(UsageError, match="theirs is checked out"):
@@ -463,8 +465,8 @@ def test_sha256(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("refStorage reftable", "keeps its branches as reftable"),
-        ("unheardOf true", r"of a kind that mudroom does not know \(unheardof\)"),
+        ("refStorage reftable", "the repository keeps its branches as reftable, which mudroom cannot write"),
+        ("unheardOf true", "the repository is of a kind that mudroom does not know (unheardof)"),
     ],
 )
 def test_repositories_of_other_kinds(copy: Copy, settings: str, message: str) -> None:
@@ -472,8 +474,41 @@ def test_repositories_of_other_kinds(copy: Copy, settings: str, message: str) ->
     name, value = settings.split()
     config = copy.project / ".git/config"
     config.write_text(f"[core]\n\trepositoryformatversion = 1\n[extensions]\n\t{name} = {value}\n")
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, match=whole(f"{message} (mudroom diff gives the changes as a patch)")):
         copy.bring()
+
+
+def test_settings_of_the_repository_that_cannot_be_read(copy: Copy) -> None:
+    copy.agent("echo two >> file; git commit -qam two")
+    (copy.project / ".git/config").write_text("[core\n")
+    told = "the settings of the repository cannot be read: expected trailing ] (git config --list)"
+    with pytest.raises(UsageError, match=whole(told)):
+        copy.bring()
+
+
+def test_an_object_of_the_project_that_is_damaged(copy: Copy) -> None:
+    copy.agent("echo two >> file; git commit -qam two")
+    name = git(copy.project, "git rev-parse HEAD").strip()
+    place = copy.project / ".git/objects" / name[:2] / name[2:]
+    told = f"the project's own repository is damaged at {name} (git fsck)"
+    good = place.read_bytes()
+    for content in (b"", b"no zlib", good[:9], zlib.compress(b"commit 5\0short but wrong")):
+        place.chmod(0o644)
+        place.write_bytes(content)
+        with pytest.raises(MudroomError, match=whole(told)):
+            copy.bring()
+    place.write_bytes(good)
+    git(copy.project, "git gc -q")
+    for path in (copy.project / ".git/objects/pack").glob("*.*"):
+        good = path.read_bytes()
+        path.chmod(0o644)
+        for content in (b"", good[: len(good) // 2], b"x" * len(good)):
+            path.write_bytes(content)
+            try:
+                copy.bring()
+            except MudroomError as error:
+                assert "\n" not in str(error), path.suffix
+        path.write_bytes(good)
 
 
 # --- links: work trees and submodules ---
@@ -513,7 +548,8 @@ def test_a_work_tree_of_a_repository_elsewhere(project: Place) -> None:
     agent.run("echo two >> file; git commit -qam two")
     assert [one.subject for one in agent.bring().commits] == ["two"]
     agent.run("rm -r .git; echo 'gitdir: ../project/.git' > .git")
-    with pytest.raises(UsageError, match="belongs to a repository outside of the project"):
+    told = ".git belongs to a repository outside of the project, to which this fork cannot commit"
+    with pytest.raises(UsageError, match=whole(f"{told} (mudroom fork new NAME makes one that can)")):
         agent.bring()
 
 
@@ -627,14 +663,14 @@ def test_nothing_is_loaded_before_it_is_needed() -> None:
 
 
 def test_without_dulwich(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    oldest, install = ".".join(map(str, DULWICH)), "pip install -U mudroom dulwich"
     with monkeypatch.context() as old:
         old.setattr("dulwich.__version__", (1, 0, 5))
-        with pytest.raises(UsageError, match=r"need dulwich 1\.\d+\.\d+; found: 1\.0\.5"):
+        with pytest.raises(UsageError, match=whole(f"commits need dulwich {oldest}; found: 1.0.5 ({install})")):
             copy.bring()
     monkeypatch.setitem(sys.modules, "dulwich", None)
-    with pytest.raises(UsageError, match="is not installed") as told:
+    with pytest.raises(UsageError, match=whole(f"commits need dulwich {oldest}, which is not installed ({install})")):
         copy.bring()
-    assert told.value.hint == "pip install -U mudroom dulwich"
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     (wanted,) = (name for name in project["dependencies"] if name.startswith("dulwich"))
     assert wanted == f"dulwich>={'.'.join(map(str, DULWICH))},<2"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import os
 import shutil
 import time
@@ -18,6 +20,7 @@ from mudroom.stage.source import OpenSource
 from mudroom.vault.git.commit_diff import CommitDiff, read_commit_diff
 from mudroom.vault.git.fork_refs import ForkFiles
 from mudroom.vault.git.log import CommitLog, LogSource, open_log
+from whole_text import whole
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -212,8 +215,29 @@ def test_which_commit_is_meant(fork: Fork) -> None:
     named = [fork.diff(word).commit.id for word in (two.id, two.id[:8].upper(), "v1", "refs/tags/v1", "HEAD", "main")]
     assert named == [two.id] * 4 + [three.id] * 2
     for word in ("nothing", "", "abc", git(fork.place.project, "git rev-parse HEAD").strip(), "\x1b[31m", "a/../b"):
-        with pytest.raises(UsageError, match="no new commit"):
+        with pytest.raises(UsageError, match="the fork has no new commit"):
             fork.diff(word)
+    listed = "mudroom diff --commits lists them"
+    with pytest.raises(UsageError, match=whole(f"the fork has no new commit nothing ({listed})")):
+        fork.diff("nothing")
+
+
+def test_the_beginning_of_two_ids(fork: Fork) -> None:
+    """Four digits are the fewest that name a commit; here two begin with them."""
+    rows = git(fork.place.project, "git rev-parse HEAD HEAD^{tree}").split()
+    texts: dict[str, str] = {}
+    for number in itertools.count():
+        who = f"T <t@example.org> {number} +0000"
+        text = f"tree {rows[1]}\nparent {rows[0]}\nauthor {who}\ncommitter {who}\n\nc\n"
+        begin = hashlib.sha1(f"commit {len(text)}\0{text}".encode()).hexdigest()[:4]
+        if begin in texts:
+            break
+        texts[begin] = text
+    for name, content in (("one", texts[begin]), ("two", text)):
+        fork.place.write(name, content)
+        fork.run(f"git update-ref refs/heads/{name} $(git hash-object -t commit -w {name})")
+    with pytest.raises(UsageError, match=whole(f"2 commits of the fork begin with {begin} (give more digits)")):
+        fork.diff(begin)
 
 
 def test_differences_of_all_commits(fork: Fork) -> None:
@@ -259,6 +283,13 @@ def test_a_broken_repository_is_one_error(copy: Copy, script: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_copy(copy)
     assert "\n" not in str(caught.value) and str(caught.value).isprintable()
+
+
+def test_why_a_repository_is_not_read(copy: Copy) -> None:
+    copy.agent("rm .git/HEAD; ln -s /etc/passwd .git/HEAD")
+    told = "the fork's repository is not read: .git/HEAD is a symlink (git fsck in the fork shows details)"
+    with pytest.raises(UsageError, match=whole(told)):
+        read_copy(copy)
 
 
 def test_a_repository_that_is_gone(copy: Copy) -> None:

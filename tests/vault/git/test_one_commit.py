@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ from conftest import Place
 from handgit import fsck, git, with_settings
 from mudroom.errors import UsageError
 from mudroom.session.commit_apply import CommitRequest, CommittedApply
+from mudroom.vault.git.one_commit import OneCommit
 from mudroom.vault.git.user_settings import UserFiles
+from whole_text import whole
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 STATE = "git status --porcelain --ignored; git rev-parse HEAD || true; cat file || true"
+USE_GIT = "(apply without a commit, then git commit)"
 ME = "[user]\n\tname = Me Myself\n\temail = me@example.org\n"
 
 
@@ -171,6 +175,36 @@ def test_nothing_to_commit(project: Place) -> None:
     assert done.commit is None and "in HEAD already" in done.problem
 
 
+def test_a_commit_of_the_user_while_files_are_applied(project: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files have landed; the user's commit is not built over."""
+    real = OneCommit.make
+
+    def late(*arguments: Any, **named: Any) -> Any:
+        git(project.project, "git commit -q --allow-empty -m meanwhile")
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(OneCommit, "make", late)
+    done = committed(project, "echo two >> file")
+    assert (done.commit, done.problem) == (None, "HEAD has moved meanwhile (git commit)")
+    assert (project.project / "file").read_text() == "one\ntwo\n"
+    assert git(project.project, "git log --format=%s").split() == ["meanwhile", "one"]
+
+
+def test_an_undo_beside_another_git_command(project: Place) -> None:
+    assert committed(project, "echo two >> file").commit is not None
+    lock = project.project / ".git/index.lock"
+    lock.touch()
+    told = "another git command is at work in the repository, so nothing was changed"
+    session = project.session()
+    with session.alone("a test"), pytest.raises(UsageError, match=whole(f"{told} (if not, remove {lock})")):
+        session.changes.undo()
+    assert (project.project / "file").read_text() == "one\ntwo\n"
+    lock.unlink()
+    with session.alone("a test"):
+        session.changes.undo()
+    clean(project.project)
+
+
 # --- refusals, before anything is applied ---
 
 
@@ -185,23 +219,32 @@ def test_nothing_to_commit(project: Place) -> None:
         ("touch .git/BISECT_LOG", "a bisect is not finished"),
         ("git config commit.gpgsign true", "cannot sign"),
         ("mv .git ../away", "no git repository"),
+        ("git config core.worktree ../..", f"the work tree of the repository is not the project {USE_GIT}"),
     ],
 )
 def test_a_repository_that_takes_no_commit(project: Place, state: str, match: str) -> None:
     git(project.project, state)
     before = (project.project / "file").read_text()
-    with pytest.raises(UsageError, match=match):
+    with pytest.raises(UsageError, match=match.replace("(", r"\(").replace(")", r"\)")):
         committed(project, "echo two >> file")
     assert (project.project / "file").read_text() == before
 
 
 def test_without_a_name_or_a_message(project: Place) -> None:
     refused(project, "echo two >> file", "message of the commit is empty", message=" \n\t\n")
+    nul = "the message of the commit holds a NUL (write it without this character)"
+    refused(project, "true", whole(nul), message="a\0b")
     (project.root / "gitconfig").write_text("[user]\n\tname = Me\n")
     refused(project, "true", "user.email is not set")
     git(project.project, "git config user.email here@example.org")
     assert committed(project, "true").commit is not None
     assert git(project.project, "git log -1 --format=%ae") == "here@example.org\n"
+
+
+UNCERTAIN = (
+    "user.email depends on a condition that mudroom does not know "
+    "(git config user.email VALUE sets it for this repository)"
+)
 
 
 def test_included_settings(project: Place) -> None:
@@ -215,7 +258,7 @@ def test_included_settings(project: Place) -> None:
     assert committed(project, "echo 3 >> file").commit is not None
     assert git(project.project, "git log -1 --format=%ae") == "me@example.org\n"
     (project.root / "gitconfig").write_text(ME + condition.replace("gitdir:", "hasconfig:remote.*.url:"))
-    refused(project, "echo 4 >> file", "a condition that mudroom does not know")
+    refused(project, "echo 4 >> file", whole(UNCERTAIN))
 
 
 @pytest.mark.parametrize(
@@ -236,6 +279,8 @@ def test_a_file_that_git_would_convert(
     project.write(".gitattributes", attributes)
     git(project.project, f"git add -A; git commit -qm attributes; {'git config ' + settings if settings else ':'}")
     refused(project, f'printf "{content}" > a.txt; echo two >> file', match)
+    with pytest.raises(UsageError, match=r"\Aa\.txt cannot be committed as it is: git would .* " + re.escape(USE_GIT)):
+        committed(project, "true")
     done = committed(project, "true", paths=[b"file"])
     assert done.commit is not None, "the others can be committed"
 

@@ -146,6 +146,39 @@ def test_a_ref_that_moves_while_locks_are_taken(project: Project, monkeypatch: p
     assert list(project.path.rglob("*.lock")) == []
 
 
+def test_git_commands_between_a_look_and_its_lock(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real git, in the moment before the lock that would have kept it out."""
+    real = RepositoryWriter.create_lock
+    cases = (
+        (
+            project.several(),
+            b"packed-refs",
+            "git pack-refs --all",
+            "another git command has packed refs meanwhile (try again)",
+        ),
+        (project.checkout(), b"index", "echo x > x; git add x", "the index has changed meanwhile (try again)"),
+        (project.checkout(), b"index", "git update-index --split-index", SPLIT),
+    )
+    for moves, name, script, told in cases:
+
+        def late(
+            writer: RepositoryWriter, lock: bytes, *words: Any, at: bytes = name, script: str = script, **how: Any
+        ) -> None:
+            if lock == at:
+                git(project.path, script)
+            real(writer, lock, *words, **how)
+
+        before = git(project.path, "git for-each-ref; cat .git/HEAD")
+        monkeypatch.setattr(RepositoryWriter, "create_lock", late)
+        ((_ref, reason),) = forward(moves)
+        assert reason == f"cannot be moved: {told}"
+        assert git(project.path, "git for-each-ref; cat .git/HEAD") == before, told
+        assert list(project.path.rglob("*.lock")) == []
+
+
+SPLIT = "the index is split, sparse or has files in conflict (git status shows it)"
+
+
 def test_empty_directories_in_the_way(project: Project) -> None:
     (project.path / ".git/refs/tags/a/b/c/d").mkdir(parents=True)
     assert forward(project.several()) == []

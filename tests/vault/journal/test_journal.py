@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from inner_path import inner
 from mudroom.core.journal.event import ChainHead, data_of, wall
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.errors import MudroomError
@@ -29,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def filled(path: Path, count: int = 5) -> Journal:
-    journal = Journal(os.fsencode(path))
+    journal = Journal(inner(path))
     for number in range(count):
         journal.append("run", f"fork{number}", {"n": number, "text": "naïve \x1b ☃"}, time=1000 + number)
     return journal
@@ -47,7 +48,7 @@ def by_hand(path: Path, *statements: str) -> None:
 
 
 def again(path: Path) -> Journal:
-    return Journal(os.fsencode(path))
+    return Journal(inner(path))
 
 
 def problem(path: Path) -> tuple[int, str, str]:
@@ -310,7 +311,7 @@ def test_threads_share_one_journal(path: Path) -> None:
 WRITER = """
 import sys, os, time
 from mudroom.vault.journal.journal import Journal
-journal = Journal(os.fsencode(sys.argv[1]))
+journal = Journal(os.fsencode(sys.argv[1]).replace(b'\\\\', b'/'))
 for number in range(200):
     journal.append("run", sys.argv[2], {"n": number}, time=time.time_ns())
     if sys.argv[3:] and number % 50 == 25:
@@ -319,10 +320,9 @@ for number in range(200):
 
 
 def writers(path: Path, count: int, *more: str) -> list[subprocess.Popen[bytes]]:
-    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    program = f"import sys; sys.path[:] = {sys.path!r}" + WRITER  # Python for embedding reads no PYTHONPATH
     return [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(path), f"f{number}", *more], env=environment)
-        for number in range(count)
+        subprocess.Popen([sys.executable, "-c", program, str(path), f"f{number}", *more]) for number in range(count)
     ]
 
 
@@ -386,7 +386,7 @@ import os, sys
 from mudroom.vault.journal.journal import Journal
 
 for place in sys.argv[1:]:
-    journal = Journal(os.fsencode(place))
+    journal = Journal(os.fsencode(place).replace(b"\\\\", b"/"))
     journal.append("run", "f", {"text": "x" * 3000}, time=1)
     journal.leave()
 os._exit(0)

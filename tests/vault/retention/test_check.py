@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from conftest import Place, tick
 from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.stage.layers.layer import remove_tree
+from mudroom.vault.apply import plan_state, transaction
+from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.retention.check import VaultProblem, check
 
 
@@ -240,3 +243,19 @@ def test_the_vault_itself(session: Session) -> None:
 def test_a_fork_that_is_just_being_made_is_no_damage(session: Session) -> None:
     (Path(os.fsdecode(session.vault.path)) / "forks/new").mkdir()
     assert "being made" in only(session).text
+
+
+def test_an_apply_that_is_removed_while_it_is_looked_at(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the garbage collection of another process, between the question for its state and its plan."""
+    place = ApplyDirectory(session.vault.applies()[0])
+    real, asked = plan_state.state_of, list[bytes]()
+
+    def state(directory: bytes) -> Any:
+        asked.append(directory)
+        if len(asked) == 2:
+            session.vault.throw_away(place.path)
+        return real(directory)
+
+    monkeypatch.setattr(transaction, "state_of", state)
+    assert only(session) == VaultProblem("apply u1", "the apply u1 was removed meanwhile", "mudroom log shows it")
+    assert check(session.vault) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Place, full_listing
+from inner_path import inner
 from mudroom.core.retention import RetentionLimits
 from mudroom.stage import disk
 from mudroom.vault.disk_usage import measure
@@ -20,7 +21,7 @@ from mudroom.vault.store.store import Vault, open_vault
 
 @pytest.fixture
 def vault(tmp_path: Path) -> Iterator[Vault]:
-    vault = open_vault(os.fsencode(tmp_path / "state"), b"/some/project")
+    vault = open_vault(inner(tmp_path / "state"), b"/some/project")
     yield vault
     vault.close()
 
@@ -37,9 +38,9 @@ def test_it_counts_as_du_does(tmp_path: Path) -> None:
     os.truncate(os.open(tmp_path / "d/hole", os.O_CREAT | os.O_WRONLY), 1 << 30)
     (tmp_path / "d/link").symlink_to("/usr")
     (tmp_path / "d/loop").symlink_to(".")
-    assert measure(os.fsencode(tmp_path / "d")) == du(tmp_path / "d") < 200_000
-    assert measure(os.fsencode(tmp_path / "d/big")) == du(tmp_path / "d/big")
-    assert measure(os.fsencode(tmp_path / "absent")) == 0
+    assert measure(inner(tmp_path / "d")) == du(tmp_path / "d") < 200_000
+    assert measure(inner(tmp_path / "d/big")) == du(tmp_path / "d/big")
+    assert measure(inner(tmp_path / "absent")) == 0
 
 
 def test_deeper_than_a_path_can_be_long(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_deeper_than_a_path_can_be_long(tmp_path: Path) -> None:
         at = below
     os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=at))
     os.close(at)
-    assert measure(os.fsencode(tmp_path)) == du(tmp_path)
+    assert measure(inner(tmp_path)) == du(tmp_path)
 
 
 @pytest.mark.skipif(disk.user() == 0, reason="root may read everything")
@@ -60,7 +61,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     closed.mkdir(parents=True)
     closed.chmod(0)
     remarks: list[str] = []
-    assert measure(os.fsencode(tmp_path / "d"), None, remarks) > 0
+    assert measure(inner(tmp_path / "d"), None, remarks) > 0
     assert remarks == [f"{closed} cannot be read: its contents are not counted"]
     assert closed.stat().st_mode & 0o777 == 0
     closed.chmod(0o700)
@@ -113,12 +114,11 @@ def test_layers_that_share_files_are_counted_once(vault: Vault) -> None:
 
 
 def test_all_vaults_whatever_is_wrong_with_them(tmp_path: Path) -> None:
-    state = os.fsencode(tmp_path)
+    state = inner(tmp_path)
     assert vaults(state) == []
     (tmp_path / "here").mkdir()
-    good = open_vault(state, os.fsencode(tmp_path / "here"))
-    gone = open_vault(state, b"/gone/away")
-    newer, half = open_vault(state, b"/newer"), open_vault(state, b"/half")
+    good = open_vault(state, inner(tmp_path / "here"))
+    gone, newer, half = (open_vault(state, inner(tmp_path / "away" / name)) for name in ("gone", "newer", "half"))
     Path(os.fsdecode(newer.path), "format").write_text("9\n")
     Path(os.fsdecode(half.path), "format").unlink()
     (tmp_path / "vaults/stray").write_text("")
@@ -137,11 +137,11 @@ def test_all_vaults_whatever_is_wrong_with_them(tmp_path: Path) -> None:
 
 
 def test_one_vault_by_its_name(tmp_path: Path, vault: Vault) -> None:
-    state = os.fsencode(tmp_path / "state")
+    state = inner(tmp_path / "state")
     found = vault_named(state, os.path.basename(vault.path))
     assert found is not None
     assert (found.path, found.project) == (vault.path, b"/some/project")
     (tmp_path / "state/vaults/file").write_text("")
     for name in (b"", b".", b"..", b"other", b"file", b"../vaults/" + os.path.basename(vault.path)):
         assert vault_named(state, name) is None
-    assert vault_named(os.fsencode(tmp_path / "none"), b"x") is None
+    assert vault_named(inner(tmp_path / "none"), b"x") is None

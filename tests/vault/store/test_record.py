@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from conftest import Place
+from inner_path import inner
 from mudroom.core.tree.change import Changeset
 from mudroom.errors import MudroomError
 from mudroom.vault.forks.fork_summary import ForkSummaries
@@ -43,7 +43,7 @@ def test_of_a_background_command(place: Place) -> None:
 
 @pytest.mark.parametrize(("status", "code"), [(3 << 8, 3), (0, 0), (9, 137), (0x80 | 11, 139)])
 def test_an_earlier_format_has_a_wait_status(tmp_path: Path, status: int, code: int) -> None:
-    path = os.fsencode(tmp_path / "record")
+    path = inner(tmp_path / "record")
     old = ForkRecord(2, "f", "overlay", (b"x",), 1, status, Changeset())
     (tmp_path / "record").write_bytes(msgspec.msgpack.encode(old))
     assert load(path, ForkRecord) == old._replace(format=FORK_FORMAT, exit_code=code)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from conftest import Place
+from inner_path import inner
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import disk, top_directory
@@ -20,6 +23,7 @@ from mudroom.vault.record import ForkRecord, load
 from mudroom.vault.retention.schedule import tidy
 from mudroom.vault.store import store
 from mudroom.vault.store.store import open_vault, spread_layers, vault_path
+from whole_text import whole
 
 
 @pytest.mark.parametrize("name", ["abc", "ABC", "aBc", "Abc."])
@@ -27,7 +31,7 @@ def test_a_fork_has_one_spelling_where_the_file_system_folds_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """macOS and Windows: without the check a command in ``abc`` would go on in ``Abc``."""
-    vault = open_vault(os.fsencode(tmp_path), b"/some/project")
+    vault = open_vault(inner(tmp_path), b"/some/project")
     vault.new_fork("Abc")
     real = os.path.isdir
 
@@ -39,15 +43,16 @@ def test_a_fork_has_one_spelling_where_the_file_system_folds_names(
     importlib.import_module("mudroom.vault.store.spelling")  # pytest's hook of imports asks for directories, too
     monkeypatch.setattr(os.path, "isdir", folded)
     monkeypatch.setattr(store, "MAY_FOLD", True)
-    with pytest.raises(UsageError, match=r"takes the name .* for that of the fork Abc") as caught:
+    told = f"the file system takes the name {name} for that of the fork Abc"
+    hint = "write Abc, or a name that differs in more than upper and lower case"
+    with pytest.raises(UsageError, match=whole(f"{told} ({hint})")):
         vault.find(name)
-    assert "write Abc" in caught.value.hint
     assert vault.fork("Abc").name == "Abc"
     assert vault.find("abcd") is None
 
 
 def test_projects_have_vaults_of_their_own(tmp_path: Path) -> None:
-    state = os.fsencode(tmp_path)
+    state = inner(tmp_path)
     paths = {vault_path(state, project) for project in (b"/a/x", b"/b/x", b"/a/x y", b"/a/\xff", b"/a/x/")}
     assert len(paths) == 5
     assert all(path.startswith(state + b"/vaults/") for path in paths)
@@ -55,10 +60,10 @@ def test_projects_have_vaults_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_vault_is_private_and_found_again(tmp_path: Path) -> None:
-    vault = open_vault(os.fsencode(tmp_path), b"/some/project")
+    vault = open_vault(inner(tmp_path), b"/some/project")
     assert os.stat(vault.path).st_mode & 0o777 == 0o700
     vault.new_fork("f")
-    again = open_vault(os.fsencode(tmp_path), b"/some/project")
+    again = open_vault(inner(tmp_path), b"/some/project")
     assert [fork.name for fork in again.forks()] == ["f"]
     with pytest.raises(UsageError, match="there is a fork named f already"):
         again.new_fork("f")
@@ -83,10 +88,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_a_vault_spreads_its_layers_once(tmp_path: Path, calls: list[int]) -> None:
     """The flags are read and set; neither opening the vault again nor a fork asks any more."""
-    vault = open_vault(os.fsencode(tmp_path), b"/p")
+    vault = open_vault(inner(tmp_path), b"/p")
     assert 1 <= len(calls) <= 2
     calls.clear()
-    open_vault(os.fsencode(tmp_path), b"/p").new_fork("f")
+    open_vault(inner(tmp_path), b"/p").new_fork("f")
     assert not calls
     tidy(vault, Settings(), 10**18)
     assert 1 <= len(calls) <= 2, "an older vault is marked with the day's upkeep"
@@ -100,22 +105,28 @@ def test_a_file_system_that_refuses_to_spread(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("fcntl.ioctl", refused)
-    vault = open_vault(os.fsencode(tmp_path), b"/p")
+    vault = open_vault(inner(tmp_path), b"/p")
     assert spread_layers(vault) is False
     assert vault.new_fork("f")
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    vault = open_vault(os.fsencode(tmp_path), b"/p")
+    vault = open_vault(inner(tmp_path), b"/p")
     Path(os.fsdecode(vault.path), "format").write_text("3\n")
     with pytest.raises(MudroomError, match="has format 3, this mudroom knows 2"):
-        open_vault(os.fsencode(tmp_path), b"/p")
+        open_vault(inner(tmp_path), b"/p")
 
 
 def test_a_state_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    """A file in its place, and /proc, in which nothing can be made."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(MudroomError, match="cannot be"):
-        open_vault(os.fsencode(tmp_path / "file"), b"/p")
+    places = [(inner(tmp_path / "file"), ".*")]  # Windows has another reason
+    if sys.platform == "linux":
+        places = [(os.fsencode(tmp_path / "file"), "Not a directory"), (b"/proc/x", "No such file or directory")]
+    for state, reason in places:
+        told = re.escape(f"the vault {os.fsdecode(vault_path(state, b'/p'))} cannot be made: ")
+        with pytest.raises(MudroomError, match=f"^{told}{reason} .set MUDROOM_STATE to a directory you may write to.$"):
+            open_vault(state, b"/p")
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93\x01", b"garbage", b"\x98\x01\x02\x03"])
@@ -137,7 +148,7 @@ def test_a_record_of_a_newer_format_is_refused(place: Place) -> None:
     content = record.read_bytes()
     record.write_bytes(content.replace(b"\x03", b"\x07", 1))
     with pytest.raises(MudroomError, match="has format 7"):
-        load(os.fsencode(record), ForkRecord)
+        load(inner(record), ForkRecord)
 
 
 def test_discarding_does_not_need_permissions_inside(place: Place) -> None:
@@ -182,14 +193,20 @@ def test_state_that_cannot_keep_deletions_is_refused(
 
     with monkeypatch.context() as patch:
         patch.setattr(layer, "make_whiteout", make)
-        with pytest.raises(MudroomError, match="cannot keep what a fork deletes"):
-            open_vault(os.fsencode(tmp_path), b"/project")
-    open_vault(os.fsencode(tmp_path), b"/project").close()
+        with pytest.raises(MudroomError) as told:
+            open_vault(inner(tmp_path), b"/project")
+    assert told.value.message == (
+        f"{os.fsdecode(vault_path(inner(tmp_path), b'/project'))} is on a file system that "
+        "cannot keep what a fork deletes (fuse-overlayfs?)"
+    )
+    another = "set MUDROOM_STATE to a directory on another one, such as a volume: MUDROOM_STATE=/var/tmp/mudroom"
+    assert told.value.hint == another
+    open_vault(inner(tmp_path), b"/project").close()
 
 
 def test_two_make_the_vault_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One is stopped before each rename and each removal, while the other makes the whole vault."""
-    state, made = os.fsencode(tmp_path), list[bytes]()
+    state, made = inner(tmp_path), list[bytes]()
 
     def other(*words: Any, **options: Any) -> None:
         if not made:

@@ -31,6 +31,7 @@ from mudroom.vault.store.store import throw_away_base
 from mudroom.vault.transfer import arrival as arrival_module
 from mudroom.vault.transfer.arrival import Arrival, Arrived, bounded_claims, note_of
 from mudroom.vault.transfer.known_base import MOST, known_base, remember_base
+from whole_text import whole
 
 BASE = bytes(range(32))
 
@@ -285,7 +286,12 @@ def test_the_table_of_bases_is_bounded_and_checked(place: Place, monkeypatch: py
         os.utime(vault.path + b"/known-bases/" + (bytes([number]) * 32).hex().encode(), ns=(number, number))
     assert [known_base(vault, bytes([number]) * 32) for number in range(5)] == [None, None, LIVE, LIVE, LIVE]
     for base, stands_for in ((b"short", LIVE), (BASE, "../../x"), (BASE, "none")):
-        with pytest.raises(UsageError):
+        told = (
+            "the id of a base has 32 bytes, this has 5"
+            if base != BASE
+            else f"there is no snapshot {stands_for} in this vault (mudroom fork new NAME --snapshot)"
+        )
+        with pytest.raises(UsageError, match=whole(told)):
             remember_base(vault, base, stands_for)
     assert known_base(vault, b"../../format") is None
 

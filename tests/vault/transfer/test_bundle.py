@@ -11,13 +11,14 @@ import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from clocks import let_pass
 from conftest import Place, listing
+from mudroom.core.clock import CommandStart
 from mudroom.core.retention import DAY, RetentionLimits
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset
@@ -34,6 +35,7 @@ from mudroom.vault.transfer.arrival import Arrival, Arrived, arrive
 from mudroom.vault.transfer.bundle import Label, export_fork
 from mudroom.vault.transfer.import_fork import LIMIT
 from tiers import examples
+from whole_text import whole
 
 NOW = 1_700_000_000 * 10**9
 SCRIPT = (
@@ -368,6 +370,38 @@ def test_an_export_that_fails_leaves_nothing(place: Place, tmp_path: Path, monke
     with pytest.raises(OSError, match="No space left"):
         export(session, "f", tmp_path / "f.tar")
     assert list(tmp_path.glob("f.tar*")) == []
+
+
+def test_an_export_that_cannot_be(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a caller's mistakes, and beyond a limit that is made small here."""
+    session = place.session()
+    session.run([b"sh", b"-c", b"head -c 200000 /dev/urandom > a; mkdir d; touch d/1 d/2"], fork="f")
+    with pytest.raises(UsageError, match=whole("the id of a base has 32 bytes, this has 5")):
+        session.export("f", io.BytesIO(), base=b"short")
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    told = "the archive cannot be written: its stream does not wait (os.set_blocking(FD, True))"
+    with open(writer, "wb", buffering=0) as stream, pytest.raises(MudroomError, match=whole(told)):
+        session.export("f", cast("Any", stream), packed=False)
+    os.close(reader)
+    with monkeypatch.context() as patch:
+        patch.setattr("mudroom.vault.transfer.pack.HEADER_LIMIT", 60)
+        told = r"\Athe attributes of \S+ are too large for an archive \(the fork is unchanged: apply it, or remove"
+        with pytest.raises(MudroomError, match=told):
+            session.export("f", io.BytesIO())
+    fork = session.vault.fork("f")
+    with fork.lock("a command that is killed"):
+        fork.begin(CommandStart(1))
+        told = "the last command of f was cut off (mudroom diff f collects what it did)"
+        with pytest.raises(MudroomError, match=whole(told)):
+            export_fork(session.vault, fork, os.fsencode(place.root / "f.tar"), NOW)
+        fork.end()
+    monkeypatch.setattr("mudroom.vault.transfer.pack.ENTRY_LIMIT", 3)
+    told = "the fork has more than 3 entries, so it cannot be exported"
+    hint = "the fork is unchanged: apply it, or remove the entry from it"
+    with pytest.raises(MudroomError, match=whole(f"{told} ({hint})")):
+        session.export("f", io.BytesIO())
+    assert {change.path for change in session.changes.of("f").changes} >= {b"a", b"d/2"}
 
 
 # --- archives of anybody ---

@@ -14,12 +14,12 @@ test("the most urgent comes first, over all projects", () => {
   ]);
   assert.deepEqual(needs.map((one) => one.kind), ["question", "damaged", "conflict", "cut off", "finished"]);
   assert.deepEqual(needs.map((one) => one.text), [
-    "2 questions of agents", "damaged: it cannot be read", "1 file changed in the project, too", "its last command was interrupted", "finished: 3 changed files",
+    "2 questions of agents", "damaged: it cannot be read", "1 file changed in the project, too", "its last command was interrupted", "3 changed files",
   ]);
 });
 
 test("a failed command is said", () => {
-  assert.equal(needsOf([project("a", [notice("finished", "f", { exit_code: 2 })])])[0].text, "finished with exit code 2: 3 changed files");
+  assert.equal(needsOf([project("a", [notice("finished", "f", { exit_code: 2 })])])[0].text, "3 changed files, exit code 2");
 });
 
 test("nothing needs anybody", () => {

@@ -12,7 +12,7 @@ from mudroom.cli.terminal.pager import page
 from mudroom.core.result import changes_to_json
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.flag import git_directory, is_protected, repositories
-from mudroom.core.tree.path import is_below, show_path
+from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
@@ -88,6 +88,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             context.terminal.note(line)
         paths = project_paths(words, session)
         within = _own_files(session.changes.of(name).changes) if not words else set()
+        for word, path in zip(words, paths, strict=True):
+            if not _chosen(session.changes.of(name), [path]):
+                context.terminal.say(f"no change at {show(word.encode('utf-8', 'surrogateescape'))}")
 
         def is_own(change: Change) -> bool:
             return change.path in within
@@ -169,6 +172,8 @@ def _stat(changes: Sequence[Change]) -> Iterator[bytes]:
     width = min(max((len(name) for name, _change in rows), default=0), _NAMES)
     for name, change in rows:
         count = "binary" if change.binary else f"+{change.lines_added} -{change.lines_removed}"
+        if change.staged is not None and count == "+0 -0" and change.base is None and change.staged.size:
+            count = counted(change.staged.size, "byte")  # the lines of so many files are not counted
         verb = "" if change.verb == "modified" else f"  {change.verb}"
         yield f" {name:<{width}} | {count}{verb}\n".encode()
     total = summarise(changes)

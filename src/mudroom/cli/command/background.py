@@ -52,7 +52,7 @@ def start(keeper: Keeper, context: Context) -> int:
         report = stream.read()
     if not report:
         os.waitpid(child, 0)
-        raise MudroomError("the process that was to hold the command has died", "try again")
+        raise MudroomError("the process that was to hold the command has died", "run the command again")
     outcome: dict[str, Any] = json.loads(report)
     if "error" in outcome:
         error = _KeeperError(outcome["error"], outcome["hint"])

@@ -21,7 +21,7 @@ from mudroom.cli.command.run import (
     warn_if_bare,
 )
 from mudroom.cli.plain_options import REMAINDER
-from mudroom.cli.project_session import full_disk_hint, open_session, working_directory
+from mudroom.cli.project_session import full_disk_hint, no_leftover, open_session, working_directory
 from mudroom.cli.terminal.approver import ASKS, Ask, set_host_approver
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
@@ -154,7 +154,11 @@ def run_command(
             stdio = own_stdio(context)
             if stream:
                 stdio = stdio._replace(on_output=lambda name, data: _print_piece(name, data, context))
-            with command_signals(session) as signals, full_disk_hint(session, args.fork):
+            with (
+                command_signals(session) as signals,
+                full_disk_hint(session, args.fork),
+                no_leftover(session, args.fork),
+            ):
                 result = session.run(argv, fork=args.fork, cwd=_directory(session), stdio=stdio)
             commits = {} if context.as_json or quiet else commits_of(session, result)
             log = "" if context.as_json or quiet else tool_log(session, result)

@@ -76,7 +76,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if args.http is None and context.terminal.interactive:
         raise UsageError(
             "mudroom mcp speaks a protocol on its standard input, and that is a terminal",
-            "a client starts it, e.g. after: claude mcp add mudroom -- mudroom mcp",
+            "claude mcp add mudroom -- mudroom mcp lets a client start it",
         )
     from mudroom.mcp import stdio
 

@@ -19,11 +19,14 @@ from mudroom.typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
+    from mudroom.core.background import BackgroundStart
+
 EXAMPLES = """\
 examples:
   mudroom ps                      background commands, and forks in which another one runs
   mudroom ps --json
   mudroom ps --output 3f2a81c0    the end of its output so far
+  mudroom ps --output my-fork     of the newest command of this fork
   mudroom ps --end 3f2a81c0       SIGTERM; after --grace SIGKILL; its changes stay in the fork
   mudroom ps --end --all          every background command of this project
 
@@ -34,7 +37,7 @@ GRACE = 2.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("ids", nargs="*", metavar="ID", help="for --end and --output")
+    parser.add_argument("ids", nargs="*", metavar="ID | FORK", help="a command, or those of a fork; default: all")
     parser.add_argument("--end", action="store_true", help="end background commands")
     parser.add_argument("--output", action="store_true", help="print the output of one: stdout, then stderr")
     parser.add_argument("--all", action="store_true", help="all of them; without --end: those that are over, too")
@@ -49,6 +52,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.end:
             return _end_commands(session, args.ids, args.all, grace, context)
         rows = [row for row in process_rows(session) if args.all or row["state"] != "ended"]
+        if args.ids:
+            forks = {row["fork"] for row in rows}
+            named = {word if word in forks else _commands(session, word)[0].id for word in args.ids}
+            rows = [row for row in rows if row["id"] in named or row["fork"] in named]
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.processes/1", "commands": rows}))
     elif rows:
@@ -104,15 +111,28 @@ def _age(duration: float) -> str:
 def _print_output(session: Session, ids: list[str], context: Context) -> int:
     if len(ids) != 1:
         raise UsageError(f"ps --output takes one ID, {len(ids)} given", "mudroom ps --output ID; mudroom ps lists them")
-    out, err = session.background(ids[0]).output()
+    identity = _commands(session, ids[0])[-1].id
+    out, err = session.background(identity).output()
     if context.as_json:
         texts = {"stdout": out.decode("utf-8", "replace"), "stderr": err.decode("utf-8", "replace")}
-        context.terminal.out(json.dumps({"schema": "mudroom.printed/1", "id": ids[0], **texts}))
+        context.terminal.out(json.dumps({"schema": "mudroom.printed/1", "id": identity, **texts}))
         return 0
     for stream, data in ((sys.stdout, out), (sys.stderr, err)):
         stream.flush()
         _write(stream.fileno(), data)
     return 0
+
+
+def _commands(session: Session, word: str) -> list[BackgroundStart]:
+    """Return the background command with this id, or those of the fork with this name: the ended ones first, then by
+    age. Raise UsageError if there is none."""
+    known = session.sandboxes.backgrounds()
+    of_fork = [started for started, _ended in sorted(known, key=lambda row: row[1] is None) if started.fork == word]
+    if of_fork and all(started.id != word for started, _ended in known):
+        return of_fork
+    if not of_fork and session.vault.find(word) is not None:
+        raise UsageError(f"the fork {word} has no background command", "mudroom ps --all shows those of this project")
+    return [session.sandboxes.started(word)]
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -124,8 +144,9 @@ def _write(descriptor: int, data: bytes) -> None:
 def _end_commands(session: Session, ids: list[str], ends_all: bool, grace: float, context: Context) -> int:
     if bool(ids) == ends_all:
         raise UsageError("ps --end takes either IDs or --all", "mudroom ps --end ID, or mudroom ps --end --all")
-    running = [started for started, ended in session.sandboxes.backgrounds() if ended is None]
-    commands = [session.background(command) for command in (ids or [started.id for started in running])]
+    running = [started.id for started, ended in session.sandboxes.backgrounds() if ended is None]
+    named = [started.id for word in ids for started in _commands(session, word) if started.id in (word, *running)]
+    commands = [session.background(command) for command in (named if ids else running)]
     for command in commands:
         session.sandboxes.end(command.fork, [command.id], grace)
     ended = [command.wait() for command in commands]

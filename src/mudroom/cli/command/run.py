@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mudroom.cli.plain_options import REMAINDER
-from mudroom.cli.project_session import exclusive, full_disk_hint, open_session, working_directory
+from mudroom.cli.project_session import exclusive, full_disk_hint, no_leftover, open_session, working_directory
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import TITLE, cut, is_terminal
@@ -239,7 +239,7 @@ def _run_elsewhere(
 
 def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
     warn_if_bare(session, context)
-    with command_signals(session) as signals, full_disk_hint(session):
+    with command_signals(session) as signals, full_disk_hint(session), no_leftover(session, is_wanted=not args.no):
         result = session.run(argv, cwd=cwd, stdio=own_stdio(context))
     is_kept = signals.ended_by(result) is not None
     return _decide(session, result, argv, args, context, signals.exit_code(result), is_kept=is_kept)
@@ -259,12 +259,15 @@ def _decide(
     """Show the result, and apply or discard its changes, or keep them. ``is_kept``: a signal ended it. ``is_ours``:
     the lock has been held since the changes were collected."""
     outcome: dict[str, Any] | None = None
-    if not context.as_json:
-        show_result(result, argv, context, commits_of(session, result), tool_log(session, result))
-    if not result.changeset.changes:
-        if result.fork:
+    try:
+        if not context.as_json:
+            show_result(result, argv, context, commits_of(session, result), tool_log(session, result))
+    finally:  # also if nobody reads it any more
+        if result.fork and not result.changeset.changes:
             session.forks.discard_unchanged(result.fork)
-    else:
+        elif result.fork and args.no:
+            session.forks.discard(result.fork)
+    if result.changeset.changes and not args.no:
         answer = _answer(result, argv, args, context, session, is_kept=is_kept)
         if answer in ("apply", "git"):
             git = args.git or answer == "git"
@@ -374,10 +377,8 @@ def _answer(
 ) -> str:
     from mudroom.cli.command.auto_apply import decide_auto_apply, show_short
 
-    if not context.as_json and not args.no:
+    if not context.as_json:
         show_short(result, session, context)
-    if args.no:
-        return "cancel"
     if args.keep or is_kept:
         return "keep"
     if args.yes:
@@ -404,6 +405,9 @@ _ANSWERS = {
 }
 
 
+_LEGEND = "a: bring them into the project; c: throw them away; d: show the difference; k: keep them in a fork"
+
+
 def _ask(result: Result, context: Context, session: Session) -> str:
     from mudroom.core.tree.flag import repositories
 
@@ -424,6 +428,8 @@ def _ask(result: Result, context: Context, session: Session) -> str:
             page(session.changes.diff(result.fork), context)
         elif word in _ANSWERS:
             return _ANSWERS[word]
+        else:
+            context.terminal.say(_LEGEND)
 
 
 def _apply(

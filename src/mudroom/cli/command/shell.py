@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from mudroom.cli.command.exec import run_command
 from mudroom.cli.command.run import add_confinement_options
@@ -25,6 +26,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
+    if sys.platform == "win32":
+        args.command = ["cmd", "/d"]
+        return run_command(args, context, None)
     shell = context.environ.get(b"SHELL", b"")
     args.command = [os.fsdecode(shell if shell.startswith(b"/") and os.access(shell, os.X_OK) else b"/bin/sh")]
     return run_command(args, context, None)

@@ -85,7 +85,7 @@ complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a worker -d 'this 
 complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a image -d 'images for containers of level 2: build, ls, rm'
 complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a keeper -d 'the process that has everything loaded for the next command: status, stop'
 complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a doctor -d 'what this machine can protect, by trying it'
-complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a certify -d 'try what the sandbox holds here; on macOS open what held'
+complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a certify -d 'try what the sandbox holds here; on macOS and Windows open what held'
 complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a setup -d 'the first look: protections of this machine, commands that add missing ones, agents, a command to try'
 complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a completion -d 'completion for bash, zsh and fish, and the manual page: prints the file'
 complete -c mudroom -n '__mudroom_is try' -a 'ls show discard'

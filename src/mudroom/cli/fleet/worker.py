@@ -43,7 +43,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if is_inside(context.environ):
         raise UsageError(
             "mudroom worker runs inside mudroom, where its forks would be lost with the sandbox",
-            "start it outside",
+            "start it outside of any sandbox",
         )
     if context.terminal.interactive:
         raise UsageError(

@@ -98,7 +98,9 @@ def describe(row: dict[str, Any], width: int) -> str:
     cut. A reason is not cut."""
     if row["problem"]:
         return f"{row['fork']}  damaged: {row['problem']}  (mudroom discard {row['fork']} removes it)"
-    counts = f"{counted(row['changed'], 'file')}, +{row['lines_added']} -{row['lines_removed']}"
+    counts = counted(row["changed"], "file")
+    if row["lines_added"] or row["lines_removed"]:  # those of very many files are not counted
+        counts += f", +{row['lines_added']} -{row['lines_removed']}"
     state = {"running": "  running", "cut off": "  its last command was cut off"}.get(row["state"], "")
     state += "  level 0" if row["level"] == 0 else ""
     state += f"  of {row['agent']}" if row["agent"] not in (None, row["fork"]) else ""

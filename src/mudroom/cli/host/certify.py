@@ -10,11 +10,12 @@ import sys
 from collections import Counter
 
 from mudroom import __version__
+from mudroom.certify.identity import tool_of
 from mudroom.certify.opening import can_be_tried
 from mudroom.certify.record import encode
 from mudroom.certify.row import VERDICTS, Certificate, opens
 from mudroom.certify.table import expected
-from mudroom.cli.certification import tried
+from mudroom.cli.certification import new_client, tried
 from mudroom.cli.host.doctor import screen_size
 from mudroom.cli.terminal.context import Context
 from mudroom.doctor.certificate import every_row, screen
@@ -25,7 +26,7 @@ from mudroom.typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.sandbox.macos.client import DarwinClient
+    from mudroom.sandbox.client.client import Client
 
 EXAMPLES = """\
 examples:
@@ -34,7 +35,7 @@ examples:
   mudroom certify --json certificate.json     the certificate: no path and no name is in it
   mudroom certify --send certificate.txt      a text to send to us with it; nothing is sent by itself
 
-A platform without a kernel's promise, such as macOS, is opened by what held on this machine. Each row is a deed that
+A platform without a kernel's promise, macOS or Windows, is opened by what held on this machine. Each row is a deed that
 works outside of the sandbox; only rows that held inside open something. On Linux the rows open nothing: they say what
 held here.
 
@@ -61,9 +62,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         return tell("linux", tried_on_linux(context), to, context, every=args.all)
     if platform not in BY_RECORD or not can_be_tried(platform):
         raise UsageError(f"nothing can be tried on {platform} yet", "mudroom doctor tries what is protected here")
-    from mudroom.sandbox.macos.client import SANDBOX_EXEC, DarwinClient
-
-    return certify_here(platform, SANDBOX_EXEC, DarwinClient(), to, context, every=args.all)
+    tool = tool_of(platform)
+    return certify_here(platform, tool, context.client or new_client(platform, tool), to, context, every=args.all)
 
 
 class CertificateFiles(NamedTuple):
@@ -74,7 +74,7 @@ class CertificateFiles(NamedTuple):
 
 
 def certify_here(
-    platform: str, tool: bytes, client: DarwinClient, to: CertificateFiles, context: Context, *, every: bool = False
+    platform: str, tool: bytes, client: Client, to: CertificateFiles, context: Context, *, every: bool = False
 ) -> int:
     """Try every row, store the certificate, and print it. Return the exit code."""
     return tell(platform, tried(platform, tool, client, context), to, context, every=every)

@@ -58,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.action is None:  # argparse would require the name as well, which only rm needs
-        raise UsageError(f"which action: {', '.join(_ACTIONS)}?", "mudroom image --help")
+        raise UsageError(f"image needs an action: {', '.join(_ACTIONS)}", "mudroom image --help")
     run, wanted = _ACTIONS[args.action]
     if len(args.words) != wanted:
         takes, given = ("no name", "one name")[wanted], len(args.words) or "none"

@@ -30,7 +30,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     try:
         return _stop(directory, context) if args.action == "stop" else _status(directory, context)
     except PermissionError as error:
-        raise UsageError(f"the keepers cannot be listed: {error.strerror}", "as the user whose they are") from error
+        hint = "run it as the user of this state directory"
+        raise UsageError(f"the keepers cannot be listed: {error.strerror}", hint) from error
 
 
 def _status(directory: bytes, context: Context) -> int:

@@ -4,7 +4,6 @@ answer, start a command that outlives the server."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from mudroom.errors import MudroomError
 from mudroom.policy.config import left_out, load_policy, places
 from mudroom.sandbox.platform import BY_RECORD
 from mudroom.session import Session
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironmen
         return _start(context, project, fork, command, timeout)
 
     return ServerEnvironment(
-        os.path.realpath(locations.state),
+        disk.real_path(locations.state),
         locations.home,
-        tuple(roots) or (os.path.realpath(locations.home),),
+        tuple(roots) or (disk.real_path(locations.home),),
         open_project,
         keep_host,
         remember_command,
@@ -93,6 +93,8 @@ def _outlook(context: Context, project: bytes) -> Outlook:
 
 def _start(context: Context, project: bytes, fork: str, command: Sequence[bytes], timeout: float | None) -> str:
     """Start a command by ``mudroom exec --background``, which leaves a process of its own behind."""
+    if sys.platform == "win32":
+        raise MudroomError("no command runs in the background on Windows", f"mudroom exec --fork {fork} -- COMMAND")
     arguments: list[bytes | str] = [sys.executable, "-m", "mudroom", "exec", "--background", "--json", "--fork", fork]
     arguments += [
         "--project",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import sys
 from collections.abc import Callable
 
 from mudroom.cli.project_session import project_of
@@ -16,6 +17,7 @@ from mudroom.errors import UsageError
 from mudroom.policy.config import load_card, load_policy, places
 from mudroom.project_session import host_answers
 from mudroom.session.confinement.grant import promised
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     from mudroom.web.server.registry import ServerRegistry
 
     state = places(context.environ).state
-    directory = os.path.realpath(state) + b"/serve"
+    directory = disk.real_path(state) + b"/serve"
     registry, key = ServerRegistry(directory), CookieKey(directory)
     if args.forget:
         require_private(state)
@@ -140,7 +142,7 @@ def _serve(
 
     try:
         key.prepare()
-        roots = [os.path.realpath(os.fsencode(root)) for root in args.root]
+        roots = [disk.real_path(os.fsencode(root)) for root in args.root]
         listening = listen(PORT if args.port is None else args.port)
         port: int = listening[0].getsockname()[1]
         running = RunningServer(os.getpid(), port, secrets.token_urlsafe(32), args.url_prefix, args.host_name)
@@ -174,11 +176,13 @@ def _link(args: argparse.Namespace, context: Context, registry: ServerRegistry) 
     if running is None and args.link:
         raise UsageError("no mudroom serve runs here", "mudroom serve starts one")
     if running is None:
-        raise UsageError("another mudroom serve runs, and does not answer", "end it")
+        hint = "pgrep -af 'mudroom serve' shows its process, which kill ends"
+        raise UsageError("another mudroom serve runs, and does not answer", hint)
     changed = [args.card, args.root, args.host_name, args.url_prefix, args.port not in (None, 0, running.port)]
     if not args.link and any(changed):
         raise UsageError(
-            f"mudroom serve runs already (process {running.pid}, port {running.port})", "end it, to have it otherwise"
+            f"mudroom serve runs already (process {running.pid}, port {running.port})",
+            f"kill {running.pid} ends it; mudroom serve --link prints an address of it",
         )
     _print_addresses(args, context, running, new_code(running), [], "runs already")
     return 0
@@ -241,12 +245,12 @@ def _open(context: Context, address: str) -> None:
 
     from mudroom.web.server.cookie_key import write_own
 
-    path = os.path.realpath(places(context.environ).state) + b"/serve/open.html"
+    path = disk.real_path(places(context.environ).state) + b"/serve/open.html"
     to = escape(address, quote=True)
     write_own(
         path, f'<!doctype html><meta http-equiv="refresh" content="0; url={to}"><title>mudroom</title>\n'.encode()
     )
-    if not webbrowser.open("file://" + quote(path)):
+    if not webbrowser.open("file://" + ("/" + quote(path, "/:") if sys.platform == "win32" else quote(path))):
         context.terminal.note("no browser could be opened")
 
 
@@ -265,7 +269,7 @@ def agent_status(card: AgentCard, context: Context) -> AgentStatus:
     project = project_of(context)
     settings = load_policy(project, context.environ).settings
     place = places(context.environ)
-    decision, opened = promised(settings, card, project, os.path.realpath(place.state), place.home, context.environ)
+    decision, opened = promised(settings, card, project, disk.real_path(place.state), place.home, context.environ)
     if decision.level is None:
         return AgentStatus(decision, "none")
     mode = with_card_network(card, settings, None).network_at(decision.level)

@@ -74,7 +74,7 @@ def _find_running(session: Session, fork: str | None) -> tuple[str, int, list[in
             os.close(descriptor)
     if running:
         names = sorted(name for name, _gone, _namespaces in running)
-        raise UsageError("several commands are running", f"--fork {'|'.join(names)}")
+        raise UsageError(f"commands are running in several forks: {', '.join(names)}", f"--fork {names[0]} names one")
     where = f" in {fork}" if fork is not None else ""
     raise UsageError(
         f"no command with a network of its own is running{where}",

@@ -16,6 +16,7 @@ from mudroom.policy.config import places, user_config
 from mudroom.policy.first_policy import first_policy
 from mudroom.policy.schema import schema
 from mudroom.policy.trust import begin
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _create(path: bytes, content: str) -> bool:
     """Create the file; return False if the path exists."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
+        descriptor = disk.open_path(path, flags, 0o644)
     except FileExistsError:
         return False
     with open(descriptor, "w", encoding="utf-8") as stream:

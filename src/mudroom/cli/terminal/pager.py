@@ -40,6 +40,7 @@ def page(lines: Iterator[bytes], context: Context) -> None:
     command = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less"))) or ["cat"]
     if shutil.which(command[0]) is None:
         command = ["cat"]
+    context.terminal.clear()
     environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX"), "LESSSECURE": "1"}
     with (
         signal_handlers(dict.fromkeys(TYPED, ignore_signal)),  # less(1) stops a search on Ctrl-C

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import os
 import sys
@@ -30,7 +31,7 @@ _PROGRESS_EVERY = 0.1
 
 
 class Terminal:
-    """Owner: the thread of the verb."""
+    """Owner: the thread of the verb. ``_lock`` guards the state of the progress; another thread shows it late."""
 
     def __init__(self, environ: Mapping[bytes, bytes]) -> None:
         self.interactive = is_terminal(0) and is_terminal(2)
@@ -40,6 +41,9 @@ class Terminal:
         """Start of the work whose progress is told; 0: none."""
         self._label = ""
         self._shown = 0.0
+        self._latest = ""
+        """The line that would be shown now."""
+        self._lock = _thread.allocate_lock()
 
     def style(self, text: str, style: str, stream: int = 2) -> str:
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self._colour[stream] else text
@@ -95,23 +99,44 @@ class Terminal:
 
     def progress(self, label: str, done: int, total: int) -> None:
         """Rewrite one line with the progress; only on a terminal that can, and only for work that takes a while.
-        ``total`` 0: unknown. A new step of the work and its end are always shown."""
-        now = time.monotonic()
-        self._began = self._began or now
-        is_next = label != self._label or done == total
-        if now - self._began < _PROGRESS_AFTER or not (is_next or now - self._shown >= _PROGRESS_EVERY):
-            return
+        ``total`` 0: unknown. A new step of the work and its end are always shown; a step that counts nothing is shown
+        when it has taken a while, though nothing more is told."""
         if not self._rewrites:
             return
         from mudroom.core.text.plural import progress_line
 
-        self._label, self._shown = label, now
-        _write(2, f"\r\x1b[K{cut(progress_line(label, done, total), self.columns(2) - 1)}")
+        now = time.monotonic()
+        with self._lock:
+            is_first = not self._began
+            self._began = began = self._began or now
+            self._latest = progress_line(label, done, total)
+            is_next = label != self._label or done == total
+            if now - began >= _PROGRESS_AFTER and (is_next or now - self._shown >= _PROGRESS_EVERY):
+                self._label, self._shown = label, now
+                _write(2, self._line())
+        if is_first and not total:
+            _thread.start_new_thread(self._show_late, (began,))
+
+    def _line(self) -> str:
+        return f"\r\x1b[K{cut(self._latest, self.columns(2) - 1)}"
+
+    def _show_late(self, began: float) -> None:
+        """Show the step of the work that began then, if nothing of it is shown by now."""
+        time.sleep(_PROGRESS_AFTER)
+        with self._lock:
+            if self._began != began or self._shown:
+                return
+            self._shown = time.monotonic()
+            try:
+                os.write(2, self._line().encode())  # not by the stream, which the end of the process may take away
+            except OSError:
+                pass  # the terminal has gone: the next line finds that
 
     def clear(self) -> None:
-        if self._shown:
-            _write(2, "\r\x1b[K")
-        self._began, self._shown, self._label = 0.0, 0.0, ""
+        with self._lock:
+            if self._shown:
+                _write(2, "\r\x1b[K")
+            self._began, self._shown, self._label = 0.0, 0.0, ""
 
     def begin_line(self) -> None:
         """Clear the line, where other output (a progress bar) may have left half a line."""
@@ -120,14 +145,19 @@ class Terminal:
             _write(2, "\r\x1b[K")
 
     def ask(self, question: str) -> str:
-        """Return one line of input; empty at the end of the input."""
-        _write(2, question)
-        try:
-            return sys.stdin.readline()
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            return ""  # the terminal has gone
+        """Return one line of input; empty at the end of the input. A Ctrl-C that comes just before the wait ends it,
+        too."""
+        from mudroom.cli.terminal.signals import wake_for_signals
+
+        self.clear()
+        with wake_for_signals():
+            _write(2, question)
+            try:
+                return sys.stdin.readline()
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                return ""  # the terminal has gone
 
     def width(self) -> int:
         try:

@@ -12,6 +12,7 @@ from contextlib import closing
 from mudroom.cli.project_session import exclusive, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import load_policy, places
@@ -44,10 +45,11 @@ def _require_yes(forks: Sequence[str], args: argparse.Namespace, context: Contex
     """Name the forks that are about to be removed, and ask."""
     if not forks or args.dry_run:
         return
+    many = counted(len(forks), "fork")
     if not context.as_json:
         context.terminal.say("not used for so long: " + ", ".join(forks))
-    if not args.yes and not _confirm(f"Throw {len(forks)} forks away, with what they hold?", context):
-        raise UsageError(f"{len(forks)} forks would go: {', '.join(forks)}", "add --yes, or name those to keep")
+    if not args.yes and not _confirm(f"Throw {many} away, with what is in them?", context):
+        raise UsageError(f"{many} would go: {', '.join(forks)}", "add --yes, or --dry-run to look only")
 
 
 def _confirm(question: str, context: Context) -> bool:

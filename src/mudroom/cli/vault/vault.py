@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 
@@ -16,6 +17,7 @@ from mudroom.errors import UsageError
 from mudroom.policy.config import places
 from mudroom.policy.setting_type import size
 from mudroom.session import upkeep
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -175,7 +177,7 @@ def _export(args: argparse.Namespace, context: Context) -> int:
         path = "stdout"
     else:
         with open_session(context) as session:
-            exported = upkeep.send_away(session, fork, os.path.abspath(os.fsencode(path)), time.time_ns())
+            exported = upkeep.send_away(session, fork, disk.absolute_path(os.fsencode(path)), time.time_ns())
     if context.as_json:
         report = {"schema": "mudroom.export/1", "fork": fork, "file": path, "bytes": exported.size}
         context.terminal.out(json.dumps({**report, "remarks": list(exported.remarks)}))
@@ -196,7 +198,9 @@ def _import(args: argparse.Namespace, context: Context) -> int:
             with open(0, "rb", buffering=0, closefd=False) as stream:
                 imported = upkeep.take_in_stream(session, stream, name, time.time_ns(), limit)
         else:
-            imported = upkeep.take_in(session, os.fsencode(path), name, time.time_ns(), limit)
+            given = os.fsencode(path)
+            given = disk.absolute_path(given) if sys.platform == "win32" else given
+            imported = upkeep.take_in(session, given, name, time.time_ns(), limit)
     if context.as_json:
         report = {"name": imported.name, "changed": imported.changed, "strangers": imported.strangers}
         shown = {"schema": "mudroom.import/1", **report, "project": text(imported.project)}

@@ -185,8 +185,11 @@ def variable_lines(env: Mapping[bytes, bytes]) -> bytes:
     """Return the lines of an environment file as docker-exec(1), podman-exec(1) and Apple's engine parse them:
     NAME=VALUE without quoting. Raise ValueError, with a clause, for a variable that does not fit in a line."""
     for key, value in env.items():
-        if any(byte in key + value for byte in b"\r\n\0") or key.startswith(b"#") or b"=" in key:
-            raise ValueError(f"the variable {key.decode('utf-8', 'replace')} has a line end in it")
+        name = key.decode("utf-8", "replace")
+        if any(byte in key + value for byte in b"\r\n\0") or b"=" in key:
+            raise ValueError(f"the variable {name} has a line end in it")
+        if key.startswith(b"#"):
+            raise ValueError(f"the variable {name} begins with #")
     return b"".join(b"%s=%s\n" % item for item in env.items() if item[0])
 
 

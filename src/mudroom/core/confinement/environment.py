@@ -101,6 +101,17 @@ def _completed(
     return chosen
 
 
+def engine_environment(environ: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the variables of a container engine: those of the user, without directories that are named relative to the
+    current one, which is the project. The XDG Base Directory Specification calls such a path invalid; Podman makes it
+    in the current directory, also that of TMPDIR (podman(1))."""
+    return {name: value for name, value in environ.items() if not (_is_place(name) and value[:1] != b"/")}
+
+
+def _is_place(name: bytes) -> bool:
+    return name == b"TMPDIR" or (name.startswith(b"XDG_") and name.endswith((b"_HOME", b"_DIR")))
+
+
 def is_inside(environ: Mapping[bytes, bytes]) -> bool:
     """Return whether this process is a command of mudroom, by its environment. A project's settings can set the
     variable, so it may only make refusals."""

@@ -46,8 +46,8 @@ WAYS: dict[str, Way] = {
     ),
     "seatbelt": Way(1, "macOS", "sandbox-exec that held there: mudroom certify (MACOS.md)", _MAC),
     "seatbelt bare": Way(0, "macOS", "sandbox-exec that held there: mudroom certify (MACOS.md)", _MAC),
-    "appcontainer": Way(1, "Windows", "Windows 10; closed until its rows can be certified (WINDOWS.md)", _WINDOWS),
-    "restricted": Way(0, "Windows", "Windows 10; closed until its rows can be certified (WINDOWS.md)", _WINDOWS),
+    "appcontainer": Way(1, "Windows", "Windows 10 that held there: mudroom certify (WINDOWS.md)", _WINDOWS),
+    "restricted": Way(0, "Windows", "Windows 10 that held there: mudroom certify (WINDOWS.md)", _WINDOWS),
 }  # fmt: skip
 
 

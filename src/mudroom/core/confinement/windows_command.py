@@ -9,6 +9,8 @@ the C runtime (CVE-2024-24576). So:
 2. A batch file is recognised as Windows does, ignoring trailing dots and spaces. It is run by an explicit cmd.exe with
    arguments quoted for cmd.exe, or refused if no quoting is safe. A batch file that removes the quotes itself (%~1)
    executes its arguments as commands on every system; no caller can prevent that.
+3. A line for cmd.exe itself (``cmd /s /c LINE``) is passed as it is, between quotes: with /s it takes the first and the
+   last quote away, and reads the rest as it was typed ("cmd /?").
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ _PLAIN = regex(r"[^\s\"\x00]+\Z")
 _PLAIN_FOR_CMD = regex(r"[0-9A-Za-z_./:\\@+~-]+\Z")
 """Without ``=``, comma and semicolon: they separate the arguments of a batch file, as spaces do."""
 _NEVER_FOR_CMD = regex(r'["%\r\n\x00]')
+_OPTION = regex(r"/[a-z](?::[a-z]+)?\Z")
 _BATCH = (".bat", ".cmd")
 
 
@@ -67,6 +70,21 @@ def quote_batch(shell: str, words: Sequence[str]) -> str:
             )
     inner = " ".join([f'"{words[0]}"', *(_for_cmd(word) for word in words[1:])])
     return _fits(f'"{shell}" /e:on /v:off /d /s /c "{inner}"', LONGEST_BATCH)
+
+
+def is_shell_line(program: str, words: Sequence[str]) -> bool:
+    """Return whether a command is ``cmd /s /c LINE``, with no other words than options before the line."""
+    options = [word.lower() for word in words[1:-1]]
+    is_shell = program.replace("/", "\\").rpartition("\\")[2].lower() in ("cmd", "cmd.exe")
+    return is_shell and "/s" in options and options[-1:] == ["/c"] and all(map(_OPTION.match, options))
+
+
+def quote_shell_line(program: str, words: Sequence[str]) -> str:
+    """Return the command line of cmd.exe with a line that it reads as typed. Raise ValueError for a line of which it
+    would read the beginning alone."""
+    if re.search(r"[\r\n\x00]", words[-1]):
+        raise ValueError("cmd.exe reads one line: join the others to it with &&")
+    return _fits(f'"{program}" {" ".join(words[1:-1])} "{words[-1]}"', LONGEST_BATCH)
 
 
 def _for_cmd(word: str) -> str:

@@ -15,12 +15,13 @@ from collections.abc import Callable, Collection, Sequence
 from mudroom.core.merge.made_directories import left_out
 from mudroom.core.merge.merge import Combined, Conflict, Delta, MergeDecision, decide, delta_of
 from mudroom.core.tree.change import Change, Verb
-from mudroom.core.tree.entry import Entry, is_untouched
+from mudroom.core.tree.entry import HELD, Entry, FileHeld, is_untouched
 from mudroom.core.tree.flag import git_directory, is_protected
 from mudroom.core.tree.path import ancestors, is_below, sort_key
 from mudroom.typing import Literal, NamedTuple
 
 RENAMED_AWAY = "the file that it was renamed from was deleted in the project meanwhile"
+RENAMED_HELD = "the file that it was renamed from " + HELD
 CLOSED = "cannot be read in the project: its permissions, or those of a directory above it, forbid it"
 _END = "the other path of the rename is in conflict"
 _REPOSITORY = "also changed in the project, and files of a repository are never merged"
@@ -53,6 +54,10 @@ class IncomingChange(NamedTuple):
     """Path of the change in the fork; differs from the project's path if the project has renamed the file."""
 
 
+def _refusal(error: OSError) -> str:
+    return HELD if isinstance(error, FileHeld) else CLOSED
+
+
 def _delta_by_stamp(change: Change, ours: Entry | None) -> Delta:
     if is_untouched(change.base, ours):
         return "same"
@@ -60,8 +65,8 @@ def _delta_by_stamp(change: Change, ours: Entry | None) -> Delta:
 
 
 class LiveProject(NamedTuple):
-    """Functions that read the present project, path by path. Each may raise PermissionError: the change is then a
-    conflict."""
+    """Functions that read the present project, path by path. Each may raise PermissionError or FileHeld: the change is
+    then a conflict."""
 
     look: Callable[[bytes], Entry | None]
     same_as_staged: Callable[[Change, Entry], bool]
@@ -141,16 +146,19 @@ class _Judge:
             try:
                 ours = None if change.path.startswith(absent) else self._live.look(change.path)
                 self._judge_path(change, ours)
-            except PermissionError:
-                self._judgement.conflicts[change.path] = Conflict(change.path, CLOSED)
+            except (PermissionError, FileHeld) as error:
+                self._judgement.conflicts[change.path] = Conflict(change.path, _refusal(error))
                 continue
             if ours is None and change.base is None and change.entry.kind == "directory":
                 absent = change.path + b"/"
         for deleted, renamed in renames:
             try:
                 self._rename(deleted, renamed)
-            except PermissionError:
-                self._judgement.conflicts[renamed.path] = Conflict(renamed.path, CLOSED, base_at=deleted.path)
+            except (PermissionError, FileHeld) as error:
+                held = isinstance(error, FileHeld)
+                self._judgement.conflicts[renamed.path] = Conflict(
+                    renamed.path, RENAMED_HELD if held else CLOSED, deleted.path, deleted.path if held else b""
+                )
                 self._judgement.conflicts[deleted.path] = Conflict(deleted.path, _END)
         if renames or self._judgement.coming:
             self._judgement.taken.sort(key=lambda change: sort_key(change.path))
@@ -177,7 +185,7 @@ class _Judge:
     def _is_repository(self, top: bytes) -> bool:
         try:
             return self._live.look(top + b"/HEAD") is not None
-        except PermissionError:
+        except (PermissionError, FileHeld):
             return True
 
     def _directories_that_stay(self, withheld: Collection[bytes]) -> set[bytes]:

@@ -27,6 +27,15 @@ _KINDS: dict[int, Kind] = {
 }
 
 
+HELD = "is held open by another program, or is a mount point"
+"""Reason of a conflict about a file that gives EBUSY, as the end of a sentence."""
+
+
+class FileHeld(OSError):
+    """EBUSY: another program holds the file open and does not share it, so it can be seen, and neither read nor
+    replaced. No PermissionError: a file that cannot be read for a moment may not be taken for one that is not there."""
+
+
 class StatResult(NamedTuple):
     """The fields of ``os.stat_result`` that are used here. ``os.stat_result`` itself has this interface as well."""
 

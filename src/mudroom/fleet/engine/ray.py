@@ -186,7 +186,7 @@ def coordinate(
         )
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise MudroomError(f"no Ray cluster answers: {reason[0][:200]}", "start one: ray start --head") from error
+        raise MudroomError(f"no Ray cluster answers: {reason[0][:200]}", "ray start --head starts one") from error
     over = threading.Event()
     try:
         require_private({node["NodeManagerAddress"] for node in ray.nodes()}, environ)

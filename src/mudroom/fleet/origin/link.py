@@ -180,7 +180,8 @@ class OriginLink:
         if self._is_held:
             self._heard = now  # it may have said much that was not read yet
         if now - self._heard > SILENCE:
-            raise MudroomError(f"the worker has said nothing for {SILENCE:g} s")
+            hint = f"mudroom fleet ls {self.node} asks whether it answers"
+            raise MudroomError(f"the worker has said nothing for {SILENCE:g} s", hint)
         if now - self._pinged >= PING:
             self._pinged, self._number = now, self._number + 1
             self.send(wire.frame_of(wire.PING, wire.Ping(self._number)))

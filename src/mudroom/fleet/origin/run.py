@@ -21,7 +21,6 @@ from mudroom.core.network.fork_consent import ForkIdentity
 from mudroom.core.network.fork_host import label_of
 from mudroom.core.settings import Settings
 from mudroom.core.text.redaction import redact_argv
-from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.fleet.base.scan import scan
 from mudroom.fleet.origin.arrival import ArchivePier
@@ -71,7 +70,7 @@ class FleetOrder(NamedTuple):
     command: tuple[bytes, ...] = ()
     """For people; empty: the words of the first errand."""
     cwd: bytes = b""
-    """Absolute; empty: the project."""
+    """Absolute, in the project; empty: the project itself."""
     judge: tuple[bytes, ...] = ()
     fetch: str = "all"
     retry: int = 0
@@ -293,11 +292,8 @@ def _owned(session: Session) -> ErrandBook:
 
 
 def _template(session: Session, order: FleetOrder, environ: Mapping[bytes, bytes]) -> Errand:
-    """Return the message that all errands of a run have in common. Raise UsageError if the directory is not in the
-    project."""
+    """Return the message that all errands of a run have in common."""
     actor, cwd = session.actor, order.cwd or session.project
-    if not is_below(cwd, session.project):
-        raise UsageError("the current directory is not in the project", "cd into it")
     values = []
     for item in actor.settings.environment:
         name, equals, value = item.partition(b"=")

@@ -82,7 +82,7 @@ class HeldErrands:
         try:
             source = ArchiveSource(folder.archive, stream, wanted.offset)
         except FileNotFoundError:
-            raise UsageError("the errand has no archive") from None
+            raise UsageError("the errand has no archive", "it has changed nothing") from None
         with self._lock:
             self._fetches = [fetch for fetch in self._fetches if not fetch.is_closed]
             if len(self._fetches) >= MOST_FETCHES:

@@ -41,14 +41,17 @@ class SocketMaker:
         reply = self._ours.recv(16)
         if reply != b"ready":
             self.close()
-            reason = os.strerror(int(reply)) if reply else "it ended"
-            raise MudroomError(f"the command's network cannot be entered: {reason}")
+            reason = os.strerror(int(reply)) if reply else "the process that enters it has ended"
+            raise MudroomError(f"the command's network cannot be entered: {reason}", "mudroom ps shows whether it runs")
 
     def make(self) -> socket.socket:
-        self._ours.send(b"one")
-        _data, descriptors, _flags, _address = socket.recv_fds(self._ours, 16, 1)
+        """Return a new socket. Raise MudroomError if the child process has ended."""
+        descriptors: list[int] = []
+        with suppress(OSError):  # sending to a process that has ended
+            self._ours.send(b"one")
+            _data, descriptors, _flags, _address = socket.recv_fds(self._ours, 16, 1)
         if not descriptors:
-            raise MudroomError("the command's network cannot be entered any more")
+            raise MudroomError("the command's network cannot be entered any more", "run the line again")
         return socket.socket(fileno=descriptors[0])
 
     def close(self) -> None:
@@ -91,26 +94,39 @@ class Ingress:
     ) -> None:
         """``refused`` is called with whose connection was refused. None: connections of all users are forwarded."""
         self._maker, self._inside, self._outside, self._refused = maker, inside, outside, refused
+        self._failures: list[MudroomError] = []
+        """Of making sockets, which is not possible any more after the first one."""
 
     def run(self, gone: int, opened: Callable[[int], None]) -> None:
         """Serve until the descriptor ``gone`` reports end of file. ``opened`` is called with the port. Raise
-        MudroomError if the port is taken."""
+        MudroomError if the port is taken, or no socket can be made any more."""
         asyncio.run(self._run(gone, opened))
 
     async def _run(self, gone: int, opened: Callable[[int], None]) -> None:
         loop = asyncio.get_running_loop()
         finished = asyncio.Event()
         loop.add_reader(gone, finished.set)
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await self._serve(reader, writer)
+            except MudroomError as error:
+                self._failures.append(error)
+                finished.set()
+
         try:
-            server = await asyncio.start_server(self._serve, "127.0.0.1", self._outside)
+            server = await asyncio.start_server(serve, "127.0.0.1", self._outside)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            raise MudroomError(f"port {self._outside} of this machine is taken", "choose another with --as") from error
+            hint = f"mudroom net open {self._inside} --as 0 takes any that is free"
+            raise MudroomError(f"port {self._outside} of this machine is taken", hint) from error
         opened(server.sockets[0].getsockname()[1])
         async with server:
             await finished.wait()
         loop.remove_reader(gone)
+        if self._failures:
+            raise self._failures[0]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

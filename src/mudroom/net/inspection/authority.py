@@ -63,7 +63,8 @@ def load_authority(directory: bytes, project: bytes) -> str:
             _write(path, _create(project), replace=pem is not None)
             pem = _read(path)
     except OSError as error:
-        raise MudroomError(f"the authority of inspection, {show(path)}: {error.strerror}") from error
+        hint = f"ls -ld {show(directory)} shows its owner and mode"
+        raise MudroomError(f"the authority of inspection, {show(path)}: {error.strerror}", hint) from error
     except ValueError as error:
         raise MudroomError(
             f"{show(path)} is not a valid certificate authority: {error}",
@@ -84,7 +85,7 @@ def _read(path: bytes) -> str | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
-    with open(descriptor, encoding="ascii") as stream:
+    with open(descriptor, encoding="ascii", errors="replace") as stream:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise ValueError("it is not the user's alone (mode 0600)")
@@ -123,11 +124,15 @@ def _now() -> datetime.datetime:
 
 def _parsed(pem: str) -> tuple[x509.Certificate, EllipticCurvePrivateKey]:
     from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    certificate = x509.load_pem_x509_certificate(pem.encode())
-    key = load_pem_private_key(pem.encode(), None)
+    try:
+        certificate = x509.load_pem_x509_certificate(pem.encode())
+        key = load_pem_private_key(pem.encode(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:  # TypeError: a key with a password
+        raise ValueError("it does not hold a certificate with its key") from error
     if not isinstance(key, EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
         raise ValueError("the key is not the certificate's")
     return certificate, key

@@ -74,7 +74,8 @@ def _from_keyring(rule: CredentialRule, environ: Mapping[bytes, bytes], home: by
     except KeyringError as error:
         raise UsageError(f"the credential {rule.name}: the keyring: {type(error).__name__}", "unlock it") from error
     if value is None:
-        raise UsageError(f"the credential {rule.name}: the keyring has no {service} for {user}")
+        hint = f"keyring set {service} {user}"
+        raise UsageError(f"the credential {rule.name}: the keyring has no password of {user} for {service}", hint)
     return value
 
 

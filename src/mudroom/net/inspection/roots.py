@@ -38,7 +38,8 @@ def prepare(
     """
     places = [place for place in PLACES if os.path.isfile(place)]
     if not places:
-        raise Unsupported("inspection", "the system's root certificates", "none of the usual files", "install them")
+        hint = "install the package ca-certificates"
+        raise Unsupported("inspection", "the system's root certificates", "none of the usual files", hint)
     own = [path for path in named_bundles(environ) if os.path.isfile(path)]
     java = _has_java(environ)
     try:
@@ -53,7 +54,9 @@ def prepare(
             )
             _forget(directory, bundle_directory)
     except OSError as error:
-        raise MudroomError(f"the root certificates for inspection, {show(directory)}: {error.strerror}") from error
+        path = show(os.fsencode(error.filename or directory))
+        hint = f"ls -ld {path} shows its owner and mode"
+        raise MudroomError(f"the root certificates for inspection, {path}: {error.strerror}", hint) from error
     real = [os.path.realpath(place) for place in places]
     return trust(bundle_directory, real, java=java, java_options=environ.get(b"JAVA_TOOL_OPTIONS", b""), mounts=mounts)
 
@@ -62,10 +65,12 @@ def own_roots(environ: Mapping[bytes, bytes]) -> str:
     """Return the PEM of the files that the user's own variables name, such as a company's roots, which are trusted on
     the host, too. Raise MudroomError."""
     try:
-        return merge([_read(path) for path in named_bundles(environ) if os.path.isfile(path)]).decode("ascii")
+        bundles = [_read(path) for path in named_bundles(environ) if os.path.isfile(path)]
     except OSError as error:
-        name = show(os.fsencode(error.filename or b""))
-        raise MudroomError(f"root certificates: {name}: {error.strerror}") from error
+        name = show(os.fsencode(error.filename))
+        hint = "SSL_CERT_FILE, or a variable like it, names this file: correct it, or unset it"
+        raise MudroomError(f"the root certificates {name} cannot be read: {error.strerror}", hint) from error
+    return merge(bundles).decode("ascii")
 
 
 def _has_java(environ: Mapping[bytes, bytes]) -> bool:
@@ -86,7 +91,11 @@ def _stamp(authority: str, paths: Sequence[bytes], java: bool) -> bytes:
 
 def _read(path: bytes) -> bytes:
     with open(path, "rb") as stream:
-        return stream.read()
+        try:
+            return stream.read()
+        except OSError as error:
+            error.filename = path  # read(2) has none
+            raise
 
 
 def _make(path: bytes, system: bytes, own: Sequence[bytes], authority: bytes, java: bool) -> None:

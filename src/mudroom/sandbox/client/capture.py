@@ -7,6 +7,7 @@ import select
 import time
 from collections.abc import Callable, Collection
 
+from mudroom.errors import MudroomError
 from mudroom.sandbox.client.client import Exit, Running
 from mudroom.sandbox.client.connection import wait_readable, wait_ready
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -231,7 +232,10 @@ def attend(
                 break
         return running.wait(), timed_out
     except BaseException:
-        running.signal(SIGKILL)
+        try:
+            running.signal(SIGKILL)
+        except MudroomError:
+            pass  # the launcher is gone, and the sandbox with it: the first exception says so
         raise
 
 

@@ -13,18 +13,18 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.connection import AGAIN, Connection, command_request, wait_readable, with_report
+from mudroom.sandbox.client.invocation import NO_OPTIONS, Invocation, RunOptions
 from mudroom.sandbox.client.report import parse_report, read_report
 from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from mudroom.sandbox.client.template import StandingPlace, StandingSandbox
-    from mudroom.sandbox.limits.cgroup import Leaf
+    from mudroom.sandbox.client.template import StandingSandbox
     from mudroom.sandbox.limits.gauge import Gauge
 
 
@@ -146,7 +146,7 @@ class Running:
         finally:
             os.close(answer)
         if not data:
-            raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+            raise _died()
         record = parse_report(data, read_report)
         if record[0] == "failed":
             raise MudroomError(f"the command cannot be paused: {record[1]}", "wait for its end, or end it")
@@ -155,7 +155,7 @@ class Running:
         """Return a descriptor (O_PATH) of the mount in which the command works, for openat2(2) and similar calls below
         it. Block until it is mounted, which is before the command starts.
 
-        Request it with ``want_view`` and take it once. The caller closes it before the fork is mounted again: it keeps
+        Request it by ``RunOptions.view``; take it once. The caller closes it before the fork is mounted again: it keeps
         the mount alive. Any thread may wait here while another is in ``wait``. Links and FIFOs in it come from the
         command: resolve beneath it and follow no links. Raise MudroomError if the sandbox ended before that; ``wait``
         has the reason.
@@ -163,7 +163,8 @@ class Running:
         try:
             channel = self._view.pop()
         except IndexError:
-            raise MudroomError("the view of this command was not requested, or has been taken") from None
+            hint = "request it by RunOptions.view, and take it once"
+            raise MudroomError("the view of this command was not requested, or has been taken", hint) from None
         try:
             _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), CMSG_CLOEXEC)
         finally:
@@ -213,7 +214,7 @@ class Running:
         data = os.read(self._report, 65536)
         record = parse_report(data) if data else None
         if record is None:
-            raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+            raise _died()
         if record[0] != "ready":
             raise self._failed(record)
 
@@ -285,7 +286,15 @@ class Running:
     def _ended_without_report(self) -> Exit:
         if self._connection.is_open():
             return KILLED  # init itself was killed, and with it the whole sandbox
-        raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+        raise _died()
+
+
+def _died() -> MudroomError:
+    return MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+
+
+def _not_running() -> MudroomError:
+    return MudroomError("the sandbox launcher is not running", AGAIN)
 
 
 def _ask_to_clear(launcher: Connection, works: Sequence[tuple[bytes, bytes]]) -> bool:
@@ -366,33 +375,10 @@ class Client:
         _offer_to_the_oom_killer(self._pid)
         self._launcher = Connection(ours)
 
-    def run(
-        self,
-        plan: Plan,
-        argv: Sequence[bytes],
-        env: Mapping[bytes, bytes],
-        stdio: tuple[int, int, int],
-        *,
-        want_view: bool = False,
-        want_gate: bool = False,
-        leaf: Leaf | None = None,
-        terminal: Sequence[int] = (),
-        held: bool = False,
-        after: int = 0,
-        standing: StandingPlace | None = None,
-    ) -> Running:
-        """Start a command. ``stdio`` remain the caller's to close. PATH is searched inside the sandbox.
-
-        ``want_view`` requests the descriptor for ``Running.view``. ``want_gate`` says that the plan has listeners to
-        hand over (``Running.listeners``). ``leaf`` is the control group for the whole sandbox; the caller closes it.
-        ``terminal`` lists the command's standard descriptors that become a pseudo-terminal of its own; the command
-        starts only after ``Running.terminal`` was called. With ``held`` the sandbox gets no command yet, and lives
-        until the door is closed (``held.py``); ``argv``, ``env`` and ``terminal`` are then ignored. The command starts
-        when CLOCK_MONOTONIC_COARSE is later than ``after``, in nanoseconds: its sandbox is made meanwhile. It runs in
-        ``standing`` if that is given; ``plan`` then counts for what belongs to the command alone.
-
-        The steps that commands share are performed once, from the second command with the same steps on.
-        """
+    def run(self, plan: Plan, invocation: Invocation, options: RunOptions = NO_OPTIONS) -> Running:
+        """Start a command. The steps that commands share are performed once, from the second command with the same
+        steps on."""
+        leaf, standing = options.leaf, options.standing
         assert standing is None or leaf is None, "its init has no privilege left to enter a group"
         identity = next(self._ids)
         with self._choosing:
@@ -401,8 +387,12 @@ class Client:
             else:
                 connection, namespaces, steps, sent = standing.sandbox.parts(plan)
             connection.active.add(identity)  # keeps other threads from ending that template to make room
-        search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
-        optional = (("view", want_view), ("channel", terminal), ("gate", want_gate), ("door", held))
+        optional = (
+            ("view", options.view),
+            ("channel", invocation.terminal),
+            ("gate", options.gate),
+            ("door", options.held),
+        )
         sockets = [name for name, is_wanted in optional if is_wanted]
         head = {
             "op": "run",
@@ -414,19 +404,16 @@ class Client:
             "maps": plan.maps,
             "first": 0,
             "mediation": plan.mediation,
-            "argv": list(argv),
-            "env": dict(env),
-            "search": search,
+            **invocation.request(),
             "join": 0 if leaf is None or leaf.is_cloned_into else len(leaf.descriptors),
-            "terminal": tuple(terminal),
             "sockets": sockets,
-            "held": held,
-            "after": after,
+            "held": options.held,
+            "after": options.after,
         }
         groups = leaf.descriptors if leaf is not None else ()
         pairs = {name: _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) for name in sockets}
         try:
-            passed = (*stdio, *(theirs.fileno() for _ours, theirs in pairs.values()), *groups)
+            passed = (*invocation.stdio, *(theirs.fileno() for _ours, theirs in pairs.values()), *groups)
             try:
                 report = with_report(connection, command_request(head, rest, namespaces, sent), passed)
             except MudroomError:
@@ -446,13 +433,13 @@ class Client:
             for _ours, theirs in pairs.values():
                 theirs.close()
         view, channel, gate, door = (pairs[name][0] if name in pairs else None for name, _wanted in optional)
-        return Running(connection, identity, report, steps, argv[0], view, channel, gate, door)
+        return Running(connection, identity, report, steps, invocation.argv[0], view, channel, gate, door)
 
     def _choose_process(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
         """Return the process that performs a plan, its namespaces, its steps, and those of the steps that it does not
         know yet. The caller holds ``_choosing``."""
         if self._launcher is None:
-            raise MudroomError("the sandbox launcher is not running", AGAIN)
+            raise _not_running()
         if not plan.shared:
             return self._launcher, plan.namespaces, plan.steps, plan.steps
         shared = template_plan(plan)
@@ -524,7 +511,7 @@ class Client:
         """Make a standing sandbox: a template of one fork. ``door``: a listening socket, at which it is dissolved; the
         caller closes it. Raise StepFailed if a step fails."""
         if self._launcher is None:
-            raise MudroomError("the sandbox launcher is not running", AGAIN)
+            raise _not_running()
         from mudroom.sandbox.client.template import StandingSandbox, prepare
 
         place = self._place

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _socket
 import _thread
+import errno
 import marshal
 import os
 import select
@@ -34,8 +35,9 @@ class Connection:
         """Messages of a signal handler that interrupted its own thread in ``send``."""
 
     def send(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-        """Send a message. Raise MudroomError if the other end is gone. A call without descriptors may return before the
-        message is sent: in a signal handler that has interrupted another ``send``, which then sends it, too."""
+        """Send a message. Raise MudroomError if the other end is gone, OSError if too many descriptors of the user are
+        on their way. A call without descriptors may return before the message is sent: in a signal handler that has
+        interrupted another ``send``, which then sends it, too."""
         data = marshal.dumps(dict(message))
         with self._lock:
             if self._sending:
@@ -57,6 +59,8 @@ class Connection:
             if sent < len(message):
                 self._socket.sendall(message[sent:])
         except OSError as error:
+            if error.errno == errno.ETOOMANYREFS:  # of all processes of the user, by RLIMIT_NOFILE of this one: unix(7)
+                raise
             raise MudroomError(f"the sandbox launcher is gone: {error.strerror}", AGAIN) from error
         finally:
             self._sending = False

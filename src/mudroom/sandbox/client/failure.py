@@ -29,7 +29,8 @@ def failure_of(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -
     step = describe(steps[index]) if index >= 0 else op
     why = os.strerror(number)
     message = f"cannot set up the sandbox: {step}: {why}" + (f" {detail}" if detail not in ("", why) else "")
-    return StepFailed(op, number, message, _TOO_LITTLE.get((op, number), ""))
+    hint = "permit more open files: ulimit -n 1024" if number in _OPEN_FILES else _TOO_LITTLE.get((op, number), "")
+    return StepFailed(op, number, message, hint)
 
 
 def no_directory(path: bytes, number: int) -> UsageError:
@@ -38,6 +39,8 @@ def no_directory(path: bytes, number: int) -> UsageError:
     )
 
 
+_OPEN_FILES = (errno.EMFILE, errno.ETOOMANYREFS)
+"""Its own, and all of the user's that are on their way through sockets (unix(7))."""
 _TOO_LITTLE = {
     ("clone", errno.EAGAIN): "permit more processes: ulimit -u",
     ("clone", errno.ENOMEM): "permit more memory: ulimit -v",

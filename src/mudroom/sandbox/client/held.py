@@ -10,19 +10,16 @@ import _socket
 import itertools
 import os
 import time
-from collections.abc import Mapping, Sequence
 
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
+from mudroom.sandbox.client.invocation import NO_OPTIONS, Invocation, RunOptions
 from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
-from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.typing import Any
 
 ENDING = "mudroom ps lists the commands there, mudroom ps --end ID ends one"
-
-if TYPE_CHECKING:
-    from mudroom.sandbox.limits.cgroup import Leaf
 
 SIGKILL = 9
 GRACE = 2.0
@@ -55,32 +52,14 @@ class JoinedCommand(Running):
         return super()._failed(record)
 
 
-def join(
-    connection: Connection,
-    identity: int,
-    argv: Sequence[bytes],
-    env: Mapping[bytes, bytes],
-    cwd: bytes,
-    stdio: tuple[int, int, int],
-    terminal: Sequence[int] = (),
-    **more: Any,
-) -> JoinedCommand:
+def join(connection: Connection, identity: int, invocation: Invocation, cwd: bytes, **more: Any) -> JoinedCommand:
     """Start a command in the held sandbox at the other end of ``connection``, as ``Client.run`` does in its own
     sandbox. ``cwd`` is a path inside."""
-    search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
-    request = {
-        "op": "command",
-        "id": identity,
-        "argv": list(argv),
-        "env": dict(env),
-        "search": search,
-        "cwd": cwd,
-        "terminal": tuple(terminal),
-        **more,
-    }
-    pair = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) if terminal else None
+    request = {"op": "command", "id": identity, "cwd": cwd, **invocation.request(), **more}
+    pair = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) if invocation.terminal else None
     try:
-        report = with_report(connection, request, (*stdio, *((pair[1].fileno(),) if pair is not None else ())))
+        passed = (pair[1].fileno(),) if pair is not None else ()
+        report = with_report(connection, request, (*invocation.stdio, *passed))
     except BaseException:
         if pair is not None:
             pair[0].close()
@@ -89,7 +68,8 @@ def join(
         if pair is not None:
             pair[1].close()
     steps = (("cwd", cwd),)  # the only one, after those of the sandbox
-    return JoinedCommand(connection, identity, report, steps, argv[0], None, pair[0] if pair is not None else None)
+    channel = pair[0] if pair is not None else None
+    return JoinedCommand(connection, identity, report, steps, invocation.argv[0], None, channel)
 
 
 class HeldSandbox:
@@ -138,16 +118,10 @@ class HeldSandbox:
         """Return a new command id, unique in this sandbox."""
         return next(self._ids)
 
-    def run(
-        self,
-        argv: Sequence[bytes],
-        env: Mapping[bytes, bytes],
-        cwd: bytes,
-        stdio: tuple[int, int, int],
-        terminal: Sequence[int] = (),
-    ) -> JoinedCommand:
+    def run(self, invocation: Invocation, cwd: bytes) -> JoinedCommand:
+        """Start a command. ``cwd`` is a path inside."""
         self._refresh()
-        return join(self.door, self.new_id(), argv, env, cwd, stdio, terminal)
+        return join(self.door, self.new_id(), invocation, cwd)
 
     def end(self, grace: float = GRACE) -> None:
         """End every process in the sandbox at once. Block until its mounts are gone, too. Harmless when repeated."""
@@ -160,15 +134,11 @@ class HeldSandbox:
         self.running.wait_gone()
 
 
-def hold(
-    client: Client, plan: Plan, *, want_view: bool = False, want_gate: bool = False, leaf: Leaf | None = None
-) -> HeldSandbox:
+def hold(client: Client, plan: Plan, options: RunOptions = NO_OPTIONS) -> HeldSandbox:
     """Perform a plan without a command. Block until that is done; raise StepFailed if it fails."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
-        running = client.run(
-            plan, (b"",), {}, (null, null, null), want_view=want_view, want_gate=want_gate, leaf=leaf, held=True
-        )
+        running = client.run(plan, Invocation((b"",), {}, (null, null, null)), options._replace(held=True))
     finally:
         os.close(null)
     door, running.door = running.door, None

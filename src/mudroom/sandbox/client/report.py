@@ -174,5 +174,5 @@ def parse_report(data: bytes, read: Callable[[bytes], tuple[Any, ...]] = read_re
     except ReportError as error:
         raise MudroomError(
             f"the sandbox launcher sent an invalid report: {error}",
-            "do not trust the contents of this fork: discard it",
+            "do not trust the contents of its fork: mudroom discard FORK",
         ) from error

@@ -116,7 +116,7 @@ class StandingSandbox:
         not know yet. Raise MudroomError if it cannot."""
         wanted = standing_plan(plan)
         if wanted is None or wanted.key != self.plan.key:
-            raise MudroomError("a standing sandbox was asked for a command of another plan", "report this error")
+            raise MudroomError("a standing sandbox was asked for a command of another plan", "run the command again")
         return self._connection, of_each(plan.namespaces), (*wanted.ahead, *wanted.late), wanted.late
 
     def close(self) -> None:

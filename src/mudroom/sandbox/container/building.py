@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from mudroom.core.confinement.container import Engine
+from mudroom.core.confinement.environment import engine_environment
 from mudroom.core.confinement.image import bases
 from mudroom.core.confinement.image_recipe import Recipe, bootstrap_words, build_words, error_line, import_words
 from mudroom.core.tree.path import show
@@ -27,6 +28,7 @@ Progress = Callable[[str, int, int], None]
 """Called with the kind of work, the amount done and the total (0: unknown)."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SBIN = b"/usr/local/sbin:/usr/sbin:/sbin"
+_BOOTSTRAP = "apt install mmdebstrap, or mudroom image build --from host"
 _LARGEST = 1 << 20
 """Bytes of a Containerfile."""
 
@@ -47,7 +49,10 @@ def build(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, str]) -
     """Build an image, and name it. Return a note about it, or "". Raise UsageError, Unsupported and MudroomError."""
     if shop.engine.kind == "container":
         raise Unsupported(
-            "an image made by mudroom", "Docker or Podman", "Apple container", "container build makes one"
+            "an image made by mudroom",
+            "Docker or Podman",
+            "Apple container",
+            "container build makes one: container build --tag NAME DIRECTORY",
         )
     os.makedirs(shop.place, mode=0o700, exist_ok=True)
     return _BUILDERS[recipe.kind](shop, recipe, name, marks)
@@ -83,7 +88,7 @@ def _build_debootstrap(shop: Workshop, recipe: Recipe, name: str, marks: Mapping
     if filling is None or os.geteuid():
         found = "only debootstrap, and this user is not root" if filling is not None else "neither is installed"
         needs = "mmdebstrap, or debootstrap as root"
-        raise Unsupported("an image by debootstrap", needs, found, "apt install mmdebstrap; or --from host")
+        raise Unsupported("an image by debootstrap", needs, found, _BOOTSTRAP)
     directory = os.fsencode(tempfile.mkdtemp(prefix="root-", dir=os.fsdecode(shop.place)))
     try:
         os.chmod(directory, 0o755)
@@ -105,7 +110,11 @@ def _stream(shop: Workshop, argv: Sequence[bytes], name: str, marks: Mapping[str
         log = both.enter_context(open(shop.log, "wb"))
         making = both.enter_context(
             subprocess.Popen(
-                argv, env=dict(shop.variables), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+                argv,
+                env=engine_environment(shop.variables),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
             )
         )
         importing = both.enter_context(_start(shop, taking, stdin=making.stdout))
@@ -149,7 +158,9 @@ def _read(path: bytes) -> str:
         with open(path, "rb") as stream:
             content = stream.read(_LARGEST + 1)
     except OSError as error:
-        raise UsageError(f"the Containerfile {show(path)}: {error.strerror}") from error
+        raise UsageError(
+            f"the Containerfile {show(path)}: {error.strerror}", "mudroom image build --file FILE"
+        ) from error
     try:
         if len(content) > _LARGEST:
             raise ValueError
@@ -161,6 +172,7 @@ def _read(path: bytes) -> str:
 def _require_bases(shop: Workshop, path: bytes, text: str) -> None:
     """Make sure that the base images are on this machine: without the network, the engine could not pull them. Raise
     UsageError."""
+    base = ""
     try:
         for base in bases(text):
             inspect_image(shop.engine, base, shop.variables)
@@ -168,7 +180,8 @@ def _require_bases(shop: Workshop, path: bytes, text: str) -> None:
         raise UsageError(f"the Containerfile {show(path)} {error}", "--network lets the engine pull it") from error
     except UsageError as error:
         raise UsageError(
-            f"the Containerfile {show(path)}: {error.message}", "pull it, or --network lets the engine do that"
+            f"the Containerfile {show(path)}: {error.message}",
+            f"pull it with {shop.engine.kind} pull {base}, or --network lets the engine do that",
         ) from error
 
 
@@ -191,7 +204,7 @@ def _find(program: bytes, environ: Mapping[bytes, bytes]) -> bytes | None:
 def _start(shop: Workshop, argv: Sequence[bytes], stdin: int | IO[bytes] | None) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            argv, env=dict(shop.variables), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            argv, env=engine_environment(shop.variables), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
     except OSError as error:
         raise MudroomError(f"{show(argv[0])} cannot be started: {error.strerror}") from error

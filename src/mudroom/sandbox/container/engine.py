@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from mudroom.core.confinement.container import KINDS, NAMES, Engine, EngineKind
+from mudroom.core.confinement.environment import engine_environment
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.typing import Any, NamedTuple
@@ -57,13 +58,13 @@ class FoundEngine(NamedTuple):
 def ask(
     argv: Sequence[bytes], environ: Mapping[bytes, bytes], timeout: float = PATIENCE, *, stdin: bytes | None = None
 ) -> bytes:
-    """Run a command line of an engine and return its output; ``given`` is its input. Raise MudroomError with its
+    """Run a command line of an engine and return its output; ``stdin`` is its input. Raise MudroomError with its
     message if it fails. If it takes longer than ``timeout`` seconds, kill it with every process that it has started and
     raise Unusable."""
     try:
         process = subprocess.Popen(
             list(argv),
-            env=dict(environ),
+            env=engine_environment(environ),
             stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 import tarfile
 from collections.abc import Mapping
 
 from mudroom.core.confinement.container import Engine
 from mudroom.errors import MudroomError
-from mudroom.sandbox.container.engine import ask
+from mudroom.sandbox.container.engine import PATIENCE, Unusable, ask
 
 HOST_IMAGE = "mudroom-host:2"
 """An empty image: its contents are the host's own system directories, mounted read-only."""
@@ -24,15 +23,13 @@ def provide_host_image(engine: Engine, environ: Mapping[bytes, bytes]) -> str:
     prefix = (engine.program, *(option.encode() for option in engine.options))
     listed = ask((*prefix, b"images", b"--quiet", HOST_IMAGE.encode()), environ)
     if not listed.strip():
-        done = subprocess.run(
-            [*prefix, b"import", b"-", HOST_IMAGE.encode()],
-            input=_tree(),
-            env=dict(environ),
-            capture_output=True,
-            check=False,
-        )
-        if done.returncode:
-            raise MudroomError(f"the image {HOST_IMAGE} cannot be made: {done.stderr.decode(errors='replace').strip()}")
+        try:
+            ask((*prefix, b"import", b"-", HOST_IMAGE.encode()), environ, PATIENCE, stdin=_tree())
+        except Unusable:
+            raise  # it hangs, and has the hint for that
+        except MudroomError as error:
+            hint = "mudroom doctor looks for the cause"
+            raise MudroomError(f"the image {HOST_IMAGE} cannot be made: {error.message}", hint) from error
     return HOST_IMAGE
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from mudroom.core.confinement.container import LABEL, Engine
+from mudroom.core.confinement.environment import engine_environment
 from mudroom.core.confinement.image import Image, User, group, name_error, parse_inspected, passwd
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
@@ -81,9 +82,18 @@ def inspect_image(engine: Engine, name: str, environ: Mapping[bytes, bytes]) -> 
         hint = f"mudroom pulls no image: {engine.kind} pull {name}, or mudroom image build"
         raise UsageError(f"there is no image {name} here: {error.message}", hint) from error
     try:
-        return parse_inspected(name, json.loads(output), os.uname().machine)
+        return parse_inspected(name, _parsed(output), os.uname().machine)
     except ValueError as error:
-        raise Unsupported(f"the image {name}", "an image for this machine", f"it {error}") from error
+        hint = "choose another: container.image"
+        raise Unsupported(f"the image {name}", "an image for this machine", f"it {error}", hint) from error
+
+
+def _parsed(output: bytes) -> object:
+    """Return the value of a JSON text, or None if it is none."""
+    try:
+        return json.loads(output)
+    except ValueError:
+        return None
 
 
 def _files(engine: Engine, image: Image, user: User, environ: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
@@ -132,7 +142,11 @@ def _copy_entry(
     read: the entry may be of any size. Raise MudroomError."""
     argv = [*engine_words(engine), b"cp", container + b":" + path, b"-"]
     with subprocess.Popen(
-        argv, env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        argv,
+        env=engine_environment(environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as copying:
         assert copying.stdout is not None
         late = threading.Timer(PATIENCE, copying.kill)
@@ -164,7 +178,11 @@ def _root_mode(engine: Engine, container: bytes, environ: Mapping[bytes, bytes])
     may enter: a wrong guess shows when the container is started."""
     argv = [*engine_words(engine), b"cp", container + b":/.", b"-"]
     with subprocess.Popen(
-        argv, env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        argv,
+        env=engine_environment(environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as copying:
         assert copying.stdout is not None
         header = copying.stdout.read(_BLOCK)

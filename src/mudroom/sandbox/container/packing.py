@@ -80,7 +80,8 @@ def _pack(
     except (tarfile.TarError, OSError) as error:
         if isinstance(error, BrokenPipeError):
             raise
-        raise MudroomError(f"the image cannot be packed: {error}") from error
+        why = (isinstance(error, OSError) and error.strerror) or error
+        raise MudroomError(f"the image cannot be packed: {why}", "run the command again") from error
     return PackedTree(files, size, left_out)
 
 

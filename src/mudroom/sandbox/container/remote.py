@@ -17,21 +17,24 @@ import os
 import select
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 
 from mudroom.core.confinement.container import Container, Engine, exec_argv, remove_argv, session_argv, variable_lines
+from mudroom.core.confinement.environment import engine_environment
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.client import Client, Running
-from mudroom.sandbox.client.template import StandingPlace
+from mudroom.sandbox.client.invocation import NO_OPTIONS, Invocation, RunOptions
 from mudroom.sandbox.container.engine import ask
 from mudroom.sandbox.host import multiplex
-from mudroom.sandbox.limits.cgroup import Leaf
 from mudroom.sandbox.linux.plan import PROXY_PORT
 
 ARRIVAL = 60.0
 """Seconds that a container has to come up: a virtual machine may have to be woken."""
+_MOST_WORDS = 1 << 20
+"""Bytes of an engine's error output that are read."""
+_LEAVE_OUT = "pass its value in a file, and leave it out: env -u NAME mudroom …"
 _CAT: tuple[bytes, ...] = (b"cat",)
 
 
@@ -61,39 +64,28 @@ class RemoteClient(Client):
     def prepare_move(self) -> int:
         raise AssertionError("a container's limits are its engine's")
 
-    def run(
-        self,
-        plan: Plan,
-        argv: Sequence[bytes],
-        env: Mapping[bytes, bytes],
-        stdio: tuple[int, int, int],
-        *,
-        want_view: bool = False,
-        want_gate: bool = False,
-        leaf: Leaf | None = None,
-        terminal: Sequence[int] = (),
-        held: bool = False,
-        after: int = 0,
-        standing: StandingPlace | None = None,
-    ) -> Running:
+    def run(self, plan: Plan, invocation: Invocation, options: RunOptions = NO_OPTIONS) -> Running:
         """As ``Client.run``; the host waits for ``after`` itself. Raise Unsupported for a held sandbox."""
-        assert not after and standing is None
-        if held:
+        assert not options.after and options.standing is None
+        if options.held:
             raise Unsupported(
                 "a command in the background at level 2",
                 "an engine whose containers run on this machine itself",
                 "one in a virtual machine",
                 "use level 1, or Docker on Linux",
             )
-        assert not want_gate and leaf is None
+        assert not options.gate and options.leaf is None
         try:
-            lines = variable_lines(env)
+            lines = variable_lines(invocation.env)
         except ValueError as error:
-            raise UsageError(f"{error}, which engines do not accept", "pass it in a file") from error
+            raise UsageError(f"{error}, which engines do not accept", _LEAVE_OUT) from error
         with open(os.fsdecode(self._variables), "wb", opener=_open_private) as stream:
             stream.write(lines)
-        words = exec_argv(self._engine, self._name, argv, plan.cwd, self._variables, terminal=bool(terminal))
-        return self._local.run(plan, words, self._environ, stdio, want_view=want_view, terminal=terminal)
+        words = exec_argv(
+            self._engine, self._name, invocation.argv, plan.cwd, self._variables, terminal=bool(invocation.terminal)
+        )
+        outside = invocation._replace(argv=words, env=self._environ)
+        return self._local.run(plan, outside, RunOptions(view=options.view))
 
 
 class RemoteBox:
@@ -148,8 +140,8 @@ def start_remote(
     variables = place + b"/" + container.name.encode()
     complete = container._replace(entry=_far_end_words() if gate else _CAT)
     first = subprocess.Popen(
-        [*session_argv(engine, complete)], env=dict(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
+        [*session_argv(engine, complete)], env=engine_environment(environ), stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
     )  # fmt: skip
     box = RemoteBox(engine, complete, first, local, environ, variables)
     try:
@@ -186,6 +178,17 @@ def _relay(read: int, write: int, port: int) -> None:
         os.close(write)
 
 
+def _read_until(descriptor: int, end: float) -> bytes:
+    """Return what comes until the end of file, at most until ``end``: an engine may go on with its output closed."""
+    data = b""
+    while len(data) < _MOST_WORDS and select.select([descriptor], [], [], max(0.0, end - time.monotonic()))[0]:
+        part = os.read(descriptor, 1 << 16)
+        if not part:
+            break
+        data += part
+    return data
+
+
 def _wait_until_up(first: subprocess.Popen[bytes], speaks: bool) -> None:
     """Wait until the container's first process answers."""
     assert first.stdin is not None and first.stdout is not None and first.stderr is not None
@@ -202,7 +205,7 @@ def _wait_until_up(first: subprocess.Popen[bytes], speaks: bool) -> None:
             )
         data = first.stdout.read(count - len(received))
         if not data:
-            lines = first.stderr.read().decode("utf-8", "replace").strip().splitlines()
+            lines = _read_until(first.stderr.fileno(), end).decode("utf-8", "replace").strip().splitlines()
             hint = "with the gate an image needs python3" if speaks else "an image needs cat"
             raise MudroomError(
                 f"the container did not come up: {lines[-1] if lines else 'it printed no message'}", hint

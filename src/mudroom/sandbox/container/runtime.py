@@ -52,7 +52,10 @@ def provide(directory: bytes) -> bytes:
     place = os.fsdecode(directory)
     path = f"{place}/{key()}"
     if not os.path.isdir(path):
-        os.makedirs(place, mode=0o700, exist_ok=True)
+        try:
+            os.makedirs(place, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise _not_made(error) from error
         _build(path)
     return os.fsencode(path)
 
@@ -98,7 +101,13 @@ def _build(path: str) -> None:
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         if not os.path.isdir(path):  # otherwise another process has just made it
-            raise MudroomError(f"the runtime for containers cannot be made: {error}", "see MUDROOM_STATE") from error
+            raise _not_made(error) from error
+
+
+def _not_made(error: OSError) -> MudroomError:
+    place = f"{error.filename}: " if error.filename else ""
+    hint = "it is made below the state directory; another one: MUDROOM_STATE=/var/tmp/mudroom"
+    return MudroomError(f"the runtime for containers cannot be made: {place}{error.strerror}", hint)
 
 
 _PRELOAD = b"/.mudroom/.preload"
@@ -124,7 +133,10 @@ def _loaded_files() -> tuple[list[str], list[str]]:
     script = _PROBE.format(root=os.path.dirname(_PACKAGE), modules=modules)
     done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise MudroomError(f"the launcher cannot be loaded: {done.stderr.strip().rpartition(chr(10))[2]}")
+        why = done.stderr.strip().rpartition("\n")[2] or f"it ended with {done.returncode}"
+        raise MudroomError(
+            f"the launcher cannot be loaded by {sys.executable}: {why}", "mudroom doctor tries the sandbox"
+        )
     files, _word, objects = done.stdout.partition("objects\n")
     paths = [[line for line in part.splitlines() if line.startswith("/")] for part in (files, objects)]
     return paths[0], paths[1]

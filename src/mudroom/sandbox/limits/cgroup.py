@@ -266,7 +266,10 @@ class Leaf:
                 path, mode = (place, os.O_DIRECTORY) if self.is_cloned_into else (place + "/tasks", os.O_WRONLY)
                 self.descriptors += (os.open(path, mode | os.O_CLOEXEC),)
         except OSError:
-            self.close()
+            try:
+                self.close()
+            except MudroomError:
+                pass  # the first error is the reason
             raise
         self._before = self._total()
 
@@ -327,11 +330,13 @@ def remove(place: str) -> None:
         try:
             os.rmdir(place)
             return
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return
-        except OSError:
+        except OSError as error:
+            if error.errno not in (errno.EBUSY, errno.ENOTEMPTY):  # cgroups(7): processes or groups are in it
+                raise MudroomError(f"{place} cannot be removed: {error.strerror}", f"rmdir {place}") from error
             _kill_all(place)
-    raise MudroomError(f"{place} cannot be removed: processes in it do not end", "look at its cgroup.procs")
+    raise MudroomError(f"{place} cannot be removed: processes in it do not end", f"cat {place}/cgroup.procs lists them")
 
 
 def _kill_all(place: str) -> None:
@@ -344,17 +349,24 @@ def _kill_all(place: str) -> None:
         except ProcessLookupError:
             pass
     try:
+        _kill(place, waiting)
+        for pidfd in waiting:
+            poller.poll(PATIENCE)
+            poller.unregister(pidfd)
+    finally:
+        for pidfd in waiting:
+            os.close(pidfd)
+
+
+def _kill(place: str, processes: Iterable[int]) -> None:
+    try:
         write(place + "/cgroup.kill", "1")  # Linux 5.14: all at once, even processes that are forking
     except OSError:
-        for pidfd in waiting:
+        for pidfd in processes:
             try:
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-    for pidfd in waiting:
-        poller.poll(PATIENCE)
-        poller.unregister(pidfd)
-        os.close(pidfd)
 
 
 def sweep(tree: CgroupTree) -> None:

@@ -76,7 +76,8 @@ class Limiter:
             self._held = held._replace(tree=tree)
             return Leaf(tree, held.limits, held.devices, usual)
         except OSError as error:
-            raise Unsupported("a limit", "a control group", f"{error.strerror} at {error.filename}") from error
+            found = f"{error.strerror} at {error.filename}"
+            raise Unsupported("a limit", "a control group", found, "mudroom doctor tries each limit") from error
 
     def close(self) -> None:
         if self._held is not None and self._held.tree is not None:

@@ -265,6 +265,7 @@ DENY: tuple[SyscallRule, ...] = (
     SyscallRule("kcmp", EPERM, _ALWAYS, "compares what other processes have open, by kernel address"),
     SyscallRule("move_pages", EPERM, _ALWAYS, "moves and locates another process's memory; CVE-2010-0415"),
     SyscallRule("migrate_pages", EPERM, _ALWAYS, "moves another process's memory between nodes"),
+    SyscallRule("prlimit64", EPERM, (Cond(0, "==", 1),), "a sandbox's first process serves it, and needs its limits"),
     # Large and privileged corners of the kernel.
     SyscallRule("io_uring_setup", ENOSYS, _ALWAYS, _URING),
     SyscallRule("io_uring_enter", ENOSYS, _ALWAYS, _RING),

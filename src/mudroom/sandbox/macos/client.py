@@ -12,17 +12,14 @@ import _socket
 import functools
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.client.connection import Connection
-from mudroom.typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from mudroom.sandbox.client.template import StandingPlace
-    from mudroom.sandbox.limits.cgroup import Leaf
+from mudroom.sandbox.client.invocation import NO_OPTIONS, Invocation, RunOptions
+from mudroom.typing import Any
 
 SIGKILL = 9
 SANDBOX_EXEC = b"/usr/bin/sandbox-exec"
@@ -50,45 +47,29 @@ class DarwinClient(Client):
 
     def prepare_move(self) -> int:
         """Raise Unsupported: macOS has no control groups."""
-        raise Unsupported("a control group", "Linux", sys.platform, "open_files and file_size hold without one")
+        raise Unsupported("a control group", "Linux", "macOS", "open_files and file_size hold without one")
 
-    def run(
-        self,
-        plan: Plan,
-        argv: Sequence[bytes],
-        env: Mapping[bytes, bytes],
-        stdio: tuple[int, int, int],
-        *,
-        want_view: bool = False,
-        want_gate: bool = False,
-        leaf: Leaf | None = None,
-        terminal: Sequence[int] = (),
-        held: bool = False,
-        after: int = 0,
-        standing: StandingPlace | None = None,
-    ) -> Running:
-        """As ``client.Client.run``. Raise Unsupported for ``held``, ``leaf`` and ``want_gate``, which need
-        namespaces, and for ``after``, which the host waits for here."""
-        if held:
+    def run(self, plan: Plan, invocation: Invocation, options: RunOptions = NO_OPTIONS) -> Running:
+        """As ``client.Client.run``. Raise Unsupported for options that need namespaces, and for ``after``, which the
+        host waits for here."""
+        if options.held:
             found = "a Mac, where no sandbox lives longer than its command"
-            raise Unsupported("a command in the background", "namespaces that others can join", found)
-        if want_gate or leaf is not None or after or standing is not None:
-            raise Unsupported("a network and control groups of its own", "namespaces", sys.platform)
+            hint = "run it without --background"
+            raise Unsupported("a command in the background", "namespaces that others can join", found, hint)
+        if options._replace(view=False) != NO_OPTIONS:
+            raise Unsupported("a sandbox with a network or control groups of its own", "namespaces", "macOS")
         with self._choosing:  # several threads may run commands
             self._reap()
         profile = next(step[2] for step in plan.steps if step[0] == "seatbelt")
         request: dict[str, Any] = {
             "op": "run",
             "plan": plan.steps,
-            "argv": list(argv),
-            "env": dict(env),
-            "search": [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry],
-            "terminal": tuple(terminal),
+            **invocation.request(),
             "tool": self._tool,
             "mark": os.urandom(16).hex().encode(),
             "check": profile not in self._taken,
         }
-        running = self._spawn(request, plan, stdio, want_view=want_view)
+        running = self._spawn(request, plan, invocation.stdio, want_view=options.view)
         running.taken, running.mark = (
             functools.partial(self._remember_profile, profile),
             b"MUDROOM_RUN=" + request["mark"],
@@ -179,7 +160,9 @@ class _Watched(Running):
             left = [row[0] for row in rows() if carries(row[0], self.mark)]
             for pid in left:
                 send_signal(pid, SIGKILL)
-        raise MudroomError("the process beside the command died", "run the command again; nothing was applied")
+        raise MudroomError(
+            "mudroom's process beside the command was killed", "run the command again; nothing was applied"
+        )
 
     def wait(self) -> Exit:
         ended = super().wait()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.macos.host import survey_mac, true_path
 from mudroom.sandbox.macos.seatbelt import compile_seatbelt
 from mudroom.typing import Literal, NamedTuple
@@ -90,7 +91,8 @@ def runner(client: Client, place: bytes, home: bytes, search: Sequence[bytes]) -
         null = os.open(os.devnull, os.O_RDWR)
         try:
             environment = {b"PATH": b"/usr/bin:/bin:/usr/sbin:/sbin", b"HOME": private}
-            running = client.run(plan, [b"/bin/sh", b"-c", os.fsencode(script)], environment, (null, null, null))
+            shell = [b"/bin/sh", b"-c", os.fsencode(script)]
+            running = client.run(plan, Invocation(shell, environment, (null, null, null)))
             return running.wait().status
         finally:
             os.close(null)

@@ -20,6 +20,7 @@ from mudroom.core.confinement.windows_exit import status_of
 from mudroom.core.confinement.windows_plan import WindowsPlan
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.sandbox.client.client import Client, Exit, Running
+from mudroom.sandbox.client.invocation import NO_OPTIONS, Invocation, RunOptions
 from mudroom.sandbox.windows.calls import Calls
 from mudroom.sandbox.windows.plan import WindowsCommand, WindowsMachine, compile_plan, system_variables
 from mudroom.sandbox.windows.run import ConfinedProcess, start
@@ -30,8 +31,6 @@ from mudroom.windows.api import CallFailed
 if TYPE_CHECKING:
     from mudroom.core.confinement.limit import Limits
     from mudroom.sandbox.client.capture import Beside, Watch
-    from mudroom.sandbox.client.template import StandingPlace
-    from mudroom.sandbox.limits.cgroup import Leaf
 
 SIGINT, SIGKILL, SIGTERM = 2, 9, 15
 _INTERRUPT = b"\x03"
@@ -60,6 +59,7 @@ class WindowsRunning(Running):
     ) -> None:
         """``write``: writes bytes to a handle. ``notes``: of the plan."""
         self.notes = notes
+        self._view = []  # there is no mount to be taken
         self._calls, self._confined, self._write = calls, confined, write
         self._sent = 0
         """The last signal by which the job was ended. Written under no lock: any of two is the right one."""
@@ -132,18 +132,11 @@ class WindowsRunning(Running):
         for pid in held:
             self._calls.processes.release(pid)
 
-    def view(self) -> int:
-        """Raise Unsupported: the command works in a directory that is opened by its path."""
-        raise Unsupported("a descriptor of the view", "a mount", "a copy")
-
     def terminal(self) -> None:
         return None
 
     def listeners(self) -> list[tuple[str, int]]:
         return []
-
-    def ready(self) -> None:
-        raise Unsupported("a command in the background", "namespaces that others can join", "a job")
 
     def wait(self) -> Exit:
         """Wait for the command's own process, then end what is left of the job, as on other systems."""
@@ -206,52 +199,37 @@ class WindowsClient(Client):
 
     def prepare_move(self) -> int:
         """Raise Unsupported: Windows has no control groups."""
-        raise Unsupported("a control group", "Linux", "win32", "a job holds memory, processes and cpus")
+        raise Unsupported("a control group", "Linux", "Windows", "a job holds memory, processes and cpus")
 
-    def run(
-        self,
-        plan: Plan,
-        argv: Sequence[bytes],
-        env: Mapping[bytes, bytes],
-        stdio: tuple[int, int, int],
-        *,
-        want_view: bool = False,
-        want_gate: bool = False,
-        leaf: Leaf | None = None,
-        terminal: Sequence[int] = (),
-        held: bool = False,
-        after: int = 0,
-        standing: StandingPlace | None = None,
-    ) -> WindowsRunning:
+    def run(self, plan: Plan, invocation: Invocation, options: RunOptions = NO_OPTIONS) -> WindowsRunning:
         """As ``client.Client.run``; ``stdio`` are descriptors of the C runtime. With ``terminal`` the command gets a
         console of its own, of which ``WindowsRunning.confined`` has the ends.
 
         Raise Unsupported for requests that need namespaces, CommandNotStarted if the program is not found."""
-        if held:
-            raise Unsupported("a command in the background", "namespaces that others can join", "a job")
-        if want_view or want_gate or leaf is not None or after or standing is not None:
-            raise Unsupported("a network, a view and control groups of its own", "namespaces", "win32")
+        if options.held:
+            hint = "run it without --background"
+            raise Unsupported("a command in the background", "namespaces that others can join", "a job", hint)
+        if options._replace(view=False) != NO_OPTIONS:  # without a view file tools wait for the command's end
+            raise Unsupported("a sandbox with a network or control groups of its own", "namespaces", "Windows")
         spec, limits = _request(plan)
         machine = self._machine or self._survey()
-        command = self._command(argv, env, spec, _SIZE if terminal else None)
+        command = self._command(invocation, spec)
         compiled = self._shape(compile_plan(spec, limits, command, machine, os.urandom(16)))
-        handles = None if terminal else _handles(stdio)
+        handles = None if invocation.terminal else _handles(invocation.stdio)
         running = WindowsRunning(self._calls, start(self._calls, compiled, handles), _write_handle, compiled.notes)
         with self._choosing:
             self._running = [*(one for one in self._running if not one.is_over), running]
         return running
 
-    def _command(
-        self, argv: Sequence[bytes], env: Mapping[bytes, bytes], spec: SandboxSpec, terminal: tuple[int, int] | None
-    ) -> WindowsCommand:
-        variables = _distinct({name.decode(): value.decode() for name, value in env.items()})
-        words = tuple(word.decode() for word in argv)
+    def _command(self, invocation: Invocation, spec: SandboxSpec) -> WindowsCommand:
+        variables = _distinct({name.decode(): value.decode() for name, value in invocation.env.items()})
+        words = tuple(word.decode() for word in invocation.argv)
         named = {name.upper(): value for name, value in variables.items()}
         cwd = spec.cwd.decode().replace("/", "\\")
         program = find_program(words[0], named.get("PATH", ""), named.get("PATHEXT", ""), self._is_file, cwd)
         if program is None:
             raise CommandNotStarted(f"{words[0]}: not found", 127, "name a program of PATH, or its path")
-        return WindowsCommand(program, words, {**self._system, **variables}, terminal)
+        return WindowsCommand(program, words, {**self._system, **variables}, _SIZE if invocation.terminal else None)
 
     def _survey(self) -> WindowsMachine:
         from mudroom.sandbox.windows.bridge import relay_text

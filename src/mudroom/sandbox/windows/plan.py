@@ -25,7 +25,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mudroom.core.confinement.limit import NAMES, Limits, command_limits, show_limit, total_limits
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
-from mudroom.core.confinement.windows_command import environment_block, is_batch, join, quote, quote_batch
+from mudroom.core.confinement.windows_command import (
+    environment_block,
+    is_batch,
+    is_shell_line,
+    join,
+    quote,
+    quote_batch,
+    quote_shell_line,
+)
 from mudroom.core.confinement.windows_plan import CAPABILITIES, CHANGE, EVERYONE, READ, Step, WindowsPlan
 from mudroom.errors import Unsupported, UsageError
 from mudroom.typing import NamedTuple
@@ -167,7 +175,7 @@ def network_tier(*, environments: bool) -> str:
 
 def _check(spec: SandboxSpec, machine: WindowsMachine, contained: bool) -> None:
     if contained and not machine.appcontainer:
-        raise Unsupported("a sandbox", "AppContainers (Windows 8 or later)", "a Windows without them")
+        raise Unsupported("a sandbox", "AppContainers", "a Windows without them", "Windows 8 and later have them")
     require(spec)
 
 
@@ -247,7 +255,10 @@ def _binds(spec: SandboxSpec) -> tuple[Bind, ...]:
         if bind.writable and (
             _is_in(text(bind.source), text(spec.project)) or _is_in(text(spec.project), text(bind.source))
         ):
-            raise UsageError(f"{text(bind.source)} cannot be writable: it is in the project, or contains it")
+            raise UsageError(
+                f"{text(bind.source)} cannot be writable: it is in the project, or contains it",
+                "name a directory beside it",
+            )
     return shown
 
 
@@ -309,6 +320,8 @@ def cpu_rate(cpus: float, processors: int) -> int:
 
 def _command_line(command: WindowsCommand) -> str:
     words = (command.program, *command.words[1:])
+    if is_shell_line(command.program, words):
+        return quote_shell_line(command.program, words)
     return quote_batch(_shell(command), words) if is_batch(command.program) else quote(words)
 
 
@@ -316,7 +329,8 @@ def _shell(command: WindowsCommand) -> str:
     """Return the path of cmd.exe by SystemRoot, not by ComSpec, which any program can set."""
     roots = [value for name, value in command.variables.items() if name.upper() == "SYSTEMROOT"]
     if not roots:
-        raise UsageError(f"{command.program} is a batch file, and cmd.exe cannot be found: SystemRoot is not set")
+        why = f"{command.program} is a batch file, and cmd.exe cannot be found: SystemRoot is not set"
+        raise UsageError(why, "set SystemRoot=C:\\Windows")
     return join(roots[0], "System32\\cmd.exe")
 
 

@@ -66,6 +66,23 @@ def attended(
     return attend(running, output, timeout, meanwhile, watch, beside)
 
 
+def console_relay(descriptors: tuple[int | None, ...]) -> Any:
+    """Return a ``ConsoleRelay`` of the user's console, or None if one of the descriptors is no console's: the command
+    gets pipes then."""
+    import functools
+
+    from mudroom.sandbox.windows.console_relay import ConsoleRelay, PipeCalls
+    from mudroom.windows.api import Library
+    from mudroom.windows.user_console import read_pipe, user_console, write_pipe
+
+    library = Library()
+    user = user_console(library, descriptors)
+    if user is None:
+        return None
+    read, write = functools.partial(read_pipe, library), functools.partial(write_pipe, library)
+    return ConsoleRelay(user, PipeCalls(read, write, library.CloseHandle))
+
+
 def survey_windows() -> Host:
     """Return the host. No directory is named: an AppContainer reads what its system lets all packages read, a
     restricted token what its user can."""

@@ -26,6 +26,7 @@ KILLED = 137
 _MAX_WAIT = 0x7FFFFFFE
 _EMPTY_TIMEOUT = 5_000
 """Milliseconds to wait until the job is empty, after its processes were terminated."""
+NOT_RUN = "no command was run; mudroom doctor tries the sandbox"
 _NOT_FOUND = (2, 3)
 """ERROR_FILE_NOT_FOUND, ERROR_PATH_NOT_FOUND."""
 _NOT_STARTED = {2: 127, 3: 127, 193: 126, 216: 126, 740: 126}
@@ -36,6 +37,10 @@ _LIMIT_MESSAGES = {
     w.JOB_OBJECT_MSG_JOB_MEMORY_LIMIT: "memory",
     w.JOB_OBJECT_MSG_PROCESS_MEMORY_LIMIT: "memory",
 }
+
+
+_CONSOLE_ENDS = ("its input", "its output")
+"""Labels of the pipes of a pseudo-console."""
 
 
 class Undo(NamedTuple):
@@ -81,6 +86,12 @@ class ConfinedProcess:
             for kind, times in sorted(self.refused.items())
             if limit_of[kind] is not None
         )
+
+    def take_console(self) -> Console:
+        """Return the command's console. Its pipes are the caller's to close from now on; its handle is not."""
+        assert self.console is not None
+        self._undo = [undo for undo in self._undo if undo.what not in _CONSOLE_ENDS]
+        return self.console
 
     def resize(self, columns: int, rows: int) -> None:
         if self.console is not None:
@@ -269,7 +280,7 @@ class _Performing:
         self._running.console = console
         # Closed after its pipes: it waits for a reader of its remaining output, and there is none.
         self._push("the pseudo-console", lambda: self._calls.consoles.close_console(console.handle))
-        for label, handle in (("its input", console.input), ("its output", console.output)):
+        for label, handle in zip(_CONSOLE_ENDS, (console.input, console.output), strict=True):
             self._push_close(label, handle)
 
     def stdio(self) -> None:
@@ -321,9 +332,11 @@ class _Performing:
     def check(self, contained: bool) -> None:
         process, job = self._running._process.process, self._running.job
         if not self._calls.jobs.is_in_job(process, job):
-            raise Unsupported("the job object", "a process that is in it", "one that is not")
+            raise Unsupported("the job object", "a process that is in it", "one that is not", NOT_RUN)
         if self._calls.jobs.limit_flags(job) != self._expected["flags"]:
-            raise Unsupported("limits of the job", "a job that keeps them", "one that has lost some")
+            raise Unsupported(
+                "holding the limits of the job", "a job that keeps them", "one that has lost some", NOT_RUN
+            )
         token = self._calls.tokens.process_token(process)
         try:
             self._check_token(token, contained)
@@ -333,16 +346,19 @@ class _Performing:
 
     def _check_token(self, token: int, contained: bool) -> None:
         if self._calls.tokens.privileges(token):
-            raise Unsupported("no privileges", "a token without any", "one that still has some")
+            raise Unsupported("a command without privileges", "a token without any", "one that still has some", NOT_RUN)
         expected = self._expected["restricting"]
         if expected and frozenset(self._calls.tokens.restricting(token)) != expected:
-            raise Unsupported("writing only where it is meant to", "a write-restricted token", "one that is not")
+            raise Unsupported(
+                "writing only where it is meant to", "a write-restricted token", "one that is not", NOT_RUN
+            )
         if "integrity" in self._expected and self._calls.tokens.integrity(token) > self._expected["integrity"]:
-            raise Unsupported("low integrity", "a token of that level", "one of a higher level")
+            raise Unsupported("low integrity", "a token of that level", "one of a higher level", NOT_RUN)
         if contained and self._calls.tokens.container(token) != self._sids["@package"]:
-            raise Unsupported("a sandbox", "a process in its AppContainer", "one that is not in it")
+            raise Unsupported("a sandbox", "a process in its AppContainer", "one that is not in it", NOT_RUN)
         if contained and frozenset(self._calls.tokens.capabilities(token)) != frozenset(self._capabilities):
-            raise Unsupported("no network", "an AppContainer with no more capabilities than asked for", "others")
+            needs = "an AppContainer with no more capabilities than asked for"
+            raise Unsupported("a closed network", needs, "one with others", NOT_RUN)
 
     def resume(self) -> None:
         if not self._checked:

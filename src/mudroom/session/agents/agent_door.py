@@ -51,7 +51,7 @@ def open_agent(session: Session, agent: str, fork: str) -> OpenAgent:
     place = session.vault.fork(fork)
     endpoint, side = endpoint_of(place), side_of(place)
     if endpoint is None or endpoint.agent != agent:
-        raise MudroomError(f"{agent} has ended in the fork {fork}")
+        raise MudroomError(f"{agent} has ended in the fork {fork}", "mudroom agent run starts it")
     shown = shown_by(session.actor.settings.fork_rules, side, endpoint.port)
     if shown is None:
         raise UsageError(
@@ -64,7 +64,7 @@ def open_agent(session: Session, agent: str, fork: str) -> OpenAgent:
             poller = select.poll()
             poller.register(pending.fileno(), select.POLLIN)
             if not poller.poll(PATIENCE * 1000):
-                raise MudroomError(f"{where}: it does not accept")
+                raise MudroomError(f"{where} does not accept connections", "mudroom ps shows what runs")
         return OpenAgent(socket.socket(fileno=pending.result().descriptor), endpoint, fork)
     finally:
         pending.close()

@@ -117,7 +117,7 @@ def _run(
             return EndedAttempt(record._replace(fork="", state="not started"))
         return EndedAttempt(record._replace(fork="", state="error", exit_code=error.exit_code, note=error.message))
     if not result.ran:
-        session.forks.discard(record.fork)
+        session.forks.discard_unchanged(record.fork)  # its question stays: an answer may be for all such commands
         note = f"{result.verdict.reason} ({result.verdict.rule})"
         return EndedAttempt(record._replace(fork="", state="refused", exit_code=result.exit_code, note=note))
     reached = "; ".join(str(limit) for limit in result.reached)

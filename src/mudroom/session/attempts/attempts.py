@@ -183,6 +183,21 @@ class Attempts:
     def begin(self) -> None:
         """Start the threads. Raise MudroomError if none can be started, OSError if the record cannot be written."""
         records.save(self._session.vault.path, self._record)
+        try:
+            if self._request.budget is not None:  # first: without it, nothing would end what the workers begin
+                timer = threading.Timer(self._request.budget, self.end, ("budget",))
+                timer.daemon = True
+                timer.start()
+                with self._changed:
+                    self._timer = timer
+            self._begin_workers()
+        except RuntimeError:
+            if self._timer is not None:
+                self._timer.cancel()
+            raise MudroomError("no thread can be started", "ulimit -u 8192 permits more processes") from None
+
+    def _begin_workers(self) -> None:
+        """Raise RuntimeError if not even one thread can be started."""
         for _job in range(self._request.jobs):
             with self._changed:
                 self._workers += 1
@@ -192,15 +207,8 @@ class Attempts:
                 with self._changed:
                     self._workers -= 1
                     if self._workers:
-                        break  # fewer at a time
-                raise MudroomError("no thread can be started", "permit more processes: ulimit -u") from None
-        if self._request.budget is not None:
-            timer = threading.Timer(self._request.budget, self.end, ("budget",))
-            timer.daemon = True
-            with self._changed:
-                if not self._is_over:
-                    self._timer = timer
-                    timer.start()
+                        return  # fewer at a time
+                raise
 
     def _work(self) -> None:
         try:

@@ -40,9 +40,12 @@ def discard(session: Session, record: TryRecord, *, everything: bool) -> list[st
         raise errors[0]
     if changed:
         raise UsageError(
-            f"kept, for they have changed since they were judged: {', '.join(changed)}",
+            f"these forks stay, for they have changed since they were judged: {', '.join(changed)}",
             f"mudroom discard {changed[0]}, or mudroom fork rename {changed[0]} NEW-NAME",
         )
+    # The fork of an attempt that was refused is gone, and its question has a name that none of the next tries uses.
+    names = {f"{record.name}-{attempt.number}" for attempt in record.attempts} - kept
+    session.vault.approvals.withdraw(names, "its try is discarded")
     if everything:
         records.remove(session.vault.path, record.name)
     return gone

@@ -85,10 +85,6 @@ def _within(network: Network, *, bare: bool, unheard: bool) -> Network:
     return "open" if bare else "none" if unheard else "gate"
 
 
-def _no_images(name: str, _user: User) -> ProvidedImage:
-    raise Unsupported(f"the image {name}", "a container engine", "a session without one")
-
-
 def _made_for(mode: Mode, spec: SandboxSpec, machine: str, grant: Grant) -> Plan:
     """Return the plan in a container that is made for the command's fork. Raise Unsupported."""
     from mudroom.sandbox.container.plain_plan import compile_inside, compile_remote
@@ -116,8 +112,8 @@ class Confinement:
         vault: Vault,
         home: bytes,
         environ: Mapping[bytes, bytes],
-        platform: Platform = LINUX,
-        images: Callable[[str, User], ProvidedImage] = _no_images,
+        platform: Platform,
+        images: Callable[[str, User], ProvidedImage],
         mask: int | None = None,
     ) -> None:
         """``mask``: the umask of commands; None: that of this process."""
@@ -190,7 +186,8 @@ class Confinement:
         if following is None:
             raise failure
         if settings.view == "overlay" and mode == "overlay":
-            raise Unsupported("the overlay view", "a kernel overlay in a user namespace", failure.message)
+            needs, hint = "a kernel overlay in a user namespace", "--view auto works in a copy then"
+            raise Unsupported("the overlay view", needs, failure.message, hint)
         where = ""
         if following.mode == "copy":
             where = f" (on {filesystem(self._vault.source, self._mounts.mounts()) or 'this file system'})"
@@ -303,7 +300,9 @@ class Confinement:
                 plan = plan._replace(steps=(look, *plan.steps), shared=plan.shared + 1)
             return plan, env
         except ValueError as error:
-            raise Unsupported("a system call filter", "x86_64 or aarch64", str(error)) from error
+            if host.machine in ("x86_64", "aarch64"):
+                raise
+            raise Unsupported("a system call filter", "x86_64 or aarch64", host.machine) from error
 
     def _session_rlimits(self, host: Host, settings: Settings) -> Rlimits:
         usual = session_rlimits(settings.limits, counts_processes=host.counts_processes)

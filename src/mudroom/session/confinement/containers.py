@@ -55,7 +55,7 @@ overlay needs its upper and work directory on one mount, and an engine must not 
 container could have replaced. The parent directory is never shown: if it were writable, an entry that the next plan
 shows could be replaced by a link to any path."""
 _RDONLY = 1
-_NETWORK = "let the gate open what is needed (mudroom net allow HOST), or use level 1"
+_NETWORK = "mudroom net allow HOST opens what is needed; or --level 1"
 
 
 class Containers:

@@ -83,7 +83,8 @@ class SharedGates:
                 try:
                     self._gates[upstream] = self._make(upstream)
                 except ValueError as error:
-                    raise UsageError(f"the proxy of this machine: {error}", "see https_proxy") from error
+                    hint = "https_proxy=http://HOST:PORT names one"
+                    raise UsageError(f"the proxy of this machine cannot be used: {error}", hint) from error
             self._users[upstream] = self._users.get(upstream, 0) + 1
             return self._gates[upstream]
 

@@ -9,12 +9,14 @@ import _socket
 import marshal
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from mudroom.core.background import BackgroundStart
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE
 from mudroom.sandbox.client.connection import Connection, with_report
 from mudroom.sandbox.client.held import ENDING, JoinedCommand, join
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.session.shared_sandbox.visitor import WELCOME
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.background import Book
@@ -56,17 +58,9 @@ class RemoteSandbox:
         """Return no flows: those of another process's gate are not known here."""
         return []
 
-    def join(
-        self,
-        argv: Sequence[bytes],
-        environment: Mapping[bytes, bytes],
-        cwd: bytes,
-        stdio: tuple[int, int, int],
-        terminal: Sequence[int],
-        terms: str,
-    ) -> JoinedCommand:
+    def join(self, invocation: Invocation, cwd: bytes, terms: str) -> JoinedCommand:
         """Start a command. It is refused if its terms differ."""
-        return join(self._connection, 1, argv, environment, cwd, stdio, terminal, terms=terms)
+        return join(self._connection, 1, invocation, cwd, terms=terms)
 
     def collect(self, command: CollectedCommand | None) -> None:
         plain = None if command is None else (tuple(command.argv), *command[1:])
@@ -96,11 +90,13 @@ class RemoteSandbox:
         return chosen
 
     def _ask(self, request: Mapping[str, Any]) -> Any:
-        answer = with_report(self._connection, request, ())
-        try:
-            data = os.read(answer, 65536)
-        finally:
-            os.close(answer)
+        data = b""
+        with suppress(MudroomError):  # it is gone
+            answer = with_report(self._connection, request, ())
+            try:
+                data = os.read(answer, 65536)
+            finally:
+                os.close(answer)
         if not data:
             raise MudroomError("the process that holds the commands of this fork has ended", "try again")
         record = marshal.loads(data)

@@ -30,6 +30,7 @@ from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE, SIGKILL, SIGTERM
 from mudroom.sandbox.client.held import ENDING, HeldSandbox, JoinedCommand
+from mudroom.sandbox.client.invocation import Invocation
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.background import Book, Ring
@@ -173,8 +174,8 @@ class SharedSandbox:
         try:
             self.visitors = Visitors(self)
             self._note_facts()
-        except (MudroomError, OSError) as error:  # the sandbox works without visitors
-            self.notes.append(f"no other process can join: {error}")
+        except OSError as error:  # the sandbox works without visitors
+            self.notes.append(f"no other mudroom can join the commands of this fork: {error.strerror}")
         finally:
             _thread.start_new_thread(self._tend, ())
 
@@ -218,18 +219,10 @@ class SharedSandbox:
         """Return the flows of all commands until now."""
         return self.gate.flows() if self.gate is not None else []
 
-    def join(
-        self,
-        argv: Sequence[bytes],
-        environment: Mapping[bytes, bytes],
-        cwd: bytes,
-        stdio: tuple[int, int, int],
-        terminal: Sequence[int],
-        _terms: str,
-    ) -> JoinedCommand:
+    def join(self, invocation: Invocation, cwd: bytes, _terms: str) -> JoinedCommand:
         """Start a command. The caller is a guest and has checked the terms (``require_terms``). Raise UsageError if the
         sandbox was ended meanwhile."""
-        return run_in(self.held, argv, environment, cwd, stdio, terminal)
+        return run_in(self.held, invocation, cwd)
 
     def start(
         self,
@@ -246,7 +239,7 @@ class SharedSandbox:
         try:
             place = self.book.begin(started)
             stdio = pipes if pipes is not None else (null, kept[0][1], kept[1][1])
-            running = run_in(self.held, started.command, environment, started.cwd, stdio)
+            running = run_in(self.held, Invocation(started.command, environment, stdio), started.cwd)
         except BaseException:
             for read, _write in kept:
                 os.close(read)
@@ -511,17 +504,10 @@ class SharedSandbox:
                 view.unmounted()
 
 
-def run_in(
-    held: HeldSandbox,
-    argv: Sequence[bytes],
-    environment: Mapping[bytes, bytes],
-    cwd: bytes,
-    stdio: tuple[int, int, int],
-    terminal: Sequence[int] = (),
-) -> JoinedCommand:
+def run_in(held: HeldSandbox, invocation: Invocation, cwd: bytes) -> JoinedCommand:
     """Start a command in a shared sandbox. Raise UsageError if it was ended, which does not wait for its guests."""
     try:
-        return held.run(argv, environment, cwd, stdio, terminal)
+        return held.run(invocation, cwd)
     except MudroomError as error:
         if held.door.is_closed:
             raise UsageError(*JUST_ENDED) from error

@@ -80,9 +80,9 @@ class Visitors:
                     pass
                 self._socket.bind(path)
             self._socket.listen()
-        except OSError as error:
+        except OSError:
             self._socket.close()
-            raise MudroomError(f"no other mudroom can join the commands of this fork: {error.strerror}") from error
+            raise
 
     @property
     def are_there(self) -> bool:

@@ -1,6 +1,7 @@
 """File contents of a write buffer: in memory while they are small and few, else spilled to a directory.
 
-This module does not need Linux.
+This module does not need Linux. On Windows files are opened by ``stage/nt_disk.py``: a file that was opened another way
+cannot be removed before it is closed.
 """
 
 from __future__ import annotations
@@ -8,14 +9,33 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import sys
 from _thread import RLock  # threading.RLock, without the rest of that module on the fast path
 
 from mudroom.typing import BinaryIO
 
 PER_FILE, TOTAL = 4 << 20, 64 << 20
 """Bytes: the largest content that is held in memory, and the total of contents in memory."""
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+if sys.platform == "win32":
+    from mudroom.stage.nt_disk import O_CLOEXEC, O_NOFOLLOW, open_path, unlink
+
+    def _open(path: bytes, flags: int) -> int:
+        return open_path(path, flags)
+
+    def _unlink(path: bytes) -> None:
+        unlink(None, path)
+else:
+    O_CLOEXEC, O_NOFOLLOW = os.O_CLOEXEC, os.O_NOFOLLOW
+
+    def _open(path: bytes, flags: int) -> int:
+        return os.open(path, flags, 0o600)
+
+    def _unlink(path: bytes) -> None:
+        os.unlink(path)
+
+
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | O_CLOEXEC
+_READ = os.O_RDONLY | O_CLOEXEC | O_NOFOLLOW
 _CHUNK = 1 << 20
 
 
@@ -92,7 +112,7 @@ class Contents:
     def open(self, content: BufferedContent) -> int:
         """Return a descriptor for reading, at the beginning. It stays valid when the content is released."""
         if content.data is None:
-            return os.open(content.path, _READ)
+            return _open(content.path, _READ)
         descriptor = os.memfd_create("mudroom") if hasattr(os, "memfd_create") else self._nameless()
         try:
             _write_whole(descriptor, content.data)
@@ -106,13 +126,13 @@ class Contents:
         if content.data is not None:
             self._leave(content)
         else:
-            os.unlink(content.path)
+            _unlink(content.path)
 
     def new_file(self) -> tuple[int, bytes]:
         while True:
             path = self._directory + b"/%d" % next(self._numbers)
             try:
-                return os.open(path, _NEW, 0o600), path
+                return _open(path, _NEW), path
             except FileNotFoundError:
                 os.makedirs(self._directory, 0o700)
             except FileExistsError:
@@ -120,7 +140,7 @@ class Contents:
 
     def _nameless(self) -> int:
         descriptor, path = self.new_file()
-        os.unlink(path)
+        _unlink(path)
         return descriptor
 
     def _spill(self, data: bytes) -> bytes:
@@ -128,7 +148,7 @@ class Contents:
         try:
             _write_whole(descriptor, data)
         except BaseException:
-            os.unlink(path)
+            _unlink(path)
             raise
         finally:
             os.close(descriptor)
@@ -170,7 +190,7 @@ class Spool:
             os.lseek(descriptor, self._stream.tell(), os.SEEK_SET)
         except BaseException:
             os.close(descriptor)
-            os.unlink(path)
+            _unlink(path)
             raise
         self._stream, self._path = io.FileIO(descriptor, "r+"), path
         self._uncount()
@@ -208,7 +228,7 @@ class Spool:
             self._uncount()
         self._stream.close()
         if self._path:
-            os.unlink(self._path)
+            _unlink(self._path)
             self._path = b""
 
 

@@ -249,10 +249,10 @@ class Files:
         """Return ``limit`` lines from ``start_line`` (counted from 1) with their line ends; bytes that are not UTF-8
         become surrogates. Raise UsageError for a binary file."""
         if start_line < 1 or (limit is not None and limit < 0):
-            raise UsageError("lines are counted from 1, and a limit is not negative")
+            raise UsageError("lines are counted from 1, and a limit is not negative", "line 1 is the first")
         with self.tree().readable(_relative(path)) as stream:
             if b"\0" in stream.read(_HEAD):
-                raise UsageError(f"{_shown(path)} is binary; read its bytes")
+                raise UsageError(f"{_shown(path)} is a binary file: it has no lines", "read its bytes")
             stream.seek(0)
             stop = None if limit is None else start_line - 1 + limit
             return _text(b"".join(islice(stream, start_line - 1, stop)))

@@ -164,6 +164,12 @@ def open_to_owner(path: bytes) -> int | None:
         os.close(descriptor)
 
 
+def is_same_root(below: Entry, staged: Entry) -> bool:
+    """Return whether the root directory of a view has the mode of the one below, or differs only by ``open_to_owner``:
+    that one is closed to its owner, as a read-only project is."""
+    return staged.mode in (below.mode, below.mode | _ALL)
+
+
 def look_through(root: int, path: bytes) -> Entry | None:
     """Like ``look_beneath``, even if directories on the way are closed."""
     return through(root, path.rpartition(b"/")[0], lambda root, _above: look_beneath(root, path or b"."))

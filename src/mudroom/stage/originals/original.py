@@ -316,9 +316,13 @@ def read_rows(data: bytes, path: bytes) -> list[_Row]:
             if any(
                 original.place not in ("", "pack") and not original.place.isdecimal() for _path, original in decoded
             ):
-                raise MudroomError(f"{os.fsdecode(path)} is damaged: it names an invalid original")
+                raise _damaged(path, "it names an invalid original")
             rows += decoded
             position += 8 + length
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", "other forks are not affected") from error
+        raise _damaged(path, str(error)) from error
     return rows
+
+
+def _damaged(path: bytes, why: str) -> MudroomError:
+    return MudroomError(f"{os.fsdecode(path)} is damaged: {why}", "other forks are not affected: mudroom ls shows them")

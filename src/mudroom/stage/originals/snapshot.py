@@ -16,12 +16,12 @@ import os
 from collections.abc import Callable, Collection
 
 from mudroom.core.settings import Settings
-from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.entry import Entry, FileHeld
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.stage.copy import clone, listed
-from mudroom.stage.exclude import choose, never_copied, weight
+from mudroom.stage.exclude import choose, named, never_copied, weight
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.source import DirectorySource, OpenSource, is_absence, read_all
 from mudroom.stage.stamp import as_recorded, file_clock
@@ -32,15 +32,18 @@ DEFAULT_LIMIT = 500 * 1024 * 1024
 _GITIGNORE_LIMIT = 1 << 20
 """Bytes. A larger file is not taken as a list of patterns."""
 
-Choose = Callable[[OpenSource], tuple[dict[bytes, Entry], list[str]]]
-"""Returns the entries of a project to copy, a directory before its contents, and notes about the choice."""
+HELD = "not in the copy: another program holds {paths} open; close it, then run the command in a new fork"
+
+Choose = Callable[[OpenSource, list[bytes]], tuple[dict[bytes, Entry], list[str]]]
+"""Returns the entries of a project to copy, a directory before its contents, and notes about the choice. The list gets
+the directories that another program holds open."""
 
 
 def chooser(settings: Settings) -> Choose:
     """Return the choice that a project's settings make (``stage/exclude.py``)."""
 
-    def chosen(source: OpenSource) -> tuple[dict[bytes, Entry], list[str]]:
-        items = listed(source, never_copied(settings.copy_exclude))
+    def chosen(source: OpenSource, held: list[bytes]) -> tuple[dict[bytes, Entry], list[str]]:
+        items = listed(source, never_copied(settings.copy_exclude), held=held)
         read = functools.partial(read_patterns, source)
         return choose(items, read, limit=settings.copy_limit, gitignore=settings.copy_gitignore)
 
@@ -51,7 +54,7 @@ def read_patterns(source: DirectorySource, path: bytes) -> bytes | None:
     try:
         return read_all(source, path, _GITIGNORE_LIMIT)
     except OSError as error:
-        if isinstance(error, PermissionError) or is_absence(error):
+        if isinstance(error, (PermissionError, FileHeld)) or is_absence(error):
             return None  # it has no effect then; git treats it the same way
         raise
 
@@ -67,9 +70,9 @@ def take(
 ) -> list[str]:
     """Copy the chosen files of the project into the new directory ``place``. Return the notes of the choice. ``masked``
     files are not copied. Raise UsageError, before copying, if the files exceed ``limit`` bytes."""
-    started = file_clock()
+    started, held = file_clock(), list[bytes]()
     with OpenSource(project) as source:
-        items, notes = choose(source)
+        items, notes = choose(source, held)
         items = {path: entry for path, entry in items.items() if path not in masked}
         check_size(items, limit)
         os.mkdir(place, 0o700)
@@ -77,7 +80,7 @@ def take(
             os.mkdir(place + b"/source", 0o700)
             target = open_root(place + b"/source")
             try:
-                copied = clone(source, target, items, progress)
+                copied = clone(source, target, items, progress, held)
                 top = source.look(b"")
                 assert top is not None
                 disk.set_mode(target, b".", top.mode)
@@ -91,7 +94,7 @@ def take(
         except BaseException:
             remove_tree(place)
             raise
-    return notes
+    return [*notes, HELD.format(paths=named(held))] if held else notes
 
 
 def check_size(items: dict[bytes, Entry], limit: int | None) -> None:

@@ -19,7 +19,7 @@ from mudroom.core.tree.path import parent, sort_key
 from mudroom.stage import disk
 from mudroom.stage.beneath import directory, look, open_beneath, open_layer, open_root
 from mudroom.stage.copy import clone, listed
-from mudroom.stage.layers.closed_directory import look_through, through
+from mudroom.stage.layers.closed_directory import is_same_root, look_through, through
 from mudroom.stage.layers.layer import LayerWriter, open_staged, remove_tree
 from mudroom.stage.source import OpenSource, Source
 from mudroom.stage.stamp import as_recorded, file_clock
@@ -183,6 +183,8 @@ class CopyView:
         assert top is not None
         for path, entry in {b"": top, **staged}.items():
             below, copied = self.manifest.get(path, (None, None))
+            if not path and below is not None and below.mode != entry.mode and is_same_root(below, entry):
+                continue
             if below is None or not (is_as_copied(copied, entry) and same_shape(copied, entry)):
                 yield RawDifference(path, below, entry)
         for path, (below, _copied) in self.manifest.items():

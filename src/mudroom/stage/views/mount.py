@@ -61,9 +61,13 @@ def mount_overlay(layers: Sequence[bytes], base: bytes, upper: bytes | None, wor
             options += b",upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d" % (upper_and_work[0], upper_and_work[1])
         flags = _MS_NOSUID | _MS_NODEV | (0 if upper_and_work else _MS_RDONLY)
         if len(options) >= _PAGE:
-            raise Unsupported("a mount of so many layers", "options of less than 4096 bytes", f"{len(options)} bytes")
+            hint = "mudroom apply, or a new fork, has fewer layers"
+            raise Unsupported(
+                "a mount of so many layers", "options of less than 4096 bytes", f"{len(options)} bytes", hint
+            )
         if _libc.mount(b"mudroom", place, b"overlay", ctypes.c_ulong(flags), options) < 0:
-            raise Unsupported("a mount by the kernel", "overlayfs and root", os.strerror(ctypes.get_errno()))
+            why = os.strerror(ctypes.get_errno())
+            raise Unsupported("a mount by the kernel", "overlayfs and root", why, "mudroom doctor tries overlays")
     finally:
         for descriptor in (*lower, *upper_and_work):
             os.close(descriptor)
@@ -76,7 +80,12 @@ def mount_fuse(
     ``kept``: a descriptor that it holds as long as it runs."""
     program = _first_executable(_FUSE)
     if not program or not _first_executable(_FUSERMOUNT):
-        raise Unsupported("a mount without root", "fuse-overlayfs and fusermount3", "not installed", "install them")
+        raise Unsupported(
+            "a mount without root",
+            "fuse-overlayfs and fusermount3",
+            "not installed",
+            "apt install fuse-overlayfs fuse3",
+        )
     for path in layers if upper is None else (*layers, upper):
         os.close(open_root(path))  # raises if it is a link
     options = b"lowerdir=" + b":".join(_escaped(path) for path in (*layers, base))
@@ -91,7 +100,7 @@ def mount_fuse(
     )
     if done.returncode:
         reason = show(done.stderr.strip().splitlines()[-1]) if done.stderr.strip() else f"exit code {done.returncode}"
-        raise Unsupported("a mount without root", "FUSE", reason, "is /dev/fuse there, and may you open it?")
+        raise Unsupported("a mount without root", "FUSE", reason, "ls -l /dev/fuse shows who may open it")
 
 
 def _escaped(path: bytes) -> bytes:
@@ -101,16 +110,25 @@ def _escaped(path: bytes) -> bytes:
 def unmount(kind: Kind, place: bytes) -> None:
     """Unmount the directory. Raise MudroomError if it is in use."""
     if kind == "overlay":
-        failed = _libc.umount2(place, 0) < 0
-        reason = os.strerror(ctypes.get_errno()) if failed else ""
+        reason = os.strerror(ctypes.get_errno()) if _libc.umount2(place, 0) < 0 else ""
     else:
-        program = _first_executable(_FUSERMOUNT)
-        done = subprocess.run([program or b"fusermount3", b"-u", place], capture_output=True, check=False)
-        failed, reason = done.returncode != 0, show(done.stderr.strip())
-    if failed:
+        reason = _fusermount(b"-u", place)
+    if reason:
         raise MudroomError(
-            f"{show(place)} cannot be unmounted: {reason}", "close the programs that use it (fuser -vm names them)"
+            f"{show(place)} cannot be unmounted: {reason}",
+            f"close the programs that use it: fuser -vm {show(place)} names them",
         )
+
+
+def _fusermount(*words: bytes) -> str:
+    """Run fusermount3(1). Return why it failed, or an empty text."""
+    program = _first_executable(_FUSERMOUNT)
+    if not program:
+        return "fusermount3 is not installed"
+    done = subprocess.run([program, *words], capture_output=True, check=False)
+    if not done.returncode:
+        return ""
+    return show(done.stderr.strip()) or f"fusermount3 ended with {done.returncode}"
 
 
 def is_dead(place: bytes) -> bool:
@@ -125,12 +143,9 @@ def is_dead(place: bytes) -> bool:
 def abandon(place: bytes) -> None:
     """Take away a FUSE mount whose server has ended, also from the programs that have files of it open. Raise
     MudroomError."""
-    program = _first_executable(_FUSERMOUNT) or b"fusermount3"
-    done = subprocess.run([program, b"-u", b"-z", place], capture_output=True, check=False)
-    if done.returncode:
-        raise MudroomError(
-            f"{show(place)} cannot be unmounted: {show(done.stderr.strip())}", f"fusermount3 -u -z {show(place)}"
-        )
+    reason = _fusermount(b"-u", b"-z", place)
+    if reason:
+        raise MudroomError(f"{show(place)} cannot be unmounted: {reason}", f"fusermount3 -u -z {show(place)}")
 
 
 def _first_executable(candidates: Sequence[bytes]) -> bytes:

@@ -10,6 +10,7 @@ from mudroom.core.confinement.spec import Overlay
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import directory, look, open_layer, reach
+from mudroom.stage.layers.closed_directory import is_same_root
 from mudroom.stage.layers.layer import LayerListing, listing, loosened
 from mudroom.stage.source import Source
 from mudroom.stage.view import RawDifference, require_depth
@@ -122,7 +123,7 @@ def _walk(
     optimization" where the parent is a merged one), so the flag is passed down.
     """
     root_lower, root_staged = lower.look(b""), look(layer, b".")
-    if root_lower is not None and root_staged is not None and root_lower.mode != root_staged.mode:
+    if root_lower is not None and root_staged is not None and not is_same_root(root_lower, root_staged):
         yield RawDifference(b"", root_lower, root_staged)
     pending: list[tuple[bytes, bool, bool]] = [(b"", True, False)]
     while pending:

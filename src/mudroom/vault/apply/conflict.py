@@ -15,12 +15,12 @@ from mudroom.core.merge.merge import Conflict, merged_mode
 from mudroom.core.merge.merge_tree import FileSides
 from mudroom.core.merge.resolution_words import Take
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.entry import Entry, is_untouched
+from mudroom.core.tree.entry import HELD, Entry, FileHeld, is_untouched
 from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import DecidedMeanwhile, SideMoved, UsageError
 from mudroom.stage.layers.union import Union
-from mudroom.stage.source import Source, read_all
+from mudroom.stage.source import Source, SourceContent, read_all
 from mudroom.typing import Literal, NamedTuple, TypeVar
 from mudroom.vault.apply.landing import LandingRequest, prepare, read_record, reconciling
 from mudroom.vault.conflict.reconciliation import LIMIT, Reconciler
@@ -33,7 +33,7 @@ from mudroom.vault.conflict.resolution import (
     read_content,
 )
 from mudroom.vault.record import ForkRecord
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
 T = TypeVar("T")
@@ -46,8 +46,8 @@ class ConflictVersion(NamedTuple):
     entry: Entry | None
     """None if the path is absent or its entry is not known."""
     content: bytes | None
-    """Content of a file; None if the path is not a file, the file is too large to be merged, or the content is
-    unknown.
+    """Content of a file; None if the path is not a file, the file is too large to be merged, or the content is unknown
+    or cannot be read.
     """
 
 
@@ -123,7 +123,17 @@ def each_conflict(
     The contents of only one conflict are in memory at a time: a fork may have any number of conflicts, each as large as
     ``LIMIT``. Without ``contents`` no content is read and kept.
     """
-    return _map_conflicts(vault, fork, make, read_record(fork), LandingRequest(tuple(paths)), contents=contents)
+    return _map_conflicts(vault, fork, make, _record_of(vault, fork), LandingRequest(tuple(paths)), contents=contents)
+
+
+def _record_of(vault: Vault, fork: Fork) -> ForkRecord:
+    """Return the fork's record, of its layers: a copy is sealed first, as an apply does it. Raise ForkMoved if the copy
+    is not what was reviewed."""
+    if fork.has_copy and mount_note(fork) is None:
+        from mudroom.vault.forks.copy_layer import seal_copy
+
+        seal_copy(vault, fork, as_reviewed=True)
+    return read_record(fork)
 
 
 def find_conflict(vault: Vault, fork: Fork, path: bytes) -> ForkConflict | None:
@@ -132,7 +142,7 @@ def find_conflict(vault: Vault, fork: Fork, path: bytes) -> ForkConflict | None:
     If the file was edited on both sides, only that file is merged. Otherwise renames and directories elsewhere in the
     fork may matter, so the whole fork is examined.
     """
-    record = read_record(fork)
+    record = _record_of(vault, fork)
     if _is_plain_edit(path, record.changeset.changes):
         conflicts = _map_conflicts(
             vault, fork, lambda conflict: conflict, record, LandingRequest((path,), exact=True), contents=True
@@ -210,24 +220,32 @@ def _make_conflict(
     contents: bool,
 ) -> ForkConflict:
     (base_at, base), (ours_at, ours), (theirs_at, theirs) = sides[:3]
-    decided = resolution is not None and (resolution.ours, resolution.theirs) == (
-        fingerprint(reconciler, ours_at, ours),
-        fingerprint(staged, theirs_at, theirs),
-    )
+    try:
+        decided = resolution is not None and (resolution.ours, resolution.theirs) == (
+            fingerprint(reconciler, ours_at, ours),
+            fingerprint(staged, theirs_at, theirs),
+        )
+    except (PermissionError, FileHeld):  # a decision is about versions that can be read
+        decided = False
     return ForkConflict(
         conflict.path,
         conflict.reason,
         ConflictVersion(
             base_at, base, reconciler.original(base_at, base, theirs_at) if contents and _is_file(base) else None
         ),
-        ConflictVersion(ours_at, ours, read_all(reconciler, ours_at, LIMIT) if contents and _is_file(ours) else None),
-        ConflictVersion(
-            theirs_at, theirs, read_all(staged, theirs_at, LIMIT) if contents and _is_file(theirs) else None
-        ),
+        ConflictVersion(ours_at, ours, _content(reconciler, ours_at) if contents and _is_file(ours) else None),
+        ConflictVersion(theirs_at, theirs, _content(staged, theirs_at) if contents and _is_file(theirs) else None),
         decided,
         resolution.take if resolution is not None and decided else "",
         _decision_id(resolution),
     )
+
+
+def _content(source: SourceContent, path: bytes) -> bytes | None:
+    try:
+        return read_all(source, path, LIMIT)
+    except (PermissionError, FileHeld):
+        return None  # the reason of the conflict tells
 
 
 def _is_file(entry: Entry | None) -> bool:
@@ -242,21 +260,27 @@ def decide(
     ``take``: ours (the project's version), theirs (the fork's), content (the given content), delete (remove the path).
     ``edited``: the content is an edited version of the decided content (``conflict.result``) and keeps its permissions.
 
-    Raise UsageError if a side cannot be taken, SideMoved if a side has changed since ``conflict`` was read, and
-    DecidedMeanwhile if the decision has: an editor may have been open for long.
+    Raise UsageError if a side cannot be taken or the project's cannot be read, SideMoved if a side has changed since
+    ``conflict`` was read, and DecidedMeanwhile if the decision has: an editor may have been open for long.
     """
     if take == "theirs" and conflict.ours.entry is not None and conflict.theirs.entry is not None:
         directories = {entry.kind == "directory" for entry in (conflict.ours.entry, conflict.theirs.entry)}
         if directories == {True, False}:
             raise UsageError(
                 f"{show(conflict.path)} is a directory on one side and none on the other",
-                "move one of them out of the way in the project, then apply again",
+                "move it out of the way in the project, then apply again",
             )
-    with Union(fork.layered, None) as staged, reconciling(vault, fork, LandingRequest(), read_record(fork)) as project:
+    record = _record_of(vault, fork)
+    with Union(fork.layered, None) as staged, reconciling(vault, fork, LandingRequest(), record) as project:
         _require_unmoved(conflict, project, staged)
+        try:
+            ours = fingerprint(project, conflict.ours.path, conflict.ours.entry)
+        except (PermissionError, FileHeld) as error:
+            why = HELD if isinstance(error, FileHeld) else "cannot be read: permission denied"
+            raise UsageError(f"{show(conflict.ours.path)} {why}", "make it readable, then decide again") from error
         resolution = Resolution(
             take,
-            fingerprint(project, conflict.ours.path, conflict.ours.entry),
+            ours,
             fingerprint(staged, conflict.path, conflict.theirs.entry),
             conflict.ours.path if conflict.ours.path != conflict.path else b"",
         )

@@ -14,7 +14,6 @@ import os
 
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.stack import Checkpoint, free_name, rolled_back
-from mudroom.errors import UsageError
 from mudroom.stage import disk
 from mudroom.stage.layers.landed import KEPT, LANDED, add_landed, load_landed
 from mudroom.vault.conflict.resolution import RESOLUTIONS, keep_resolutions, load_resolutions
@@ -29,6 +28,7 @@ GONE = "was not restored: the fork, or its checkpoint from before the apply, is 
 SINCE = "is restored as it was before the apply; its later state is the checkpoint"
 _BOOKS = b"/fork"
 _RECORD = b"/record"
+_UNRECORDED = "was not restored: what the apply kept of its records is missing"
 
 
 def save_for_undo(vault: Vault, fork: Fork, place: bytes, time: int) -> Checkpoint:
@@ -68,14 +68,12 @@ def restore_dropped(vault: Vault, fork: Fork | None, record: ApplyRecord, place:
     point = record.checkpoint
     if fork is None or point is None:
         return tuple(Remark(path, GONE) for path in record.dropped)
-    current, resolutions = load_landed(fork.path + LANDED), load_resolutions(fork)
-    before = _roll_back(vault, fork, point, record.started)
     books = place + _BOOKS
     kept_record = load_record(books + _RECORD)
-    if kept_record is None:
-        raise UsageError(
-            f"the records of {fork.name} that {record.name} kept are missing", f"mudroom rollback --fork {fork.name}"
-        )
+    if kept_record is None:  # removed by hand: an error would stop every later apply, whose first step is this one
+        return tuple(Remark(path, _UNRECORDED) for path in record.dropped)
+    current, resolutions = load_landed(fork.path + LANDED), load_resolutions(fork)
+    before = _roll_back(vault, fork, point, record.started)
     _restore_file(books + _RECORD, fork.record_path)
     changed = {change.path for change in kept_record.changeset.changes}
     if os.path.isdir(books + KEPT):

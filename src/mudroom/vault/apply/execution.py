@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Op
 from mudroom.core.tree.change import Remark
-from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
+from mudroom.core.tree.entry import HELD, Entry, is_untouched, same_stamp
 from mudroom.stage import disk
 from mudroom.stage.beneath import look, open_beneath, open_root
 from mudroom.vault.apply.imprint import take as take_imprint
@@ -63,7 +63,7 @@ _WORDS = {
     errno.EXDEV: "is on another mount than the project, so it cannot be replaced in one step",
     errno.EROFS: "the file system is read-only",
     errno.EACCES: "may not be written: its directory forbids it",
-    errno.EBUSY: "is held open by another program, or is a mount point",
+    errno.EBUSY: HELD,
     errno.EPERM: "may not be changed: it is immutable, or belongs to another user",
 }
 """Reasons for errors that concern one path."""
@@ -72,27 +72,30 @@ _WORDS = {
 class Executor:
     """Performs operations. Close it.
 
-    ``again``: an earlier run was interrupted, so some operations may be done already. ``has_kept``: whether the fork
-    still has the file that an operation was to place, so that the file has not been placed.
+    ``slots``: the open directory of the slots, which ``close`` closes. ``again``: an earlier run was interrupted, so
+    some operations may be done already. ``has_kept``: whether the fork still has the file that an operation was
+    to place, so that the file has not been placed.
     """
 
     def __init__(
         self,
         project: bytes,
-        slots: bytes,
+        slots: int,
         trees: Trees,
         *,
         again: bool = False,
         has_kept: Callable[[Op], bool] = lambda _op: False,
     ) -> None:
         self._root = open_root(project)
-        self._slots = open_root(slots)
+        self._slots = slots
         self._trees, self._again, self._has_kept = trees, again, has_kept
         self._touched: set[bytes] = set()
         self.done: list[Op] = []
         """Operations that were done. ``old`` is the entry in the slot now."""
         self.undone: list[Op] = []
         """Operations that were not done: conflicts, and removals of files that were already gone."""
+        self.held: list[Op] = []
+        """The operations of ``undone`` whose file another program holds open."""
         self.conflicts: list[Conflict] = []
         self.remarks: list[Remark] = []
 
@@ -112,6 +115,8 @@ class Executor:
                 self.done.append(op)
                 continue
             self.undone.append(op)
+            if reason == HELD:
+                self.held.append(op)
             if reason != NOTHING:
                 self._refuse(op, reason)
                 refused.add(op.path)

@@ -15,22 +15,34 @@ from mudroom.core.tree.path import is_below
 from mudroom.stage import disk
 from mudroom.stage.beneath import LastDirectory, directory, open_root
 from mudroom.stage.layers.landed import elsewhere
+from mudroom.typing import NamedTuple
 from mudroom.vault.apply.imprint import Recognition
 from mudroom.vault.apply.imprint import load as load_imprint
+from mudroom.vault.apply.slot_directory import open_slots
 from mudroom.vault.apply.tree import walk
 from mudroom.vault.apply.unmerge import Unmerge
 from mudroom.vault.record import ApplyRecord
 
 
-def reverse(record: ApplyRecord, place: bytes, state: str) -> tuple[ApplyRecord, list[bytes], set[bytes]]:
-    """Return the record with the inverse operations in reverse order, the paths of merged files, and the repositories
-    that stay. ``place``: the directory of the apply, which is ``done`` or ``undone``.
+class Reversal(NamedTuple):
+    record: ApplyRecord
+    """With the inverse operations in reverse order."""
+    merged: list[bytes]
+    """Paths of merged files."""
+    staying: set[bytes]
+    """Repositories that stay."""
+    held: list[Op]
+    """Inverse operations that are not in the record: another program holds the file open, which has to be read."""
+
+
+def reverse(record: ApplyRecord, place: bytes, state: str) -> Reversal:
+    """Return what takes the apply back. ``place``: the directory of the apply, which is ``done`` or ``undone``.
 
     A directory that has gained or changed files is taken back file by file. In an undo, a text that was edited
     since is merged.
     """
     record, staying = _with_repositories(record)
-    root, slots = open_root(record.project), open_root(record.slots)
+    root, slots = open_root(record.project), open_slots(record)
     reader = LastDirectory(root)
     recognition = Recognition(load_imprint(place, state), reader)
     trees = dict(record.trees)
@@ -38,6 +50,7 @@ def reverse(record: ApplyRecord, place: bytes, state: str) -> tuple[ApplyRecord,
     unmerge = Unmerge(place, root, slots, max(numbers, default=0) + 1_000_000)
     free = max((op.slot for op in record.ops), default=0) + 1
     ops: list[Op] = []
+    held: list[Op] = []
     try:
         for op in (inverse(op) for op in reversed(record.ops)):
             present = _present_tree(root, op, recognition, trees[op.slot]) if op.whole and op.kind == "remove" else None
@@ -52,11 +65,14 @@ def reverse(record: ApplyRecord, place: bytes, state: str) -> tuple[ApplyRecord,
             else:
                 known, current = _recognised(reader, op, recognition)
                 ops.append(unmerge.op(known, current) if state == "done" else known)
+                if unmerge.held and unmerge.held[-1] == op.path:
+                    held.append(op)
+                    ops.pop()
     finally:
         reader.close()
         os.close(root)
         os.close(slots)
-    return record._replace(ops=tuple(ops), trees=trees), unmerge.merged, staying
+    return Reversal(record._replace(ops=tuple(ops), trees=trees), unmerge.merged, staying, held)
 
 
 def _present_tree(root: int, op: Op, recognition: Recognition, tree: dict[bytes, Entry]) -> dict[bytes, Entry] | None:
@@ -86,6 +102,8 @@ def _recognised(reader: LastDirectory, op: Op, recognition: Recognition) -> tupl
         return op._replace(old=op.old._replace(ctime=0)), None
     if current is None or current.kind != op.old.kind:
         return op, current
+    if op.new is not None and (current.device, current.inode) == (op.new.device, op.new.inode):
+        return op, None  # it was held open when the apply went the other way, and is what it is to become
     same = recognition.is_same(op.path, op.old, current)
     return op._replace(old=current if same else elsewhere(op.old)), current
 

@@ -1,13 +1,18 @@
 """The directory of an apply's slots: in the vault, or in ``.mudroom/apply`` of a project on another file system.
 
-In a project each directory is opened below the one above it, and no link is followed: a clone may have any entry in
-``.mudroom``.
+Rules of this file, for a project:
+1. Each directory is opened below the one above it, and no link is followed: a clone may have any entry in ``.mudroom``.
+2. Users of one project have slots beside each other. Whoever may write to the directory above may write to ``.mudroom``
+   and to ``apply``, whatever the umask; ``apply`` is sticky, so that one user renames none of another's (chmod(2)).
+3. Slots are read, written and removed only if they are the user's alone. Whoever may write to ``.mudroom`` can put
+   another directory, or a link to one, in their place: also one of the user's, as far as others may move it.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
@@ -19,6 +24,9 @@ from mudroom.vault.sync import sync_directory
 _IGNORE = b".gitignore"
 """The slots must be on the project's file system, but must not be committed."""
 _NOT_A_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
+_PLANTED = "see who has put it there, and move it away"
+_SHARED = {stat.S_IWGRP: stat.S_IRWXG, stat.S_IWOTH: stat.S_IRWXO}
+"""Who may write to a directory → their permissions in one that is made there."""
 
 
 def make_slots(record: ApplyRecord, *, new: bool = False) -> None:
@@ -31,7 +39,8 @@ def make_slots(record: ApplyRecord, *, new: bool = False) -> None:
     os.makedirs(record.slots, mode=0o700, exist_ok=True)
     if disk.real_path(record.slots) != record.slots:
         raise MudroomError(
-            f"{show(record.slots)} leads through a symbolic link to {show(disk.real_path(record.slots))}"
+            f"{show(record.slots)} leads through a symbolic link to {show(disk.real_path(record.slots))}",
+            "the state has no links inside: set MUDROOM_STATE to the directory itself",
         )
 
 
@@ -48,12 +57,18 @@ def _make_in_project(project: bytes, names: list[bytes], *, new: bool) -> None:
             is_last = len(opened) == len(names)
             if is_last:
                 _ignore(opened[-1])
+            is_made = True
             try:
                 disk.mkdir(opened[-1], name, 0o700 if is_last else 0o777)
             except FileExistsError:
                 if new and is_last:
                     raise
+                is_made = False
             opened.append(disk.open_beneath(opened[-1], name, os.O_RDONLY | disk.O_DIRECTORY))
+            if is_last:
+                _require_own(opened[-1], b"/".join((project, *names)))
+            elif is_made or name == names[-2]:
+                _share(opened[-2], opened[-1], is_sticky=name == names[-2])
     except OSError as error:
         path = show(b"/".join((project, *names[: len(opened)])))
         if error.errno in _NOT_A_DIRECTORY:
@@ -61,11 +76,77 @@ def _make_in_project(project: bytes, names: list[bytes], *, new: bool) -> None:
             raise MudroomError(f"{path} is not a directory", hint) from error
         if error.errno != errno.EACCES:
             raise
-        hint = "another user's? let its group write, or set MUDROOM_STATE to a directory on the project's file system"
+        above = show(b"/".join((project, *names[: len(opened) - 1])))
+        hint = f"its owner: chmod g+w {above}; or set MUDROOM_STATE to a directory on the project's file system"
         raise MudroomError(f"nothing can be kept at {path}: the directory above it is closed to you", hint) from error
     finally:
         for descriptor in opened:
             os.close(descriptor)
+
+
+def _share(above: int, made: int, *, is_sticky: bool) -> None:
+    """Let all who may write to the directory ``above`` write to one that was made in it, if it is the user's own.
+    Another one may have been put there meanwhile, so it has to be empty but for slots."""
+    outer, inner = os.fstat(above), os.fstat(made)
+    writers = outer.st_mode if outer.st_gid == inner.st_gid else outer.st_mode & ~stat.S_IWGRP
+    mode = stat.S_IMODE(inner.st_mode)
+    for writer, rights in _SHARED.items():
+        if writers & writer:
+            mode |= rights
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode |= stat.S_ISVTX if is_sticky else outer.st_mode & stat.S_ISVTX
+    if mode == stat.S_IMODE(inner.st_mode) or inner.st_uid != disk.user():
+        return
+    if all(name == _IGNORE or (name[:1] == b"u" and name[1:].isdigit()) for name in disk.names(made)):
+        disk.set_mode_of(made, mode)
+
+
+def open_slots(record: ApplyRecord) -> int:
+    """Open it. Raise OSError; MudroomError if it is not the user's alone, or a link leads there."""
+    names = _within_project(record)
+    if not names:
+        return open_root(record.slots)
+    root = open_root(record.project)
+    try:
+        opened = disk.open_beneath(root, b"/".join(names), os.O_RDONLY | disk.O_DIRECTORY)
+    except OSError as error:
+        if error.errno not in _NOT_A_DIRECTORY:
+            raise
+        raise MudroomError(f"{show(record.slots)} is not a directory, or behind a symbolic link", _PLANTED) from error
+    finally:
+        os.close(root)
+    try:
+        _require_own(opened, record.slots)
+    except BaseException:
+        os.close(opened)
+        raise
+    return opened
+
+
+def _require_own(slots: int, path: bytes) -> None:
+    """Raise MudroomError if others than this user own the slots or may write to them."""
+    made = _access(os.fstat(slots))
+    if made != (disk.user(), 0) and made != _access_of_new(slots):
+        raise MudroomError(f"{show(path)} is not yours alone: it may hold other files than yours", _PLANTED)
+
+
+def _access(info: os.stat_result) -> tuple[int, int]:
+    """Return the owner of a directory, and who else may write to it."""
+    return info.st_uid, info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _access_of_new(at: int) -> tuple[int, int] | None:
+    """Return that of a new directory in this one: some file systems have one owner and mode for all (mount(8), vfat).
+    None: none can be made."""
+    name = b".owner-" + os.urandom(8).hex().encode()
+    try:
+        disk.mkdir(at, name, 0o700)
+        try:
+            return _access(disk.stat_at(at, name))
+        finally:
+            disk.rmdir(at, name)
+    except OSError:
+        return None
 
 
 def _ignore(at: int) -> None:

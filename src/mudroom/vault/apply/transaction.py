@@ -26,12 +26,12 @@ from mudroom.core.merge.made_undo import STAYS
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Landing, Op
 from mudroom.core.tree.change import Remark
-from mudroom.core.tree.entry import Entry, difference_in_words
+from mudroom.core.tree.entry import HELD, Entry, difference_in_words
 from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import parent, show
 from mudroom.errors import FULL, ForkMoved, MudroomError, UsageError
 from mudroom.stage import disk
-from mudroom.stage.beneath import look, mount_of, open_layer, open_root
+from mudroom.stage.beneath import look, mount_of, open_layer
 from mudroom.stage.layers.closed_directory import LastEntered, entered, look_through
 from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
@@ -40,7 +40,7 @@ from mudroom.vault.apply.execution import FEW, Executor, Progress
 from mudroom.vault.apply.plan_state import State as State
 from mudroom.vault.apply.plan_state import plan_path, state_of
 from mudroom.vault.apply.reversal import reverse
-from mudroom.vault.apply.slot_directory import make_slots, remove_empty_slots, sync_above
+from mudroom.vault.apply.slot_directory import make_slots, open_slots, remove_empty_slots, sync_above
 from mudroom.vault.apply.tree import (
     discard,
     fill_merged,
@@ -58,6 +58,12 @@ from mudroom.vault.record import FORMAT, ApplyRecord, load, save
 from mudroom.vault.sync import sync_directory
 
 KEPT = "keeps the edits made since"
+AGAIN = {
+    "done": "stays as it is; once it is closed: mudroom redo {name}, then mudroom undo {name}",
+    "undone": "stays as it is; once it is closed: mudroom undo {name}, then mudroom redo {name}",
+}
+"""Remarks on a file that was held open during an undo, and during a redo: its operation stays in the record, and is
+already done for the other way."""
 _NO_MODES: Mapping[bytes, int] = MappingProxyType({})
 _NO_DIGESTS: Mapping[bytes, bytes] = MappingProxyType({})
 _UNDER_WAY: dict[str, tuple[State, State]] = {"done": ("undoing", "undone"), "undone": ("redoing", "done")}
@@ -113,7 +119,7 @@ class ApplyDirectory:
     def load(self) -> ApplyRecord:
         state = self.state()
         if state is None:
-            raise MudroomError(f"{os.fsdecode(self.path)} holds no plan")
+            raise MudroomError(f"the apply {self.name} was removed meanwhile", "mudroom log shows it")
         return load(self._plan(state), ApplyRecord)
 
     def write(self, state: State, record: ApplyRecord) -> None:
@@ -296,14 +302,16 @@ def _reverse(
     if not os.path.isdir(record.slots):  # it held no file, or was removed
         make_slots(record)
     place.begin("turn")
-    backwards, merged, staying = reverse(record, place.path, state)
+    backwards, merged, staying, held = reverse(record, place.path, state)
     place.write(under_way, backwards)
     place.drop_before(state)
-    applied = _finish(place, backwards, under_way, after, progress)
+    applied = _finish(place, backwards, under_way, after, progress, held=held)
     settled = settle(applied)
     place.end()
     kept = [Remark(path, KEPT) for path in merged if all(path != conflict.path for conflict in applied.conflicts)]
     conflicts = (*applied.conflicts, *(Conflict(path, STAYS) for path in sorted(staying)))
+    waiting = AGAIN[state].format(name=place.name)
+    kept += [Remark(conflict.path, waiting) for conflict in conflicts if conflict.reason == HELD]
     return applied._replace(conflicts=conflicts, remarks=(*applied.remarks, *kept, *settled))
 
 
@@ -336,30 +344,40 @@ def _finish(
     *,
     again: bool = False,
     digests: Mapping[bytes, bytes] = _NO_DIGESTS,
+    held: Sequence[Op] = (),
 ) -> ApplyResult:
     """Perform the operations and advance the state. ``again``: some operations may have been done before. ``digests``:
-    by path, those of new files that are known."""
+    by path, those of new files that are known. ``held``: operations that are not to be tried (``reverse``)."""
     has_kept = functools.partial(_has_kept, record) if old == "ready" else lambda _op: False
-    executor = Executor(record.project, record.slots, record.trees, again=again, has_kept=has_kept)
+    executor = Executor(record.project, open_slots(record), record.trees, again=again, has_kept=has_kept)
     try:
         executor.run(record.ops, progress)
-        held = [op for op in executor.undone if executor.holds_new(op)]
+        unplaced = [op for op in executor.undone if executor.holds_new(op)]
         if executor.done:
             executor.leave_imprint(place.path, new, place.began(), digests)
     finally:
         executor.close()
     if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays in the fork
-        _return_slots(record._replace(ops=tuple(held)))
+        _return_slots(record._replace(ops=tuple(unplaced)))
     if old == "ready" and not executor.done and not record.dropped:  # nothing was done, so nothing is to be undone
         place.drop(old)
         sync_directory(place.path)
         return ApplyResult("", conflicts=tuple(executor.conflicts), remarks=tuple(executor.remarks))
-    if executor.done != list(record.ops):  # undo must not take back operations that were not done
-        place.write(old, record._replace(ops=tuple(executor.done)))
+    # undo must not take back operations that were not done; a file that was held is tried again after the other way
+    there = [*executor.done, *(() if old == "ready" else (*executor.held, *held))]
+    if there != list(record.ops):
+        place.write(old, record._replace(ops=tuple(_ordered(there, record.ops))))
     place.advance(old, new)
     written = sum(_count_files(op, record) for op in executor.done if op.kind in ("place", "swap", "chmod"))
     removed = sum(_count_files(op, record) for op in executor.done if op.kind == "remove")
-    return ApplyResult(place.name, written, removed, tuple(executor.conflicts), tuple(executor.remarks))
+    conflicts = (*executor.conflicts, *(Conflict(op.path, HELD) for op in held))
+    return ApplyResult(place.name, written, removed, conflicts, tuple(executor.remarks))
+
+
+def _ordered(ops: Sequence[Op], order: Sequence[Op]) -> list[Op]:
+    """Return operations in the order in which they were to be performed; those that were not are the first."""
+    places = {(op.kind, op.path): number for number, op in enumerate(order)}
+    return sorted(ops, key=lambda op: places.get((op.kind, op.path), -1))
 
 
 def _has_kept(record: ApplyRecord, op: Op) -> bool:
@@ -414,7 +432,7 @@ def _fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], 
 
 @contextmanager
 def _slots_of(record: ApplyRecord) -> Iterator[int]:
-    slots = open_root(record.slots)
+    slots = open_slots(record)
     try:
         yield slots
     finally:
@@ -475,7 +493,7 @@ def _return_slots(record: ApplyRecord) -> None:
         remove_empty_slots(record)
         return
     os.makedirs(record.contents[0], 0o700, exist_ok=True)  # lost meanwhile: what is in the slots is kept
-    content, slots = open_layer(record.contents[0]), open_root(record.slots)
+    content, slots = open_layer(record.contents[0]), open_slots(record)
     moved = False
     try:
         for op in record.ops:

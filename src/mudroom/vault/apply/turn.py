@@ -105,13 +105,22 @@ def _has_changed_since(fork: Fork, record: ApplyRecord) -> bool:
     return not is_reset(fork)  # discarding them was interrupted
 
 
+def _instead(vault: Vault, verb: str) -> str:
+    """Return what to do where nothing can be undone or redone: changes may have been kept in a fork instead."""
+    forks = vault.forks() if verb == "undo" and not vault.applies() else []
+    if not forks:
+        return "mudroom log shows what has happened"
+    name = forks[-1].name
+    return f"{name} is not applied yet: mudroom diff {name}, mudroom apply {name}, mudroom discard {name}"
+
+
 def _find_apply(vault: Vault, name: str | None, state: str, verb: str) -> ApplyDirectory:
     """Return the named apply, or the last in this state. Raise UsageError if there is none."""
     places = [ApplyDirectory(path) for path in vault.applies()]
     if name is None:
         candidates = [place for place in places if place.state() == state]
         if not candidates:
-            raise UsageError(f"there is nothing to {verb} in this project", "mudroom log shows what has happened")
+            raise UsageError(f"there is nothing to {verb} in this project", _instead(vault, verb))
         return candidates[-1] if verb == "undo" else max(candidates, key=_turn_of)
     place = next((place for place in places if place.name == name), None)
     if place is None:

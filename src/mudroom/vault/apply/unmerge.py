@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from mudroom.core.merge.merge import combine_modes
 from mudroom.core.merge.operations import Op
 from mudroom.core.text.linediff import is_binary
-from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.entry import Entry, FileHeld
 from mudroom.stage import disk
 from mudroom.stage.beneath import look, open_beneath
 from mudroom.stage.originals.original import SMALL, Originals
@@ -63,6 +63,8 @@ class Unmerge:
         self._root, self._slots, self._free = root, slots, free
         self._originals = Originals([place])
         self.merged: list[bytes] = []
+        self.held: list[bytes] = []
+        """Paths of edited files that another program holds open: neither edit can be told from the other."""
 
     def op(self, op: Op, current: Entry | None) -> Op:
         """Return the operation that undoes the apply: ``op`` (already inverted), or one that places merged content over
@@ -73,7 +75,11 @@ class Unmerge:
             return op
         if current is None or current.kind != "file" or is_unchanged(op.old, current):
             return op
-        content, mode = self._content(op, current), combine_modes(op.old.mode, current.mode, op.new.mode)
+        try:
+            content, mode = self._content(op, current), combine_modes(op.old.mode, current.mode, op.new.mode)
+        except FileHeld:
+            self.held.append(op.path)
+            return op
         if content is None or mode is None:
             return op
         slot, self._free = self._free, self._free + 1

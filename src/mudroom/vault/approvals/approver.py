@@ -42,7 +42,14 @@ class QueueApprover:
         self._queue, self._patience, self._over, self._waiting = queue, patience, over, waiting
 
     def __call__(self, question: CommandQuestion) -> CommandAnswer:
-        """Return the answer. Raise MudroomError."""
+        """Return the answer; a refusal with the reason if the queue cannot be used."""
+        try:
+            return self._asked(question)
+        except MudroomError as error:
+            return CommandAnswer(False, by="nobody", reason=f"nobody could be asked: {error}")
+
+    def _asked(self, question: CommandQuestion) -> CommandAnswer:
+        """Raise MudroomError."""
         with self._queue.put(question, self._patience) as ticket:
             decision = ticket.look()
             if decision is not None:

@@ -15,6 +15,9 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
+import time
+from collections.abc import Collection
 
 from mudroom.stage import disk
 
@@ -23,7 +26,8 @@ _NEW = b"."
 
 
 class Bell:
-    """A waiter's FIFO. Close it. Where no FIFO can be made (a full disk) ``fileno`` is -1: look from time to time.
+    """A waiter's FIFO. Close it. Where no FIFO can be made (a full disk, Windows) ``fileno`` is -1: look from time to
+    time.
 
     Owner: the thread that waits.
     """
@@ -32,8 +36,12 @@ class Bell:
         """``role``: a word of letters for an owner that may answer; empty for one that only waits."""
         self._descriptor = -1
         self._path = b""
+        if not hasattr(os, "mkfifo"):  # Windows has pipes, but not as files
+            return
         name = (f"{role}." if role else "").encode() + os.urandom(8).hex().encode()
         new, path = directory + b"/" + _NEW + name, directory + b"/" + name
+        if sys.platform == "win32":
+            return
         try:
             os.makedirs(directory, mode=0o700, exist_ok=True)
             os.mkfifo(new, 0o600)
@@ -66,6 +74,20 @@ class Bell:
         if self._path:
             _unlink(self._path)
             self._path = b""
+
+
+def wait(descriptors: Collection[int], seconds: float) -> Collection[int]:
+    """Wait until a descriptor is readable, at most ``seconds``. Return those that are. Windows cannot ask a descriptor:
+    there the time passes."""
+    if sys.platform == "win32":
+        time.sleep(seconds)
+        return ()
+    import select
+
+    poller = select.poll()
+    for descriptor in descriptors:
+        poller.register(descriptor, select.POLLIN)
+    return dict(poller.poll(seconds * 1000 + 1))
 
 
 def ring(directory: bytes) -> None:

@@ -11,7 +11,6 @@ Rules of this file:
 from __future__ import annotations
 
 import os
-import select
 import time
 from collections.abc import Callable, Collection, Iterable
 
@@ -35,7 +34,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.disk import user as current_user
 from mudroom.vault.approvals import question as disk
-from mudroom.vault.approvals.bell import Bell, listeners, ring
+from mudroom.vault.approvals.bell import Bell, listeners, ring, wait
 from mudroom.vault.approvals.question import FORMAT, WaiterLock
 from mudroom.vault.moment import clock_at, now
 from mudroom.vault.sync import sync_directory
@@ -128,6 +127,12 @@ class Queue:
                 self._withdraw(row, f"asked anew: {why}")
                 return f"{why} since question {row.name} ({'not answered' if row.decision is None else row.state})"
         return ""
+
+    def withdraw(self, forks: Collection[str], reason: str) -> None:
+        """End the questions of commands in these forks that no process waits for. Raise MudroomError."""
+        for row in self._rows(self._clock()):
+            if row.asked.question.fork in forks:
+                self._withdraw(row, reason)
 
     def _withdraw(self, row: QueueRow, reason: str) -> None:
         if row.decision is None and (waiter_lock := self._become_waiter(row.name)) is not None:
@@ -372,16 +377,13 @@ class Ticket:
         ``look``.
         """
         until = time.monotonic() + patience
-        poller = select.poll()
-        for descriptor in (self.fileno(), over):
-            if descriptor >= 0:
-                poller.register(descriptor, select.POLLIN)
+        watched = [descriptor for descriptor in (self.fileno(), over) if descriptor >= 0]
         try:
             while (decision := self.look()) is None:
                 left = until - time.monotonic()
                 if left <= 0:
                     return self.end("expired", f"nobody has answered in {patience:g} s")[0]
-                if over in dict(poller.poll(min(left, LOOK) * 1000 + 1)):
+                if over in wait(watched, min(left, LOOK)):
                     return self.end("withdrawn", "nobody waits for the answer any more")[0]
         except KeyboardInterrupt:
             self.end("withdrawn", "interrupted")

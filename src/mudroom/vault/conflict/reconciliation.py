@@ -15,7 +15,7 @@ from mudroom.core.merge.marker import Labels, why_not_mergeable, with_markers
 from mudroom.core.merge.merge import BINARY, Combined, Delta, PartialChoice, combine_modes, delta_of, merged_mode
 from mudroom.core.merge.merge_tree import ConflictAnswer, FileSides, LiveProject
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
+from mudroom.core.tree.entry import Entry, FileHeld, is_untouched, same_shape, same_stamp
 from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import LastDirectory, directory, entries, look, look_beneath, open_root
 from mudroom.stage.copy import copy_open_file, listed
@@ -169,6 +169,11 @@ class Reconciler:
             return None
         try:
             mine = self._live.open(path if at is None else at)
+        except FileHeld:
+            os.close(kept)
+            if at is None:
+                raise
+            return False
         except OSError:
             os.close(kept)
             return False

@@ -192,7 +192,8 @@ def gather(
         changeset = Changeset()
     else:
         changeset = _collected(fork, opened, view, window)
-    if closed is not None:
+    below = opened.lower.look(b"") if closed is not None else None
+    if closed is not None and (below is None or closed != below.mode):  # else it was so, and no command has done it
         remark = Remark(b"", CLOSED.format(mode=closed, kept=closed | stat.S_IRWXU))
         changeset = changeset._replace(remarks=(*changeset.remarks, remark))
     if settle and isinstance(view, OverlayView) and not view.is_live and os.path.lexists(fork.upper + b"/.git"):

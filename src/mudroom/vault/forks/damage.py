@@ -11,6 +11,7 @@ import os
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.stage.stamp import look
 from mudroom.vault.store.fork import APART, RELEASED, Fork
 
 UNREADABLE = (MudroomError, OSError, ValueError)
@@ -67,4 +68,4 @@ def _has_newer_record(fork: Fork) -> bool:
         return False
     if layers and not os.path.lexists(fork.layer(layers[-1]) + b"/record"):
         return False  # what the sealed layers hold is unknown: that record was not durable when the power failed
-    return os.stat(fork.record_path).st_ctime_ns > os.stat(fork.path + b"/state").st_ctime_ns
+    return look(fork.record_path).st_ctime_ns > look(fork.path + b"/state").st_ctime_ns

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from mudroom.core.confinement.fallback import Mode
@@ -48,18 +49,35 @@ class _Shown:
         return self.source.open(path)
 
 
+class _Pins:
+    """Files as they were when the fork was opened, each by a descriptor, so that no other gets its inode; -1: missing.
+    Every writer replaces the files, and none writes to them.
+
+    An open file of Windows cannot be replaced there by every file system. A number of NTFS has a count of its uses
+    (FILE_ID_INFORMATION), so it is not used again: there, the numbers are kept. Owner: the editor."""
+
+    def __init__(self, paths: Sequence[bytes]) -> None:
+        self._paths = paths
+        self._descriptors = [] if sys.platform == "win32" else [_pin(path) for path in paths]
+        self._identities = [_identity(path) for path in paths] if sys.platform == "win32" else []
+
+    def is_outdated(self) -> bool:
+        """Return whether one of them was replaced, made or deleted."""
+        before = self._identities or map(_opened_identity, self._descriptors)
+        return any(_identity(path) != identity for path, identity in zip(self._paths, before, strict=True))
+
+    def close(self) -> None:
+        descriptors, self._descriptors = self._descriptors, []
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
 def _pin(path: bytes) -> int:
     try:
         return disk.open_path(path, O_PATH | disk.O_CLOEXEC | disk.O_NOFOLLOW)
     except FileNotFoundError:
         return -1
-
-
-def _close(pinned: list[int]) -> None:
-    for pin in pinned:
-        if pin >= 0:
-            os.close(pin)
-    pinned.clear()
 
 
 def _opened_identity(pin: int) -> tuple[int, int] | None:
@@ -86,9 +104,7 @@ class Editor:
     def __init__(self, vault: Vault, fork: Fork, clock: Callable[[], int]) -> None:
         self._vault, self._fork, self._clock = vault, fork, clock
         self._files = (fork.path + b"/state", fork.record_path)
-        self._pinned: list[int] = []
-        """Descriptors of these files as they were when the fork was opened, so that no other gets their inodes; -1:
-        missing. Both files are replaced by every writer, never written to."""
+        self._pinned = _Pins(())
         self._versions: dict[bytes, tuple[object, ...] | None] = {}
         """Of the paths that the buffer changes: what was there before."""
         self._spill = SpillPlace(fork.path)
@@ -106,7 +122,7 @@ class Editor:
         self.buffer = Buffer(self._shown, keep=self._keep, spill=self._spill.path, clock=clock)
 
     def _open(self) -> None:
-        pinned = [_pin(path) for path in self._files]  # before the fork is read: a later version is noticed
+        pinned = _Pins(self._files)  # before the fork is read: a later version is noticed
         try:
             opened = OpenFork(self._vault, self._fork)
             try:
@@ -115,9 +131,9 @@ class Editor:
                 opened.close()
                 raise
         except BaseException:
-            _close(pinned)
+            pinned.close()
             raise
-        _close(self._pinned)
+        self._pinned.close()
         self._pinned, self._opened, self._ground = pinned, opened, ground
         self._changed = {change.path for change in self._ground.before.changes}
 
@@ -133,9 +149,7 @@ class Editor:
     @property
     def is_outdated(self) -> bool:
         """Whether another session, instance or command has changed the fork since it was opened."""
-        return any(
-            _identity(path) != _opened_identity(pin) for path, pin in zip(self._files, self._pinned, strict=True)
-        )
+        return self._pinned.is_outdated()
 
     def refresh(self) -> None:
         """Reopen the fork after a command has run in it, or its layers have changed; the originals of unflushed changes
@@ -152,7 +166,7 @@ class Editor:
         self._opened.close()
         self._spill.close()
         os.close(self._place)
-        _close(self._pinned)
+        self._pinned.close()
 
     def _keep(self, path: bytes) -> None:
         """Keep the original of a path that the fork changes first. Not needed on a snapshot, which never changes."""

@@ -98,8 +98,8 @@ def fork_labelled(vault: Vault, label: str, reading: FileReader = ANEW) -> Fork:
     several."""
     names = names_of(label, reading.of(vault.path + b"/forks", _names_in))
     if len(names) > 1:
-        listed = " and ".join(sorted(names))
-        raise UsageError(f"the forks {listed} have the same name {label} for each other, so none has it", "rename one")
+        listed, hint = " and ".join(sorted(names)), f"mudroom fork rename {min(names)} NEW-NAME"
+        raise UsageError(f"the forks {listed} have the same name {label} for each other, so none has it", hint)
     fork = vault.find(names[0]) if names else None
     if fork is None:
         raise UsageError(f"there is no fork named {label}", "mudroom ls shows the forks of this project")

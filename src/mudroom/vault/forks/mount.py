@@ -126,8 +126,8 @@ def mount(
 
 
 def _require_apart(vault: Vault, fork: Fork, place: bytes) -> None:
-    """Raise UsageError if a place is in the project, in the vault, or in the mount of another fork. In the vault, it
-    could be made in a layer; in a mount, a copy would be among the changes of that fork."""
+    """Raise UsageError if a place is in the project, in a vault, or in the mount of another fork. In the vault of any
+    project, it could be made in a layer; in a mount, a copy would be among the changes of that fork."""
     real = os.path.realpath(place)
     hint = "name a directory outside of it, or none"
     if is_below(real, vault.project) or is_below(real, vault.source):
@@ -136,7 +136,8 @@ def _require_apart(vault: Vault, fork: Fork, place: bytes) -> None:
         note = _readable_note(other) if other.name != fork.name else None
         if note is not None and is_below(real, note.place):
             raise UsageError(f"{show(place)} lies where {other.name} is mounted", hint)
-    if is_below(real, os.path.realpath(vault.path)) and real != os.path.realpath(default_place(vault, fork.name)):
+    vaults = os.path.dirname(os.path.realpath(vault.path))
+    if is_below(real, vaults) and real != os.path.realpath(default_place(vault, fork.name)):
         raise UsageError(f"{show(place)} lies in mudroom's own files", hint)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 
 from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
@@ -29,10 +30,24 @@ def upper_is_empty(fork: Fork) -> bool:
     except FileNotFoundError:
         return True
     try:
+        if sys.platform == "win32":  # where a descriptor cannot be scanned
+            return not disk.names(upper)
         with os.scandir(upper) as scan:
             return next(scan, None) is None
     finally:
         os.close(upper)
+
+
+def is_unchanged(vault: Vault, fork: Fork) -> bool:
+    """Return whether nothing was changed since the last seal. A copy is compared with what it is a copy of; ``vault``:
+    with the mask that it has."""
+    if not fork.has_copy:
+        return upper_is_empty(fork)
+    from mudroom.vault.forks.copy_layer import copy_view
+    from mudroom.vault.forks.open_fork import OpenFork
+
+    with OpenFork(vault, fork) as opened:
+        return next(iter(copy_view(fork, opened.lower).differences(opened.lower)), None) is None
 
 
 def seal_upper(vault: Vault, fork: Fork) -> None:

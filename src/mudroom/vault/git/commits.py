@@ -108,7 +108,7 @@ def require_free(live: Repository, name: bytes) -> bytes:
     before = live.branch(name)
     where = live.checked_out().get(name)
     if where is not None:
-        raise UsageError(f"{show(name[11:])} is checked out, so it is not moved", "git switch to another branch first")
+        raise UsageError(f"{show(name[11:])} is checked out, so it is not moved", "choose another --branch")
     other = live.conflicting_ref(name)
     if other is not None:
         raise UsageError(f"{show(name)} cannot exist beside {show(other)}", "choose another --branch")

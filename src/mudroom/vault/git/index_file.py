@@ -88,10 +88,13 @@ def move_index(live: Repository, path: bytes, move: IndexMove, *, again: bool = 
     ``create_lock_file``."""
     content = _moved(live, path, move)
     RepositoryWriter(live).create_lock(b"index", path + b".lock", content, again=again)
-    if _moved(live, path, move) != content:
+    try:
+        if _moved(live, path, move) != content:
+            raise UsageError("the index has changed meanwhile", "try again")
+        _keep_time(path)
+    except BaseException:
         os.unlink(path + b".lock")
-        raise UsageError("the index has changed meanwhile", "try again")
-    _keep_time(path)
+        raise
     return IndexUpdate(path, content)
 
 

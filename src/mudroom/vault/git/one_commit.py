@@ -259,7 +259,7 @@ def clean_message(message: str) -> bytes:
     if not text.strip():
         raise UsageError("the message of the commit is empty", "-m MESSAGE gives it")
     if "\0" in text:
-        raise UsageError("the message of the commit holds a NUL")
+        raise UsageError("the message of the commit holds a NUL", "write it without this character")
     return os.fsencode(text) + b"\n"
 
 

@@ -427,6 +427,6 @@ def fork_git_directory(project: bytes, repository: bytes, view: Source, place: R
     if entry is None or entry.kind != "directory":
         raise UsageError(
             f"{shown} belongs to a repository outside of the project, to which this fork cannot commit",
-            "a fork whose .git is as in the project can: make a new one",
+            "mudroom fork new NAME makes one that can",
         )
     return repository, repository

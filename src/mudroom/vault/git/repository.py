@@ -7,6 +7,7 @@ run.
 from __future__ import annotations
 
 import os
+import struct
 import zlib
 
 from dulwich.config import ConfigFile
@@ -35,8 +36,10 @@ _OPERATIONS = (
     (b"BISECT_LOG", "a bisect"),
 )
 """Files in a git directory that show an operation that is not finished: wt-status.c, wt_status_get_state."""
+_PATCH = "mudroom diff gives the changes as a patch"
 NUMBERS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
-_DAMAGE = (ApplyDeltaError, AssertionError, ChecksumMismatch, FileFormatException, ValueError, zlib.error)
+_DAMAGE = (ApplyDeltaError, AssertionError, ChecksumMismatch, FileFormatException, ValueError, struct.error, zlib.error)
+"""Raised by dulwich for files that are damaged; struct.error for the table of a pack that is cut off."""
 
 
 class Repository:
@@ -63,14 +66,11 @@ class Repository:
         version = self.setting(b"core", b"repositoryformatversion", b"0")
         if b"refstorage" in extensions and extensions[b"refstorage"].lower() != b"files":
             kind = show(extensions[b"refstorage"])
-            raise UsageError(
-                f"the repository keeps its branches as {kind}, which mudroom cannot write",
-                "mudroom diff gives the changes as a patch",
-            )
+            raise UsageError(f"the repository keeps its branches as {kind}, which mudroom cannot write", _PATCH)
         unknown = extensions.keys() - _SUPPORTED - {b"refstorage", b"objectformat"}
         if version not in (b"0", b"1") or (version == b"1" and unknown):
             reason = ", ".join(sorted(show(name) for name in unknown)) or f"version {show(version)}"
-            raise UsageError(f"the repository is of a kind that mudroom does not know ({reason})")
+            raise UsageError(f"the repository is of a kind that mudroom does not know ({reason})", _PATCH)
         return extensions.get(b"objectformat", b"sha1").decode("ascii", "replace") if version == b"1" else "sha1"
 
     def setting(self, section: bytes, name: bytes, default: bytes) -> bytes:
@@ -89,9 +89,13 @@ class Repository:
     # --- what it has ---
 
     def has(self, name: bytes) -> bool:
+        """Raise MudroomError if the object, or a pack, is damaged."""
         is_present = self._present.get(name)
         if is_present is None:
-            is_present = self._present[name] = ObjectID(name) in self.store
+            try:
+                is_present = self._present[name] = ObjectID(name) in self.store
+            except _DAMAGE as error:  # dulwich reads the header of a loose object, and the table of a pack
+                raise _damage(name) from error
         return is_present
 
     def get(self, name: bytes) -> tuple[bytes, bytes] | None:
@@ -101,7 +105,7 @@ class Repository:
         except KeyError:
             return None
         except _DAMAGE as error:
-            raise MudroomError(f"the project's own repository is damaged at {name.decode()}", "git fsck") from error
+            raise _damage(name) from error
         return next(kind for kind, value in NUMBERS.items() if value == number), data
 
     def packs(self) -> frozenset[bytes]:
@@ -213,6 +217,10 @@ class Repository:
             if other.startswith(branch + b"/") or branch.startswith(other + b"/"):
                 return other
         return None
+
+
+def _damage(name: bytes) -> MudroomError:
+    return MudroomError(f"the project's own repository is damaged at {name.decode()}", "git fsck")
 
 
 def _settings(common: bytes) -> ConfigFile:

@@ -36,7 +36,6 @@ from mudroom.core.agent.agent_store import (
 from mudroom.core.agent.artifact import matcher
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below, show
-from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import O_PATH, directory, entries, handle, look, open_beneath, open_file, reach
 from mudroom.stage.copy import copy_content
@@ -149,17 +148,16 @@ class AgentHome:
         return path if is_there and os.path.realpath(path) == path else b""
 
     def _place_of(self, path: bytes) -> tuple[int, StorePlace]:
-        for number, place in enumerate(self._places):
-            if is_below(path, place.path):
-                return number, place
-        raise MudroomError(f"~/{show(path)} is not in the store of {self._store.name}")
+        return next((number, place) for number, place in enumerate(self._places) if is_below(path, place.path))
 
     def _base(self) -> dict[bytes, HomeFile]:
+        """Return what was copied, by path. Places that the store had in another version are not the fork's any more."""
         try:
             saved = json.loads(safe_open.read(self._place + _BASE))
         except FileNotFoundError:
             return {}
-        return {os.fsencode(path): HomeFile(digest, mode) for path, (digest, mode) in saved.items()}
+        base = {os.fsencode(path): HomeFile(digest, mode) for path, (digest, mode) in saved.items()}
+        return {path: file for path, file in base.items() if any(is_below(path, place.path) for place in self._places)}
 
     def _save(self, name: bytes, value: dict[str, Any]) -> None:
         new = self._place + name + b".new"

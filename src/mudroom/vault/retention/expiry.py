@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 
 from mudroom.core.clock import VaultClock, horizon
@@ -16,9 +15,9 @@ from mudroom.core.retention import ApplyFact, Expired, RetentionLimits, expired_
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage import disk
-from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.layers.layer import remove_at
 from mudroom.stage.source import is_absence
+from mudroom.vault.apply.slot_directory import open_slots, remove_empty_slots
 from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.disk_usage import measure
 from mudroom.vault.record import ApplyRecord, load
@@ -90,27 +89,21 @@ def _remove(vault: Vault, place: ApplyDirectory) -> None:
 
 
 def _remove_slots(vault: Vault, place: ApplyDirectory, record: ApplyRecord) -> None:
-    """Remove slots in the project, only at the path that an apply of this vault uses, and never through a symbolic
-    link.
-    """
+    """Remove slots in the project, only at the path that an apply of this vault uses, and only the user's own."""
     if record.slots != slots_in_project(vault, os.fsencode(place.name)):
         raise MudroomError(f"{place.name} has its slots at {show(record.slots)}: not a path that mudroom uses")
+    record = record._replace(project=vault.source)
     try:
-        root = open_root(vault.source)
+        opened = open_slots(record)
+    except MudroomError:
+        return  # not the user's: it stays
     except OSError as error:
         if is_absence(error):
-            return  # the project is gone, with its slots
+            return  # it is gone, or the project is, with its slots
         raise
     try:
-        with directory(root, b".mudroom") as own:
-            with directory(own, b"apply") as opened:
-                remove_at(opened, os.fsencode(place.name))
-                if disk.names(opened) == [b".gitignore"]:
-                    disk.unlink(opened, b".gitignore")
-            disk.rmdir(own, b"apply")
-        disk.rmdir(root, b".mudroom")
-    except OSError as error:
-        if not is_absence(error) and error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise  # otherwise: already gone, or the directory holds other files
+        for name in disk.names(opened):
+            remove_at(opened, name)
     finally:
-        os.close(root)
+        os.close(opened)
+    remove_empty_slots(record)

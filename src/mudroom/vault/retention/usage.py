@@ -11,6 +11,7 @@ import os
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.stage import disk
 from mudroom.typing import NamedTuple
 from mudroom.vault.disk_usage import Seen, measure
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
@@ -151,7 +152,7 @@ def why_unusable(vault: Vault) -> str:
         return f"cannot be read: {error.strerror}"
     if written != FORMAT:
         return f"has format {show(written)}, this mudroom knows {FORMAT.decode()}"
-    return "" if vault.project.startswith(b"/") else "does not name its project"
+    return "" if disk.is_absolute(vault.project) else "does not name its project"
 
 
 def vault_total(vault: Vault) -> VaultTotal:

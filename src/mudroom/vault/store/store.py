@@ -452,7 +452,7 @@ def open_vault(state: bytes, project: bytes, source: bytes = b"") -> Vault:
     try:
         with open(path + b"/format", "rb") as stream:
             written = stream.read().strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return _make_vault(path, project, source)
     except OSError as error:
         raise MudroomError(

@@ -84,7 +84,8 @@ class _Output:
         while view:
             taken = self._stream.write(view)
             if taken is None:  # io.RawIOBase.write
-                raise MudroomError("the stream for the archive does not wait: it is not blocking", "")
+                hint = "os.set_blocking(FD, True)"
+                raise MudroomError("the archive cannot be written: its stream does not wait", hint)
             view = view[taken:]
         self._hasher.update(data)
         self._size += len(data)
@@ -136,7 +137,7 @@ def write_fork(
     """
     _require_whole(fork)
     if base and len(base) != BASE_ID:
-        raise UsageError(f"the id of a base has {BASE_ID} bytes, this has {len(base)}", "")
+        raise UsageError(f"the id of a base has {BASE_ID} bytes, this has {len(base)}")
     if fork.is_copy:
         seal_upper(vault, fork)
     output = _Output(stream)
@@ -162,7 +163,8 @@ def _write(vault: Vault, fork: Fork, stream: IO[bytes], label: Label, limit: int
 def _require_whole(fork: Fork) -> None:
     require_idle(fork)
     if fork.interrupted is not None:
-        raise MudroomError(f"the last command of {fork.name} was cut off", f"run mudroom diff {fork.name} first")
+        hint = f"mudroom diff {fork.name} collects what it did"
+        raise MudroomError(f"the last command of {fork.name} was cut off", hint)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def remember_base(vault: Vault, base: bytes, stands_for: str = LIVE) -> None:
     """Note that archives may name this base. ``stands_for``: the project, or the id of a snapshot in this vault. Raise
     UsageError if the id has another length, or there is no such snapshot."""
     if len(base) != BASE_ID:
-        raise UsageError(f"the id of a base has {BASE_ID} bytes, this has {len(base)}", "")
+        raise UsageError(f"the id of a base has {BASE_ID} bytes, this has {len(base)}")
     if not _is_here(vault, stands_for):
         raise UsageError(f"there is no snapshot {stands_for} in this vault", "mudroom fork new NAME --snapshot")
     place = vault.path + KNOWN

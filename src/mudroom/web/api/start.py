@@ -11,6 +11,7 @@ from msgspec import Struct
 from mudroom.core.tree.path import show_path
 from mudroom.errors import UsageError
 from mudroom.review import new_project
+from mudroom.stage import disk
 from mudroom.web import shape
 from mudroom.web.api.endpoint import ApiCall, Endpoint, id_of, path_of
 from mudroom.web.api.project import badge_of
@@ -118,7 +119,7 @@ def make_project(call: ApiCall) -> shape.ProjectRowShape:
     path, environment = path_of(request.id), call.server.environment
     with _open_folder(call.server, path) as (_root, descriptor):
         _require_possible(path, environment)
-        if os.path.realpath(path) != path:
+        if disk.real_path(path) != path:
             raise Refusal(409, "moved", f"{show_path(path)} was moved")
         session, notes = environment.open(path)
         with session:

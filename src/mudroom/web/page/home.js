@@ -34,7 +34,7 @@ export function Home({ me }) {
   if (error && !data) return html`<${Failed} error=${error} again=${reload} />`;
   if (!data) return html`<${Waiting} />`;
   return html`<main class="page" tabindex="-1"><div class="spread"><h1>Projects</h1><a class="button primary" href="#/new">New session</a></div>
-    ${data.length > 0 && html`<${Needs} projects=${data} /><${Running} projects=${data} /><h2 class="hidden">All projects</h2>`}
+    ${data.length > 0 && html`<${Needs} projects=${data} /><${Running} projects=${data} /><h2>All projects</h2>`}
     ${me.sandbox.map((/** @type {string} */ line) => html`<p class=${"small name " + (/closed|none/.test(line) ? "banner warn" : "dim")}>Sandbox: ${line}</p>`)}
     ${data.length === 0 && html`<p class="empty panel">No project yet. Choose <a href="#/new">New session</a> to stage a folder, or run this in one: <code>mudroom run -- npm install</code></p>`}
     <ul class="cards">${data.map((/** @type {any} */ one) => html`<${ProjectCard} key=${one.id} project=${one} />`)}</ul></main>`;

@@ -18,7 +18,7 @@ const WORDS = {
   damaged: () => ["damaged: it cannot be read", "Look"],
   conflict: (notice) => [`${counted(notice.files, "file")} changed in the project, too`, "Decide"],
   "cut off": () => ["its last command was interrupted", "Review"],
-  finished: (notice) => [`finished${notice.exit_code ? ` with exit code ${notice.exit_code}` : ""}: ${counted(notice.files, "changed file")}`, "Review"],
+  finished: (notice) => [`${counted(notice.files, "changed file")}${notice.exit_code ? `, exit code ${notice.exit_code}` : ""}`, "Review"],
 };
 
 /** What needs the user in all projects, in order. @param {Project[]} projects @returns {Need[]} */

@@ -102,16 +102,23 @@ async def _exchange(opened: OpenAgent, body: bytes, passed: list[tuple[str, str]
         for event in (request, h11.Data(data=body), h11.EndOfMessage()):
             writer.write(connection.send(event) or b"")
         await writer.drain()
-        while not isinstance(head := await _next(connection, reader), h11.Response):
-            if not isinstance(head, h11.InformationalResponse):
-                raise MudroomError("it ended without a response")
+        while isinstance(head := await _next(connection, reader), h11.InformationalResponse):
+            pass
         kind = next((value for name, value in head.headers if name == b"content-type"), b"").decode("latin-1")
         kind = kind.partition(";")[0].strip().lower()
         if kind not in KINDS:
             raise MudroomError("its answer is neither JSON nor an event stream")
-    except (MudroomError, OSError, TimeoutError, h11.ProtocolError) as error:
+    except (MudroomError, OSError, h11.ProtocolError) as error:
         writer.close()
-        return JSONResponse(rpc_error(call, -32603, f"The agent's server: {error}"), 502)
+        why = str(error)
+        if isinstance(error, TimeoutError):  # without a text
+            why = f"it sent nothing for {IDLE:g} s"
+        if isinstance(error, h11.ProtocolError):
+            why = f"its answer is not HTTP: {error}"
+        return JSONResponse(rpc_error(call, -32603, f"The agent's server: {why}"), 502)
+    except BaseException:  # the user of the page has gone
+        writer.close()
+        raise
     return StreamingResponse(_body(connection, reader, writer), head.status_code, media_type=kind)
 
 
@@ -137,7 +144,10 @@ async def _streams(connection: socket.socket) -> tuple[asyncio.StreamReader, asy
 async def _next(connection: h11.Connection, reader: asyncio.StreamReader) -> Any:
     while (event := connection.next_event()) is h11.NEED_DATA:
         async with asyncio.timeout(IDLE):
-            connection.receive_data(await reader.read(_CHUNK))
+            data = await reader.read(_CHUNK)
+        if not data and connection.their_state is h11.SEND_RESPONSE:  # h11 names only its own states
+            raise MudroomError("it closed the connection without a response")
+        connection.receive_data(data)
     return event
 
 

@@ -8,10 +8,20 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import sys
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.stage import private_file
+from mudroom.stage import disk, private_file
+
+if sys.platform == "win32":
+    from mudroom.stage.nt_private import is_private_directory
+else:
+
+    def is_private_directory(path: bytes) -> bool:
+        info = os.lstat(path)
+        return stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & 0o022
+
 
 _SIZE = 32
 
@@ -43,13 +53,13 @@ def write_own(path: bytes, data: bytes) -> None:
     temporary = path + b"." + secrets.token_hex(4).encode()
     try:
         os.makedirs(directory, 0o700, exist_ok=True)
-        info = os.lstat(directory)
-        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o022:
-            raise MudroomError(f"{show(directory)} belongs to another user, or others may write in it", "remove it")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(temporary, flags, 0o600), "wb") as stream:
+        if not is_private_directory(directory):
+            hint = f"rm -r {show(directory)} removes it; it is made again"
+            raise MudroomError(f"{show(directory)} belongs to another user, or others may write in it", hint)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
+        with open(disk.open_path(temporary, flags, 0o600), "wb") as stream:
             stream.write(data)
             stream.flush()
-            os.rename(temporary, path)
+            disk.rename_path(temporary, path)
     except OSError as error:
         raise MudroomError(f"{show(path)} cannot be written: {error.strerror}") from error

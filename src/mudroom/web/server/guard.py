@@ -57,7 +57,7 @@ _CODES = {400: "bad-request", 401: "unauthorized", 404: "not-found", 500: "faile
 
 
 STRANGER = "stranger"
-"""Key in a request's state: the id of the other user at the connection (``peer.py``); None: no other user."""
+"""Key in a request's state: the other user at the connection (``server.py``); None: no other user."""
 _LOGIN = frozenset({"/login"})
 _NEW_LINK = "mudroom serve --link prints a new address"
 

@@ -16,7 +16,7 @@ import secrets
 import msgspec
 
 from mudroom.errors import MudroomError
-from mudroom.stage import private_file
+from mudroom.stage import disk, private_file
 from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
 from mudroom.web.server.cookie_key import write_own
 from mudroom.web.server.login import proof_of
@@ -46,8 +46,8 @@ class ServerRegistry:
         """Return whether this process is the server from now on; False if another process is. Raise MudroomError."""
         try:
             os.makedirs(self._directory, 0o700, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            lock = os.open(self._directory + b"/lock", flags, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC
+            lock = disk.open_path(self._directory + b"/lock", flags, 0o600)
         except OSError as error:
             raise MudroomError(f"{os.fsdecode(self._directory)} cannot be used: {error.strerror}") from error
         try:
@@ -90,7 +90,8 @@ def new_code(running: RunningServer) -> str:
         return str(json.loads(_ask(running, "POST", "/link", {"Authorization": f"Bearer {running.token}"}))["code"])
     except (ValueError, LookupError, TypeError) as error:
         raise MudroomError(
-            f"the server on port {running.port} gives no address", "end that process, then: mudroom serve"
+            f"the server on port {running.port} gives no address",
+            f"end it, and start another: kill {running.pid}; mudroom serve",
         ) from error
 
 

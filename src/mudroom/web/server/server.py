@@ -15,7 +15,6 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mudroom.errors import UsageError
-from mudroom.net.entrances.peer_user import stranger_uid
 from mudroom.review.rows import fewer_collections
 from mudroom.web.server.guard import STRANGER
 
@@ -24,9 +23,19 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 if sys.platform == "win32":
+    from mudroom.windows.tcp_peer import stranger_here as stranger_of
+
     _LAST = signal.SIGBREAK
+    _ALONE = socket.SO_EXCLUSIVEADDRUSE
+    _LINGER = struct.pack("HH", 1, 0)
 else:
+    from mudroom.net.entrances.peer_user import stranger_uid as stranger_of
+
     _LAST = signal.SIGHUP
+    _ALONE = socket.SO_REUSEADDR
+    _LINGER = struct.pack("ii", 1, 0)
+"""SIGHUP, or Ctrl-Break. The option by which a port is this process's alone: with SO_REUSEADDR Windows lets any process
+take a port that is in use ("Using SO_REUSEADDR and SO_EXCLUSIVEADDRUSE"). ``struct linger``: u_short there."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, _LAST)
 _PATIENCE = 2
 """Seconds that open connections have when the server ends."""
@@ -42,6 +51,8 @@ READ_SECONDS = 30.0
 """Seconds in which a client has to read some of an answer."""
 _NO_REQUEST, _IDLE, _HALF, _SERVED = range(4)
 """States of a connection, in the order in which they are closed. One whose request is being answered is not closed."""
+_WORDS = {errno.EADDRINUSE: "Address already in use", errno.EACCES: "Permission denied"}
+"""As on Linux: Windows has longer words, and the second also for a port that another process has for itself."""
 _TRIES = 20
 """Ports that are tried until one is free for both IPv4 and IPv6."""
 HEAD_LIMIT = 32 << 10
@@ -76,7 +87,7 @@ def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     except OSError as error:
         raise _bind_error(error, host, port) from error
     try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, _ALONE, 1)
         bound.bind((host, port))
         bound.listen(128)
     except OSError as error:
@@ -87,7 +98,8 @@ def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
 
 def _bind_error(error: OSError, host: str, port: int) -> UsageError:
     at = f"[{host}]:{port}" if ":" in host else f"port {port}"
-    refusal = UsageError(f"{at}: {error.strerror}", "--port 0 takes any free one")
+    words = _WORDS.get(error.errno or 0, error.strerror)
+    refusal = UsageError(f"{at}: {words}", "--port 0 takes any free one")
     refusal.__cause__ = error
     return refusal
 
@@ -99,15 +111,15 @@ class HttpConnection(H11Protocol):
     patience, reading, strangers, most = HEAD_SECONDS, READ_SECONDS, STRANGERS, CONNECTIONS
     waits_since = 0.0
     """The loop's time at which the connection, or its last request, began."""
-    other: int | None = None
-    """The uid of another user at the other end; None if there is none."""
+    other: int | str | None = None
+    """Another user at the other end, by uid, or in the words of Windows; None if there is none."""
     _head_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self.server is not None and self.server[1] is not None and self.client is not None:
-            self.other = stranger_uid((self.server[0], self.server[1]), self.client)
+            self.other = stranger_of((self.server[0], self.server[1]), self.client)
             self.app_state = {**self.app_state, STRANGER: self.other}
         if self.other is not None and self._count_strangers() > self.strangers:
             transport.abort()
@@ -167,7 +179,7 @@ class HttpConnection(H11Protocol):
             return
         # otherwise the kernel would keep sending its buffer (tcp(7), socket(7))
         sock = self.transport.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
         self.transport.abort()
 
     def _stop_read_timer(self) -> None:

@@ -18,6 +18,7 @@ from mudroom.review.candidate import ComparisonCache
 from mudroom.review.rows import stamp_of
 from mudroom.session import Session
 from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
+from mudroom.stage import disk
 from mudroom.web.state.hub import ChangeBell, Hub, Look
 from mudroom.web.state.job import Jobs
 from mudroom.web.state.refusal import Refusal
@@ -99,7 +100,7 @@ class ServerState:
             stamps[f"{name}/questions"] = _questions_stamp(vault.path)
             stamps[f"{name}/journal"] = stamp_of(vault.path + b"/journal.head")
             stamps[f"{name}/commands"], stamps[f"{name}/output"] = _background_stamps(vault.path)
-            if not why_unusable(vault) and os.stat(vault.path).st_uid == os.geteuid():
+            if not why_unusable(vault) and disk.stat_at(None, vault.path).st_uid == disk.user():
                 bells[name] = functools.partial(vault.approvals.listen, "page")
         return Look(stamps, bells)
 

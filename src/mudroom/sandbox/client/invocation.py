@@ -1,0 +1,50 @@
+"""A command as a client of sandboxes is given it, and the options of its start. Data only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from mudroom.sandbox.client.template import StandingPlace
+    from mudroom.sandbox.limits.cgroup import Leaf
+
+
+class Invocation(NamedTuple):
+    """A command, with all that its process is made of."""
+
+    argv: Sequence[bytes]
+    env: Mapping[bytes, bytes]
+    """PATH is searched inside the sandbox."""
+    stdio: tuple[int, int, int]
+    """The caller closes them."""
+    terminal: Sequence[int] = ()
+    """Its standard descriptors that become a pseudo-terminal of its own. The command then starts when
+    ``Running.terminal`` was called."""
+
+    def request(self) -> dict[str, Any]:
+        """Return its part of a request."""
+        search = [entry for entry in self.env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
+        return {"argv": list(self.argv), "env": dict(self.env), "search": search, "terminal": tuple(self.terminal)}
+
+
+class RunOptions(NamedTuple):
+    """Options of one start, in addition to its plan. A client refuses those that its system does not have."""
+
+    view: bool = False
+    """The descriptor of the view is wanted (``Running.view``)."""
+    gate: bool = False
+    """The plan has listeners to hand over (``Running.listeners``)."""
+    leaf: Leaf | None = None
+    """The control group of the whole sandbox. The caller closes it."""
+    held: bool = False
+    """The sandbox gets no command yet, and lives until its door is closed (``held.py``). The invocation is ignored."""
+    after: int = 0
+    """The command starts when CLOCK_MONOTONIC_COARSE is later, in nanoseconds. Its sandbox is made meanwhile."""
+    standing: StandingPlace | None = None
+    """The command runs in this sandbox. The plan counts for what belongs to the command alone."""
+
+
+NO_OPTIONS = RunOptions()

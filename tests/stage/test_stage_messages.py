@@ -1,0 +1,94 @@
+"""Messages about the state directory, about damaged files and trees that cannot be staged, and of the file tools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mudroom.errors import MudroomError
+from mudroom.stage import disk, view
+from mudroom.stage.beneath import open_root
+from mudroom.stage.buffer.files import Files
+from mudroom.stage.copy import listed
+from mudroom.stage.originals.original import read_rows
+from mudroom.stage.private_directory import require_private
+from mudroom.stage.source import OpenSource
+from mudroom.stage.views.real_directory import PlainTree
+
+
+def told(action: Callable[[], object]) -> str:
+    with pytest.raises(MudroomError) as raised:
+        action()
+    return str(raised.value)
+
+
+def test_a_state_directory_that_is_replaced_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at it and its opening: another process renames it, and makes one in its place."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o755)
+    real = disk.open_path
+
+    def slow(path: bytes, flags: int) -> int:
+        state.rename(tmp_path / "old")
+        state.mkdir(mode=0o755)
+        return real(path, flags)
+
+    monkeypatch.setattr(disk, "open_path", slow)
+    assert told(lambda: require_private(bytes(state))) == (
+        f"the state directory {state} is being replaced (run the command again)"
+    )
+    assert state.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_file_system_that_keeps_no_permissions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As vfat and many mounts of Windows: chmod(2) succeeds, and the mode stays (mount(8), umask of vfat)."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o755)
+    monkeypatch.setattr(os, "chmod", lambda _path, _mode: None)
+    assert told(lambda: require_private(bytes(state))) == (
+        f"{state} is on a file system that does not keep permissions (set MUDROOM_STATE to a directory on another one, "
+        "such as a volume: MUDROOM_STATE=/var/tmp/mudroom)"
+    )
+
+
+def test_an_index_that_names_what_is_no_original() -> None:
+    row = (b"a", (None, "../../etc/passwd", 0, 0, b""))
+    data = msgspec.msgpack.encode([row])
+    hint = "(other forks are not affected: mudroom ls shows them)"
+    for content, why in ((data, None), (b"\xc1", "MessagePack data is malformed: invalid opcode '\\xc1' (byte 0)")):
+        index = len(content).to_bytes(8, "little") + content
+        said = told(lambda: read_rows(index, b"/state/originals/index"))  # noqa: B023 - called at once
+        assert said.startswith("/state/originals/index is damaged: ") and said.endswith(hint)
+        assert said == f"/state/originals/index is damaged: {why or 'it names an invalid original'} {hint}"
+
+
+def test_a_file_without_lines(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"a\0b")
+    root = open_root(os.fsencode(tmp_path))
+    try:
+        files = Files(lambda: PlainTree(root))
+        assert told(lambda: files.read_text("binary")) == "binary is a binary file: it has no lines (read its bytes)"
+        counted = "lines are counted from 1, and a limit is not negative (line 1 is the first)"
+        assert told(lambda: files.read_text("binary", 0)) == counted
+        assert told(lambda: files.read_text("binary", 1, -1)) == counted
+    finally:
+        os.close(root)
+
+
+@pytest.mark.parametrize(("longest", "deepest"), [(100, 2_048), (131_072, 10)])
+def test_a_tree_that_lies_too_deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: int, deepest: int) -> None:
+    """With smaller limits: a tree at the real ones is listed in seconds."""
+    monkeypatch.setattr(view, "_LONGEST", longest)
+    monkeypatch.setattr(view, "_DEEPEST", deepest)
+    (tmp_path / "/".join(["dd"] * 40)).mkdir(parents=True)
+    with OpenSource(bytes(tmp_path)) as source:
+        said = told(lambda: listed(source))
+    shown = "dd/" * 20 if longest == 100 else "dd/" * 10 + "dd"
+    assert said == (
+        f"{shown}… lies below more than {deepest:,} directories, or its path has more than {longest:,} bytes: such a "
+        "tree cannot be staged (nothing was applied; mudroom discard FORK, or remove the tree if it is in the project)"
+    )
