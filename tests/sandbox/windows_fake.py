@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mudroom.core.confinement.windows_plan import CAPABILITIES
 from mudroom.sandbox.windows.calls import Accounting, Calls, Console, Creation, Process
@@ -11,6 +11,28 @@ from mudroom.windows import types as w
 from mudroom.windows.api import CallFailed, Luid
 
 PACKAGE = "S-1-15-2-1-2-3-4-5-6-7"
+
+
+PID = 77
+RELAY = "C:\\py\\python.exe"
+
+
+class FakeBridge:
+    """``admits`` is asked about a process of the job and about another one when the relay is waited for."""
+
+    def __init__(self, fake: Fake, admits: Callable[[int], bool]) -> None:
+        self._fake, self._admits = fake, admits
+        self.handle = fake._open("bridge")
+        self.notes: list[str] = []
+
+    def await_relay(self) -> None:
+        self._fake._call("await_relay", self._admits(PID), self._admits(PID + 1))
+
+    def serve(self, target: tuple[str, int], key: bytes = b"") -> None:
+        raise AssertionError((target, key))
+
+    def close(self) -> None:
+        self._fake.close(self.handle)
 
 
 class Fake:
@@ -34,7 +56,7 @@ class Fake:
 
     @property
     def calls(self) -> Calls:
-        return Calls(self, self, self, self, self, self.close)
+        return Calls(self, self, self, self, self, self.close, self.bridge)
 
     def _call(self, name: str, *arguments: object) -> None:
         self.log.append(name + ("" if not arguments else " " + " ".join(map(str, arguments))))
@@ -42,6 +64,10 @@ class Fake:
             self.failing = name
         if name == self.failing and (self.always or len(self.log) - 1 == self.fail_at):
             raise CallFailed(name, self.code)
+
+    def bridge(self, name: str, sid: str, admits: Callable[[int], bool]) -> FakeBridge:
+        self._call("bridge", name, sid)
+        return FakeBridge(self, admits)
 
     def _open(self, what: str) -> int:
         self._next += 4
@@ -204,7 +230,7 @@ class Fake:
 
     def resume(self, thread: int) -> None:
         self._call("resume", self.handles[thread])
-        self.ran = True
+        self.ran = self.made[-1].program != RELAY  # which is no command
 
     def wait(self, process: int, milliseconds: int) -> bool:
         self._call("wait", milliseconds)

@@ -40,6 +40,10 @@ def without_container(plan: WindowsPlan) -> WindowsPlan:
             steps.append(("token", step[1], ()))
         elif step[0] == "check":
             steps.append(("check", False))
+        elif step[0] == "bridge":
+            steps.append((*step[:2], "@user"))
+        elif step[0] == "relay":
+            steps.append((*step[:-1], False))
         elif step[0] not in _CONFINING:
             steps.append(step)
     return plan._replace(steps=tuple(steps))

@@ -17,7 +17,10 @@ if sys.platform != "win32":
 from mudroom.core.network.flow import FlowQuestion
 from mudroom.core.network.host_entry import parse_entry
 from mudroom.core.network.host_rules import HostRule
-from mudroom.net.door import Door, Gate, Listener, Received, is_readable
+from mudroom.net.door import Door, Gate, Listener, Received
+from mudroom.net.nt_process import is_readable
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
 
 
 class Origin:
@@ -38,7 +41,7 @@ class Origin:
                     while b"\r\n\r\n" not in data and (piece := channel.recv(65536)):
                         data += piece
                     self.requests.append(data)
-                    channel.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+                    channel.sendall(ANSWER)
 
     def close(self) -> None:
         self._listener.close()

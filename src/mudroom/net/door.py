@@ -62,7 +62,8 @@ class Listener(NamedTuple):
     kind: Kind
     """proxy: HTTP (absolute form, CONNECT) and SOCKS5. transparent: the socket's own address is the destination.
     redirected: SO_ORIGINAL_DST is the destination. dns-udp has IP_PKTINFO or IPV6_RECVPKTINFO on. dns-tcp.
-    loopback=ADDRESS:PORT: the destination, on this machine's loopback."""
+    loopback=ADDRESS:PORT: the destination, on this machine's loopback. keyed=HEX: as proxy, for connections that begin
+    with these bytes."""
     descriptor: int
 
 

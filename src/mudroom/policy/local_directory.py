@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import time
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage import disk
 from mudroom.system.write_lock import is_read_locked, try_write_lock
+
+if sys.platform == "win32":
+    from mudroom.stage import nt_private
 
 LIMIT = 1 << 20
 """Bytes of a file here."""
@@ -95,7 +99,7 @@ class LocalDirectory:
                 return
             above = descriptor
         self._descriptor = above
-        _require_own(os.fstat(above), shown)
+        _require_own(above, os.fstat(above), shown)
         if self._write:
             self._acquire_lock()
             self._write_gitignore()
@@ -188,7 +192,7 @@ def read_open(descriptor: int, shown: str, *, own: bool = True) -> bytes:
         if not stat.S_ISREG(info.st_mode):
             raise UsageError(f"{shown} is not a regular file")
         if own:
-            _require_own(info, shown)
+            _require_own(descriptor, info, shown)
         data = _read(descriptor, LIMIT + 1)
     finally:
         os.close(descriptor)
@@ -204,7 +208,11 @@ def _read(descriptor: int, limit: int) -> bytes:
     return data
 
 
-def _require_own(info: os.stat_result, shown: str) -> None:
+def _require_own(descriptor: int, info: os.stat_result, shown: str) -> None:
+    if sys.platform == "win32":  # where a mode says nothing
+        if not nt_private.is_own(descriptor):
+            raise UsageError(f"{shown} can be written by others", f'icacls "{shown}" shows by whom')
+        return
     if info.st_uid not in (disk.user(), 0):
         raise UsageError(f"{shown} belongs to another user ({info.st_uid})", "make it yours with chown, or remove it")
     if info.st_mode & 0o022:

@@ -42,6 +42,8 @@ class Platform(NamedTuple):
     """Return the plan with the limits of a command, where they are part of its confinement and not of a group."""
     streams: Callable[[], tuple[Any, Any]] | None = None
     """Return the counterparts of ``CapturedOutput`` and ``attend`` (``client/capture.py``), which None stands for."""
+    is_bridged: bool = False
+    """Whether a command reaches the gate by ``Running.open_gate`` alone."""
     console: Callable[[tuple[int | None, ...]], Any] | None = None
     """Return the relay of a command's terminal to the user's, or None if the command gets pipes. None:
     ``client/terminal.py``."""
@@ -165,6 +167,7 @@ WIN32 = Platform(
     has_groups=False,
     hold=_hold_windows,
     streams=_streams_windows,
+    is_bridged=True,
     console=_console_windows,
 )
 PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (LINUX, DARWIN, WIN32)}
@@ -172,7 +175,7 @@ PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (LI
 
 UNPORTED: Mapping[str, Mapping[str, str]] = {
     "darwin": {},
-    "win32": {"gate": "it is not ported to Windows: --net none, or network: {mode: none} in the policy"},
+    "win32": {},
 }
 """Parts whose half on the host is not ported, with the reason. They are refused there with every record."""
 BY_RECORD = frozenset(("darwin", "win32"))

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from mudroom.vault.store.store import Vault
 
 
+_EXAMPLE_PORT = 49152
+"""In place of the gate's, which is made for a command (RFC 6335 6: the first of the dynamic ones)."""
+
+
 class Explanation:
     """The confinement of one actor's commands."""
 
@@ -88,8 +92,10 @@ class Explanation:
         mount = OverlayView(self._vault.source, (), upper, fork.path + b"/work").mount()
         view = mount if mode == "overlay" else Copy(fork.copy_place + b"/work")
         private, settings = fork.path + b"/private", self._actor.settings
+        bridged = self._machine.confinement.platform.is_bridged and settings.network_at(self._grant.level) == "gate"
+        gate = _EXAMPLE_PORT if bridged else 0
         return self._machine.confinement.plan(
-            view, mode, cwd, private, settings, grant=self._grant, loopback=self._loopback(mode)
+            view, mode, cwd, private, settings, grant=self._grant, gate=gate, loopback=self._loopback(mode)
         )[0]
 
     def _loopback(self, mode: Mode) -> tuple[tuple[str, int, int], ...]:

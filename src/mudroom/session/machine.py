@@ -331,6 +331,10 @@ class Machine:
         has_rules = has_credentials(self._vault.path)
         if settings.network_at(level) != "gate" or not (has_rules or any(rule.inspect for rule in settings.hosts)):
             return None
+        if self.confinement.platform.is_bridged:  # authority.py judges its files by mode and owner
+            raise Unsupported(
+                "looking into TLS", "Linux or macOS", self.confinement.platform.name, "take it out of the policy"
+            )
         if level == 0:  # mudroom's state is hidden there, with the root certificates that programs would have to trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
         from mudroom.net.inspection.setup import set_up_inspection
@@ -363,7 +367,12 @@ class Machine:
         if not gated or (mode == "landlock" and self.confinement.host.landlock_abi < 4):
             return nullcontext(), 0
         if why := self.confinement.platform.closed.get("gate"):
-            raise Unsupported("network: gate", "a gate", self.confinement.platform.name, why)
+            hint = f"{why}; --net none works" if self.confinement.platform.is_bridged else why
+            raise Unsupported("network: gate", "a gate", self.confinement.platform.name, hint)
+        if not level and self.confinement.platform.is_bridged:
+            raise Unsupported(
+                "the gate at level 0", "an AppContainer", "a restricted token, which no firewall knows", "use level 1"
+            )
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
         inspection = equipment.inspection if equipment is not None else None
         places = self.loopback_places(mode, level, outcome)
@@ -380,7 +389,7 @@ class Machine:
             fork.name,
             given is not None and given.all_hosts,
         )
-        return keeper, keeper.listen() if outside else 0
+        return keeper, keeper.listen(bridged=self.confinement.platform.is_bridged) if outside else 0
 
     def loopback_places(self, mode: Mode, level: int, outcome: Outcome) -> Sequence[LoopbackPlace]:
         """Return the places of this machine's loopback that the command reaches inside; at level 0 the loopback is this

@@ -30,6 +30,11 @@ def is_private(descriptor: int) -> bool:
     return owner.is_private(Library(), disk.handle(descriptor))
 
 
+def is_own(descriptor: int) -> bool:
+    """Return whether the user, the system and the administrators alone may change an open file or directory."""
+    return owner.is_own(Library(), disk.handle(descriptor))
+
+
 def is_private_directory(path: bytes) -> bool:
     """As ``is_private``, of a directory that is no link. Raise OSError."""
     opened = disk.open_root(path)

@@ -89,6 +89,7 @@ FUNCTIONS: dict[str, tuple[str, str, tuple[Any, ...]]] = {
     "SetEvent": ("kernel32", BOOL, (_P,)),
     "WaitForMultipleObjects": ("kernel32", COUNT, (_D, _P, w.BOOL, _D)),
     "CreateNamedPipeW": ("kernel32", FILE, (_S, _D, _D, _D, _D, _D, _D, _P)),
+    "GetNamedPipeHandleStateW": ("kernel32", BOOL, (_P, _DP, _DP, _DP, _DP, _P, _D)),
     "ConnectNamedPipe": ("kernel32", BOOL, (_P, _P)),
     "DisconnectNamedPipe": ("kernel32", BOOL, (_P,)),
     "GetNamedPipeClientProcessId": ("kernel32", BOOL, (_P, _DP)),
@@ -169,9 +170,10 @@ class Library:
         return number
 
     def has(self, name: str) -> bool:
+        """Return whether this Windows has a function, and the library that it is in."""
         try:
             getattr(self, name)
-        except CallFailed:
+        except (CallFailed, OSError):
             return False
         return True
 

@@ -17,6 +17,17 @@ from mudroom.windows.api import Library
 ADMINISTRATION = ("S-1-5-18", "S-1-5-32-544")
 """SYSTEM and Administrators: "Well-known SIDs"."""
 
+_CHANGES = (
+    (w.FILE_GENERIC_WRITE & ~w.READ_CONTROL & ~w.SYNCHRONIZE)
+    | 0x40  # FILE_DELETE_CHILD
+    | w.DELETE
+    | w.WRITE_DAC
+    | w.WRITE_OWNER
+    | w.GENERIC_WRITE
+    | w.GENERIC_ALL
+)
+"""Rights by which a file can become another one ("File Access Rights Constants")."""
+
 
 def own_sid(library: Library) -> str:
     """Return the SID of the user of this process."""
@@ -53,6 +64,17 @@ def protect(library: Library, path: str) -> None:
 
 def is_private(library: Library, handle: int) -> bool:
     """Return whether only the user, the system and the administrators may use an open file. Raise CallFailed."""
+    return _is_closed(library, handle, 0xFFFFFFFF)
+
+
+def is_own(library: Library, handle: int) -> bool:
+    """Return whether only the user, the system and the administrators may change an open file or its access list.
+    Raise CallFailed."""
+    return _is_closed(library, handle, _CHANGES)
+
+
+def _is_closed(library: Library, handle: int, rights: int) -> bool:
+    """Return whether the file is one of the trusted, and its list gives none of the rights to others."""
     trusted = (own_sid(library), *ADMINISTRATION)
     owner, dacl, descriptor = c_void_p(), c_void_p(), c_void_p()
     kind = w.OWNER_SECURITY_INFORMATION | w.DACL_SECURITY_INFORMATION
@@ -62,7 +84,7 @@ def is_private(library: Library, handle: int) -> bool:
     try:
         if not dacl.value or library.sid_text(owner.value) not in trusted:
             return False
-        return all(sid in trusted for sid in _allowed(library, dacl.value))
+        return all(sid in trusted or not mask & rights for sid, mask in _allowed(library, dacl.value))
     finally:
         library.LocalFree(descriptor)
 
@@ -76,16 +98,18 @@ def is_private_path(library: Library, path: str) -> bool:
         library.CloseHandle(file)
 
 
-def _allowed(library: Library, dacl: int) -> list[str]:
-    """Return the SIDs to which a list allows anything; "" for an entry of an unknown kind."""
+def _allowed(library: Library, dacl: int) -> list[tuple[str, int]]:
+    """Return the SIDs to which a list allows something, and what; "" and all rights for an entry of an unknown
+    kind."""
     sids = []
     place = dacl + sizeof(w.ACL)
     for _entry in range(w.ACL.from_address(dacl).AceCount):
         header = w.ACE_HEADER.from_address(place)
         if header.AceType == w.ACCESS_ALLOWED_ACE_TYPE:
-            sids.append(library.sid_text(place + w.ACCESS_ALLOWED_ACE.SidStart.offset))
+            mask = int(w.ACCESS_ALLOWED_ACE.from_address(place).Mask)
+            sids.append((library.sid_text(place + w.ACCESS_ALLOWED_ACE.SidStart.offset), mask))
         elif header.AceType != w.ACCESS_DENIED_ACE_TYPE:
-            sids.append("")
+            sids.append(("", 0xFFFFFFFF))
         place += header.AceSize
     return sids
 

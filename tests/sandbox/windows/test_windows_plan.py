@@ -20,6 +20,7 @@ from mudroom.sandbox.windows.plan import (
     session_sid,
     system_variables,
 )
+from windows_fake import RELAY
 
 NONCE = bytes(range(16))
 SPEC = SandboxSpec(
@@ -39,6 +40,8 @@ ENVIRON = {"SystemRoot": "C:\\Windows", "PATH": "C:\\bin", "TEMP": "C:\\secret",
 COMMAND = WindowsCommand("C:\\bin\\x.exe", ("x", "a b"), ENVIRON)
 
 NO_LIMITS, FOUR = Limits(), WindowsMachine(4)
+
+RELAYING = WindowsMachine(4, python=RELAY, relay="import sys\nprint(1)\n")
 
 
 def plan(
@@ -88,6 +91,21 @@ def test_level_one_as_it_is_shown() -> None:
     ]
 
 
+def test_the_gate_is_a_pipe_and_a_relay_in_the_container() -> None:
+    found = plan(SPEC._replace(network="gate", proxy=41000), machine=RELAYING)
+    ((name, trustee),), ((program, line, block, cwd, contained),) = only(found, "bridge"), only(found, "relay")
+    assert name.startswith("mudroom-") and len(name) == 40 and trustee == "@package"  # type: ignore[attr-defined,arg-type]
+    words = ' "-I" "-S" "-c" '.replace('"', "")
+    assert line == f'"{program}"{words}"import sys\nprint(1)\n" \\\\.\\pipe\\{name} 41000'
+    assert (program, cwd, contained) == (RELAY, "C:\\v\\s\\home", True)
+    assert "secret" not in block and "SystemRoot=C:\\Windows" in block  # type: ignore[operator]
+    assert only(found, "profile")[0][1] == ()
+    assert found.notes[-1].endswith("has no process security environments (processmodel.dll)")
+    offered = plan(SPEC._replace(network="gate", proxy=41000), machine=RELAYING._replace(environments=True))
+    assert "which are not used: no row has shown" in offered.notes[-1]
+    assert not only(plan(), "bridge")
+
+
 def test_level_nought_writes_only_where_its_sid_may() -> None:
     found = plan(BARE)
     sid = "S-1-5-21-50462976-117835012-185207048-252579084"
@@ -126,7 +144,6 @@ def test_capabilities_follow_the_network() -> None:
     assert any("loopback" in note for note in opened.notes)
 
 
-GATE = "AppContainers without the host's loopback: only an administrator can exempt one, and then of all of it"
 MASKS = "an AppContainer, to which denials reportedly do not apply (do not share the directory of C:\\k)"
 LIMIT = "needs a mechanism that enforces it; found: job objects, which have no such limit"
 DEGRADE = "(leave it out, or set limits.missing: degrade)"
@@ -145,8 +162,11 @@ DEGRADE = "(leave it out, or set limits.missing: degrade)"
         ),
         (
             SPEC._replace(network="gate"), FOUR, NO_LIMITS,
-            f"the gate needs a connection from the sandbox to it, and to nothing else; found: {GATE} "
-            "(set network.mode: none, or run it with --net none)",
+            "the gate needs a Python that runs in the container; found: none (--net none)",
+        ),
+        (
+            BARE._replace(network="gate"), FOUR, NO_LIMITS,
+            "the gate at level 0 needs an AppContainer; found: a restricted token, which no firewall knows (use level 1)",
         ),
         (
             BARE._replace(network="none"), FOUR, NO_LIMITS,

@@ -12,7 +12,7 @@ from mudroom.sandbox.windows.plan import WindowsMachine
 from mudroom.sandbox.windows.run import _Performing, start
 from mudroom.windows import types as w
 from mudroom.windows.api import CallFailed
-from test_windows_plan import BARE, COMMAND, SPEC, plan
+from test_windows_plan import BARE, COMMAND, RELAYING, SPEC, only, plan
 from windows_fake import PACKAGE, Fake
 
 STDIO = (1, 2, 3)
@@ -21,9 +21,31 @@ PLANS = {
     "contained": plan(limits=LIMITS),
     "network": plan(SPEC._replace(network="open")),
     "bare": plan(BARE, LIMITS),
+    "gate": plan(SPEC._replace(network="gate", proxy=41000), machine=RELAYING),
     "terminal": plan(command=COMMAND._replace(terminal=(80, 25))),
 }
 NAME = "mudroom.000102030405060708090a0b0c0d0e0f"
+
+
+def test_a_gate_s_pipe_is_there_before_its_relay_and_the_command_after_both() -> None:
+    fake = Fake()
+    running = start(fake.calls, PLANS["gate"], STDIO)
+    rows = [line for line in fake.log if line.startswith(("bridge", "create_process", "resume", "await", "container"))]
+    assert rows == [
+        f"bridge {only(PLANS['gate'], 'bridge')[0][0]} {PACKAGE}",
+        "create_process C:\\py\\python.exe",
+        "container process token",
+        "resume thread",
+        "await_relay True False",
+        "create_process C:\\bin\\x.exe",
+        "container process token",
+        "resume thread",
+    ]
+    relay, command = fake.made
+    assert relay.stdio is None and command.stdio == STDIO
+    assert (relay.container, relay.job, relay.token) == (command.container, command.job, command.token)
+    assert running.close() == ()
+    assert not fake.handles
 
 
 def test_the_calls_in_their_order() -> None:

@@ -207,6 +207,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "windows": lambda spec, _limits: (
         ("AppContainer" if spec.around is None else "write-restricted token")
         + " in a job, compiled for each command, in a copy of the project"
+        + ("; the gate by a named pipe, and a relay in the container" if spec.network == "gate" else "")
     ),
     "seatbelt": lambda _path, profile: f"Seatbelt profile, {len(profile)} bytes: of rules that fit, the last decides",
 }

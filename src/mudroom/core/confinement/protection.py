@@ -122,7 +122,7 @@ PROTECTIONS: tuple[Protection, ...] = (
             "remote": "--network none; the gate by the pipes of the first process, for programs that use http_proxy",
             "seatbelt": "one port of loopback, for programs that use http_proxy; the host's loopback is shared",
             "seatbelt bare": "none: the host's network, or no network",
-            "appcontainer": "none: no network at all; the gate is refused",
+            "appcontainer": "none: no network at all; the gate by a named pipe and a relay, closed until its rows held",
             "restricted": "none: the host's",
         },
     ),

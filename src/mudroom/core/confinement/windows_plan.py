@@ -72,6 +72,13 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "stdio": lambda: "inherits its three standard handles, and no other",
     "mitigate": lambda bits: f"mitigations of the process: {bits:#x}",
     "fewer_packages": lambda: "less privileged AppContainer: access granted to all packages does not include this one",
+    "bridge": lambda name, trustee: (
+        f"the gate's pipe {name}: for {trustee}, of processes in the job alone, none of another machine"
+    ),
+    "relay": lambda _program, _line, _environment, _cwd, _contained: (
+        "start a relay in the job, confined and checked as the command, which listens on 127.0.0.1 in there and leads "
+        "to that pipe; wait until it serves"
+    ),
     "create": lambda _program, line, _environment, cwd: f"create the process, suspended, in the job: {line}, in {cwd}",
     "check": lambda contained: (
         "check that all of that is in force: job, token" + (", AppContainer" if contained else "") + "; else end it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import functools
+import hmac
 import socket
 from collections.abc import Callable, Coroutine
 
@@ -99,6 +100,19 @@ async def _proxied(client: Peer, context: EntranceContext) -> None:
         await _serve_handed(client, guard, connection)
 
 
+async def _keyed(client: Peer, context: EntranceContext, key: bytes) -> None:
+    """Serve a connection that begins with the key as a proxy's; end others without a word: they are strangers'."""
+    try:
+        async with asyncio.timeout(FIRST_BYTE):
+            while len(client.buffer) < len(key):
+                if not await client.more():
+                    return
+    except TimeoutError:
+        return
+    if hmac.compare_digest(client.take(len(key)), key):
+        await _proxied(client, context)
+
+
 async def _first_head(client: Peer, guard: DoorGuard) -> RequestHead | None:
     try:
         return await read_head(client, FIRST_BYTE)
@@ -149,12 +163,14 @@ Find = Callable[[socket.socket], Destination]
 _SERVE: dict[str, Serve] = {"proxy": _proxied, "transparent": _captured, "redirected": _captured, "dns-tcp": _dns}
 FIND: dict[str, Find] = {"transparent": own_address, "redirected": original_destination}
 """How the destination of a captured connection is found, by kind."""
-LOOPBACK = "loopback="
+LOOPBACK, KEYED = "loopback=", "keyed="
 
 
 def serve_of(kind: str) -> Serve:
     """Return the function that serves the connections of a listener. Raise KeyError for an unknown kind, ValueError for
     a place that is none."""
+    if kind.startswith(KEYED):
+        return functools.partial(_keyed, key=bytes.fromhex(kind.removeprefix(KEYED)))
     if not kind.startswith(LOOPBACK):
         return _SERVE[kind]
     host, port = parse_authority(kind.removeprefix(LOOPBACK).encode())

@@ -13,10 +13,10 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
-from mudroom.errors import MudroomError
+from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.connection import AGAIN, Connection, command_request, wait_readable, with_report
 from mudroom.sandbox.client.invocation import NO_OPTIONS, Invocation, RunOptions
 from mudroom.sandbox.client.report import parse_report, read_report
@@ -26,6 +26,7 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from mudroom.sandbox.client.template import StandingSandbox
     from mudroom.sandbox.limits.gauge import Gauge
+
 
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
 # Imported instead of run as a script, to have its byte code cached: compiling would double the start-up time.
@@ -98,6 +99,16 @@ class Running:
 
     def fileno(self) -> int:
         return self._report
+
+    @property
+    def over(self) -> int:
+        """A descriptor that is readable when the command is over; -1 if the system has none."""
+        return self.fileno()
+
+    def open_gate(self, _target: tuple[str, int], _key: bytes, /) -> Callable[[], Sequence[str]]:
+        """Let connections through the command's bridge to this address, each after the key. Return a function that
+        returns what was refused. Raise Unsupported where a command has no bridge."""
+        raise Unsupported("a bridge to the gate", "a container without the host's loopback", sys.platform)
 
     @property
     def is_over(self) -> bool:

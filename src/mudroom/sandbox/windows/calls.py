@@ -119,6 +119,16 @@ class ProcessCalls(Protocol):
     def release(self, pid: int) -> None: ...
 
 
+class BridgeCalls(Protocol):
+    """The pipe of a command to the gate (``bridge.py``)."""
+
+    @property
+    def notes(self) -> list[str]: ...
+    def await_relay(self) -> None: ...
+    def serve(self, target: tuple[str, int], key: bytes = b"") -> None: ...
+    def close(self) -> None: ...
+
+
 class Calls(NamedTuple):
     files: FileCalls
     tokens: TokenCalls
@@ -127,3 +137,5 @@ class Calls(NamedTuple):
     processes: ProcessCalls
     close: Callable[[int], object]
     """Closes a handle of any kind."""
+    bridge: Callable[[str, str, Callable[[int], bool]], BridgeCalls]
+    """Makes the pipe of this name for a SID, and for processes of which the function is true."""

@@ -8,6 +8,8 @@ command's processes when this process ends, in any way.
 from __future__ import annotations
 
 import os
+import select
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -28,13 +30,15 @@ from mudroom.windows.api import CallFailed
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.limit import Limits
-    from mudroom.sandbox.client.capture import Watch
+    from mudroom.sandbox.client.capture import Beside, Watch
 
 SIGINT, SIGKILL, SIGTERM = 2, 9, 15
 _INTERRUPT = b"\x03"
 """Ctrl-C, as a console in raw mode passes it on."""
 _SLICE = 0.1
 """Seconds of one wait: Python calls its handlers of Ctrl-C and Ctrl-Break between two of them, in the main thread."""
+_BESIDE = 0.02
+"""Seconds of a wait for sockets: the command's end is looked for between two of them."""
 GRACE = 2.0
 """Seconds between the request to end and the end of the job."""
 _ROUNDS = 50
@@ -68,6 +72,17 @@ class WindowsRunning(Running):
     def fileno(self) -> int:
         """Raise Unsupported: a process is waited for by its handle."""
         raise Unsupported("waiting for a command with others", "a descriptor", "a process of Windows")
+
+    @property
+    def over(self) -> int:
+        return -1
+
+    def open_gate(self, target: tuple[str, int], key: bytes, /) -> Callable[[], Sequence[str]]:
+        bridge = self._confined.bridge
+        if bridge is None:
+            raise Unsupported("the gate", "a bridge in the command's plan", "a plan without one")
+        bridge.serve(target, key)
+        return lambda: bridge.notes
 
     @property
     def confined(self) -> ConfinedProcess:
@@ -207,7 +222,7 @@ class WindowsClient(Client):
         return running
 
     def _command(self, invocation: Invocation, spec: SandboxSpec) -> WindowsCommand:
-        variables = {name.decode(): value.decode() for name, value in invocation.env.items()}
+        variables = _distinct({name.decode(): value.decode() for name, value in invocation.env.items()})
         words = tuple(word.decode() for word in invocation.argv)
         named = {name.upper(): value for name, value in variables.items()}
         cwd = spec.cwd.decode().replace("/", "\\")
@@ -217,7 +232,8 @@ class WindowsClient(Client):
         return WindowsCommand(program, words, {**self._system, **variables}, _SIZE if invocation.terminal else None)
 
     def _survey(self) -> WindowsMachine:
-        from mudroom.sandbox.windows.native import NativeJobs
+        from mudroom.sandbox.windows.bridge import relay_text
+        from mudroom.sandbox.windows.native import NativeJobs, has_environments
         from mudroom.windows.api import Library
 
         library = Library()
@@ -225,6 +241,9 @@ class WindowsClient(Client):
             os.cpu_count() or 1,
             in_job=NativeJobs(library).runs_in_job(),
             appcontainer=library.has("CreateAppContainerProfile"),
+            python=getattr(sys, "_base_executable", "") or sys.executable,
+            relay=relay_text(),
+            environments=has_environments(library),
         )
         return self._machine
 
@@ -238,6 +257,15 @@ class WindowsClient(Client):
             running, self._running = self._running, []
         for command in running:
             command.close()
+
+
+def _distinct(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables without the second spelling of a name that has the same value: elsewhere ``http_proxy`` and
+    ``HTTP_PROXY`` are two, and both are set."""
+    values: dict[tuple[str, str], str] = {}
+    for name, value in variables.items():
+        values.setdefault((name.upper(), value), name)
+    return {name: value for (_upper, value), name in values.items()}
 
 
 def _request(plan: Plan) -> tuple[SandboxSpec, Limits]:
@@ -275,6 +303,7 @@ def attend(
     timeout: float | None,
     meanwhile: Callable[[], None],
     watch: Watch | None = None,
+    beside: Beside | None = None,
 ) -> tuple[Exit, bool]:
     """As ``capture.attend``: wait for a command that has received its descriptors, and drain its streams. Return how it
     ended and whether it ran out of time. An exception here (Ctrl-C) ends the job before it is passed on."""
@@ -285,7 +314,10 @@ def attend(
     try:
         output.begin()
         meanwhile()
-        while not running.ends_within(_pause(deadline, next_look)):
+        while not running.ends_within(_pause(deadline, next_look) if beside is None else 0):
+            if beside is not None:
+                held = _attend_beside(beside, min(_pause(deadline, next_look), _BESIDE))
+                deadline = None if deadline is None else deadline + held
             now = time.monotonic()
             if watch is not None and next_look is not None and now >= next_look:
                 held = watch.look()
@@ -302,6 +334,17 @@ def attend(
         running.close()
         output.join()
         raise
+
+
+def _attend_beside(beside: Beside, seconds: float) -> float:
+    """Wait for a socket of what is beside a command, at most this long, and attend to it. Return the seconds for which
+    it kept the command waiting. select() of Windows serves sockets alone; without any it fails."""
+    descriptors = beside.descriptors()
+    if not descriptors:
+        time.sleep(seconds)
+        return 0.0
+    ready = select.select(list(descriptors), [], [], seconds)[0]
+    return beside.attend(ready) if ready else 0.0
 
 
 def _pause(*times: float | None) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Sequence
 from ctypes import addressof, byref, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 
-from mudroom.sandbox.windows.calls import Accounting, Calls, Console, Creation, Process
+from mudroom.sandbox.windows.calls import Accounting, BridgeCalls, Calls, Console, Creation, Process
 from mudroom.typing import Any
 from mudroom.windows import types as w
 from mudroom.windows.api import CallFailed, Library, Luid
@@ -443,10 +444,29 @@ def _entries(library: Library, sids: Sequence[str], rights: int, mode: str) -> t
     return (w.EXPLICIT_ACCESS_W * len(rows))(*rows), buffers
 
 
+ENVIRONMENTS = (
+    "CreateProcessSecurityEnvironment", "CloseProcessSecurityEnvironment", "QueryProcessSecurityEnvironmentSupport",
+    "IsProcessSecurityEnvironmentVersionSupported",
+)  # fmt: skip
+"""As microsoft/mxc asks for them (docs/process-container/guide.md, its example lm_probe)."""
+
+
+def has_environments(library: Library) -> bool:
+    """Return whether processmodel.dll offers what a process security environment takes. Asked of the system each time:
+    Microsoft's own list of versions has some in which it half works."""
+    return all(library.has(name) for name in ENVIRONMENTS)
+
+
+def _bridge(library: Library, name: str, sid: str, admits: Callable[[int], bool]) -> BridgeCalls:
+    from mudroom.sandbox.windows.bridge import GateBridge
+
+    return GateBridge(library, name, sid, admits)
+
+
 def native(library: Library | None = None) -> Calls:
     """Raise OSError if this is not Windows."""
     library = library or Library()
     return Calls(
         NativeFiles(library), NativeTokens(library), NativeJobs(library), NativeConsoles(library),
-        NativeProcesses(library), library.CloseHandle,
+        NativeProcesses(library), library.CloseHandle, functools.partial(_bridge, library),
     )  # fmt: skip

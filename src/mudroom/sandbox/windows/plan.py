@@ -20,6 +20,7 @@ is never among them: it would undo the restriction.
 from __future__ import annotations
 
 import struct
+from _blake2 import blake2b
 from collections.abc import Iterator, Mapping, Sequence
 
 from mudroom.core.confinement.limit import NAMES, Limits, command_limits, show_limit, total_limits
@@ -37,6 +38,7 @@ from mudroom.core.confinement.windows_plan import CAPABILITIES, CHANGE, EVERYONE
 from mudroom.errors import Unsupported, UsageError
 from mudroom.typing import NamedTuple
 from mudroom.windows import types as w
+from mudroom.windows.pipe import PREFIX
 
 LOW = w.SECURITY_MANDATORY_LOW_RID
 JOB_FLAGS = w.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | w.JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION
@@ -84,6 +86,12 @@ class WindowsMachine(NamedTuple):
     in_job: bool = False
     """mudroom itself runs in a job, as under many terminals and runners. A job with restrictions of the desktop cannot
     be inside another job ("Nested Jobs")."""
+    python: str = ""
+    """The interpreter that runs the relay to the gate."""
+    relay: str = ""
+    """The text of the relay's program (``relay.py``)."""
+    environments: bool = False
+    """processmodel.dll offers process security environments, which could hold a container to the gate."""
     appcontainer: bool = True
     """Windows 8 and later: userenv.dll has CreateAppContainerProfile."""
 
@@ -136,8 +144,33 @@ def compile_plan(
         hint = "run the program that it starts" if is_batch(command.program) else ""
         raise UsageError(str(error), hint) from None
     program = _shell(command) if is_batch(command.program) else command.program
+    if spec.network == "gate":
+        steps += _gate_steps(spec, command, machine, trustee, nonce)
     steps += [("create", program, line, block, _cwd(spec, spec.view)), ("check", contained), ("resume",)]
-    return WindowsPlan(1 if contained else 0, tuple(steps), (*notes, *_notes(spec, contained)))
+    return WindowsPlan(
+        1 if contained else 0, tuple(steps), (*notes, *_notes(spec, contained, environments=machine.environments))
+    )
+
+
+def _gate_steps(
+    spec: SandboxSpec, command: WindowsCommand, machine: WindowsMachine, trustee: str, nonce: bytes
+) -> Iterator[Step]:
+    """Yield the steps that lead to the gate. The pipe's name cannot be guessed by other programs; in the container it
+    is no secret."""
+    if not machine.python or not machine.relay:
+        raise Unsupported("the gate", "a Python that runs in the container", "none", "--net none")
+    name = "mudroom-" + blake2b(nonce, digest_size=16, person=b"gate's pipe").hexdigest()
+    words = (machine.python, "-I", "-S", "-c", machine.relay, PREFIX + name, str(spec.proxy))
+    own = {**_own(text(spec.scratch), contained=True), **system_variables(command.variables)}
+    yield ("bridge", name, trustee)
+    yield ("relay", machine.python, quote(words), environment_block(own), join(text(spec.scratch), "home"), True)
+
+
+def network_tier(*, environments: bool) -> str:
+    """Return how a command is held to the gate, and why so, in a line."""
+    offered = "offers process security environments, which are not used: no row has shown what they hold"
+    lacking = "has no process security environments (processmodel.dll)"
+    return f"the gate by a named pipe and a relay in the container; this Windows {offered if environments else lacking}"
 
 
 def _check(spec: SandboxSpec, machine: WindowsMachine, contained: bool) -> None:
@@ -149,10 +182,10 @@ def _check(spec: SandboxSpec, machine: WindowsMachine, contained: bool) -> None:
 def require(spec: SandboxSpec) -> None:
     """Raise Unsupported for a spec that no machine fulfils, whatever the command is."""
     contained = spec.around is None
-    if spec.network == "gate":
-        found = "AppContainers without the host's loopback: only an administrator can exempt one, and then of all of it"
-        hint = "set network.mode: none, or run it with --net none"
-        raise Unsupported("the gate", "a connection from the sandbox to it, and to nothing else", found, hint)
+    if spec.network == "gate" and not contained:
+        raise Unsupported(
+            "the gate at level 0", "an AppContainer", "a restricted token, which no firewall knows", "use level 1"
+        )
     if spec.network == "none" and not contained:
         raise Unsupported(
             "no network at level 0", "an AppContainer", "a restricted token, which firewalls do not know", "use level 1"
@@ -323,8 +356,10 @@ def system_variables(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if name.upper() in _SYSTEM}
 
 
-def _notes(spec: SandboxSpec, contained: bool) -> Sequence[str]:
+def _notes(spec: SandboxSpec, contained: bool, *, environments: bool) -> Sequence[str]:
     notes = ["the command works in a copy of the project, at another path"]
+    if contained and spec.network == "gate":
+        notes.append(network_tier(environments=environments))
     if contained and spec.network == "open":
         notes.append("servers on this machine's loopback cannot be reached from inside")
     if not contained:

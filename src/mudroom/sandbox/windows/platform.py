@@ -62,9 +62,8 @@ def attended(
     watch: Watch | None = None,
     beside: Beside | None = None,
 ) -> tuple[Exit, bool]:
-    """As ``capture.attend``. There is nothing beside a command: the gate is refused."""
-    assert beside is None
-    return attend(running, output, timeout, meanwhile, watch)
+    """As ``capture.attend``."""
+    return attend(running, output, timeout, meanwhile, watch, beside)
 
 
 def console_relay(descriptors: tuple[int | None, ...]) -> Any:

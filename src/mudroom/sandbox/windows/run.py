@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from mudroom.core.confinement.limit import LimitReached, Limits
 from mudroom.core.confinement.windows_plan import CAPABILITIES, WindowsPlan, describe
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
-from mudroom.sandbox.windows.calls import Accounting, Calls, Console, Creation, Process
+from mudroom.sandbox.windows.calls import Accounting, BridgeCalls, Calls, Console, Creation, Process
 from mudroom.typing import Any, NamedTuple, NoReturn
 from mudroom.windows import types as w
 from mudroom.windows.api import CallFailed
@@ -56,6 +56,8 @@ class ConfinedProcess:
         self._undo: list[Undo] = []
         self.job = self.port = self.pid = 0
         self.console: Console | None = None
+        self.bridge: BridgeCalls | None = None
+        """The command's way to the gate, if its plan has one."""
         self.refused: dict[str, int] = {}
         """How often each limit had an effect."""
         self._process = Process(0, 0, 0)
@@ -291,6 +293,27 @@ class _Performing:
 
     def fewer_packages(self) -> None:
         self._fewer_packages = True
+
+    def bridge(self, name: str, who: str) -> None:
+        """The pipe is for processes of the job alone, whose handle is known by the time one of them connects."""
+        running, jobs = self._running, self._calls.jobs
+        made = self._calls.bridge(name, self._sid_of(who), lambda pid: pid in jobs.process_ids(running.job))
+        running.bridge = made
+        self._push("the gate's pipe", made.close)
+
+    def relay(self, program: str, line: str, environment: str, cwd: str, contained: bool) -> None:
+        """Start the container's first process, confined as the command, and wait until it serves."""
+        if self._running.bridge is None:
+            raise ValueError("a plan that starts a relay without a bridge")
+        stdio, console, self._stdio, self._running.console = self._stdio, self._running.console, None, None
+        try:
+            self.create(program, line, environment, cwd)
+        finally:
+            self._stdio, self._running.console = stdio, console
+        self.check(contained)
+        self.resume()
+        self._checked = False
+        self._running.bridge.await_relay()
 
     def create(self, program: str, line: str, environment: str, cwd: str) -> None:
         if not (self._token and self._running.job):

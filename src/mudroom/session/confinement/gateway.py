@@ -207,6 +207,10 @@ class Doorkeeper:
         self._door: Door | None = None
         self._log: FlowLog | None = None
         """None until there is a flow. Read by other threads, too (``FlowLog``)."""
+        self._way: tuple[tuple[str, int], bytes] | None = None
+        """The address and the key of the proxy's listener, if the command reaches it through a bridge alone."""
+        self._refused: Callable[[], Sequence[str]] | None = None
+        """Returns what the bridge has refused."""
         self.notes: list[str] = []
         self._rules: Sequence[HostRule] = ()
         self._answered: list[HostRule] = []
@@ -224,10 +228,15 @@ class Doorkeeper:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    def listen(self) -> int:
+    def listen(self, *, bridged: bool = False) -> int:
         """Open listeners on the host's loopback, for a command without a network namespace: for the proxy and for each
         place of ``loopback``. Return the proxy's port. Other users of this machine can connect there, too: they get the
-        command's access, which is less than their own."""
+        command's access, which is less than their own.
+
+        ``bridged``: the command reaches the gate through ``Running.open_gate`` alone. Then nobody else can use the
+        listener, and the port is the one that the relay inside takes on 127.0.0.1."""
+        if bridged:
+            return self._listen_apart()
         self.loopback = tuple((*place, self._listen(f"loopback={place}")) for place in self._places)
         return self._listen("proxy")
 
@@ -239,8 +248,17 @@ class Doorkeeper:
         self._listeners.append((kind, listener.detach()))
         return port
 
+    def _listen_apart(self) -> int:
+        from mudroom.session.confinement.loopback import listen_apart
+
+        kind, descriptor, self._way = listen_apart(_QUEUE)
+        self._listeners.append((kind, descriptor))
+        return self._way[0][1]
+
     def began(self, running: Running) -> None:
         self._running = running
+        if self._way is not None:
+            self._refused = running.open_gate(*self._way)
         if self._is_networked:
             try:
                 self._gateway.gate.prepare()
@@ -355,7 +373,7 @@ class Doorkeeper:
             self._door.close_listeners(kinds)
         for kind, descriptor in self._listeners:
             if kind in kinds:
-                os.close(descriptor)
+                _socket.close(descriptor)
         self._listeners = [listener for listener in self._listeners if listener[0] not in kinds]
 
     def flows(self) -> list[Flow]:
@@ -479,7 +497,7 @@ class Doorkeeper:
         running = self._running
         if approver is None or running is None or running.has_report():
             return FlowAnswer(False)
-        return approver(question, running.fileno())
+        return approver(question, running.over)
 
     def _without_network(self, why: str) -> None:
         """Close the listeners: new connections are refused."""
@@ -499,11 +517,14 @@ class Doorkeeper:
             except MudroomError as error:
                 self.notes.append(f"the gate: {error}")
         while self._listeners:
-            os.close(self._listeners.pop()[1])
+            _socket.close(self._listeners.pop()[1])
         while self._namespaces:
             os.close(self._namespaces.pop())
         self._entrance.close()
         self._running = None
+        if self._refused is not None:
+            self.notes += self._refused()
+            self._refused = None
 
 
 def missing_credential(wanted: CredentialRule, environ: Mapping[bytes, bytes], home: bytes) -> str:

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.loopback import MOST, LoopbackPlace, loopback_places
+from mudroom.errors import MudroomError
 from mudroom.session.confinement.namespace_program import inside
 
+_KEY = 32
+"""Bytes."""
 _WITHOUT: dict[Mode, str] = {
     "remote": "a container in a virtual machine",
     "seatbelt": "a sandbox of macOS",
@@ -56,3 +59,23 @@ def _reason(reply: bytes) -> str:
         return "its network cannot be entered"
     number = int(reply)
     return "a server of its own listens there" if number == errno.EADDRINUSE else os.strerror(number).lower()
+
+
+def listen_apart(queue: int) -> tuple[str, int, tuple[tuple[str, int], bytes]]:
+    """Listen on 127.0.0.2, for connections with a key (``Listener``), at a port that is free on 127.0.0.1 now: a relay
+    in a container takes it there. Return the kind and the descriptor of the listener, its address and the key. Raise
+    MudroomError."""
+    key = os.urandom(_KEY)
+    with socket.socket() as inside:
+        inside.bind(("127.0.0.1", 0))
+        address: tuple[str, int] = ("127.0.0.2", inside.getsockname()[1])
+        listener = socket.socket()
+        try:
+            if (alone := getattr(socket, "SO_EXCLUSIVEADDRUSE", None)) is not None:  # Windows: nobody takes it, too
+                listener.setsockopt(socket.SOL_SOCKET, alone, 1)
+            listener.bind(address)
+            listener.listen(queue)
+        except OSError as error:
+            listener.close()
+            raise MudroomError(f"the gate cannot listen: {error.strerror}", "run the command again") from error
+    return f"keyed={key.hex()}", listener.detach(), (address, key)
