@@ -166,7 +166,8 @@ DEGRADE = "(leave it out, or set limits.missing: degrade)"
         ),
         (
             BARE._replace(network="gate"), FOUR, NO_LIMITS,
-            "the gate at level 0 needs an AppContainer; found: a restricted token, which no firewall knows (use level 1)",
+            "the gate at level 0 needs an AppContainer; found: a restricted token, which no firewall knows "
+            "(use level 1)",
         ),
         (
             BARE._replace(network="none"), FOUR, NO_LIMITS,
