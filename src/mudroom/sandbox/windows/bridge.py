@@ -31,7 +31,7 @@ PATIENCE = 20.0
 """Seconds until the relay has said that it listens."""
 _MOST_NOTES = 8
 _BETWEEN = 0.02
-"""Seconds."""
+"""Seconds between two looks, in ``close``, at whether the accepting thread has ended."""
 
 
 class GateBridge:
@@ -76,6 +76,7 @@ class GateBridge:
             raise Unsupported("the gate", "a relay in the container", found, "--net none, or run it again")
 
     def _accept_ours(self) -> Pipe:
+        """Return the next connection of a process of the job. Raise PipeClosed at the end, CallFailed."""
         while True:
             if not self._has_room.acquire(blocking=False):
                 self._note(f"more than {self._most} connections through the gate's pipe: further ones have to wait")
@@ -112,6 +113,7 @@ class GateBridge:
 
     @property
     def notes(self) -> list[str]:
+        """What was turned away or cut, each with how often."""
         with self._lock:
             return [text if times == 1 else f"{text}, {times} times" for text, times in self._notes.items()]
 
@@ -223,7 +225,7 @@ class _BrokenFrame(PipeClosed):
 
 
 def _frame(pipe: Pipe) -> bytes:
-    """Return the next frame; empty at the end of the stream. Raise PipeClosed."""
+    """Return the next frame; empty at the end of the stream. Raise PipeClosed; _BrokenFrame if it is no frame."""
     length = int.from_bytes(_exactly(pipe, 4, is_first=True), "little")
     if length > PIECE:
         raise _BrokenFrame(f"a frame of {length} bytes")
