@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from collections.abc import Iterator
 
 import pytest
 
+from mudroom.errors import MudroomError
 from mudroom.net.door import Door, Gate, Listener
 from mudroom.session.confinement.loopback import listen_apart
 
@@ -53,3 +56,16 @@ def test_its_address_is_another_one_of_the_loopback_with_a_port_that_is_free_on_
         assert listener.getsockname() == (host, port) == ("127.0.0.2", port)
         inside.bind(("127.0.0.1", port))
         assert kind == f"keyed={key.hex()}" and len(key) == 32
+
+
+def test_a_port_that_another_program_takes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Socket(socket.socket):
+        def listen(self, _queue: int = 0) -> None:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patch, pytest.raises(MudroomError) as raised:
+        patch.setattr(socket, "socket", Socket)
+        listen_apart(16)
+    assert str(raised.value) == "the gate cannot listen: Address already in use (run the command again)"
+    assert len(os.listdir("/proc/self/fd")) == before

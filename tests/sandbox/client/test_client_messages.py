@@ -145,6 +145,12 @@ def answering(record: bytes) -> Iterator[Running]:
         theirs.close()
 
 
+def test_a_command_without_a_bridge() -> None:
+    needs = "a bridge to the gate needs a container without the host's loopback; found: linux"
+    with answering(b"") as running:
+        assert told(lambda: running.open_gate(("127.0.0.2", 1), b"")) == needs
+
+
 def test_processes_that_do_not_stop() -> None:
     with answering(marshal.dumps(("failed", "its processes did not stop in time"))) as running:
         assert told(running.pause) == (

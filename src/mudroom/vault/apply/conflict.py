@@ -266,9 +266,10 @@ def decide(
             ours = fingerprint(project, conflict.ours.path, conflict.ours.entry)
         except (PermissionError, FileHeld) as error:
             path = show(conflict.ours.path)
+            why, hint = "cannot be read: permission denied", f"chmod u+r {path}"
             if isinstance(error, FileHeld):
-                raise UsageError(f"{path} {HELD}", "close it there, then decide again") from error
-            raise UsageError(f"{path} cannot be read: permission denied", f"chmod u+r {path}") from error
+                why, hint = HELD, "close it there, then decide again"
+            raise UsageError(f"{path} {why}", hint) from error
         resolution = Resolution(
             take,
             ours,
