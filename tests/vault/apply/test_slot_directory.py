@@ -264,8 +264,10 @@ def test_slots_in_the_place_of_those_of_an_apply_are_not_used(
         session.changes.apply(result.fork)
         files.append(planted(slots, kind))
         if when == "undo":
+            before = os.listdir("/proc/self/fd")
             with pytest.raises(MudroomError, match=re.escape(told)):
                 session.changes.undo()
+            assert len(os.listdir("/proc/self/fd")) == len(before)
         else:
             at = transaction.ApplyDirectory(session.vault.applies()[0])
             expiry._remove_slots(session.vault, at, at.load())

@@ -24,7 +24,6 @@ from mudroom.vault.sync import sync_directory
 _IGNORE = b".gitignore"
 """The slots must be on the project's file system, but must not be committed."""
 _NOT_A_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
-_PLANTED = "see who has put it there, and move it away"
 _SHARED = {stat.S_IWGRP: stat.S_IRWXG, stat.S_IWOTH: stat.S_IRWXO}
 """Who may write to a directory → their permissions in one that is made there."""
 
@@ -112,7 +111,9 @@ def open_slots(record: ApplyRecord) -> int:
     except OSError as error:
         if error.errno not in _NOT_A_DIRECTORY:
             raise
-        raise MudroomError(f"{show(record.slots)} is not a directory, or behind a symbolic link", _PLANTED) from error
+        raise MudroomError(
+            f"{show(record.slots)} is not a directory, or behind a symbolic link", _planted(record.slots)
+        ) from error
     finally:
         os.close(root)
     try:
@@ -123,11 +124,15 @@ def open_slots(record: ApplyRecord) -> int:
     return opened
 
 
+def _planted(path: bytes) -> str:
+    return f"ls -ld {show(path)} shows whose it is; move it away"
+
+
 def _require_own(slots: int, path: bytes) -> None:
     """Raise MudroomError if others than this user own the slots or may write to them."""
     made = _access(os.fstat(slots))
     if made != (disk.user(), 0) and made != _access_of_new(slots):
-        raise MudroomError(f"{show(path)} is not yours alone: it may hold other files than yours", _PLANTED)
+        raise MudroomError(f"{show(path)} is not yours alone: it may hold other files than yours", _planted(path))
 
 
 def _access(info: os.stat_result) -> tuple[int, int]:
