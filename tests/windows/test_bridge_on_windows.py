@@ -227,6 +227,36 @@ def test_a_relay_that_cannot_listen_or_says_nothing_is_no_gate(ground: Ground) -
         silent.await_relay(0.05)
 
 
+def test_the_bridge_ends_though_nobody_reads_what_is_sent(ground: Ground) -> None:
+    """A gate that waits for a slow server reads nothing meanwhile: a thread of the bridge is within send()."""
+    bridge = ground.bridge()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        bridge.serve(silent.getsockname())
+        end = ground.connect()
+        count = 0
+
+        def send() -> None:
+            nonlocal count
+            with contextlib.suppress(OSError):
+                while True:
+                    end.write(frame(bytes(PIECE)))
+                    count += 1
+
+        sender = threading.Thread(target=send, daemon=True)
+        sender.start()
+        before = -1
+        while before != count or not count:
+            before = count
+            sender.join(0.2)
+        closer = threading.Thread(target=bridge.close, daemon=True)
+        closer.start()
+        closer.join(30)
+        assert not closer.is_alive()
+        sender.join(30)
+        assert not sender.is_alive()
+        end.close()
+
+
 def test_the_end_of_the_bridge_ends_a_connection_that_waits(ground: Ground) -> None:
     bridge = ground.serving()
     end = ground.connect()
