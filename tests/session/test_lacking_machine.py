@@ -16,7 +16,6 @@ import pytest
 from conftest import Place
 from mudroom.core.confinement.container import Engine
 from mudroom.core.confinement.limit import Limits
-from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.report import StepFailed
@@ -87,11 +86,6 @@ def without_a_gate(place: Place, _patch: pytest.MonkeyPatch) -> Session:
     return place.session(Settings(network="gate"), platform=LINUX._replace(closed={"gate": "docs/X.md says why"}))
 
 
-def with_a_bridge(place: Place, _patch: pytest.MonkeyPatch) -> Session:
-    settings = Settings(network="gate", hosts=(HostRule("allow", "a.example", inspect=True),))
-    return place.session(settings, platform=LINUX._replace(is_bridged=True))
-
-
 def without_groups(place: Place, _patch: pytest.MonkeyPatch) -> Session:
     limits = Limits(memory=64 << 20)
     return place.session(Settings(limits=limits), platform=LINUX._replace(has_groups=False, name="plan9"))
@@ -141,7 +135,6 @@ MESSAGES: list[tuple[Callable[[Place, pytest.MonkeyPatch], Session], str]] = [
         "a limit of /tmp needs user namespaces; found: a sandbox without them "
         '(permit to go on without: "limits: {missing: degrade}" in .mudroom/policy.yaml)',
     ),
-    (with_a_bridge, "looking into TLS needs Linux or macOS; found: Windows (take it out of the policy)"),
     (without_a_gate, "network: gate needs a gate; found: linux (docs/X.md says why)"),
 ]
 

@@ -332,7 +332,8 @@ class Machine:
         if settings.network_at(level) != "gate" or not (has_rules or any(rule.inspect for rule in settings.hosts)):
             return None
         if self.confinement.platform.is_bridged:  # authority.py judges its files by mode and owner
-            raise Unsupported("looking into TLS", "Linux or macOS", "Windows", "take it out of the policy")
+            found = self.confinement.platform.name
+            raise Unsupported("looking into TLS", "Linux or macOS", found, "take it out of the policy")
         if level == 0:  # mudroom's state is hidden there, with the root certificates that programs would have to trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
         from mudroom.net.inspection.setup import set_up_inspection

@@ -86,6 +86,11 @@ def test_requests_of_other_platforms_are_refused(fake: Fake) -> None:
     with pytest.raises(Unsupported) as raised:
         running.fileno()
     assert str(raised.value) == "waiting for a command with others needs a descriptor; found: a process of Windows"
+    running.wait()
+
+
+def test_a_command_whose_plan_has_no_bridge_has_no_gate(fake: Fake) -> None:
+    running = begin(fake)
     with pytest.raises(Unsupported) as raised:
         running.open_gate(("127.0.0.2", 1), b"")
     assert str(raised.value) == "the gate needs a bridge in the command's plan; found: a plan without one"
