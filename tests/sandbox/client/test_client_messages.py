@@ -6,6 +6,7 @@ import marshal
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -143,6 +144,13 @@ def answering(record: bytes) -> Iterator[Running]:
         connection.close()
         thread.join()
         theirs.close()
+
+
+def test_only_a_command_of_windows_has_a_bridge() -> None:
+    with answering(b"") as running:
+        assert told(lambda: running.open_gate(("127.0.0.2", 1), b"")) == (
+            f"a bridge to the gate needs a container without the host's loopback; found: {sys.platform}"
+        )
 
 
 def test_processes_that_do_not_stop() -> None:
