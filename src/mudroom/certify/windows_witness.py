@@ -20,10 +20,12 @@ class Witness(NamedTuple):
     """Whether a process holds a file open; otherwise it is removed."""
     fill_clipboard: Callable[[], Callable[[], None]]
     """Puts a text into the clipboard if it is empty. Returns a function that takes it away again."""
+    make_pipe: Callable[[str, str], Callable[[], None]]
+    """Makes a pipe as a bridge has it, for the container of a SID. Returns a function that closes it."""
 
 
 def native_witness() -> Witness:
-    return Witness(_has_key, _remove_key, _inheritable, is_held, _fill_clipboard)
+    return Witness(_has_key, _remove_key, _inheritable, is_held, _fill_clipboard, _make_pipe)
 
 
 def _has_key(name: str) -> bool:
@@ -60,6 +62,13 @@ def is_held(path: str) -> bool:
     except PermissionError:
         return True
     return False
+
+
+def _make_pipe(name: str, sid: str) -> Callable[[], None]:
+    from mudroom.windows.api import Library
+    from mudroom.windows.pipe import PipeServer
+
+    return PipeServer(Library(), name, sid, 1).close
 
 
 _TEXT = "mudroom".encode("utf-16-le") + b"\0\0"

@@ -27,6 +27,9 @@ PIECE = 1 << 16
 """Bytes of the longest frame."""
 PATIENCE = 5.0
 """Seconds that a connection waits for an instance."""
+WANTED = 0x12019B
+"""FILE_GENERIC_READ and FILE_GENERIC_WRITE without FILE_CREATE_PIPE_INSTANCE, which GENERIC_WRITE contains and the pipe's
+list gives to the user alone ("Named Pipe Security and Access Rights")."""
 _BUSY = 231
 """ERROR_PIPE_BUSY."""
 _OVERLAPPED, _ANONYMOUS = 0x40000000, 0x100000
@@ -37,11 +40,10 @@ class End:
     """The client's end of an instance of the pipe."""
 
     def __init__(self, name: str) -> None:
-        wanted = _winapi.GENERIC_READ | _winapi.GENERIC_WRITE
         end = time.monotonic() + PATIENCE
         while True:
             try:
-                self.handle = _winapi.CreateFile(name, wanted, 0, 0, _winapi.OPEN_EXISTING, _OVERLAPPED | _ANONYMOUS, 0)
+                self.handle = _winapi.CreateFile(name, WANTED, 0, 0, _winapi.OPEN_EXISTING, _OVERLAPPED | _ANONYMOUS, 0)
                 return
             except OSError as error:
                 left = end - time.monotonic()
