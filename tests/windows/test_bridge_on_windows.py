@@ -98,7 +98,7 @@ def read_frame(end: End) -> bytes:
 
 
 def test_a_relay_asks_for_the_rights_that_the_list_gives_and_for_no_more() -> None:
-    """GENERIC_WRITE would: it contains the right to make an instance. Wine asks no list, so the numbers are compared."""
+    """GENERIC_WRITE would: it contains the right to make an instance, which the user of this test has."""
     assert relay.WANTED == CLIENT
 
 
@@ -223,7 +223,7 @@ def test_a_relay_that_cannot_listen_or_says_nothing_is_no_gate(ground: Ground) -
     with socket.create_server(("127.0.0.1", 0)) as taken:
         words = [sys.executable, "-I", "-S", "-c", relay_text(), PREFIX + ground.name]
         with subprocess.Popen([*words, str(taken.getsockname()[1])]) as process:
-            with pytest.raises(Unsupported, match="the gate needs a relay in the container; found: .*10048"):
+            with pytest.raises(Unsupported, match=r"the gate needs a relay in the container; found: .*10048"):
                 bridge.await_relay()
             bridge.close()
             assert process.wait(30) == 0

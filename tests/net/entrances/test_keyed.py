@@ -10,7 +10,6 @@ import pytest
 
 from mudroom.errors import MudroomError
 from mudroom.net.door import Door, Gate, Listener
-from mudroom.session.confinement import loopback
 from mudroom.session.confinement.loopback import listen_apart
 from whole_text import whole
 
@@ -64,7 +63,7 @@ def test_a_machine_that_lets_nobody_listen_is_told(monkeypatch: pytest.MonkeyPat
         def listen(self, _backlog: int = 0, /) -> None:
             raise OSError(errno.ENOBUFS, "No buffer space available")
 
-    monkeypatch.setattr(loopback.socket, "socket", Full)
+    monkeypatch.setattr(socket, "socket", Full)
     with pytest.raises(
         MudroomError, match=whole("the gate cannot listen: No buffer space available (run the command again)")
     ):
