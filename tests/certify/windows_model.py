@@ -133,7 +133,11 @@ class Machine:
         if name in self.pipes:
             raise CallFailed("CreateNamedPipeW", ACCESS_DENIED)
         self.pipes[name] = _listed(access_list(USER, sid))
-        return lambda: self.pipes.pop(name, None) and None
+
+        def close() -> None:
+            self.pipes.pop(name, None)
+
+        return close
 
     def _bridge(self, name: str, sid: str, _admits: Callable[[int], bool]) -> _Bridge:
         return _Bridge(self, sid, self.make_pipe(name, sid))
@@ -241,7 +245,7 @@ class _Bridge:
         if self._package not in self._machine.relays:
             raise Unsupported("the gate", "a relay in the container", "none")
 
-    def serve(self, target: tuple[str, int], key: bytes = b"") -> None:
+    def serve(self, _target: tuple[str, int], _key: bytes = b"", /) -> None:
         raise AssertionError("a command of the model has ended by then")
 
     def close(self) -> None:

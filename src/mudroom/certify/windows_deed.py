@@ -439,6 +439,7 @@ DEEDS.update({
     deed.__name__: deed
     for deed in (
         junction, symbolic_link, stream, share, handles, privileges, integrity, container, registry, clipboard, wmi,
-        tasks, com, local_pipe, pipe_squat, through_bridge, gate_itself, open_pipe, child, breakaway, nested, memory, processes,
+        tasks, com, local_pipe, pipe_squat, through_bridge, gate_itself, open_pipe, child, breakaway,
+        nested, memory, processes,
     )
 })  # fmt: skip

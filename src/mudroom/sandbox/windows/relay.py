@@ -28,8 +28,8 @@ PIECE = 1 << 16
 PATIENCE = 5.0
 """Seconds that a connection waits for an instance."""
 WANTED = 0x12019B
-"""FILE_GENERIC_READ and FILE_GENERIC_WRITE without FILE_CREATE_PIPE_INSTANCE, which GENERIC_WRITE contains and the pipe's
-list gives to the user alone ("Named Pipe Security and Access Rights")."""
+"""FILE_GENERIC_READ and FILE_GENERIC_WRITE without FILE_CREATE_PIPE_INSTANCE, which GENERIC_WRITE contains and the
+pipe's list gives to the user alone ("Named Pipe Security and Access Rights")."""
 _BUSY = 231
 """ERROR_PIPE_BUSY."""
 _OVERLAPPED, _ANONYMOUS = 0x40000000, 0x100000
