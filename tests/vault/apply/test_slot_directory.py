@@ -296,7 +296,7 @@ def test_a_file_system_with_one_owner_for_all_has_slots(apart: Place, monkeypatc
 
 
 def applied_twice(place: Place, monkeypatch: pytest.MonkeyPatch, mode: int) -> Any:
-    """Two applies with slots in a project of this mode; ``a`` and ``b`` are new, their earlier versions in the slots."""
+    """Apply ``a`` and ``b`` in a project of this mode; their earlier versions are in slots there."""
     monkeypatch.setattr(transaction, "mount_of", lambda path: path)
     place.project.chmod(mode)
     for name in "ab":
