@@ -296,6 +296,12 @@ def test_earlier_versions_of_secrets_are_not_shown(place: Place, monkeypatch: py
     assert (place.project / ".mudroom/apply/u1/1").read_text() == "TOKEN=old\n"
     session, result = place.sh("ls .mudroom; ls .mudroom/apply; cat .mudroom/apply/*/* .env")
     assert result.stdout == b"apply\n"
+    files = session.forks.files(session.forks.new("tools").name)
+    for path in (b".mudroom/apply/u1/1", b".mudroom/apply/u1/1".upper()):
+        with pytest.raises(FileNotFoundError):
+            files.read(path)
+    assert files.list(b".mudroom") == {}
+    assert not [found for found in files.search(rb"TOKEN") if b"apply" in os.fsencode(str(found))]
     session.changes.undo()
     assert (place.project / ".env").read_text() == "TOKEN=old\n"
 
