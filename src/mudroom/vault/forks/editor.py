@@ -34,7 +34,6 @@ from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
-
 _OWN, _SLOTS = b".mudroom", b".mudroom/apply"
 
 
