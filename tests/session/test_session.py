@@ -301,7 +301,7 @@ def test_earlier_versions_of_secrets_are_not_shown(place: Place, monkeypatch: py
         with pytest.raises(FileNotFoundError):
             files.read(path)
     assert files.list(b".mudroom") == {}
-    assert not [found for found in files.search(rb"TOKEN") if b"apply" in os.fsencode(str(found))]
+    assert not [found for found in files.search("TOKEN") if b"apply" in os.fsencode(str(found))]
     session.changes.undo()
     assert (place.project / ".env").read_text() == "TOKEN=old\n"
 
