@@ -201,6 +201,19 @@ def test_a_step_that_counts_nothing_is_shown_when_it_takes_long(monkeypatch: pyt
     assert len(late) == 2
 
 
+def test_work_goes_on_where_no_thread_can_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that had used up the user's processes: its changes were not collected."""
+
+    def refused(*_arguments: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(terminal, "is_terminal", lambda _descriptor: True)
+    monkeypatch.setattr("mudroom.cli.terminal.terminal._thread.start_new_thread", refused)
+    shown = terminal.Terminal({b"TERM": b"xterm"})
+    shown.progress("collecting the changes", 0, 0)
+    shown.clear()
+
+
 def test_ctrl_c_while_a_keeper_refuses(place: Place) -> None:
     """The client takes the signal, and passes it on to the way in-process, which has not begun."""
     program = (

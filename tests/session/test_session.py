@@ -22,6 +22,7 @@ from mudroom.core.tree.change import counted_changes
 from mudroom.errors import CommandNotStarted, MudroomError, UsageError
 from mudroom.session import Stdio
 from mudroom.session.upkeep import remove_vault
+from mudroom.vault.apply import transaction
 from mudroom.vault.apply.execution import Executor
 from mudroom.vault.forks.stacking import is_unchanged
 from whole_text import whole
@@ -285,6 +286,26 @@ def test_mudrooms_own_directory_cannot_be_changed_from_inside(place: Place) -> N
     assert verbs(result) == {}
 
 
+def test_earlier_versions_of_secrets_are_not_shown(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the vault is on another file system they are in ``.mudroom/apply``, by numbers, so no name tells them."""
+    monkeypatch.setattr(transaction, "mount_of", lambda path: path)
+    place.write(".env", "TOKEN=old\n")
+    with place.session(settings=Settings(secrets_show=(b".env",))) as session:
+        result = session.run([b"sh", b"-c", b"echo TOKEN=new > .env"])
+        session.changes.apply(result.fork)
+    assert (place.project / ".mudroom/apply/u1/1").read_text() == "TOKEN=old\n"
+    session, result = place.sh("ls .mudroom; ls .mudroom/apply; cat .mudroom/apply/*/* .env")
+    assert result.stdout == b"apply\n"
+    files = session.forks.files(session.forks.new("tools").name)
+    for path in (b".mudroom/apply/u1/1", b".mudroom/apply/u1/1".upper()):
+        with pytest.raises(FileNotFoundError):
+            files.read(path)
+    assert files.list(b".mudroom") == {}
+    assert not [found for found in files.search("TOKEN") if b"apply" in os.fsencode(str(found))]
+    session.changes.undo()
+    assert (place.project / ".env").read_text() == "TOKEN=old\n"
+
+
 def test_mudrooms_own_directory_created_inside_is_left_out(place: Place) -> None:
     session, result = place.sh("mkdir .mudroom; echo 'run: {network: open}' > .mudroom/policy.yaml; echo f > f")
     landed = session.changes.apply(result.fork)
@@ -465,7 +486,12 @@ def test_each_part_of_the_work_on_a_copy_has_a_progress_of_its_own(place: Place)
     result = session.run([b"sh", b"-c", b"echo more > new"])
     session.forks.discard(result.fork)
     labels = list(dict.fromkeys(label for label, _done in told))
-    assert labels == ["copying the project", "copying the snapshot for the command", "cleaning up, files"]
+    assert labels == [
+        "copying the project",
+        "copying the snapshot for the command",
+        "collecting the changes",
+        "cleaning up, files",
+    ]
     for label in labels:
         counts = [done for own, done in told if own == label]
         assert counts == sorted(counts)

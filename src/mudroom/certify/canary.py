@@ -38,7 +38,7 @@ class Canary:
 
     def __init__(self, path: str, kind: Kind, service: str = "", port: int = 0, witness: Witness | None = None) -> None:
         """``port``: of the server at another address of this machine, or of the gate; 0: any, or the port of an own
-        one. ``witness``: of a Windows."""
+        one. ``witness``: on Windows."""
         self._path, self._kind, self._service, self._witness = path, kind, service, witness
         self.nonce = os.urandom(12).hex()
         self._left = b""
@@ -277,9 +277,9 @@ class Canary:
                     with open(path, "rb") as stream:
                         content = stream.read(4096)
                 rows[path] = (info.st_mode, info.st_ino, info.st_nlink, info.st_mtime_ns, content)
-        stream_of_it = self._path + "/target:mark"  # of NTFS, and in no listing
-        if os.name == "nt" and os.path.lexists(stream_of_it):
-            rows[stream_of_it] = ()
+        stream_path = self._path + "/target:mark"  # an alternate stream of NTFS is in no listing
+        if os.name == "nt" and os.path.lexists(stream_path):
+            rows[stream_path] = ()
         return rows
 
 

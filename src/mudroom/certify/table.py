@@ -217,6 +217,8 @@ def expected(platform: str, certificate: Certificate) -> Sequence[TrialRow]:
 
 _CONTAINER = (errno.EPERM, errno.EACCES, 10013)
 """Error numbers by which an AppContainer refuses; 10013 is WSAEACCES, of sockets."""
+CLIPBOARD = "the clipboard"
+"""Service of a row that needs something in the clipboard."""
 _NO_PRIVILEGE = 1314
 """ERROR_PRIVILEGE_NOT_HELD: symbolic links are for administrators and for machines in developer mode."""
 _BESIDE_A_BRIDGE: Sequence[tuple[str, str, str, Canary]] = (
@@ -274,7 +276,7 @@ _FROM_WINDOWS: Sequence[TrialRow] = tuple(
     TrialRow("container", "rights", "the token is of no container", "container", "claim", twin="plain_write"),
     TrialRow("registry", "rights", "a key of the user's registry is written", "registry", "key", twin="plain_write"),
     TrialRow("clipboard", "services", "the clipboard is read", "clipboard", "claim", twin="plain_write",
-        service="the clipboard"),
+        service=CLIPBOARD),
     TrialRow("wmi", "services", "WMI, which starts processes, is connected to", "wmi", "claim", twin="plain_write"),
     TrialRow("tasks", "services", "the task scheduler is connected to", "tasks", "claim", twin="plain_write"),
     TrialRow("com", "services", "a COM server is started", "com", "claim", twin="plain_write"),

@@ -1,4 +1,4 @@
-"""What is seen of a Windows from outside of its sandboxes: whether the deeds of ``windows_deed.py`` had an effect."""
+"""Looks at Windows from outside of its sandboxes: whether the deeds of ``windows_deed.py`` had an effect."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def _inheritable(descriptor: int) -> int:
 
 
 def is_held(path: str) -> bool:
-    """Python opens files without FILE_SHARE_DELETE, so one that is open cannot be removed ("CreateFile")."""
+    """Return whether a process holds a file open; otherwise remove it. Python opens files without FILE_SHARE_DELETE, so
+    one that is open cannot be removed ("CreateFile")."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -75,8 +76,8 @@ _CF_UNICODETEXT, _GMEM_MOVEABLE, _HWND_MESSAGE = 13, 2, -3
 
 
 def _fill_clipboard() -> Callable[[], None]:
-    """Each user's own content is left as it is. "SetClipboardData": the memory is the system's afterwards;
-    "OpenClipboard": it fails without a window."""
+    """Put a text into an empty clipboard. Return what takes it away; the user's own content is left as it is.
+    "SetClipboardData": the memory is the system's afterwards; "OpenClipboard": it fails without a window."""
     import ctypes
 
     kernel, user = (ctypes.WinDLL(name) for name in ("kernel32", "user32"))  # type: ignore[attr-defined,unused-ignore]

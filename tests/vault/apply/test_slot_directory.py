@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import stat
+import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -264,8 +266,10 @@ def test_slots_in_the_place_of_those_of_an_apply_are_not_used(
         session.changes.apply(result.fork)
         files.append(planted(slots, kind))
         if when == "undo":
+            before = os.listdir("/proc/self/fd")
             with pytest.raises(MudroomError, match=re.escape(told)):
                 session.changes.undo()
+            assert len(os.listdir("/proc/self/fd")) == len(before)
         else:
             at = transaction.ApplyDirectory(session.vault.applies()[0])
             expiry._remove_slots(session.vault, at, at.load())
@@ -291,3 +295,118 @@ def test_a_file_system_with_one_owner_for_all_has_slots(apart: Place, monkeypatc
     monkeypatch.setattr(disk, "user", lambda: 12345)
     session.changes.undo()
     assert (apart.project / "src/a").read_text() == "one\n"
+
+
+def applied_twice(place: Place, monkeypatch: pytest.MonkeyPatch, mode: int) -> Any:
+    """Apply ``a`` and ``b`` in a project of this mode; their earlier versions are in slots there."""
+    monkeypatch.setattr(transaction, "mount_of", lambda path: path)
+    place.project.chmod(mode)
+    for name in "ab":
+        place.write(name, f"old {name}\n")
+    for name in "ab":
+        session, result = place.sh(f"echo new > {name}")
+        session.changes.apply(result.fork)
+    return session
+
+
+def exchanged(above: Path) -> None:
+    """As the owner of the directory above can, also if it is sticky."""
+    (above / "u1").rename(above / "u")
+    (above / "u2").rename(above / "u1")
+    (above / "u").rename(above / "u2")
+
+
+def test_slots_of_another_apply_of_the_user_are_not_used(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The earlier version of one file would land in the place of another."""
+    session = applied_twice(place, monkeypatch, 0o777)
+    above = place.project / ".mudroom/apply"
+    exchanged(above)
+    told, slots = f"{above}/u2 holds no slots of u2, or those of another", f"{above}/u2"
+    with pytest.raises(MudroomError, match=whole(f"{told} (ls -ld {slots} shows whose it is; move it away)")):
+        session.changes.undo()
+    assert (place.project / "a").read_text() == (place.project / "b").read_text() == "new\n"
+    exchanged(above)
+    session.changes.undo()
+    session.changes.undo()
+    assert (place.project / "a").read_text() == "old a\n" and (place.project / "b").read_text() == "old b\n"
+
+
+def test_a_directory_of_the_users_that_was_moved_with_the_one_above_is_not_emptied(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rename(2) to another parent needs write permission for the directory itself, not for what is in it."""
+    session = applied_twice(place, monkeypatch, 0o777)
+    theirs, above = place.project / "theirs", place.project / ".mudroom/apply"
+    (theirs / "data").mkdir(parents=True)
+    (theirs / "data").chmod(0o755)
+    (theirs / "data/1").write_text("precious\n")
+    (theirs / "data").rename(theirs / "u1")
+    above.rename(above.with_name("away"))
+    theirs.rename(above)
+    at = transaction.ApplyDirectory(session.vault.applies()[0])
+    expiry._remove_slots(session.vault, at, at.load())
+    assert (above / "u1/1").read_text() == "precious\n"
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777])
+def test_slots_of_an_earlier_version_have_no_mark(place: Place, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
+    session = applied_twice(place, monkeypatch, mode)
+    for mark in (place.project / ".mudroom/apply").glob("u*/.of-*"):
+        mark.unlink()
+    if mode == 0o777:
+        with pytest.raises(MudroomError, match="u2 holds no slots of u2"):
+            session.changes.undo()
+    else:
+        session.changes.undo()
+        assert (place.project / "b").read_text() == "old b\n"
+
+
+def test_an_apply_that_is_killed_before_its_mark_is_taken_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "mount_of", lambda path: path)
+    place.project.chmod(0o777)
+    session, result = place.sh("echo new > b")
+
+    def die(*_given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(slot_directory, "_mark", die)
+    with pytest.raises(KeyboardInterrupt):
+        session.changes.apply(result.fork)
+    monkeypatch.undo()
+    monkeypatch.setattr(transaction, "mount_of", lambda path: path)
+    assert (place.project / ".mudroom/apply/u1").is_dir()
+    place.session().changes.apply(result.fork)
+    assert (place.project / "b").read_text() == "new\n"
+
+
+def test_removal_leaves_nothing_of_slots(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = applied_twice(place, monkeypatch, 0o777)
+    for path in session.vault.applies():
+        at = transaction.ApplyDirectory(path)
+        expiry._remove_slots(session.vault, at, at.load())
+    assert not (place.project / ".mudroom").exists()
+
+
+def access_list(*entries: tuple[int, int, int]) -> bytes:
+    """Return an access control list as the kernel stores it (linux/posix_acl_xattr.h): tag, permissions, id."""
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="lists of Linux")
+def test_the_mask_of_an_access_list_is_no_permission_of_the_group(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """acl(5): with a list, the group's bits of the mode are the mask. One user may write, the group may read."""
+    user_obj, user, group_obj, mask, other, nobody = 1, 2, 4, 0x10, 0x20, 0xFFFFFFFF
+    listed = access_list(
+        (user_obj, 7, nobody), (user, 7, 65533), (group_obj, 5, nobody), (mask, 7, nobody), (other, 5, nobody)
+    )
+    try:
+        os.setxattr(place.project, "system.posix_acl_access", listed)
+    except OSError as error:
+        pytest.skip(f"no access control lists here: {error.strerror}")
+    assert place.project.stat().st_mode & 0o777 == 0o775
+    monkeypatch.setattr(transaction, "mount_of", lambda path: path)
+    session, result = place.sh("echo new > b")
+    session.changes.apply(result.fork)
+    assert modes_of(place.project, ".mudroom", ".mudroom/apply") == [0o755, 0o755]

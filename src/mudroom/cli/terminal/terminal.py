@@ -115,7 +115,10 @@ class Terminal:
                 self._label, self._shown = label, now
                 _write(2, self._line())
         if is_first and not total:
-            _thread.start_new_thread(self._show_late, (began,))
+            try:
+                _thread.start_new_thread(self._show_late, (began,))
+            except RuntimeError:
+                pass  # the limit of threads is reached: the work goes on, and is shown by what it tells next
 
     def _line(self) -> str:
         return f"\r\x1b[K{cut(self._latest, self.columns(2) - 1)}"

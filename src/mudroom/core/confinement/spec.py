@@ -84,6 +84,8 @@ class SandboxSpec(NamedTuple):
     caches: CacheView = NO_CACHES
     masks: tuple[bytes, ...] = ()
     """Files that appear empty."""
+    has_slots: bool = False
+    """The project's ``.mudroom/apply`` exists: it holds earlier versions of files, also of secrets, by numbers."""
     files: tuple[tuple[bytes, bytes], ...] = ()
     """(path, content) of files created in the private home."""
     home_links: tuple[tuple[bytes, bytes], ...] = ()

@@ -285,9 +285,12 @@ def _place(bind: Bind, spec: SandboxSpec) -> bytes:
 
 
 def own_directory(spec: SandboxSpec) -> list[Step]:
-    """The project's ``.mudroom``: readable inside, but the command cannot change its policy."""
+    """The project's ``.mudroom``: readable inside but for slots of applies; the command cannot change its policy."""
     own = spec.project + b"/.mudroom"
-    return [("bind", bind.source, own[1:], READ_ONLY, False) for bind in spec.binds if bind.path == own]
+    steps: list[Step] = [("bind", bind.source, own[1:], READ_ONLY, False) for bind in spec.binds if bind.path == own]
+    if steps and spec.has_slots:
+        steps.append(("tmpfs", own[1:] + b"/apply", ((b"mode", b"0555"), (b"size", b"4k")), READ_ONLY | NOEXEC))
+    return steps
 
 
 def view_step(spec: SandboxSpec) -> Step:

@@ -31,8 +31,10 @@ READY = b"ready"
 PATIENCE = 20.0
 """Seconds until the relay has said that it listens."""
 _MOST_NOTES = 8
-_BETWEEN, _SLICE = 0.02, 0.5
-"""Seconds."""
+_BETWEEN = 0.02
+"""Seconds between two looks, in ``close``, at whether the accepting thread has ended."""
+_SLICE = 0.5
+"""Seconds of one wait for a socket."""
 
 
 class GateBridge:
@@ -77,6 +79,7 @@ class GateBridge:
             raise Unsupported("the gate", "a relay in the container", found, "--net none, or run it again")
 
     def _accept_ours(self) -> Pipe:
+        """Return the next connection of a process of the job. Raise PipeClosed at the end, CallFailed."""
         while True:
             if not self._has_room.acquire(blocking=False):
                 self._note(f"more than {self._most} connections through the gate's pipe: further ones have to wait")
@@ -113,6 +116,7 @@ class GateBridge:
 
     @property
     def notes(self) -> list[str]:
+        """What was turned away or cut, each with how often."""
         with self._lock:
             return [text if times == 1 else f"{text}, {times} times" for text, times in self._notes.items()]
 
@@ -243,7 +247,7 @@ class _BrokenFrame(PipeClosed):
 
 
 def _frame(pipe: Pipe) -> bytes:
-    """Return the next frame; empty at the end of the stream. Raise PipeClosed."""
+    """Return the next frame; empty at the end of the stream. Raise PipeClosed; _BrokenFrame if it is no frame."""
     length = int.from_bytes(_exactly(pipe, 4, is_first=True), "little")
     if length > PIECE:
         raise _BrokenFrame(f"a frame of {length} bytes")

@@ -86,7 +86,7 @@ def inward(end: End, channel: socket.socket) -> None:
             end.write(struct.pack("<I", len(piece)) + piece)
         end.write(struct.pack("<I", 0))
     except OSError:
-        pass
+        pass  # one of the two has gone: serve() finds it, too
 
 
 def serve(name: str, channel: socket.socket) -> None:
@@ -103,11 +103,11 @@ def serve(name: str, channel: socket.socket) -> None:
         channel.shutdown(socket.SHUT_WR)
         thread.join()
     except (OSError, ValueError):
-        pass
+        pass  # one of the two has gone, or a frame is none: both are closed
     try:
         channel.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass
+        pass  # it is not connected any more
     thread.join()
     channel.close()
     end.close()
@@ -135,7 +135,7 @@ def main(name: str, port: int) -> None:
     try:
         control.read(1)
     except OSError:
-        pass
+        pass  # the host has closed it: this is the end
     os._exit(0)
 
 

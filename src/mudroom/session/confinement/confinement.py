@@ -262,6 +262,7 @@ class Confinement:
             binds=(*binds, *resolver.binds, *trust),
             caches=caches,
             masks=self._masks(host, settings),
+            has_slots=os.path.isdir(slots := self._vault.source + b"/.mudroom/apply") and not os.path.islink(slots),
             files=(*files, *resolver.files),
             home_links=() if confined else free_links(grant.links, binds),
             devices=(*host.devices, *(graphics() if grant.gpu else ())),

@@ -4,8 +4,12 @@ Rules of this file, for a project:
 1. Each directory is opened below the one above it, and no link is followed: a clone may have any entry in ``.mudroom``.
 2. Users of one project have slots beside each other. Whoever may write to the directory above may write to ``.mudroom``
    and to ``apply``, whatever the umask; ``apply`` is sticky, so that one user renames none of another's (chmod(2)).
+   An access control list tells more than the mode: its mask is shown as the group's permissions (acl(5)), so with one
+   the group gets nothing.
 3. Slots are read, written and removed only if they are the user's alone. Whoever may write to ``.mudroom`` can put
    another directory, or a link to one, in their place: also one of the user's, as far as others may move it.
+4. Slots hold a file whose name tells the apply. A directory of the user's that others have moved with the one above it
+   has none, and slots of another apply have another. It counts where others may write to a directory above.
 """
 
 from __future__ import annotations
@@ -13,18 +17,20 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.stage import disk
-from mudroom.stage.beneath import directory, open_root
+from mudroom.stage import disk, xattr
+from mudroom.stage.beneath import O_PATH, directory, open_root
 from mudroom.vault.record import ApplyRecord
 from mudroom.vault.sync import sync_directory
 
 _IGNORE = b".gitignore"
 """The slots must be on the project's file system, but must not be committed."""
+_MARK = b".of-"
 _NOT_A_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
-_PLANTED = "see who has put it there, and move it away"
+_ACL = ("system.posix_acl_access", "system.posix_acl_default")
 _SHARED = {stat.S_IWGRP: stat.S_IRWXG, stat.S_IWOTH: stat.S_IRWXO}
 """Who may write to a directory → their permissions in one that is made there."""
 
@@ -34,7 +40,7 @@ def make_slots(record: ApplyRecord, *, new: bool = False) -> None:
     land in the place of the reviewed ones."""
     within = _within_project(record)
     if within:
-        _make_in_project(record.project, within, new=new)
+        _make_in_project(record, within, new=new)
         return
     os.makedirs(record.slots, mode=0o700, exist_ok=True)
     if disk.real_path(record.slots) != record.slots:
@@ -50,7 +56,8 @@ def _within_project(record: ApplyRecord) -> list[bytes]:
     return record.slots.removeprefix(above).split(b"/") if record.slots.startswith(above) else []
 
 
-def _make_in_project(project: bytes, names: list[bytes], *, new: bool) -> None:
+def _make_in_project(record: ApplyRecord, names: list[bytes], *, new: bool) -> None:
+    project = record.project
     opened = [open_root(project)]
     try:
         for name in names:
@@ -66,7 +73,9 @@ def _make_in_project(project: bytes, names: list[bytes], *, new: bool) -> None:
                 is_made = False
             opened.append(disk.open_beneath(opened[-1], name, os.O_RDONLY | disk.O_DIRECTORY))
             if is_last:
-                _require_own(opened[-1], b"/".join((project, *names)))
+                _require_own(opened[-1], record.slots)
+                _require_of(record, opened)
+                _mark(opened[-1], record)
             elif is_made or name == names[-2]:
                 _share(opened[-2], opened[-1], is_sticky=name == names[-2])
     except OSError as error:
@@ -88,7 +97,8 @@ def _share(above: int, made: int, *, is_sticky: bool) -> None:
     """Let all who may write to the directory ``above`` write to one that was made in it, if it is the user's own.
     Another one may have been put there meanwhile, so it has to be empty but for slots."""
     outer, inner = os.fstat(above), os.fstat(made)
-    writers = outer.st_mode if outer.st_gid == inner.st_gid else outer.st_mode & ~stat.S_IWGRP
+    is_group = outer.st_gid == inner.st_gid and not (_has_list(above) or _has_list(made))
+    writers = outer.st_mode if is_group else outer.st_mode & ~stat.S_IWGRP
     mode = stat.S_IMODE(inner.st_mode)
     for writer, rights in _SHARED.items():
         if writers & writer:
@@ -106,28 +116,78 @@ def open_slots(record: ApplyRecord) -> int:
     names = _within_project(record)
     if not names:
         return open_root(record.slots)
-    root = open_root(record.project)
+    opened = [open_root(record.project)]
     try:
-        opened = disk.open_beneath(root, b"/".join(names), os.O_RDONLY | disk.O_DIRECTORY)
+        for name in names[:-1]:
+            opened.append(disk.open_beneath(opened[-1], name, O_PATH | disk.O_DIRECTORY))
+        opened.append(disk.open_beneath(opened[-1], names[-1], os.O_RDONLY | disk.O_DIRECTORY))
+        _require_own(opened[-1], record.slots)
+        _require_of(record, opened)
+        return opened.pop()
     except OSError as error:
         if error.errno not in _NOT_A_DIRECTORY:
             raise
-        raise MudroomError(f"{show(record.slots)} is not a directory, or behind a symbolic link", _PLANTED) from error
+        raise MudroomError(
+            f"{show(record.slots)} is not a directory, or behind a symbolic link", _planted(record.slots)
+        ) from error
     finally:
-        os.close(root)
-    try:
-        _require_own(opened, record.slots)
-    except BaseException:
-        os.close(opened)
-        raise
-    return opened
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _planted(path: bytes) -> str:
+    return f"ls -ld {show(path)} shows whose it is; move it away"
 
 
 def _require_own(slots: int, path: bytes) -> None:
     """Raise MudroomError if others than this user own the slots or may write to them."""
     made = _access(os.fstat(slots))
     if made != (disk.user(), 0) and made != _access_of_new(slots):
-        raise MudroomError(f"{show(path)} is not yours alone: it may hold other files than yours", _PLANTED)
+        raise MudroomError(f"{show(path)} is not yours alone: it may hold other files than yours", _planted(path))
+
+
+def _require_of(record: ApplyRecord, opened: list[int]) -> None:
+    """Raise MudroomError if the last of these directories holds other files than those of this apply. ``opened``: from
+    the project to the slots. Without the mark there is nothing to mistake in an empty one, and no doubt if nobody else
+    may rename a directory on the way: an earlier version made none."""
+    names = disk.names(opened[-1])
+    if not names or _mark_of(record) in names:
+        return
+    if any(is_mark(name) for name in names) or any(_access(os.fstat(above)) != (disk.user(), 0) for above in opened):
+        raise MudroomError(
+            f"{show(record.slots)} holds no slots of {record.name}, or those of another", _planted(record.slots)
+        )
+
+
+def _mark_of(record: ApplyRecord) -> bytes:
+    return b"%s%s-%d" % (_MARK, record.name.encode(), record.started)
+
+
+def is_mark(name: bytes) -> bool:
+    """Return whether a name in a directory of slots is the file that tells the apply."""
+    return name.startswith(_MARK)
+
+
+def _mark(slots: int, record: ApplyRecord) -> None:
+    """Write the mark: an empty file, so that it is durable with its name, as the slots are."""
+    try:
+        os.close(disk.open_at(slots, _mark_of(record), os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        pass
+
+
+def _has_list(descriptor: int) -> bool:
+    """Return whether a directory has an access control list, also for what is made in it."""
+    if sys.platform != "linux":
+        return False
+    for name in _ACL:
+        try:
+            xattr.get(descriptor, name)
+        except OSError as error:
+            if error.errno in (errno.ENODATA, errno.EOPNOTSUPP):  # there is none, or the file system has none
+                continue
+        return True
+    return False
 
 
 def _access(info: os.stat_result) -> tuple[int, int]:
@@ -177,22 +237,22 @@ def remove_empty_slots(record: ApplyRecord) -> None:
             return  # it is gone: interrupted in between; or not empty
         return
     root = open_root(record.project)
+    hiding = {names[-1]: _mark_of(record), names[-2]: _IGNORE}
     try:
-        hidden = names[-2]
-        while names and _remove_empty(root, b"/".join(names[:-1]), names[-1], hidden=names[-1] == hidden):
+        while names and _remove_empty(root, b"/".join(names[:-1]), names[-1], hiding.get(names[-1])):
             names.pop()
     finally:
         os.close(root)
 
 
-def _remove_empty(root: int, above: bytes, name: bytes, *, hidden: bool) -> bool:
-    """Remove an empty directory. ``hidden``: also one with the file that hides it. Return whether it is gone."""
+def _remove_empty(root: int, above: bytes, name: bytes, own: bytes | None) -> bool:
+    """Remove an empty directory. ``own``: also one with this file of mudroom's alone. Return whether it is gone."""
     try:
         with directory(root, above) as at:
-            if hidden:
+            if own is not None:
                 with directory(at, name) as opened:
-                    if disk.names(opened) == [_IGNORE]:
-                        disk.unlink(opened, _IGNORE)
+                    if disk.names(opened) == [own]:
+                        disk.unlink(opened, own)
             disk.rmdir(at, name)
     except FileNotFoundError:
         pass  # interrupted in between

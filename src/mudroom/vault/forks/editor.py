@@ -8,6 +8,7 @@ buffer into the upper layer (or the staged copy), where processes see it.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import is_below
 from mudroom.stage import disk
 from mudroom.stage.beneath import O_PATH, open_layer, open_root
 from mudroom.stage.buffer.buffer import Buffer
@@ -32,20 +34,35 @@ from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
+_OWN, _SLOTS = b".mudroom", b".mudroom/apply"
+
+
+def _is_slot(path: bytes) -> bool:
+    """Return whether slots of applies are there, which commands do not see either: earlier versions of files, also of
+    secrets, by numbers. In any case of letters, as a file system may find it."""
+    return path[:9].lower() == b".mudroom/" and is_below(path.lower(), _SLOTS)
+
 
 class _Shown:
-    """The fork's files, as one source that survives reopening the fork."""
+    """The fork's files without slots of applies, as one source that survives reopening the fork."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
 
     def look(self, path: bytes) -> Entry | None:
-        return self.source.look(path)
+        return None if _is_slot(path) else self.source.look(path)
 
     def names(self, path: bytes) -> dict[bytes, Entry]:
-        return self.source.names(path)
+        if path[:1] != b".":
+            return self.source.names(path)
+        names = {} if _is_slot(path) else self.source.names(path)
+        if path.lower() == _OWN:
+            return {name: entry for name, entry in names.items() if not _is_slot(path + b"/" + name)}
+        return names
 
     def open(self, path: bytes) -> int:
+        if _is_slot(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self.source.open(path)
 
 

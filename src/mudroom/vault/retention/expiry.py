@@ -17,7 +17,7 @@ from mudroom.errors import MudroomError
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_at
 from mudroom.stage.source import is_absence
-from mudroom.vault.apply.slot_directory import open_slots, remove_empty_slots
+from mudroom.vault.apply.slot_directory import is_mark, open_slots, remove_empty_slots
 from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.disk_usage import measure
 from mudroom.vault.record import ApplyRecord, load
@@ -103,7 +103,8 @@ def _remove_slots(vault: Vault, place: ApplyDirectory, record: ApplyRecord) -> N
         raise
     try:
         for name in disk.names(opened):
-            remove_at(opened, name)
+            if not is_mark(name):  # it goes last: a removal that is killed is continued
+                remove_at(opened, name)
     finally:
         os.close(opened)
     remove_empty_slots(record)
