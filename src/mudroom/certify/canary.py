@@ -29,6 +29,8 @@ ANOTHER_PACKAGE = "S-1-15-2-1-2-3-4-5-6-7"
 """SID of a container that is none of ours."""
 _SLICE = 0.05
 """Seconds of one wait for a connection."""
+_TRIES = 20
+"""Ports that are tried for a gate: one that is free on 127.0.0.1 may be in TIME_WAIT at the gate's address."""
 _SOON = 0.1
 """Seconds in which a signal that was sent arrives, and a process that was started writes."""
 
@@ -119,17 +121,10 @@ class Canary:
             self._files.callback(os.close, self._fifo)
 
     def _listen_as_a_gate(self) -> None:
-        """Listen at the address of a gate, and answer each connection with a byte. The port is free on 127.0.0.1, where
-        a relay takes it."""
-        with socket.socket() as inside, ExitStack() as made:
-            inside.bind(("127.0.0.1", 0))
-            server = made.enter_context(socket.socket())
-            try:
-                server.bind((GATE, inside.getsockname()[1]))
-            except OSError:
-                return  # as ``_bound``
-            server.listen()
-            made.pop_all()
+        """Listen at the address of a gate, and answer each connection with a byte."""
+        server = next(filter(None, (_listening_as_a_gate() for _try in range(_TRIES))), None)
+        if server is None:
+            return  # as ``_bound``
         self.port = server.getsockname()[1]
         over = threading.Event()
         thread = threading.Thread(target=self._answer, args=(server, over), daemon=True)
@@ -281,6 +276,21 @@ class Canary:
         if os.name == "nt" and os.path.lexists(stream_path):
             rows[stream_path] = ()
         return rows
+
+
+def _listening_as_a_gate() -> socket.socket | None:
+    """Return a server at the address of a gate, at a port that is free on 127.0.0.1, where a relay takes it; None if
+    that port cannot be had."""
+    with socket.socket() as inside:
+        inside.bind(("127.0.0.1", 0))
+        server = socket.socket()
+        try:
+            server.bind((GATE, inside.getsockname()[1]))
+            server.listen()
+        except OSError:
+            server.close()
+            return None
+        return server
 
 
 def other_address() -> tuple[str, int]:

@@ -68,3 +68,21 @@ def test_a_machine_that_lets_nobody_listen_is_told(monkeypatch: pytest.MonkeyPat
         MudroomError, match=whole("the gate cannot listen: No buffer space available (run the command again)")
     ):
         listen_apart(16)
+
+
+def test_a_port_that_is_not_free_at_its_address_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one of a command that has just ended: TIME_WAIT."""
+    refused = list[int]()
+
+    class Waiting(socket.socket):
+        def listen(self, backlog: int = 0, /) -> None:
+            if len(refused) < 3:
+                refused.append(self.getsockname()[1])
+                raise OSError(errno.EADDRINUSE, "Address already in use")
+            super().listen(backlog)
+
+    monkeypatch.setattr(socket, "socket", Waiting)
+    _kind, descriptor, (address, _key) = listen_apart(16)
+    with socket.socket(fileno=descriptor) as listener:
+        assert listener.getsockname() == address
+    assert len(refused) == 3

@@ -15,6 +15,8 @@ from mudroom.session.confinement.namespace_program import inside
 
 _KEY = 32
 """Bytes."""
+_TRIES = 20
+"""Ports that are tried: one that is free on 127.0.0.1 may be in TIME_WAIT on 127.0.0.2 (RFC 9293, 3.6.1)."""
 _WITHOUT: dict[Mode, str] = {
     "remote": "a container in a virtual machine",
     "seatbelt": "a sandbox of macOS",
@@ -66,16 +68,27 @@ def listen_apart(queue: int) -> tuple[str, int, tuple[tuple[str, int], bytes]]:
     in a container takes it there. Return the kind and the descriptor of the listener, its address and the key. Raise
     MudroomError."""
     key = os.urandom(_KEY)
+    for left in reversed(range(_TRIES)):
+        try:
+            with _bound_apart() as listener:
+                listener.listen(queue)
+                address: tuple[str, int] = listener.getsockname()
+                return f"keyed={key.hex()}", listener.detach(), (address, key)
+        except OSError as error:
+            if not left:
+                raise MudroomError(f"the gate cannot listen: {error.strerror}", "run the command again") from error
+    raise AssertionError("unreachable")
+
+
+def _bound_apart() -> socket.socket:
     with socket.socket() as inside:
         inside.bind(("127.0.0.1", 0))
-        address: tuple[str, int] = ("127.0.0.2", inside.getsockname()[1])
         listener = socket.socket()
         try:
             if (alone := getattr(socket, "SO_EXCLUSIVEADDRUSE", None)) is not None:  # Windows: nobody takes it, too
                 listener.setsockopt(socket.SOL_SOCKET, alone, 1)
-            listener.bind(address)
-            listener.listen(queue)
-        except OSError as error:
+            listener.bind(("127.0.0.2", inside.getsockname()[1]))
+        except OSError:
             listener.close()
-            raise MudroomError(f"the gate cannot listen: {error.strerror}", "run the command again") from error
-    return f"keyed={key.hex()}", listener.detach(), (address, key)
+            raise
+        return listener
