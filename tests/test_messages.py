@@ -42,7 +42,6 @@ def test_what_counts_as_a_test(tmp_path: Path) -> None:
         '# only in a comment\nassert told == (\n    "half of it "\n    f"and the rest"\n)\n'
         'assert ", by a long part" in told\n'
     )
-    source.touch()
     tests = text_of_tests(tmp_path)
     assert [is_tested(found, tests) for found in _messages(tmp_path)] == [False, True, True]
 

@@ -11,7 +11,7 @@
     │       └── DecidedMeanwhile  the decision about the conflict has changed since
     ├── Interrupted             Ctrl-C at a question; nothing was applied                  exit 130
     ├── SandboxAlive        processes of a command that has ended are still alive      exit 125
-    ├── Untold              a command has run; its output or its record was not written exit 125
+    ├── RunUnwritten        a command has run; its output or record was not written    exit 125
     ├── ContainerEnded      a command's container ended before the command             exit 125
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
 
@@ -138,7 +138,7 @@ class CommandNotStarted(MudroomError):
         self.exit_code = exit_code
 
 
-class Untold(MudroomError):
+class RunUnwritten(MudroomError):
     """A command has run and its changes are collected, but its output or its entry in the journal could not be written.
     ``why``: the reason. ``fork`` holds the changes, if it ``has_changes``."""
 
@@ -150,9 +150,9 @@ class Untold(MudroomError):
         super().__init__(f"the command has run (exit code {exit_code}){changes}; {why}", hint)
         self.ended_with, self.why, self.fork, self.has_changes = exit_code, why, fork, has_changes
 
-    def without_fork(self) -> Untold:
+    def without_fork(self) -> RunUnwritten:
         """Return the error as it is once the fork is discarded."""
-        return Untold(self.ended_with, self.why, self.hint, self.fork, has_changes=self.has_changes, is_gone=True)
+        return RunUnwritten(self.ended_with, self.why, self.hint, self.fork, has_changes=self.has_changes, is_gone=True)
 
 
 class ContainerEnded(MudroomError):

@@ -61,8 +61,8 @@ def test_each_row_has_a_deed_or_says_why_not() -> None:
     deeds = {*names["DEEDS"], *OF_THE_VAULT}
     assert {name for row in WINDOWS for name in (row.deed, row.twin) if name} <= deeds
     declared = {row.name: row for row in WINDOWS if not row.deed}
-    assert set(declared) == {"bridge", "bridge_pipe", "environment"}
-    assert {row.closes for row in declared.values()} == {"gate"} and all("gate" in row.why for row in declared.values())
+    assert set(declared) == {"environment"}
+    assert declared["environment"].closes == "environments" and "mudroom uses no" in declared["environment"].why
     assert len({row.name for row in WINDOWS}) == len(WINDOWS)
 
 
@@ -218,6 +218,34 @@ def test_a_right_of_others_that_cannot_be_given_is_told(tmp_path: Path) -> None:
     machine.calls = machine.calls._replace(files=SimpleNamespace(grant=grant))
     result = lab.results(machine, [ROWS["users"]])["users"]
     assert (result.verdict, result.found) == ("not shown", "no command runs: Unsupported")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (
+            step("relay", lambda program, line, *more: (program, line.replace("= 0x12019B", "= 0x12019F"), *more)),
+            "no command runs: Unsupported",
+        ),
+        (step("bridge", lambda name, _trustee: (name, "S-1-15-2-9")), "no command runs: Unsupported"),
+        (
+            step("relay", lambda program, line, *more: (program, line[:-1] + str((int(line[-1]) + 1) % 10), *more)),
+            "its permitted twin did not work either",
+        ),
+    ],
+    ids=["asks to make instances", "pipe of another container", "listens at another port"],
+)
+def test_without_a_way_to_the_gate_no_row_of_it_holds(tmp_path: Path, change: Change, found: str) -> None:
+    lab, rows = WindowsLab(tmp_path), [row for row in WINDOWS if row.way == "gate"]
+    assert [row.name for row in rows] == ["bridge", "bridge_address", "bridge_pipe"]
+    results = lab.results(lab.machine(), rows, change=change)
+    assert {(result.verdict, result.found) for result in results.values()} == {("not shown", found)}
+    assert shut(failed(results)) == {"gate"}
+
+
+def test_filters_that_nothing_uses_do_not_close_the_gate() -> None:
+    rows = tuple(RowResult(row.name, "held" if row.deed else "not shown") for row in WINDOWS)
+    assert set(closed(WINDOWS, NO_FACTS._replace(rows=rows))) == {"environments"}
 
 
 def test_rows_of_the_vault_for_windows(tmp_path: Path) -> None:

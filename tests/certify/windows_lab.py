@@ -24,12 +24,14 @@ from mudroom.certify.windows_witness import Witness
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.windows_exit import status_of
 from mudroom.core.confinement.windows_plan import WindowsPlan
+from mudroom.sandbox.windows.bridge import relay_text
 from mudroom.sandbox.windows.plan import WindowsCommand, WindowsMachine, compile_plan
 from mudroom.sandbox.windows.run import start as start_process
 from mudroom.stage import disk
 
 NUMBERS = {row.name: number for number, row in enumerate(WINDOWS, 1)}
 MUTANTS = Path(__file__).parent / "windows_mutants.json"
+MACHINE = WindowsMachine(4, python="C:\\python.exe", relay=relay_text())
 NO_FACTS = Certificate("win32", "Windows", "AMD64", 0)
 FORBIDDEN = {
     "cmd": "cmd.exe", "python": "start", "nul": "NUL", "final_path": "the path of a handle",
@@ -130,7 +132,7 @@ class WindowsLab:
             text = tuple(os.fsdecode(word) for word in words)
             self.words = text[-1]
             command = WindowsCommand(text[0], text, {"SYSTEMROOT": "C:\\Windows"})
-            compiled = change(compile_plan(spec, limits, command, WindowsMachine(4), bytes(range(16))))
+            compiled = change(compile_plan(spec, limits, command, MACHINE, bytes(range(16))))
             confined = start_process(machine.calls, compiled, (0, 1, 2))
             program: Program = machine.at(confined._process.process)
             try:
@@ -159,7 +161,7 @@ def _witness(machine: Machine) -> Witness:
         machine.clipboard = "a text"
         return lambda: None
 
-    return Witness(machine.keys.__contains__, machine.keys.discard, inheritable, is_held, fill)
+    return Witness(machine.keys.__contains__, machine.keys.discard, inheritable, is_held, fill, machine.make_pipe)
 
 
 _OF_ROWS = {

@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from mudroom.errors import Unsupported
 from mudroom.sandbox.windows.calls import Accounting, Calls, Console, Creation, Process
 from mudroom.windows import types as w
 from mudroom.windows.api import CallFailed, Luid
+from mudroom.windows.pipe import PREFIX, access_list
 
 USER, LOGON, EVERYONE, USERS, SYSTEM = "S-1-5-21-1-2-3-1001", "S-1-5-5-0-7", "S-1-1-0", "S-1-5-11", "S-1-5-18"
 PACKAGES = "S-1-15-2-1"
@@ -30,6 +33,8 @@ _CHANGES = WRITE | DELETE
 MEDIUM = 0x2000
 PRIVILEGES: dict[str, Luid] = {"SeShutdownPrivilege": (19, 0), "SeIncreaseWorkingSetPrivilege": (33, 0)}
 ACCESS_DENIED, INVALID_HANDLE = 5, 6
+_RIGHTS = re.compile(r"^WANTED = (0x\w+)$", re.M)
+"""In the text of the relay."""
 
 
 class Ace(NamedTuple):
@@ -64,6 +69,7 @@ class Program:
         self.is_over = False
         self.code = 0
         self.output = b""
+        self.line = ""
         self.last_error = 0
         if job is not None:
             job.members.append(self)
@@ -95,10 +101,13 @@ class Machine:
         self.inheritable: set[int] = set()
         self.held: dict[str, Program] = {}
         self.clipboard = ""
+        self.pipes: dict[str, list[Ace]] = {}
+        self.relays: dict[str, int] = {}
+        """Ports at which relays listen, by the package of their container."""
         self._objects: dict[int, Any] = {}
         self._numbers = itertools.count(0x1000, 4)
         parts: list[Any] = [_Silenced(part, silent) for part in (_Files(self), _Tokens(self), _Jobs(self))]
-        parts += [_Consoles(), _Silenced(_Processes(self), silent), self._close]
+        parts += [_Consoles(), _Silenced(_Processes(self), silent), self._close, self._bridge]
         parts += [_nothing] * (len(Calls._fields) - len(parts))  # what no row needs
         self.calls = Calls(*parts)
 
@@ -116,6 +125,30 @@ class Machine:
         value = self._objects.pop(handle)
         if isinstance(value, Job) and value.flags & w.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE and "close" not in self.silent:
             self.end(value)
+
+    # --- the gate ---
+
+    def make_pipe(self, name: str, sid: str) -> Callable[[], None]:
+        """Make a pipe with the list that a bridge's has. Return a function that closes it."""
+        if name in self.pipes:
+            raise CallFailed("CreateNamedPipeW", ACCESS_DENIED)
+        self.pipes[name] = _listed(access_list(USER, sid))
+
+        def close() -> None:
+            self.pipes.pop(name, None)
+
+        return close
+
+    def _bridge(self, name: str, sid: str, _admits: Callable[[int], bool]) -> _Bridge:
+        return _Bridge(self, sid, self.make_pipe(name, sid))
+
+    def may_open(self, token: Token, name: str, rights: int) -> bool:
+        """Return whether the list of a pipe grants a token rights. Raise CallFailed if there is none."""
+        if name not in self.pipes:
+            raise CallFailed("CreateFileW", 2)
+        entries = self.pipes[name]
+        of_package = not token.package or _granted(entries, frozenset((token.package, PACKAGES)), rights)
+        return of_package and _granted(entries, token.sids, rights)
 
     # --- decisions ---
 
@@ -192,6 +225,32 @@ def _nothing(*_arguments: object) -> None:
 def here(path: str) -> str:
     """Return a path of a plan as this system has it."""
     return os.path.realpath(path.replace("\\", "/"))
+
+
+def _listed(text: str) -> list[Ace]:
+    """Return the entries of a descriptor in SDDL, those that allow."""
+    rows = re.findall(r"\(A;;(\w+);;;([^)]+)\)", text)
+    return [Ace(True, sid, ALL if rights == "FA" else int(rights, 16)) for rights, sid in rows]
+
+
+class _Bridge:
+    """A bridge to a server of the host at ``GATE``, at the port that its relay has inside."""
+
+    notes: Sequence[str] = ()
+
+    def __init__(self, machine: Machine, package: str, close_pipe: Callable[[], None]) -> None:
+        self._machine, self._package, self._close_pipe = machine, package, close_pipe
+
+    def await_relay(self) -> None:
+        if self._package not in self._machine.relays:
+            raise Unsupported("the gate", "a relay in the container", "none")
+
+    def serve(self, _target: tuple[str, int], _key: bytes = b"", /) -> None:
+        raise AssertionError("a command of the model has ended by then")
+
+    def close(self) -> None:
+        self._machine.relays.pop(self._package, None)
+        self._close_pipe()
 
 
 class _Files:
@@ -349,13 +408,25 @@ class _Processes:
         if creation.container and "contains" not in silent:
             token = token._replace(package=creation.container, capabilities=tuple(creation.capabilities))
         handles = frozenset(creation.stdio or ()) | (self._machine.inheritable if "lists handles" in silent else set())
-        program = Program(token, None if "joins" in silent else self._machine.at(creation.job), handles)
+        job = None if "joins" in silent else self._machine.at(creation.job)
+        program = Program(token, job, handles)
+        program.line = creation.line
         return Process(self._machine.new(program), self._machine.new(program), 4)
 
     def resume(self, thread: int) -> None:
         program = self._machine.at(thread)
+        if PREFIX in program.line:
+            self._relay(program)
+            return
         self._machine.run(self._machine, program)
         program.is_over = True
+
+    def _relay(self, program: Program) -> None:
+        """Listen inside, if the pipe's list permits what the relay asks for."""
+        name, port = program.line.partition(PREFIX)[2].split()
+        rights = int(_RIGHTS.search(program.line)[1], 16)  # type: ignore[index]
+        if self._machine.may_open(program.token, name, rights):
+            self._machine.relays[program.token.package] = int(port)
 
     def wait(self, process: int, _milliseconds: int) -> bool:
         return bool(self._machine.at(process).is_over)

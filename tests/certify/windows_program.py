@@ -24,9 +24,11 @@ from certify.windows_model import (
     Machine,
     Program,
 )
+from mudroom.certify.deed import GATE
 from mudroom.certify.trial import text_of
 from mudroom.core.confinement.windows_plan import CAPABILITIES
 from mudroom.windows import types as w
+from mudroom.windows.pipe import PREFIX
 
 TEXT = compile(text_of("deed", "windows_deed"), "deeds", "exec")
 WSAEACCES = 10013
@@ -84,6 +86,11 @@ class _World:
     def is_free(self) -> bool:
         """Whether the process is in no container."""
         return not self._token.package
+
+    @property
+    def relay_port(self) -> int | None:
+        """The port of the relay in this process's container, if it has one."""
+        return self._machine.relays.get(self._token.package)
 
     @property
     def has_network(self) -> bool:
@@ -252,7 +259,10 @@ class _Library:
         self._program.last_error = number
         return 0
 
-    def CreateFileW(self, path: str, *_more: Any) -> int:  # noqa: N802
+    def CreateFileW(self, path: str, access: int, *_more: Any) -> int:  # noqa: N802
+        if path.startswith(PREFIX):
+            may = self._machine.may_open(self._program.token, path.removeprefix(PREFIX), access)
+            return self._machine.new(path) if self._world.may("open a pipe", "", may) else self._fail(ACCESS_DENIED)
         self._world.need_file("write attributes", path, ATTRIBUTES)
         return self._machine.new(os.path.abspath(path))
 
@@ -330,12 +340,20 @@ def _socket_of(world: _World) -> type[socket.socket]:
 
     class Socket(socket.socket):
         def _need(self, operation: str, address: Any) -> None:
-            is_local = address[0] in ("127.0.0.1", "::1")
+            has_relay = world.relay_port is not None
+            is_local = address[0] in ("127.0.0.1", "::1", *([GATE] if has_relay else []))
             is_allowed = world.is_free or (not is_local and world.has_network)
+            if has_relay:
+                name = "the gate" if address[0] == GATE else "beside the bridge"
+                world.need(operation, name, not is_local, WSAEACCES)
+                return
             name = "port 53" if address[1] == 53 else "loopback" if is_local else "another address"
             world.need(operation, name if address[1] else "", is_allowed, WSAEACCES)
 
         def connect(self, address: Any) -> None:
+            if address == ("127.0.0.1", world.relay_port):
+                super().connect((GATE, address[1]))
+                return
             self._need("connect", address)
             super().connect(address)
 

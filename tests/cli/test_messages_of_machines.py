@@ -123,21 +123,6 @@ def test_keepers_of_another_user(told: Told, monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-def test_a_disk_that_is_full_after_a_command(told: Told, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_words: object, **_more: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr("mudroom.session.own_sandbox.gather", full)
-        said = told("exec --fork f -- touch b")
-    (vault,) = (place.state / "vaults").iterdir()
-    assert said == (
-        f"mudroom: No space left on device: {vault} has no room for what the command did in f "
-        "(mudroom discard f gives back what it holds; the project is as it was)\n"
-    )
-    told("discard f", code=0)
-
-
 def test_an_output_that_is_full() -> None:
     with open("/dev/full", "wb", buffering=0) as stream:
         told = "the output cannot be written: No space left on device"

@@ -211,6 +211,20 @@ def test_a_credential_that_is_not_there_stops_the_command(house: House) -> None:
         assert session.vault.forks() == [], "and leaves no fork"
 
 
+def test_it_is_not_for_a_system_whose_files_have_no_owner_and_mode(house: House) -> None:
+    from mudroom.errors import Unsupported
+
+    with house.session() as session:
+        confinement = session.machine.confinement
+        confinement.platform = confinement.platform._replace(is_bridged=True)
+        with pytest.raises(Unsupported) as raised:
+            session.run([b"true"])
+        assert str(raised.value) == (
+            f"looking into TLS needs Linux or macOS; found: {confinement.platform.name} (take it out of the policy)"
+        )
+        assert session.vault.forks() == []
+
+
 def test_it_is_not_for_level_0(house: House) -> None:
     """Said in one line before anything runs: the programs would fail one by one else, for want of a file."""
     from mudroom.errors import Unsupported

@@ -486,7 +486,12 @@ def test_each_part_of_the_work_on_a_copy_has_a_progress_of_its_own(place: Place)
     result = session.run([b"sh", b"-c", b"echo more > new"])
     session.forks.discard(result.fork)
     labels = list(dict.fromkeys(label for label, _done in told))
-    assert labels == ["copying the project", "copying the snapshot for the command", "cleaning up, files"]
+    assert labels == [
+        "copying the project",
+        "copying the snapshot for the command",
+        "collecting the changes",
+        "cleaning up, files",
+    ]
     for label in labels:
         counts = [done for own, done in told if own == label]
         assert counts == sorted(counts)

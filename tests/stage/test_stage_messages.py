@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from mudroom.errors import MudroomError
 from mudroom.stage import disk, view
 from mudroom.stage.beneath import open_root
 from mudroom.stage.buffer.files import Files
@@ -18,12 +16,7 @@ from mudroom.stage.originals.original import read_rows
 from mudroom.stage.private_directory import require_private
 from mudroom.stage.source import OpenSource
 from mudroom.stage.views.real_directory import PlainTree
-
-
-def told(action: Callable[[], object]) -> str:
-    with pytest.raises(MudroomError) as raised:
-        action()
-    return str(raised.value)
+from whole_text import told
 
 
 def test_a_state_directory_that_is_replaced_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

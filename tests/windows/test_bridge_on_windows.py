@@ -23,7 +23,7 @@ from mudroom.sandbox.windows.bridge import PIECE, GateBridge, relay_text
 from mudroom.sandbox.windows.relay import End
 from mudroom.windows.api import CallFailed, Library
 from mudroom.windows.owner import own_sid
-from mudroom.windows.pipe import PREFIX
+from mudroom.windows.pipe import CLIENT, PREFIX
 
 LIBRARY = Library()
 
@@ -95,6 +95,11 @@ def frame(data: bytes) -> bytes:
 def read_frame(end: End) -> bytes:
     length = int(struct.unpack("<I", end.read(4))[0])
     return end.read(length) if length else b""
+
+
+def test_a_relay_asks_for_the_rights_that_the_list_gives_and_for_no_more() -> None:
+    """GENERIC_WRITE would: it contains the right to make an instance, which the user of this test has."""
+    assert relay.WANTED == CLIENT
 
 
 def test_bytes_pass_in_both_directions_and_each_ends_by_itself(ground: Ground) -> None:
@@ -218,13 +223,45 @@ def test_a_relay_that_cannot_listen_or_says_nothing_is_no_gate(ground: Ground) -
     with socket.create_server(("127.0.0.1", 0)) as taken:
         words = [sys.executable, "-I", "-S", "-c", relay_text(), PREFIX + ground.name]
         with subprocess.Popen([*words, str(taken.getsockname()[1])]) as process:
-            with pytest.raises(Unsupported, match="a relay in the container"):
+            with pytest.raises(Unsupported, match=r"the gate needs a relay in the container; found: .*10048"):
                 bridge.await_relay()
             bridge.close()
             assert process.wait(30) == 0
     silent = ground.bridge()
-    with pytest.raises(Unsupported, match="it says nothing"):
+    with pytest.raises(Unsupported) as raised:
         silent.await_relay(0.05)
+    said = "the gate needs a relay in the container; found: it says nothing (--net none, or run it again)"
+    assert str(raised.value) == said
+
+
+def test_the_bridge_ends_though_nobody_reads_what_is_sent(ground: Ground) -> None:
+    """A gate that waits for a slow server reads nothing meanwhile: a thread of the bridge is within send()."""
+    bridge = ground.bridge()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        bridge.serve(silent.getsockname())
+        end = ground.connect()
+        count = 0
+
+        def send() -> None:
+            nonlocal count
+            with contextlib.suppress(OSError):
+                while True:
+                    end.write(frame(bytes(PIECE)))
+                    count += 1
+
+        sender = threading.Thread(target=send, daemon=True)
+        sender.start()
+        before = -1
+        while before != count or not count:
+            before = count
+            sender.join(0.2)
+        closer = threading.Thread(target=bridge.close, daemon=True)
+        closer.start()
+        closer.join(30)
+        assert not closer.is_alive()
+        sender.join(30)
+        assert not sender.is_alive()
+        end.close()
 
 
 def test_the_end_of_the_bridge_ends_a_connection_that_waits(ground: Ground) -> None:

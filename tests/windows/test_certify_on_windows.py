@@ -16,11 +16,10 @@ import pytest
 if sys.platform != "win32":
     pytest.skip("needs Windows, or dev/wine", allow_module_level=True)
 
-from mudroom.certify import table
+from mudroom.certify import opening, table
 from mudroom.certify.identity import identity, tool_of
 from mudroom.certify.record import load, save
 from mudroom.certify.row import Certificate, RowResult
-from mudroom.cli import windows
 from mudroom.cli.windows import start
 from mudroom.policy.config import environment, places
 from test_on_windows import WINE
@@ -62,12 +61,12 @@ def test_where_nothing_confines_it_says_so_and_opens_nothing(fresh: Place) -> No
     assert (said.code, said.out) == (1, ""), said
     rows = {row["name"]: row["verdict"] for row in json.loads(told.read_text())["rows"]}
     assert rows == {
-        "cmd": "held", "write": "fell", "registry": "fell", "bridge": "not shown", "copy_apart": "held",
+        "cmd": "held", "write": "fell", "registry": "fell", "bridge": "fell", "copy_apart": "held",
     }  # fmt: skip
     for text in (told.read_text(), sent.read_text()):
         assert str(fresh.root) not in text and "\\" not in text.replace("\\\\localhost", "")
         assert getpass.getuser() not in text and platform.node() not in text
-    assert "2 fell" in sent.read_text()
+    assert "3 fell" in sent.read_text()
     assert len(records(fresh)) == 1
     said = fresh.say("run", "--net", "none", "--yes", "--", "cmd", "/d", "/c", "echo x> made.txt")
     assert said.code == 125 and said.err.count("\n") == 1 and "write fell" in said.err, said
@@ -100,7 +99,7 @@ def test_doctor_and_status_tell_what_is_certified(place: Place, monkeypatch: pyt
     assert "closed: " not in said.err and "no command runs" not in said.err
     place.certify(fell=("write",))
     said = place.say("doctor")
-    assert said.code == 1 and "closed: platform" in said.out and windows.MAKE_ONE in said.err, said
+    assert said.code == 1 and "closed: platform" in said.out and opening.HINT in said.err, said
     said = place.say("doctor", "--json")
     rows = {row["protection"]: row for row in json.loads(said.out)["protections"]}
     assert rows["certified: files"]["state"] == "missing" and "write" in rows["closed: platform"]["found"]

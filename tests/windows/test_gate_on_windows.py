@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -19,6 +20,8 @@ from mudroom.core.network.host_entry import parse_entry
 from mudroom.core.network.host_rules import HostRule
 from mudroom.net.door import Door, Gate, Listener, Received
 from mudroom.net.nt_process import is_readable
+from mudroom.windows import types as w
+from mudroom.windows.api import Library
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
 
@@ -147,3 +150,29 @@ def test_a_gate_that_dies_is_replaced_with_its_listeners(origin: Origin) -> None
     assert handle is not None and gate.pid == 0
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(address, timeout=30)
+
+
+STARTS = """
+import sys
+sys.path[:0] = {path!r}
+from mudroom.net.nt_process import PROGRAM, start
+channel, child = start(PROGRAM, 1 << 29)
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_gate_s_process_ends_when_its_parent_is_killed() -> None:
+    """By its job: it has nothing else to do with the parent's end than a socket."""
+    library = Library()
+    words = [sys.executable, "-c", STARTS.format(path=sys.path)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        child = library.OpenProcess(w.SYNCHRONIZE, 0, pid)
+        try:
+            assert library.WaitForSingleObject(child, 0) != w.WAIT_OBJECT_0
+            parent.kill()
+            assert library.WaitForSingleObject(child, 30_000) == w.WAIT_OBJECT_0
+        finally:
+            library.CloseHandle(child)

@@ -9,10 +9,11 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 
-from mudroom.certify.deed import GROUP, PERMITTED
+from mudroom.certify.deed import GATE, GROUP, PERMITTED
 from mudroom.certify.row import Canary as Kind
 from mudroom.certify.windows_witness import Witness
 from mudroom.typing import Any
@@ -20,9 +21,14 @@ from mudroom.typing import Any
 TWINS: Mapping[str, Kind] = {
     "plain_write": "tree", "plain_read": "secret", "chmod": "tree", "look_up_permitted": "service",
     "own_terminal": "claim", "connect_unix": "connection", "connect_tcp": "connection", "child": "claim",
+    "through_bridge": "bridge",
 }  # fmt: skip
 """Canaries of twins that are another deed."""
 _SLEEP = ("/bin/sleep", "600") if os.name == "posix" else (sys.executable, "-c", "import time; time.sleep(600)")
+ANOTHER_PACKAGE = "S-1-15-2-1-2-3-4-5-6-7"
+"""SID of a container that is none of ours."""
+_SLICE = 0.05
+"""Seconds of one wait for a connection."""
 _SOON = 0.1
 """Seconds in which a signal that was sent arrives, and a process that was started writes."""
 
@@ -31,7 +37,8 @@ class Canary:
     """``path`` is made, with a file to write, a secret, and a directory. Owner: the caller, within one row."""
 
     def __init__(self, path: str, kind: Kind, service: str = "", port: int = 0, witness: Witness | None = None) -> None:
-        """``port``: of the server at another address of this machine; 0: any. ``witness``: of a Windows."""
+        """``port``: of the server at another address of this machine, or of the gate; 0: any, or the port of an own
+        one. ``witness``: on Windows."""
         self._path, self._kind, self._service, self._witness = path, kind, service, witness
         self.nonce = os.urandom(12).hex()
         self._left = b""
@@ -48,6 +55,8 @@ class Canary:
         self._victim: subprocess.Popen[bytes] | None = None
         self._fifo = self._master = -1
         self._terminal, self._handle = "", 0
+        self._pipe, self._gate = "", 0
+        self._reached = threading.Event()
         self._key = f"Software\\mudroom-{os.urandom(12).hex()}"
         self._open(port)
         self._before = self._look()
@@ -97,10 +106,45 @@ class Canary:
             descriptor = os.open(self._path + "/target", os.O_WRONLY)
             self._files.callback(os.close, descriptor)
             self._handle = self._witness.inheritable(descriptor)
+        elif self._kind in ("bridge", "listener"):
+            self._listen_as_a_gate()
+            self._gate = port or self.port
+        elif self._kind == "pipe":
+            assert self._witness is not None
+            self._pipe = f"mudroom-{os.urandom(12).hex()}"
+            self._files.callback(self._witness.make_pipe(self._pipe, ANOTHER_PACKAGE))
         elif self._kind == "process" and self._witness is None:
             os.mkfifo(self._path + "/fifo")
             self._fifo = os.open(self._path + "/fifo", os.O_RDONLY | os.O_NONBLOCK)
             self._files.callback(os.close, self._fifo)
+
+    def _listen_as_a_gate(self) -> None:
+        """Listen at the address of a gate, and answer each connection with a byte. The port is free on 127.0.0.1, where
+        a relay takes it."""
+        with socket.socket() as inside, ExitStack() as made:
+            inside.bind(("127.0.0.1", 0))
+            server = made.enter_context(socket.socket())
+            try:
+                server.bind((GATE, inside.getsockname()[1]))
+            except OSError:
+                return  # as ``_bound``
+            server.listen()
+            made.pop_all()
+        self.port = server.getsockname()[1]
+        over = threading.Event()
+        thread = threading.Thread(target=self._answer, args=(server, over), daemon=True)
+        for end in (server.close, thread.join, over.set):  # the last comes first
+            self._files.callback(end)
+        thread.start()
+
+    def _answer(self, server: socket.socket, over: threading.Event) -> None:
+        server.settimeout(_SLICE)
+        while not over.is_set():
+            with suppress(OSError):  # a time-out, or a client that has gone
+                client, _address = server.accept()
+                self._reached.set()
+                with client:
+                    client.sendall(b"x")
 
     def _serve(self, server: socket.socket) -> socket.socket:
         server.setblocking(False)
@@ -161,6 +205,8 @@ class Canary:
             "terminal": self._terminal,
             "handle": self._handle,
             "key": self._key,
+            "gate": self._gate,
+            "pipe": self._pipe,
         }
 
     def is_done(self, evidence: str) -> bool:
@@ -173,7 +219,9 @@ class Canary:
                 return self._witness.has_key(self._key)
             case "secret" | "arguments":
                 return self.nonce in evidence
-            case "claim" | "reading" | "service" | "resolver":
+            case "bridge":
+                return self._reached.wait(_SOON)
+            case "claim" | "reading" | "service" | "resolver" | "listener" | "pipe":
                 return bool(evidence)
             case "terminal":
                 return bool(select.select([self._master], [], [], 0)[0])
@@ -229,9 +277,9 @@ class Canary:
                     with open(path, "rb") as stream:
                         content = stream.read(4096)
                 rows[path] = (info.st_mode, info.st_ino, info.st_nlink, info.st_mtime_ns, content)
-        stream_of_it = self._path + "/target:mark"  # of NTFS, and in no listing
-        if os.name == "nt" and os.path.lexists(stream_of_it):
-            rows[stream_of_it] = ()
+        stream_path = self._path + "/target:mark"  # an alternate stream of NTFS is in no listing
+        if os.name == "nt" and os.path.lexists(stream_path):
+            rows[stream_path] = ()
         return rows
 
 

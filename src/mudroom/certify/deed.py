@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 UP = "../" * 30
 PATIENCE = 5
+GATE = "127.0.0.2"
+"""The address at which the gate of a Windows host listens for the bridge (``session/confinement/loopback.py``)."""
 LEFT = 20
 """Seconds until a process that was left behind ends by itself."""
 

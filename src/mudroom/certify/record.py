@@ -28,7 +28,7 @@ FORMAT = 1
 _LIMIT = 1 << 20
 _KEY_SIZE = 32
 _TRIES, _PAUSE = 100, 0.01
-"""Seconds between two tries."""
+"""Tries of a rename, and seconds between two."""
 
 
 class LoadedCertificate(NamedTuple):

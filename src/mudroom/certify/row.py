@@ -18,6 +18,7 @@ Verdict = Literal["held", "fell", "not shown"]
 VERDICTS: tuple[Verdict, ...] = ("held", "fell", "not shown")
 Closes = Literal[
     "platform", "network", "gate", "level 0", "limits", "leftovers", "tools", "addresses", "clones", "renames", "flush",
+    "environments",
 ]  # fmt: skip
 CLOSED: Mapping[Closes, str] = {
     "platform": "no command runs",
@@ -28,19 +29,22 @@ CLOSED: Mapping[Closes, str] = {
     "tools": "some tools do not start in a sandbox",
     "leftovers": "processes may outlive their command, in its sandbox",
     "addresses": "the port of the gate is reached at each address of this machine",
+    "environments": "no filter of the system stands beside the gate",
     "clones": "files are copied whole, which takes time and space",
     "renames": "an apply changes a file in several steps, between which it may be missing",
     "flush": "a power failure may take back the last apply",
 }
 Canary = Literal[
     "tree", "secret", "connection", "death", "root", "claim", "process", "reading", "works", "service", "terminal",
-    "arguments", "resolver", "key", "handle",
+    "arguments", "resolver", "key", "handle", "bridge", "listener", "pipe",
 ]  # fmt: skip
 """How the effect of a deed is found out, from outside: a directory has changed; the content of a secret came out; a
 server was reached; a process has ended; a directory has another name; a call that must be refused was not; a process is
 still there; which reading of the profile's language decides; ``works``: the deed is permitted, and has to work; a
 service of the host answered; a terminal of the host got a text; the arguments of a process came out; the
-resolver of names answered; a key of the registry was made; a file was written through a handle of mudroom's."""
+resolver of names answered; a key of the registry was made; a file was written through a handle of mudroom's; a
+server was reached by the relay of a container, and answered; the listener of such a server was reached directly; a pipe
+for another container was opened."""
 Way = Literal["level 1", "gate", "level 0", "language", "vault"]
 """The sandbox; ``vault``: none, the calls are mudroom's own (``volume.py``)."""
 Where = Literal["outside", "project", "policy", "mask", "store", "copy", "container", "users"]

@@ -23,7 +23,7 @@ from contextlib import ExitStack, suppress
 
 from mudroom.certify.canary import TWINS, Canary
 from mudroom.certify.row import Certificate, RowResult, TrialRow, Verdict
-from mudroom.certify.table import READINGS
+from mudroom.certify.table import CLIPBOARD, READINGS
 from mudroom.certify.volume import Volume, try_volume
 from mudroom.certify.windows_witness import Witness
 from mudroom.core.confinement.plan import Plan
@@ -43,8 +43,6 @@ FIRST = 2
 """Rows after which nothing is started any more if no command ran."""
 NOTHING_THERE = "the deed does not work where nothing confines"
 """Found of a row whose control failed: this machine has nothing that the deed could reach."""
-CLIPBOARD = "the clipboard"
-"""Service of a row that needs something in the clipboard."""
 _LIMIT = 1 << 16
 _PATH = b"/usr/bin:/bin:/usr/sbin:/sbin"
 
@@ -101,7 +99,7 @@ class TrialGround(NamedTuple):
 
 
 def alone(words: Sequence[str]) -> bytes:
-    """Run a command, which inherits on Windows each handle that may be inherited."""
+    """Run a command and return its output. On Windows it inherits each handle that may be inherited."""
     with suppress(subprocess.TimeoutExpired):
         closes = os.name == "posix"
         return subprocess.run(words, capture_output=True, timeout=PATIENCE, check=False, close_fds=closes).stdout
@@ -110,7 +108,7 @@ def alone(words: Sequence[str]) -> bytes:
 
 class Trial(NamedTuple):
     """A platform that can be tried. ``prepare`` makes plans; ``start`` runs them, and ``alone`` runs a command that
-    nothing confines. ``volume``: the calls of rows about the vault. ``witness``: looks at a Windows."""
+    nothing confines. ``volume``: the calls of rows about the vault. ``witness``: on Windows."""
 
     prepare: Prepare
     start: Start

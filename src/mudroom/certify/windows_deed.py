@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mudroom.certify.deed import Place
     from mudroom.typing import Any
 if __name__ == "mudroom.certify.windows_deed":  # not in a sandbox, where the text of deed.py precedes this
-    from mudroom.certify.deed import DEEDS, LEFT, PATIENCE, put
+    from mudroom.certify.deed import DEEDS, GATE, LEFT, PATIENCE, put
 
 _REFUSED = (5, 1300, 1314, 0x80070005, 0x80041003)
 """ERROR_ACCESS_DENIED, ERROR_NOT_ALL_ASSIGNED, ERROR_PRIVILEGE_NOT_HELD ("System Error Codes"); E_ACCESSDENIED,
@@ -312,6 +312,41 @@ def _make_pipe(name: str) -> None:
     kernel.CloseHandle(pipe)
 
 
+# --- the gate ---
+
+
+def through_bridge(place: "Any") -> None:
+    """Connect to the relay of this container, and wait until the server behind the bridge answers."""
+    import socket
+
+    with socket.socket() as tcp:
+        tcp.settimeout(PATIENCE)
+        tcp.connect(("127.0.0.1", place.port))
+        if not tcp.recv(1):
+            raise ConnectionAbortedError(103, "the bridge has ended the connection")
+
+
+def gate_itself(place: "Any") -> str:
+    """Connect to the listener of the host, which the bridge leads to."""
+    import socket
+
+    with socket.socket() as tcp:
+        tcp.settimeout(PATIENCE)
+        tcp.connect((GATE, place.gate))
+    return "connected"
+
+
+def open_pipe(place: "Any") -> str:
+    """Open a pipe whose list names another container, with the rights that the list gives, and no more."""
+    import ctypes
+
+    kernel = _library("kernel32")
+    kernel.CreateFileW.restype = ctypes.c_void_p
+    # FILE_GENERIC_READ | FILE_GENERIC_WRITE without FILE_CREATE_PIPE_INSTANCE; OPEN_EXISTING
+    kernel.CloseHandle(_handle(kernel.CreateFileW("\\\\.\\pipe\\" + place.pipe, 0x12019B, 0, None, 3, 0, None)))
+    return "opened"
+
+
 # --- processes and limits ---
 
 
@@ -404,6 +439,7 @@ DEEDS.update({
     deed.__name__: deed
     for deed in (
         junction, symbolic_link, stream, share, handles, privileges, integrity, container, registry, clipboard, wmi,
-        tasks, com, local_pipe, pipe_squat, child, breakaway, nested, memory, processes,
+        tasks, com, local_pipe, pipe_squat, through_bridge, gate_itself, open_pipe, child, breakaway,
+        nested, memory, processes,
     )
 })  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from mudroom.certify.canary import ANOTHER_PACKAGE
+from mudroom.certify.deed import GATE
 from mudroom.certify.trial import Prepare, Start, Trial, TrialGround
 from mudroom.certify.volume import Volume
 from mudroom.certify.windows_witness import native_witness
@@ -32,7 +34,7 @@ LIMITS: Mapping[str, Limits] = {
 }
 """By the row's name: below what its deed asks for (``windows_deed.MEMORY``, ``windows_deed.CHILDREN``)."""
 OTHERS: Mapping[str, tuple[str, int]] = {
-    "container": ("S-1-15-2-1-2-3-4-5-6-7", READ),
+    "container": (ANOTHER_PACKAGE, READ),
     "users": ("S-1-5-11", CHANGE),
 }
 """Rights in the directory that a row is aimed at: of a package that is none of ours, of all authenticated users
@@ -50,12 +52,14 @@ def windows_trial(client: WindowsClient, library: Library, variables: Mapping[st
 def prepare_by(files: FileCalls) -> Prepare:
     """Return what makes plans. ``files`` gives the rights that others have in the directory of a row."""
 
-    def prepare(ground: TrialGround, _port: int) -> Plan:
+    def prepare(ground: TrialGround, port: int) -> Plan:
         work, private, project = (os.fsencode(path) for path in (ground.work, ground.private, ground.project))
         spec = SandboxSpec(project=project, view=Copy(work), cwd=project, home=private, scratch=private)
         if ground.row.where == "policy":
             policy = project + b"/.mudroom"
             spec = spec._replace(binds=(Bind(policy, policy),))
+        if ground.row.way == "gate":
+            spec = spec._replace(network="gate", proxy=port)
         if ground.row.way == "level 0":
             spec = spec._replace(network="open", around=HostView())
         if ground.row.where in OTHERS:
@@ -76,6 +80,9 @@ def _start_by(client: WindowsClient, library: Library, variables: Mapping[str, s
         environment = {b"PATH": join(root, "System32").encode(), b"HOME": os.fsencode(ground.private)}
         with PipedOutput(library, None, None, None, _LIMIT) as output:
             running = client.run(plan, Invocation(words, environment, output.descriptors))
+            ((_windows, spec, _limits),) = plan.steps
+            if spec.network == "gate":
+                running.open_gate((GATE, spec.proxy), b"")
             ended, timed_out = attend(running, output, patience, lambda: None)
             return ended.status, output.captured("stdout"), timed_out
 

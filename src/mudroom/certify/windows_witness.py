@@ -1,4 +1,4 @@
-"""What is seen of a Windows from outside of its sandboxes: whether the deeds of ``windows_deed.py`` had an effect."""
+"""Looks at Windows from outside of its sandboxes: whether the deeds of ``windows_deed.py`` had an effect."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ class Witness(NamedTuple):
     """Whether a process holds a file open; otherwise it is removed."""
     fill_clipboard: Callable[[], Callable[[], None]]
     """Puts a text into the clipboard if it is empty. Returns a function that takes it away again."""
+    make_pipe: Callable[[str, str], Callable[[], None]]
+    """Makes a pipe as a bridge has it, for the container of a SID. Returns a function that closes it."""
 
 
 def native_witness() -> Witness:
-    return Witness(_has_key, _remove_key, _inheritable, is_held, _fill_clipboard)
+    return Witness(_has_key, _remove_key, _inheritable, is_held, _fill_clipboard, _make_pipe)
 
 
 def _has_key(name: str) -> bool:
@@ -51,7 +53,8 @@ def _inheritable(descriptor: int) -> int:
 
 
 def is_held(path: str) -> bool:
-    """Python opens files without FILE_SHARE_DELETE, so one that is open cannot be removed ("CreateFile")."""
+    """Return whether a process holds a file open; otherwise remove it. Python opens files without FILE_SHARE_DELETE, so
+    one that is open cannot be removed ("CreateFile")."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -61,13 +64,20 @@ def is_held(path: str) -> bool:
     return False
 
 
+def _make_pipe(name: str, sid: str) -> Callable[[], None]:
+    from mudroom.windows.api import Library
+    from mudroom.windows.pipe import PipeServer
+
+    return PipeServer(Library(), name, sid, 1).close
+
+
 _TEXT = "mudroom".encode("utf-16-le") + b"\0\0"
 _CF_UNICODETEXT, _GMEM_MOVEABLE, _HWND_MESSAGE = 13, 2, -3
 
 
 def _fill_clipboard() -> Callable[[], None]:
-    """Each user's own content is left as it is. "SetClipboardData": the memory is the system's afterwards;
-    "OpenClipboard": it fails without a window."""
+    """Put a text into an empty clipboard. Return what takes it away; the user's own content is left as it is.
+    "SetClipboardData": the memory is the system's afterwards; "OpenClipboard": it fails without a window."""
     import ctypes
 
     kernel, user = (ctypes.WinDLL(name) for name in ("kernel32", "user32"))  # type: ignore[attr-defined,unused-ignore]

@@ -273,7 +273,10 @@ def _suggest(words: Sequence[str], environ: Mapping[bytes, bytes]) -> str:
     import shlex
     import shutil
 
-    command = words[0].split() + list(words[1:])  # "npm install", as one word
+    from mudroom.core.command.pattern_text import as_words
+
+    one = [os.fsdecode(word) for word in as_words(words[0])] if " " in words[0].strip() else [words[0]]
+    command = [*one, *words[1:]]  # "npm install", as one word
     if command and shutil.which(command[0], path=os.fsdecode(environ.get(b"PATH", b""))) is not None:
         return f"did you mean: mudroom run -- {shlex.join(word for word in command if word != '--')}"
     word = words[0].lower()

@@ -14,7 +14,7 @@ from mudroom.cli.terminal.approver import set_command_approver, set_host_approve
 from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import relpath, show
-from mudroom.errors import FULL, MudroomError, Untold, UsageError
+from mudroom.errors import FULL, MudroomError, RunUnwritten, UsageError
 from mudroom.policy.config import project_settings
 from mudroom.project_session import open_project
 from mudroom.sandbox.platform import BY_RECORD
@@ -104,10 +104,11 @@ def full_disk_hint(session: Session, fork: str | None = None) -> Iterator[None]:
 @contextmanager
 def no_leftover(session: Session, fork: str | None = None, *, is_wanted: bool = True) -> Iterator[None]:
     """Around a command in a fork of its own: if its output or its record cannot be written, discard a fork without
-    changes, and one whose changes are not wanted. ``fork``: the one that the user named, which stays. Raise Untold."""
+    changes, and one whose changes are not wanted. ``fork``: the one that the user named, which stays. Raise
+    RunUnwritten."""
     try:
         yield
-    except Untold as error:
+    except RunUnwritten as error:
         if fork is not None or (error.has_changes and is_wanted):
             raise
         if not error.has_changes:

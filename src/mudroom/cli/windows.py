@@ -24,7 +24,6 @@ PORTED = frozenset((
 ))  # fmt: skip
 NOT_YET = "does not run on Windows yet"
 HINT = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
-MAKE_ONE = "mudroom certify tries it, in less than a minute"
 
 
 def start(argv: Sequence[str], client: Client | None = None) -> int:
@@ -57,6 +56,7 @@ def start(argv: Sequence[str], client: Client | None = None) -> int:
 
 
 def _doctor(terminal: Terminal, as_json: bool) -> int:
+    from mudroom.certify import opening
     from mudroom.doctor.windows import examine_here
 
     try:
@@ -78,7 +78,7 @@ def _doctor(terminal: Terminal, as_json: bool) -> int:
             if row.fix:
                 terminal.out(f"{'':<{width}}            fix: {row.fix}")
     if not is_open:
-        terminal.say(f"no command runs on Windows without a certificate of this machine ({MAKE_ONE})")
+        terminal.say(f"no command runs on Windows without a certificate of this machine ({opening.HINT})")
     return 0 if is_open else 1
 
 

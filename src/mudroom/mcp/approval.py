@@ -15,7 +15,6 @@ Rules of this file:
 
 from __future__ import annotations
 
-import select
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -99,11 +98,7 @@ class ClientApprover:
                 return cancellation.is_set
 
             return pause
-        poller, over = select.poll(), cancellation.fileno()
-        for descriptor in (ticket.fileno(), over):
-            if descriptor >= 0:
-                poller.register(descriptor, select.POLLIN)
-        return lambda seconds: over in dict(poller.poll(seconds * 1000 + 1))
+        return lambda seconds: ticket.pause(seconds, cancellation.fileno())
 
     def _enveloped(self, ticket: Ticket, question: CommandQuestion) -> CommandAnswer:
         name = ticket.asked.name

@@ -332,9 +332,8 @@ class Machine:
         if settings.network_at(level) != "gate" or not (has_rules or any(rule.inspect for rule in settings.hosts)):
             return None
         if self.confinement.platform.is_bridged:  # authority.py judges its files by mode and owner
-            raise Unsupported(
-                "looking into TLS", "Linux or macOS", self.confinement.platform.name, "take it out of the policy"
-            )
+            found = self.confinement.platform.name
+            raise Unsupported("looking into TLS", "Linux or macOS", found, "take it out of the policy")
         if level == 0:  # mudroom's state is hidden there, with the root certificates that programs would have to trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
         from mudroom.net.inspection.setup import set_up_inspection
@@ -370,9 +369,9 @@ class Machine:
             hint = f"{why}; --net none works" if self.confinement.platform.is_bridged else why
             raise Unsupported("network: gate", "a gate", self.confinement.platform.name, hint)
         if not level and self.confinement.platform.is_bridged:
-            raise Unsupported(
-                "the gate at level 0", "an AppContainer", "a restricted token, which no firewall knows", "use level 1"
-            )
+            from mudroom.sandbox.windows.plan import no_gate_at_level_0
+
+            raise no_gate_at_level_0()
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
         inspection = equipment.inspection if equipment is not None else None
         places = self.loopback_places(mode, level, outcome)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from mudroom.core.result import REFUSED, Denial, Result, exit_code_of
 from mudroom.core.tree.change import Changeset
-from mudroom.errors import FULL, ForkGone, MudroomError, Untold
+from mudroom.errors import FULL, ForkGone, MudroomError, RunUnwritten
 from mudroom.session.approval import Approval
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
@@ -190,7 +190,7 @@ def lookup_notes(flows: Sequence[Flow]) -> list[str]:
 
 
 def _journal_run(forks: Forks, order: Order, result: Result, outcome: Outcome) -> None:
-    """Journal a run. If that fails, raise Untold, which names the fork with the collected changes."""
+    """Journal a run. If that fails, raise RunUnwritten, which names the fork with the collected changes."""
     try:
         _journal(forks, "run", order, result)
         if outcome.unwritten is not None:
@@ -202,7 +202,7 @@ def _journal_run(forks: Forks, order: Order, result: Result, outcome: Outcome) -
         hint = error.hint
         if has_changes and hint == MAKE_ROOM:
             hint += f": mudroom discard {result.fork} gives back what it holds"
-        raise Untold(result.exit_code, error.message, hint, result.fork, has_changes=has_changes) from error
+        raise RunUnwritten(result.exit_code, error.message, hint, result.fork, has_changes=has_changes) from error
 
 
 def _journal_uncollected(forks: Forks, order: Order, result: Result, error: MudroomError | OSError) -> None:

@@ -95,10 +95,10 @@ def open_beneath(root: int, path: bytes, flags: int, mode: int = 0) -> int:
                 return descriptor
         return _walk(root, path, flags, mode)
     except OSError as error:
-        raise _told(error)  # noqa: B904 - the same error, or its kind
+        raise _with_kind(error)  # noqa: B904 - the same error, or its kind
 
 
-def _told(error: OSError) -> OSError:
+def _with_kind(error: OSError) -> OSError:
     """Return FileHeld for EBUSY: a file on a mounted share that a program on its server holds open without sharing it
     (STATUS_SHARING_VIOLATION in fs/smb/client/smb2maperror.c). Every other error is returned as it is."""
     return FileHeld(error.errno, error.strerror, error.filename) if error.errno == errno.EBUSY else error
@@ -171,7 +171,7 @@ def open_at(at: int | None, name: bytes | str, flags: int, mode: int = 0o777) ->
     try:
         return os.open(name, flags, mode, dir_fd=at)
     except OSError as error:
-        raise _told(error)  # noqa: B904 - the same error, or its kind
+        raise _with_kind(error)  # noqa: B904 - the same error, or its kind
 
 
 def stat_at(at: int | None, name: bytes | str) -> os.stat_result:

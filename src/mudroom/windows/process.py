@@ -45,6 +45,22 @@ def has_ended(library: Library, process: int) -> bool:
     return code.value != STILL_ACTIVE
 
 
+def interrupt_call(library: Library, thread: int) -> None:
+    """End the blocking call of a thread of this process ("CancelSynchronousIo"), if it is in one. ``thread``: its
+    number."""
+    try:
+        handle = library.OpenThread(w.THREAD_TERMINATE, 0, thread)
+    except CallFailed:
+        return  # it has just ended
+    try:
+        library.CancelSynchronousIo(handle)
+    except CallFailed as failed:
+        if failed.code not in (w.ERROR_NOT_FOUND, w.ERROR_CALL_NOT_IMPLEMENTED):  # not in a call at this moment
+            raise
+    finally:
+        library.CloseHandle(handle)
+
+
 def processor_time(library: Library, process: int) -> tuple[float, float]:
     """Return the seconds of a process in user and kernel mode."""
     _created, user, kernel = _times(library, process)
@@ -75,13 +91,13 @@ def running() -> int:
 
 def start_time(pid: int) -> int:
     """Return ``started`` by this machine's library."""
-    return started(_library(), pid)
+    return started(library_here(), pid)
 
 
 def boot_name() -> str:
     """Return ``boot_id`` of this machine, or "" if the system does not tell it."""
     try:
-        return boot_id(_library())
+        return boot_id(library_here())
     except CallFailed:
         return ""
 
@@ -89,7 +105,8 @@ def boot_name() -> str:
 _LIBRARIES: list[Library] = []
 
 
-def _library() -> Library:
+def library_here() -> Library:
+    """Return the calls of this machine, loaded once."""
     if not _LIBRARIES:
         _LIBRARIES.append(Library())
     return _LIBRARIES[0]

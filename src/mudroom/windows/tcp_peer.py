@@ -22,7 +22,7 @@ from mudroom.typing import NamedTuple
 from mudroom.windows import types as w
 from mudroom.windows.api import CallFailed, Library
 from mudroom.windows.owner import own_sid, sid_of
-from mudroom.windows.process import started
+from mudroom.windows.process import library_here, started
 
 Address = tuple[str, int]
 
@@ -131,11 +131,6 @@ def _since_1970(time: int) -> int:
     return max(0, time - _UNIX) * _TICK
 
 
-_LIBRARIES: list[Library] = []
-
-
 def stranger_here(ours: Address, theirs: Address) -> str | None:
     """Return ``stranger`` by this machine's library."""
-    if not _LIBRARIES:
-        _LIBRARIES.append(Library())
-    return stranger(_LIBRARIES[0], ours, theirs)
+    return stranger(library_here(), ours, theirs)

@@ -10,11 +10,10 @@ from ctypes import byref
 from mudroom.windows import console
 from mudroom.windows import types as w
 from mudroom.windows.api import CallFailed, Library
+from mudroom.windows.process import interrupt_call
 
 _UNITS = 4096
 """UTF-16 units of one call: older consoles take 64 KiB at most ("WriteConsole")."""
-_ABORTED = 995
-"""ERROR_OPERATION_ABORTED of winerror.h."""
 
 
 class UserConsole:
@@ -42,7 +41,7 @@ class UserConsole:
         try:
             self._library.ReadConsoleW(self._input, buffer, _UNITS, byref(count), None)
         except CallFailed as failed:
-            if failed.code != _ABORTED:
+            if failed.code != w.ERROR_OPERATION_ABORTED:
                 raise
         return self._typed.decode(bytes(buffer)[: 2 * count.value]).encode("utf-8", "replace")
 
@@ -55,17 +54,7 @@ class UserConsole:
 
     def interrupt(self, thread: int) -> None:
         """Interrupt the read of a thread, by its number."""
-        try:
-            handle = self._library.OpenThread(w.THREAD_TERMINATE, 0, thread)
-        except CallFailed:
-            return  # it has just ended
-        try:
-            self._library.CancelSynchronousIo(handle)
-        except CallFailed as failed:
-            if failed.code not in (w.ERROR_NOT_FOUND, w.ERROR_CALL_NOT_IMPLEMENTED):  # not in a call at this moment
-                raise
-        finally:
-            self._library.CloseHandle(handle)
+        interrupt_call(self._library, thread)
 
 
 def user_console(library: Library, descriptors: tuple[int | None, ...]) -> UserConsole | None:

@@ -251,7 +251,6 @@ def test_the_answers_on_a_terminal(cli: Approving, how: str, key: str, answer: s
         assert row.decision.by == "terminal"
 
 
-@needs_bash
 def test_a_preset_where_none_is_offered(cli: Approving) -> None:
     name = cli.put()
     done = cli("approve", name, "--preset")
@@ -260,6 +259,7 @@ def test_a_preset_where_none_is_offered(cli: Approving) -> None:
     assert cli.row(name).state == "waiting"
 
 
+@needs_bash
 def test_without_a_rule_always_is_not_offered(cli: Approving) -> None:
     for pattern in ("", "x" * 301, "a\x1b"):
         screen = cli.asker(pattern=pattern)

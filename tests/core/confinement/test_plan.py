@@ -61,14 +61,12 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("view", b"home/u/p"), "hand /home/u/p to mudroom's own file tools, if they asked for it"),
     (("seccomp", bytes(80)), "system call filter, 10 instructions"),
     (("seatbelt", b"/f/profile.sb", bytes(80)), "Seatbelt profile, 80 bytes: of rules that fit, the last decides"),
+    (("windows", SimpleNamespace(around=None, network="none"), ()), f"AppContainer {_IN_A_JOB}"),
     (
-        ("windows", SimpleNamespace(around=None), ()),
-        f"AppContainer {_IN_A_JOB}",
+        ("windows", SimpleNamespace(around=None, network="gate"), ()),
+        f"AppContainer {_IN_A_JOB}; the gate by a named pipe, and a relay in the container",
     ),
-    (
-        ("windows", SimpleNamespace(around=b"/p"), ()),
-        f"write-restricted token {_IN_A_JOB}",
-    ),
+    (("windows", SimpleNamespace(around=b"/p", network="open"), ()), f"write-restricted token {_IN_A_JOB}"),
 ]
 
 

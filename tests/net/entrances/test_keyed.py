@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Iterator
 
 import pytest
 
+from mudroom.errors import MudroomError
 from mudroom.net.door import Door, Gate, Listener
 from mudroom.session.confinement.loopback import listen_apart
+from whole_text import whole
 
 REQUEST = b"GET http://denied.invalid/ HTTP/1.1\r\nHost: denied.invalid\r\n\r\n"
 
@@ -53,3 +56,15 @@ def test_its_address_is_another_one_of_the_loopback_with_a_port_that_is_free_on_
         assert listener.getsockname() == (host, port) == ("127.0.0.2", port)
         inside.bind(("127.0.0.1", port))
         assert kind == f"keyed={key.hex()}" and len(key) == 32
+
+
+def test_a_machine_that_lets_nobody_listen_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(socket.socket):
+        def listen(self, _backlog: int = 0, /) -> None:
+            raise OSError(errno.ENOBUFS, "No buffer space available")
+
+    monkeypatch.setattr(socket, "socket", Full)
+    with pytest.raises(
+        MudroomError, match=whole("the gate cannot listen: No buffer space available (run the command again)")
+    ):
+        listen_apart(16)

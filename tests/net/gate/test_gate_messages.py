@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +13,7 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.errors import MudroomError
 from mudroom.net import door as module
 from mudroom.net.door import Door, Gate
+from whole_text import told
 
 AGAIN = "(run the command again; mudroom doctor tries the gate)"
 
@@ -22,12 +23,6 @@ def no_descriptor_left() -> Iterator[None]:
     before = set(os.listdir("/proc/self/fd"))
     yield
     assert set(os.listdir("/proc/self/fd")) == before
-
-
-def told(action: Callable[[], object]) -> str:
-    with pytest.raises(MudroomError) as raised:
-        action()
-    return str(raised.value)
 
 
 def opened(gate: Gate, *rules: HostRule) -> Door:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mudroom.errors import MudroomError
 from mudroom.net.inspection import roots
 from mudroom.net.inspection.authority import load_authority
 from mudroom.net.inspection.roots import own_roots, prepare
+from whole_text import told
 
 PROJECT = b"/home/u/p"
-
-
-def told(action: Callable[[], object]) -> str:
-    with pytest.raises(MudroomError) as raised:
-        action()
-    return str(raised.value)
 
 
 def write(path: Path, content: bytes, mode: int = 0o600) -> None:

@@ -6,8 +6,9 @@ import marshal
 import os
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,13 +16,13 @@ import pytest
 
 from box import ENVIRONMENT, Box, if_namespaces
 from mudroom.core.confinement.plan import standing_plan
-from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.client import Client, Running
 from mudroom.sandbox.client.connection import Connection
 from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.client.template import StandingPlace
+from whole_text import told
 
 pytestmark = pytest.mark.both_users
 
@@ -37,12 +38,6 @@ def fresh(tmp_path: Path) -> Iterator[Box]:
     client.start()
     yield Box(tmp_path, client)
     client.close()
-
-
-def told(action: Callable[[], object]) -> str:
-    with pytest.raises(MudroomError) as raised:
-        action()
-    return str(raised.value)
 
 
 @if_namespaces
@@ -143,6 +138,13 @@ def answering(record: bytes) -> Iterator[Running]:
         connection.close()
         thread.join()
         theirs.close()
+
+
+def test_only_a_command_of_windows_has_a_bridge() -> None:
+    with answering(b"") as running:
+        assert told(lambda: running.open_gate(("127.0.0.2", 1), b"")) == (
+            f"a bridge to the gate needs a container without the host's loopback; found: {sys.platform}"
+        )
 
 
 def test_processes_that_do_not_stop() -> None:

@@ -8,7 +8,7 @@ import os
 import platform
 import resource
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,6 @@ import pytest
 from mudroom.core.confinement.container import Container, Engine, EngineKind
 from mudroom.core.confinement.image_recipe import Recipe
 from mudroom.core.confinement.plan import Plan
-from mudroom.errors import MudroomError
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.container import box, image, remote, runtime, trial
@@ -25,6 +24,7 @@ from mudroom.sandbox.container.image import provide_host_image
 from mudroom.sandbox.container.image_file import inspect_image
 from mudroom.sandbox.container.packing import pack_host
 from mudroom.sandbox.container.remote import RemoteClient, start_remote
+from whole_text import told
 
 pytestmark = pytest.mark.both_users
 
@@ -63,12 +63,6 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     place = os.fsencode(tmp_path_factory.mktemp("state"))
     runtime.provide(place + b"/runtime")
     return place
-
-
-def told(action: Callable[[], object]) -> str:
-    with pytest.raises(MudroomError) as raised:
-        action()
-    return str(raised.value)
 
 
 # --- images ---

@@ -89,6 +89,14 @@ def test_requests_of_other_platforms_are_refused(fake: Fake) -> None:
     running.wait()
 
 
+def test_a_command_whose_plan_has_no_bridge_has_no_gate(fake: Fake) -> None:
+    running = begin(fake)
+    with pytest.raises(Unsupported) as raised:
+        running.open_gate(("127.0.0.2", 1), b"")
+    assert str(raised.value) == "the gate needs a bridge in the command's plan; found: a plan without one"
+    running.wait()
+
+
 def test_a_program_that_is_not_found_is_told_before_anything_is_made(fake: Fake) -> None:
     client = WindowsClient(fake.calls, variables={}, machine=WindowsMachine(), is_file=lambda _path: False)
     with pytest.raises(CommandNotStarted) as raised:

@@ -171,7 +171,7 @@ DEGRADE = "(leave it out, or set limits.missing: degrade)"
         ),
         (
             BARE._replace(network="none"), FOUR, NO_LIMITS,
-            "no network at level 0 needs an AppContainer; found: a restricted token, which firewalls do not know "
+            "no network at level 0 needs an AppContainer; found: a restricted token, which no firewall knows "
             "(use level 1)",
         ),
         (

@@ -355,7 +355,7 @@ def test_a_deep_tree(ground: Ground) -> None:
     buffer = ground.buffer()
     depths = (
         1100 if sys.platform != "win32" else 100
-    )  # there each level is a call for each path, and a look at its name
+    )  # Windows: each level is a call for each path, and one for its name
     deep = b"/".join([b"x"] * depths)
     for depth in range(depths):
         buffer.mkdir(deep[: 2 * depth + 1])

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mudroom.errors import MudroomError
 from mudroom.stage.views import mount
 from mudroom.stage.views.mounted import open_mounted
+from whole_text import told
 
 pytestmark = pytest.mark.both_users
-
-
-def told(action: Callable[[], object]) -> str:
-    with pytest.raises(MudroomError) as raised:
-        action()
-    return str(raised.value)
 
 
 @pytest.fixture

@@ -130,7 +130,7 @@ def test_its_conflict_can_be_looked_at_and_decided_later(bench: Workbench) -> No
         assert (conflict.path, conflict.reason, conflict.ours.content) == (b"clash", HELD, None)
         assert conflict.theirs.content == b"yours\n" and conflict.ours.entry is not None and not conflict.decided
         assert conflict.merged is None
-        with pytest.raises(UsageError, match="clash is held open by another program"):
+        with pytest.raises(UsageError, match=r"\Aclash is held open .* \(close it there, then decide again\)\Z"):
             bench.changes.decide("f", conflict, "theirs")
     (conflict,) = bench.changes.conflicts("f")
     assert bench.changes.of("f") == reviewed, "to list conflicts is no change of the fork, though no apply was before"

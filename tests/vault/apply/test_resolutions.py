@@ -57,6 +57,19 @@ def test_a_file_cannot_take_the_place_of_a_directory(place: Place, session: Sess
     assert "theirs" in (place.project / "f").read_text()
 
 
+def test_a_side_that_cannot_be_read(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root reads everything, so the error is raised here."""
+
+    def refuse(*_words: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    found = conflict(session)
+    monkeypatch.setattr("mudroom.vault.apply.conflict._require_unmoved", lambda *_words: None)
+    monkeypatch.setattr("mudroom.vault.apply.conflict.fingerprint", refuse)
+    with pytest.raises(UsageError, match=whole("f cannot be read: permission denied (chmod u+r f)")):
+        session.changes.decide(FORK, found, "ours")
+
+
 @pytest.mark.parametrize("take", ["ours", "theirs", "delete"])
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_decision_brings_no_more_than_the_part_that_is_wanted(

@@ -266,8 +266,10 @@ def test_slots_in_the_place_of_those_of_an_apply_are_not_used(
         session.changes.apply(result.fork)
         files.append(planted(slots, kind))
         if when == "undo":
+            before = os.listdir("/proc/self/fd")
             with pytest.raises(MudroomError, match=re.escape(told)):
                 session.changes.undo()
+            assert len(os.listdir("/proc/self/fd")) == len(before)
         else:
             at = transaction.ApplyDirectory(session.vault.applies()[0])
             expiry._remove_slots(session.vault, at, at.load())
@@ -319,8 +321,8 @@ def test_slots_of_another_apply_of_the_user_are_not_used(place: Place, monkeypat
     session = applied_twice(place, monkeypatch, 0o777)
     above = place.project / ".mudroom/apply"
     exchanged(above)
-    told = f"{above}/u2 holds no slots of u2, or those of another"
-    with pytest.raises(MudroomError, match=whole(f"{told} (see who has put it there, and move it away)")):
+    told, slots = f"{above}/u2 holds no slots of u2, or those of another", f"{above}/u2"
+    with pytest.raises(MudroomError, match=whole(f"{told} (ls -ld {slots} shows whose it is; move it away)")):
         session.changes.undo()
     assert (place.project / "a").read_text() == (place.project / "b").read_text() == "new\n"
     exchanged(above)

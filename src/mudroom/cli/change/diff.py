@@ -86,23 +86,23 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             session.changes.review(name)
         for line in (*credentials_line(session, name), *session.forks.unsaid()):
             context.terminal.note(line)
-        paths = project_paths(words, session)
-        within = _own_files(session.changes.of(name).changes) if not words else set()
+        paths, changeset = project_paths(words, session), session.changes.of(name)
+        within = _own_files(changeset.changes) if not words else set()
         for word, path in zip(words, paths, strict=True):
-            if not _chosen(session.changes.of(name), [path]):
+            if not _chosen(changeset, [path]):
                 context.terminal.say(f"no change at {show(word.encode('utf-8', 'surrogateescape'))}")
 
         def is_own(change: Change) -> bool:
             return change.path in within
 
         if args.stat:
-            page(_stat([one for one in _chosen(session.changes.of(name), paths) if not is_own(one)]), context)
+            page(_stat([change for change in _chosen(changeset, paths) if not is_own(change)]), context)
         else:
             page(session.changes.diff(name, paths, without=is_own), context)
         if within:
             from mudroom.core.tree.change import counted_changes
 
-            files = [change for change in counted_changes(session.changes.of(name).changes) if is_own(change)]
+            files = [change for change in counted_changes(changeset.changes) if is_own(change)]
             shown = f"mudroom diff {name} --commits shows the commits, mudroom diff {name} .git the files"
             context.terminal.note(f"{counted(len(files), 'file')} inside .git not shown ({shown})")
         for line in _settings(session, name) if not words else ():

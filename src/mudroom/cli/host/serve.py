@@ -168,7 +168,7 @@ def _link(args: argparse.Namespace, context: Context, registry: ServerRegistry) 
     """Print another login address of the running server."""
     import time
 
-    from mudroom.web.server.registry import new_code
+    from mudroom.web.server.registry import ending, new_code
 
     until = time.monotonic() + (0 if args.link else _START_SECONDS)
     while (running := registry.find_running()) is None and time.monotonic() < until:
@@ -177,12 +177,14 @@ def _link(args: argparse.Namespace, context: Context, registry: ServerRegistry) 
         raise UsageError("no mudroom serve runs here", "mudroom serve starts one")
     if running is None:
         hint = "pgrep -af 'mudroom serve' shows its process, which kill ends"
+        if sys.platform == "win32":
+            hint = "tasklist lists the processes of Python, taskkill /f /pid PID ends one"
         raise UsageError("another mudroom serve runs, and does not answer", hint)
     changed = [args.card, args.root, args.host_name, args.url_prefix, args.port not in (None, 0, running.port)]
     if not args.link and any(changed):
         raise UsageError(
             f"mudroom serve runs already (process {running.pid}, port {running.port})",
-            f"kill {running.pid} ends it; mudroom serve --link prints an address of it",
+            f"{ending(running.pid)} ends it; mudroom serve --link prints an address of it",
         )
     _print_addresses(args, context, running, new_code(running), [], "runs already")
     return 0

@@ -26,6 +26,16 @@ def quote_words(words: tuple[bytes, ...]) -> str | None:
     return " ".join(text if _SAFE.fullmatch(text) else "'" + text.replace("'", "'\\''") + "'" for text in texts)
 
 
+def as_words(line: str) -> tuple[bytes, ...]:
+    """Return the words of a command that was given as one word: its own, or those of a shell if it is a line of one."""
+    try:
+        words = split_words(line)
+    except ValueError:
+        words = ()
+    is_plain = bool(words) and b"=" not in words[0]
+    return words if is_plain else (b"sh", b"-c", line.encode(errors="surrogateescape"))
+
+
 def split_words(text: str) -> tuple[bytes, ...]:
     """Return the words of a text. Raise ValueError for text that a shell would expand or act on: a pattern cannot mean
     that."""

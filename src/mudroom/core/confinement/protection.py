@@ -24,7 +24,7 @@ class Way(NamedTuple):
 
 _LINUX = "escapes, bypasses and conformance as root and as an ordinary user; a virtual machine with a stock kernel"
 _MAC = "never on a Mac; profiles are read back by an evaluator, sessions run with a stand-in for sandbox-exec, on Linux"
-_WINDOWS = "never on Windows; calls recorded on Linux"
+_WINDOWS = "never on Windows; commands run under Wine, which confines nothing, rows tried against a model on Linux"
 
 WAYS: dict[str, Way] = {
     "bare": Way(0, "Linux", "user namespaces, or Landlock", _LINUX),

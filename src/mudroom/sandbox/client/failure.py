@@ -57,10 +57,19 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
             "'': command not found", 127, "the first word is empty: is a variable of the shell unset?"
         )
     if number in (ENOENT, ENOTDIR) and " " in name and not name.startswith(("/", ".")):
-        return CommandNotStarted(f"{name}: command not found", 127, f"its words stand apart: mudroom run -- {name}")
+        return CommandNotStarted(f"{name}: command not found", 127, _apart(name))
     if number in (ENOENT, ENOTDIR):
         return CommandNotStarted(f"{name}: command not found", 127, "the sandbox sees the PATH of this shell")
     hint = "is it an executable file?"
     if number == E2BIG:  # execve(2), MAX_ARG_STRLEN
         hint = "one argument has at most 128 KiB, all together a quarter of the stack's limit: put it into a file"
     return CommandNotStarted(f"{name}: {os.strerror(number).lower()}", 126, hint)
+
+
+def _apart(name: str) -> str:
+    """Return the line to type instead of a command given as one word. The user's own shell acts on none of it."""
+    from mudroom.core.command.pattern_text import as_words, quote_words
+
+    words = as_words(name)
+    line = quote_words(words) or "sh -c LINE"
+    return f"{'a line of a shell' if words[0] == b'sh' else 'its words stand apart'}: mudroom run -- {line}"

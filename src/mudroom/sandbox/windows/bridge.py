@@ -8,7 +8,8 @@ Rules of this file:
    command starts.
 3. A client that is no process of the job is turned away, whatever the access list has let in. What a client sends is a
    stream of bytes for the gate, which trusts none of it; a frame that is too long, or cut off, ends its connection.
-4. Nothing is relayed before ``serve``. ``close`` ends all connections and threads, and returns when they are gone.
+4. Nothing is relayed before ``serve``. ``close`` ends all connections and threads, and returns when they are gone: a
+   thread never waits for a socket longer than ``_SLICE`` at a time, since shutdown() ends no send() of another thread.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ PATIENCE = 20.0
 """Seconds until the relay has said that it listens."""
 _MOST_NOTES = 8
 _BETWEEN = 0.02
-"""Seconds."""
+"""Seconds between two looks, in ``close``, at whether the accepting thread has ended."""
+_SLICE = 0.5
+"""Seconds of one wait for a socket."""
 
 
 class GateBridge:
@@ -76,6 +79,7 @@ class GateBridge:
             raise Unsupported("the gate", "a relay in the container", found, "--net none, or run it again")
 
     def _accept_ours(self) -> Pipe:
+        """Return the next connection of a process of the job. Raise PipeClosed at the end, CallFailed."""
         while True:
             if not self._has_room.acquire(blocking=False):
                 self._note(f"more than {self._most} connections through the gate's pipe: further ones have to wait")
@@ -112,6 +116,7 @@ class GateBridge:
 
     @property
     def notes(self) -> list[str]:
+        """What was turned away or cut, each with how often."""
         with self._lock:
             return [text if times == 1 else f"{text}, {times} times" for text, times in self._notes.items()]
 
@@ -143,7 +148,8 @@ class GateBridge:
             assert self._target is not None
             channel.connect(self._target)
             channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            channel.sendall(self._key)
+            channel.settimeout(_SLICE)
+            self._send(channel, self._key)
             is_connected = True
             back.start()
             self._inward(pipe, channel)
@@ -164,7 +170,7 @@ class GateBridge:
         connection is cut."""
         try:
             while piece := _frame(pipe):
-                channel.sendall(piece)
+                self._send(channel, piece)
             channel.shutdown(socket.SHUT_WR)
         except (PipeClosed, OSError) as error:
             if isinstance(error, _BrokenFrame):
@@ -177,7 +183,7 @@ class GateBridge:
 
     def _outward(self, pipe: Pipe, channel: socket.socket) -> None:
         try:
-            while piece := channel.recv(PIECE):
+            while piece := self._receive(channel):
                 pipe.write(struct.pack("<I", len(piece)) + piece)
             if self._is_over.is_set():
                 raise ConnectionResetError
@@ -186,6 +192,24 @@ class GateBridge:
             pipe.cut()
         except (PipeClosed, CallFailed):
             _shut(channel)
+
+    def _send(self, channel: socket.socket, data: bytes) -> None:
+        """Send all. Raise OSError, TimeoutError when the bridge ends."""
+        while data:
+            try:
+                data = data[channel.send(data) :]
+            except TimeoutError:
+                if self._is_over.is_set():
+                    raise
+
+    def _receive(self, channel: socket.socket) -> bytes:
+        """Return what has come; empty at the end of the stream. Raise OSError, TimeoutError when the bridge ends."""
+        while True:
+            try:
+                return channel.recv(PIECE)
+            except TimeoutError:
+                if self._is_over.is_set():
+                    raise
 
     # --- after it ---
 
@@ -223,7 +247,7 @@ class _BrokenFrame(PipeClosed):
 
 
 def _frame(pipe: Pipe) -> bytes:
-    """Return the next frame; empty at the end of the stream. Raise PipeClosed."""
+    """Return the next frame; empty at the end of the stream. Raise PipeClosed; _BrokenFrame if it is no frame."""
     length = int.from_bytes(_exactly(pipe, 4, is_first=True), "little")
     if length > PIECE:
         raise _BrokenFrame(f"a frame of {length} bytes")

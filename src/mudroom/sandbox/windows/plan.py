@@ -179,16 +179,20 @@ def _check(spec: SandboxSpec, machine: WindowsMachine, contained: bool) -> None:
     require(spec)
 
 
+def no_gate_at_level_0() -> Unsupported:
+    """Return the refusal, which a session raises before it opens a door."""
+    found = "a restricted token, which no firewall knows"
+    return Unsupported("the gate at level 0", "an AppContainer", found, "use level 1")
+
+
 def require(spec: SandboxSpec) -> None:
     """Raise Unsupported for a spec that no machine fulfils, whatever the command is."""
     contained = spec.around is None
     if spec.network == "gate" and not contained:
-        raise Unsupported(
-            "the gate at level 0", "an AppContainer", "a restricted token, which no firewall knows", "use level 1"
-        )
+        raise no_gate_at_level_0()
     if spec.network == "none" and not contained:
         raise Unsupported(
-            "no network at level 0", "an AppContainer", "a restricted token, which firewalls do not know", "use level 1"
+            "no network at level 0", "an AppContainer", "a restricted token, which no firewall knows", "use level 1"
         )
     if not contained and (spec.masks or (spec.around and (spec.around.covered or spec.around.hidden))):
         raise Unsupported(

@@ -27,6 +27,9 @@ PIECE = 1 << 16
 """Bytes of the longest frame."""
 PATIENCE = 5.0
 """Seconds that a connection waits for an instance."""
+WANTED = 0x12019B
+"""FILE_GENERIC_READ and FILE_GENERIC_WRITE without FILE_CREATE_PIPE_INSTANCE, which GENERIC_WRITE contains and the
+pipe's list gives to the user alone ("Named Pipe Security and Access Rights")."""
 _BUSY = 231
 """ERROR_PIPE_BUSY."""
 _OVERLAPPED, _ANONYMOUS = 0x40000000, 0x100000
@@ -37,11 +40,10 @@ class End:
     """The client's end of an instance of the pipe."""
 
     def __init__(self, name: str) -> None:
-        wanted = _winapi.GENERIC_READ | _winapi.GENERIC_WRITE
         end = time.monotonic() + PATIENCE
         while True:
             try:
-                self.handle = _winapi.CreateFile(name, wanted, 0, 0, _winapi.OPEN_EXISTING, _OVERLAPPED | _ANONYMOUS, 0)
+                self.handle = _winapi.CreateFile(name, WANTED, 0, 0, _winapi.OPEN_EXISTING, _OVERLAPPED | _ANONYMOUS, 0)
                 return
             except OSError as error:
                 left = end - time.monotonic()
@@ -84,7 +86,7 @@ def inward(end: End, channel: socket.socket) -> None:
             end.write(struct.pack("<I", len(piece)) + piece)
         end.write(struct.pack("<I", 0))
     except OSError:
-        pass
+        pass  # one of the two has gone: serve() finds it, too
 
 
 def serve(name: str, channel: socket.socket) -> None:
@@ -101,11 +103,11 @@ def serve(name: str, channel: socket.socket) -> None:
         channel.shutdown(socket.SHUT_WR)
         thread.join()
     except (OSError, ValueError):
-        pass
+        pass  # one of the two has gone, or a frame is none: both are closed
     try:
         channel.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass
+        pass  # it is not connected any more
     thread.join()
     channel.close()
     end.close()
@@ -133,7 +135,7 @@ def main(name: str, port: int) -> None:
     try:
         control.read(1)
     except OSError:
-        pass
+        pass  # the host has closed it: this is the end
     os._exit(0)
 
 

@@ -19,8 +19,8 @@ import os
 import threading
 from collections.abc import Callable
 
-from mudroom.windows import types as w
-from mudroom.windows.api import CallFailed, Library
+from mudroom.windows.api import Library
+from mudroom.windows.process import interrupt_call
 
 _CHUNK = 1 << 16
 _GONE = (errno.EPIPE, errno.ECONNRESET, errno.EINVAL)
@@ -117,7 +117,7 @@ class InputPipe:
         for _attempt in range(_ATTEMPTS):
             if not self._thread.is_alive():
                 return
-            self._interrupt()
+            interrupt_call(self._library, self._thread.native_id or 0)
             self._thread.join(_PATIENCE)
 
     def close(self) -> None:
@@ -130,19 +130,6 @@ class InputPipe:
         if self.theirs >= 0:
             os.close(self.theirs)
             self.theirs = -1
-
-    def _interrupt(self) -> None:
-        try:
-            thread = self._library.OpenThread(w.THREAD_TERMINATE, 0, self._thread.native_id or 0)
-        except CallFailed:
-            return  # it has just ended
-        try:
-            self._library.CancelSynchronousIo(thread)
-        except CallFailed as failed:
-            if failed.code not in (w.ERROR_NOT_FOUND, w.ERROR_CALL_NOT_IMPLEMENTED):  # not in a call at this moment
-                raise
-        finally:
-            self._library.CloseHandle(thread)
 
     def _pump(self) -> None:
         try:

@@ -265,8 +265,11 @@ def decide(
         try:
             ours = fingerprint(project, conflict.ours.path, conflict.ours.entry)
         except (PermissionError, FileHeld) as error:
-            why = HELD if isinstance(error, FileHeld) else "cannot be read: permission denied"
-            raise UsageError(f"{show(conflict.ours.path)} {why}", "make it readable, then decide again") from error
+            path = show(conflict.ours.path)
+            why, hint = "cannot be read: permission denied", f"chmod u+r {path}"
+            if isinstance(error, FileHeld):
+                why, hint = HELD, "close it there, then decide again"
+            raise UsageError(f"{path} {why}", hint) from error
         resolution = Resolution(
             take,
             ours,

@@ -72,7 +72,7 @@ _WORDS = {
 class Executor:
     """Performs operations. Close it.
 
-    ``slots``: the open directory of the slots, which ``close`` closes. ``again``: an earlier run was interrupted, so
+    ``slots``: the open directory of the slots, which this object closes. ``again``: an earlier run was interrupted, so
     some operations may be done already. ``has_kept``: whether the fork still has the file that an operation was
     to place, so that the file has not been placed.
     """
@@ -86,8 +86,12 @@ class Executor:
         again: bool = False,
         has_kept: Callable[[Op], bool] = lambda _op: False,
     ) -> None:
-        self._root = open_root(project)
         self._slots = slots
+        try:
+            self._root = open_root(project)
+        except BaseException:
+            os.close(slots)
+            raise
         self._trees, self._again, self._has_kept = trees, again, has_kept
         self._touched: set[bytes] = set()
         self.done: list[Op] = []

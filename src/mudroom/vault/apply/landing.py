@@ -192,8 +192,10 @@ def _must_copy(fork: Fork, op: Op, parts: Collection[bytes]) -> bool:
 
 
 class ReviewedContents:
-    """The staged files of a fork with a copy, which no apply may have sealed yet: a file is in the layers if the record
-    is of it there, else in the copy. Owner: the caller, in one thread."""
+    """The staged files of a fork that works in a copy. An apply seals the copy into layers; until then a reviewed file
+    may be in either. It is in the layers if the entry there is the recorded one, else in the copy.
+
+    Owner: the caller, in one thread."""
 
     def __init__(self, layers: Source, copy: Source, record: ForkRecord) -> None:
         self._layers, self._copy = layers, copy

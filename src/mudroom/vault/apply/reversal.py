@@ -42,7 +42,12 @@ def reverse(record: ApplyRecord, place: bytes, state: str) -> Reversal:
     since is merged.
     """
     record, staying = _with_repositories(record)
-    root, slots = open_root(record.project), open_slots(record)
+    slots = open_slots(record)
+    try:
+        root = open_root(record.project)
+    except BaseException:
+        os.close(slots)
+        raise
     reader = LastDirectory(root)
     recognition = Recognition(load_imprint(place, state), reader)
     trees = dict(record.trees)

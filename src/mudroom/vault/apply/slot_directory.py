@@ -30,7 +30,6 @@ _IGNORE = b".gitignore"
 """The slots must be on the project's file system, but must not be committed."""
 _MARK = b".of-"
 _NOT_A_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
-_PLANTED = "see who has put it there, and move it away"
 _ACL = ("system.posix_acl_access", "system.posix_acl_default")
 _SHARED = {stat.S_IWGRP: stat.S_IRWXG, stat.S_IWOTH: stat.S_IRWXO}
 """Who may write to a directory → their permissions in one that is made there."""
@@ -128,17 +127,23 @@ def open_slots(record: ApplyRecord) -> int:
     except OSError as error:
         if error.errno not in _NOT_A_DIRECTORY:
             raise
-        raise MudroomError(f"{show(record.slots)} is not a directory, or behind a symbolic link", _PLANTED) from error
+        raise MudroomError(
+            f"{show(record.slots)} is not a directory, or behind a symbolic link", _planted(record.slots)
+        ) from error
     finally:
         for descriptor in opened:
             os.close(descriptor)
+
+
+def _planted(path: bytes) -> str:
+    return f"ls -ld {show(path)} shows whose it is; move it away"
 
 
 def _require_own(slots: int, path: bytes) -> None:
     """Raise MudroomError if others than this user own the slots or may write to them."""
     made = _access(os.fstat(slots))
     if made != (disk.user(), 0) and made != _access_of_new(slots):
-        raise MudroomError(f"{show(path)} is not yours alone: it may hold other files than yours", _PLANTED)
+        raise MudroomError(f"{show(path)} is not yours alone: it may hold other files than yours", _planted(path))
 
 
 def _require_of(record: ApplyRecord, opened: list[int]) -> None:
@@ -149,7 +154,9 @@ def _require_of(record: ApplyRecord, opened: list[int]) -> None:
     if not names or _mark_of(record) in names:
         return
     if any(is_mark(name) for name in names) or any(_access(os.fstat(above)) != (disk.user(), 0) for above in opened):
-        raise MudroomError(f"{show(record.slots)} holds no slots of {record.name}, or those of another", _PLANTED)
+        raise MudroomError(
+            f"{show(record.slots)} holds no slots of {record.name}, or those of another", _planted(record.slots)
+        )
 
 
 def _mark_of(record: ApplyRecord) -> bytes:

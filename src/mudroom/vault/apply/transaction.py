@@ -493,7 +493,12 @@ def _return_slots(record: ApplyRecord) -> None:
         remove_empty_slots(record)
         return
     os.makedirs(record.contents[0], 0o700, exist_ok=True)  # lost meanwhile: what is in the slots is kept
-    content, slots = open_layer(record.contents[0]), open_slots(record)
+    slots = open_slots(record)
+    try:
+        content = open_layer(record.contents[0])
+    except BaseException:
+        os.close(slots)
+        raise
     moved = False
     try:
         for op in record.ops:

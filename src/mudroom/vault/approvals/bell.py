@@ -36,11 +36,9 @@ class Bell:
         """``role``: a word of letters for an owner that may answer; empty for one that only waits."""
         self._descriptor = -1
         self._path = b""
-        if not hasattr(os, "mkfifo"):  # Windows has pipes, but not as files
-            return
         name = (f"{role}." if role else "").encode() + os.urandom(8).hex().encode()
         new, path = directory + b"/" + _NEW + name, directory + b"/" + name
-        if sys.platform == "win32":
+        if sys.platform == "win32":  # it has pipes, but not as files
             return
         try:
             os.makedirs(directory, mode=0o700, exist_ok=True)

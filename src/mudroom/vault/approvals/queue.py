@@ -370,6 +370,12 @@ class Ticket:
         self._queue.use(self.asked.name)
         return decision, ours
 
+    def pause(self, seconds: float, over: int) -> bool:
+        """Wait for a change of the queue, at most ``seconds``. Return whether the descriptor ``over`` is readable; -1:
+        there is none."""
+        watched = [descriptor for descriptor in (self.fileno(), over) if descriptor >= 0]
+        return over in wait(watched, seconds)
+
     def wait(self, patience: float, over: int = -1) -> QueueDecision:
         """Wait for the decision, at most ``patience`` seconds. Return it and use it up.
 
@@ -377,13 +383,12 @@ class Ticket:
         ``look``.
         """
         until = time.monotonic() + patience
-        watched = [descriptor for descriptor in (self.fileno(), over) if descriptor >= 0]
         try:
             while (decision := self.look()) is None:
                 left = until - time.monotonic()
                 if left <= 0:
                     return self.end("expired", f"nobody has answered in {patience:g} s")[0]
-                if over in wait(watched, min(left, LOOK)):
+                if self.pause(min(left, LOOK), over):
                     return self.end("withdrawn", "nobody waits for the answer any more")[0]
         except KeyboardInterrupt:
             self.end("withdrawn", "interrupted")

@@ -12,6 +12,7 @@ import http.client
 import json
 import os
 import secrets
+import sys
 
 import msgspec
 
@@ -84,6 +85,11 @@ class ServerRegistry:
         return running if proved else None
 
 
+def ending(pid: int) -> str:
+    """Return the command that ends a process. A console program of Windows gets no request to end without /f."""
+    return f"taskkill /f /pid {pid}" if sys.platform == "win32" else f"kill {pid}"
+
+
 def new_code(running: RunningServer) -> str:
     """Return a login code of a server that ``find_running`` returned. Raise MudroomError if it gives none."""
     try:
@@ -91,7 +97,7 @@ def new_code(running: RunningServer) -> str:
     except (ValueError, LookupError, TypeError) as error:
         raise MudroomError(
             f"the server on port {running.port} gives no address",
-            f"end it, and start another: kill {running.pid}; mudroom serve",
+            f"end it, and start another: {ending(running.pid)}; mudroom serve",
         ) from error
 
 
