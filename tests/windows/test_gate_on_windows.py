@@ -130,6 +130,7 @@ def test_a_question_is_asked_and_both_answers_are_kept_to(gate: Gate, origin: Or
     assert [flow.verdict for flow in flows if flow.host == "yes.invalid"] == ["allow"]
 
 
+@pytest.mark.slow
 def test_a_gate_that_dies_is_replaced_with_its_listeners(origin: Origin) -> None:
     gate = Gate()
     listener, address = proxy()

@@ -182,7 +182,7 @@ def _stayed(bench: Workbench, ready: Prepared, verb: str, is_done: bool) -> None
     assert contents(bench.project) == ready.after
 
 
-SIZES = {"apply": 200, "undo": 40, "checkpoint": 40, "rollback": 20, "discard": 10}
+SIZES = {"apply": 130, "undo": 25, "checkpoint": 40, "rollback": 20, "discard": 10}
 """Some changes fewer than each verb makes of these files."""
 
 

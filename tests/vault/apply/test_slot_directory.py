@@ -321,8 +321,8 @@ def test_slots_of_another_apply_of_the_user_are_not_used(place: Place, monkeypat
     session = applied_twice(place, monkeypatch, 0o777)
     above = place.project / ".mudroom/apply"
     exchanged(above)
-    told = f"{above}/u2 holds no slots of u2, or those of another"
-    with pytest.raises(MudroomError, match=whole(f"{told} (ls -ld {above}/u2 shows whose it is; move it away)")):
+    told, slots = f"{above}/u2 holds no slots of u2, or those of another", f"{above}/u2"
+    with pytest.raises(MudroomError, match=whole(f"{told} (ls -ld {slots} shows whose it is; move it away)")):
         session.changes.undo()
     assert (place.project / "a").read_text() == (place.project / "b").read_text() == "new\n"
     exchanged(above)
