@@ -104,3 +104,19 @@ def test_what_goes_back_to_the_fork_can_be_written_to_there(place: Place, monkey
     applied(session)
     assert (place.project / "kept").read_text() == "two\nmore\n"
     assert (place.project / "new/deep/x").read_text() == "x\nmore\n"
+
+
+def test_an_undo_that_keeps_edits_keeps_the_group(place: Place) -> None:
+    group, kept = other_group(), place.project / "kept"
+    share(place.project, group, 0o2775)
+    kept.write_text("one\n" + "line\n" * 9)
+    session = place.session()
+    session.forks.new(FORK)
+    assert session.run([b"sh", b"-c", SCRIPT.encode()], fork=FORK).exit_code == 0
+    applied(session)
+    with kept.open("a") as stream:
+        stream.write("mine\n")
+    with session.alone("a test"):
+        session.changes.undo()
+    assert kept.read_text() == "one\n" + "line\n" * 9 + "mine\n"
+    assert kept.stat().st_gid == group

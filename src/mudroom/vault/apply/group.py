@@ -38,8 +38,8 @@ class LandingGroup:
             if inner.gid != group:
                 above, _slash, name = (slot + b"/" + path).rpartition(b"/")
                 with entered(slots, above) as opened:
-                    _give(opened, name, group)
-        if entry.gid == group or not _give(slots, slot, group):
+                    give_group(opened, name, group)
+        if entry.gid == group or not give_group(slots, slot, group):
             return entry
         given = look(slots, slot)
         assert given is not None
@@ -71,7 +71,8 @@ class LandingGroup:
         return entry.gid if entry.mode & stat.S_ISGID else None
 
 
-def _give(at: int, name: bytes, group: int) -> bool:
+def give_group(at: int, name: bytes, group: int) -> bool:
+    """Return whether the entry has the group now."""
     try:
         disk.set_owner(at, name, -1, group)
     except OSError:  # not in the group, or a file system without owners
