@@ -37,6 +37,7 @@ from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
 from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.apply.execution import FEW, Executor, Progress
+from mudroom.vault.apply.group import LandingGroup
 from mudroom.vault.apply.plan_state import State as State
 from mudroom.vault.apply.plan_state import plan_path, state_of
 from mudroom.vault.apply.reversal import reverse
@@ -402,7 +403,7 @@ def _count_files(op: Op, record: ApplyRecord) -> int:
 
 def _fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], *, verify_fork: bool) -> ApplyRecord:
     """Put the new files into the slots, durably. Return the record with the entries as they are in the slots."""
-    trees = dict(record.trees)
+    trees, groups = dict(record.trees), LandingGroup(record.project)
     ops: list[Op] = []
     with _slots_of(record) as slots, _fork_of(record) as fork:
         filled = set(disk.names(slots))
@@ -424,7 +425,7 @@ def _fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], 
             moved = (entry.device, entry.inode) == (op.new.device, op.new.inode)
             if op.whole and entry.kind == "directory" and not moved:
                 trees[op.slot] = dict(walk((slots, slot), ours=True))  # a copy has other inodes
-            ops.append(op._replace(new=entry))
+            ops.append(op._replace(new=groups.give(slots, op, entry, trees.get(op.slot, {}))))
         fork.leave()  # before what was done to the fork is made durable
         _make_durable(slots, ops)
     return record._replace(ops=tuple(ops), trees=trees)

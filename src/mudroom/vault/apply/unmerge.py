@@ -17,6 +17,7 @@ from mudroom.stage import disk
 from mudroom.stage.beneath import look, open_beneath
 from mudroom.stage.originals.original import SMALL, Originals
 from mudroom.stage.source import DirectorySource, read_all
+from mudroom.vault.apply.group import give_group
 from mudroom.vault.apply.imprint import digest_of
 from mudroom.vault.apply.tree import is_unchanged
 from mudroom.vault.conflict.reconciliation import merge_texts
@@ -83,7 +84,7 @@ class Unmerge:
         if content is None or mode is None:
             return op
         slot, self._free = self._free, self._free + 1
-        new = self._write(b"%d" % slot, content, mode)
+        new = self._write(b"%d" % slot, content, mode, current.gid)
         self.merged.append(op.path)
         return op._replace(slot=slot, old=current, new=new)
 
@@ -104,12 +105,14 @@ class Unmerge:
         content, reason = merge_texts(applied, mine, before)
         return None if reason else content
 
-    def _write(self, name: bytes, content: bytes, mode: int) -> Entry:
+    def _write(self, name: bytes, content: bytes, mode: int, group: int) -> Entry:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_NOFOLLOW | disk.O_CLOEXEC
         descriptor = disk.open_at(self._slots, name, flags, 0o600)
         with open(descriptor, "wb") as stream:
             stream.write(content)
             stream.flush()
+            if os.fstat(descriptor).st_gid != group:
+                give_group(self._slots, name, group)  # before the mode: chown(2) clears bits of it
             disk.set_mode_of(descriptor, mode)
             disk.sync(descriptor)
         disk.sync(self._slots)

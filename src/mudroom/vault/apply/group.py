@@ -1,0 +1,80 @@
+"""The group of what lands in a project that several users share by a group.
+
+A file made in a directory with set-group-ID has the directory's group (inode(7)); what is moved there out of a slot
+keeps its own, which the other users are not in. So a file that replaces one gets that one's group, and what is new
+in a directory with set-group-ID gets the directory's: in its slot, before it lands. A user may give a file to a group
+that the user is in (chown(2)); elsewhere it stays as it is, as with an editor.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+
+from mudroom.core.merge.operations import Op
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import ROOT, parent
+from mudroom.stage import disk
+from mudroom.stage.beneath import look, look_beneath, open_root
+from mudroom.stage.layers.closed_directory import entered
+
+
+class LandingGroup:
+    """Gives entries in slots the groups that they have in the project. Owner: the caller, in one thread."""
+
+    def __init__(self, project: bytes) -> None:
+        self._project = project
+        self._made: dict[bytes, int | None] = {}
+
+    def give(self, slots: int, op: Op, entry: Entry, below: Mapping[bytes, Entry]) -> Entry:
+        """Return the entry of the operation's slot, with the group that it has now. ``below``: the entries of a whole
+        directory, by path."""
+        group = self._of(op, entry)
+        if group is None:
+            return entry
+        slot = b"%d" % op.slot
+        for path, inner in below.items() if entry.kind == "directory" else ():
+            if inner.gid != group:
+                above, _slash, name = (slot + b"/" + path).rpartition(b"/")
+                with entered(slots, above) as opened:
+                    give_group(opened, name, group)
+        if entry.gid == group or not give_group(slots, slot, group):
+            return entry
+        given = look(slots, slot)
+        assert given is not None
+        return given
+
+    def _of(self, op: Op, entry: Entry) -> int | None:
+        if op.old is not None and op.old.kind == entry.kind:
+            return op.old.gid
+        above = parent(op.path)
+        if above not in self._made:
+            self._made[above] = self._of_new(above)
+        return self._made[above]
+
+    def _of_new(self, above: bytes) -> int | None:
+        """Return the group that the kernel would give to what is made in this directory of the project, None for the
+        user's own. A project that is shared is shared from its own directory on: others cost one call."""
+        if ROOT not in self._made:
+            info = os.stat(self._project)
+            self._made[ROOT] = info.st_gid if info.st_mode & stat.S_ISGID else None
+        if self._made[ROOT] is None or above == ROOT:
+            return self._made[ROOT]
+        root = open_root(self._project)
+        try:
+            entry = look_beneath(root, above)
+        finally:
+            os.close(root)
+        if entry is None or entry.kind != "directory":  # made by the same apply
+            return self._of_new(parent(above))
+        return entry.gid if entry.mode & stat.S_ISGID else None
+
+
+def give_group(at: int, name: bytes, group: int) -> bool:
+    """Return whether the entry has the group now."""
+    try:
+        disk.set_owner(at, name, -1, group)
+    except OSError:  # not in the group, or a file system without owners
+        return False
+    return True
