@@ -440,6 +440,21 @@ def test_a_mount_that_has_ended_is_settled(place: Place, session: Session, kind:
         assert not (place.project / "d/x").exists()
 
 
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_fork_whose_commands_worked_in_a_copy(place: Place, writable: bool) -> None:
+    """Its content was looked for in the directory of the mount, which was empty, and then thrown away."""
+    place.write("file", "one\n")
+    session = place.session(Settings(view="copy"))
+    session.run([b"sh", b"-c", b"mkdir t; echo new > t/new; echo more >> file"], fork="f")
+    at = Path(os.fsdecode(session.forks.mount("f", writable=writable).place))
+    assert (at / "t/new").read_text() == "new\n" and (at / "file").read_text() == "one\nmore\n"
+    session.forks.unmount("f")
+    session.changes.review("f")
+    session.changes.apply("f")
+    assert (place.project / "t/new").read_text() == "new\n"
+    assert (place.project / "file").read_text() == "one\nmore\n"
+
+
 JUST_ENDED = (
     "the mount of f has just ended, or something is mounted in it (take away what is mounted in it, and try again)"
 )

@@ -112,6 +112,8 @@ def mount(
         prepare_repository(vault, fork)
         write_masked(fork.path, vault.mask.paths)
         fork.note_masked(vault.mask.paths)
+        if writable and fork.has_copy:
+            _settle_copy(vault, fork)
         write_note(fork.path, note)
         if kind == "copy":
             _show_copy(vault, fork, note, settings, progress)
@@ -198,15 +200,19 @@ def _show(vault: Vault, fork: Fork, note: MountNote) -> None:
         os.close(alive)
 
 
+def _settle_copy(vault: Vault, fork: Fork) -> None:
+    """Bring the content of a fork's copy into its layers, while it is read where it is: with the note of a mount, the
+    copy counts as that of the mounted directory, which is empty yet."""
+    seal_copy(vault, fork)
+    vault.throw_away(fork.copy_place)
+    vault.empty_trash()
+
+
 def _show_copy(vault: Vault, fork: Fork, note: MountNote, settings: Settings, progress: Progress | None) -> None:
     if not note.writable:
         with OpenFork(vault, fork) as opened:
             _shown_copy(fork, opened, note).prepare()
         return
-    if fork.has_copy:  # at another place
-        seal_copy(vault, fork)
-        vault.throw_away(fork.copy_place)
-        vault.empty_trash()
     stand_on_copy(vault, fork, settings, progress)
     with OpenFork(vault, fork) as opened:
         copy_view(fork, opened.lower).prepare()
