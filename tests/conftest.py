@@ -59,11 +59,14 @@ def no_test_hangs(request: pytest.FixtureRequest) -> Iterator[None]:
     def give_up(_number: int, _frame: object) -> None:
         raise TimeoutError(f"the test took more than {limit} s")
 
-    previous = signal.signal(signal.SIGALRM, give_up)
+    previous, blocked = signal.signal(signal.SIGALRM, give_up), signal.pthread_sigmask(signal.SIG_BLOCK, ())
     signal.alarm(limit)
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, previous)
+    # A program that is started later would inherit them: Chromium's driver waited for ever for SIGCHLD.
+    left = signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    assert left == blocked, "signals are blocked still"
 
 
 @pytest.fixture

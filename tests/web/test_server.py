@@ -256,7 +256,7 @@ def test_only_so_many_connections_of_other_users(monkeypatch: pytest.MonkeyPatch
         strangers = 3
 
     async def come(whose: int | None, number: int) -> int:
-        monkeypatch.setattr(server, "stranger_uid", lambda _ours, _theirs: whose)
+        monkeypatch.setattr(server, "stranger_of", lambda _ours, _theirs: whose)
         async with answered(answering, Few) as (address, state):
             made = [await asyncio.open_connection(*address) for _number in range(number)]
             try:

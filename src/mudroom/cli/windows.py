@@ -56,7 +56,6 @@ def start(argv: Sequence[str], client: Client | None = None) -> int:
 
 
 def _doctor(terminal: Terminal, as_json: bool) -> int:
-    from mudroom.certify import opening
     from mudroom.doctor.windows import examine_here
 
     try:
@@ -78,6 +77,8 @@ def _doctor(terminal: Terminal, as_json: bool) -> int:
             if row.fix:
                 terminal.out(f"{'':<{width}}            fix: {row.fix}")
     if not is_open:
+        from mudroom.certify import opening
+
         terminal.say(f"no command runs on Windows without a certificate of this machine ({opening.HINT})")
     return 0 if is_open else 1
 

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import FrameType
+from types import CodeType, FrameType
 
 from mudroom.certify.volume import Volume
 from mudroom.core.settings import Settings
@@ -30,7 +30,7 @@ _STAGE = os.path.dirname(disk.__file__)
 _CALLS = frozenset(
     code.co_filename
     for value in vars(disk).values()
-    if (code := getattr(value, "__code__", None)) is not None and os.path.dirname(code.co_filename) == _STAGE
+    if isinstance(code := getattr(value, "__code__", None), CodeType) and os.path.dirname(code.co_filename) == _STAGE
 )
 """Files of the calls that change the disk; those of Windows are in more than one."""
 _SIGKILL = 9

@@ -182,6 +182,7 @@ def examine(directory: bytes, variables: Mapping[str, str]) -> list[WindowsRow]:
 def examine_here(directory: bytes, variables: Mapping[str, str]) -> tuple[list[WindowsRow], bool]:
     """Return the rows of ``examine`` with those of the certificate, and whether the platform is open. Raise OSError,
     MudroomError."""
+    rows = examine(directory, variables)  # first: it says if this is no Windows
     from mudroom.certify.identity import tool_of
     from mudroom.certify.opening import look
     from mudroom.certify.table import WINDOWS
@@ -190,7 +191,7 @@ def examine_here(directory: bytes, variables: Mapping[str, str]) -> tuple[list[W
 
     opening = look("win32", places(environment()).state, tool_of("win32"))
     certified = [WindowsRow(*finding) for finding in findings(WINDOWS, opening)]
-    return [*examine(directory, variables), *certified], opening.is_open
+    return [*rows, *certified], opening.is_open
 
 
 def _run(
