@@ -23,12 +23,9 @@ for found in pkgutil.walk_packages(mudroom.__path__, "mudroom."):
 print("done")
 """
 LAUNCHER = {f"sandbox.launcher.{path.stem}" for path in (ROOT / "src/mudroom/sandbox/launcher").glob("[a-z]*.py")}
-LINUX = (
-    LAUNCHER
-    | {"keeper.zygote", "sandbox.windows.relay"}
-    | {f"stage.{path.stem}" for path in (ROOT / "src/mudroom/stage").glob("nt_*.py")}
-)
-"""Never imported on a Mac: they run in the launcher's process or in a container of Windows, or are twins for Windows."""
+NT = {f"stage.{path.stem}" for path in (ROOT / "src/mudroom/stage").glob("nt_*.py")}
+LINUX = LAUNCHER | NT | {"keeper.zygote", "sandbox.windows.relay"}
+"""Never imported on a Mac: they run in the launcher's process, are twins for Windows, or run in a container there."""
 
 
 def test_nothing_of_linux_alone_is_needed_to_import() -> None:
