@@ -54,9 +54,11 @@ def wake_for_signals() -> Iterator[None]:
             # the handler of a signal that has just come runs here
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         finally:
-            if watch is not None:
-                watch.end()
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            try:
+                if watch is not None:
+                    watch.end()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _begin() -> _Watch | None:
