@@ -47,6 +47,7 @@ from mudroom.sandbox.launcher.init import (
     spawn,
     take_terminal,
     unblock_signals,
+    watch_signals,
 )
 from mudroom.sandbox.launcher.kernel import CLONE_NEWPID, PR_SET_CHILD_SUBREAPER, prctl
 from mudroom.sandbox.launcher.refusal import Refusals
@@ -88,7 +89,7 @@ class Holder:
         self._door, self._mediation = door, mediation
         self._refusals = Refusals(context.listener, context.rows) if context.listener >= 0 else None
         self._commands: dict[int, HeldCommand] = {}
-        self._wake = open_signal_pipe()
+        self._wake = watch_signals(open_signal_pipe())
         self._poller = select.poll()
         self._poller.register(self._wake, select.POLLIN)
         self._poller.register(door.fileno(), select.POLLIN)
@@ -205,7 +206,7 @@ def run_warden(request: Request, descriptors: list[int], result_pipe: int) -> No
     except OSError as error:
         tell(result_pipe, ("failed", -1, "exec", error.errno or 0, ""))
         return
-    wake = open_signal_pipe()
+    wake = watch_signals(open_signal_pipe())
     forward_signals(command)
     unblock_signals()
     if channel is not None:

@@ -227,11 +227,15 @@ def discard_terminal_signals() -> None:
             os.kill(os.getpid(), number)
 
 
-def open_signal_pipe() -> int:
-    """Return a descriptor that becomes readable with every signal that has a handler. A Python handler runs only when
-    the interpreter does, so a signal that arrives just before a wait would otherwise be handled only after the next one
-    (signal(7), pselect)."""
-    wake, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+def open_signal_pipe() -> tuple[int, int]:
+    return os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+
+def watch_signals(pipe: tuple[int, int]) -> int:
+    """Return the end of the pipe that becomes readable with every signal that has a handler. A Python handler runs only
+    when the interpreter does, so a signal that arrives just before a wait would otherwise be handled only after the
+    next one (signal(7), pselect)."""
+    wake, write_end = pipe
     _signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     _signal.signal(_signal.SIGCHLD, lambda _number, _frame: None)
     return wake
@@ -348,6 +352,7 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Ste
     channel = take_terminal(context, request["terminal"]) if request["terminal"] else None
     refused: list[bytes] = []
     started = await_tick(request["after"])
+    signals = open_signal_pipe()  # before the command: from then on another process may set init's limits (prlimit(2))
     if request["mediation"]:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         command = fork_command(request, report, context.terminal, theirs)
@@ -360,7 +365,7 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Ste
         except OSError as error:
             tell(report, ("failed", -1, "exec", error.errno or 0, ""))
             return
-    wake = open_signal_pipe()
+    wake = watch_signals(signals)
     forward_signals(command)
     unblock_signals()
     if channel is not None:
