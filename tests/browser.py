@@ -164,6 +164,27 @@ def kill_marked(word: str) -> None:
             pass  # it has ended, or is another user's
 
 
+LAUNCHING = 60
+"""Seconds until the driver of a Chromium that has not begun is killed: it was seen to wait for ever."""
+
+
+def kill_drivers() -> None:
+    """Kill the drivers of browsers that this process has started. A wait for one ends with an error then."""
+    for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        if b"playwright/driver/node" in Path(f"/proc/{child}/cmdline").read_bytes():
+            os.kill(int(child), signal.SIGKILL)
+
+
+@contextmanager
+def killed_after(seconds: float, kill: Callable[[], None]) -> Iterator[None]:
+    late = threading.Timer(seconds, kill)
+    late.start()
+    try:
+        yield
+    finally:
+        late.cancel()
+
+
 @contextmanager
 def browsing(*words: str) -> Iterator[Browser]:
     """As long as it is there, no other event loop can run in this thread. ``words``: of its command line."""
@@ -175,14 +196,11 @@ def browsing(*words: str) -> Iterator[Browser]:
         # Its own sandbox does not work for root; no page of ours is to be trusted less than this test.
         root = os.geteuid() == 0
         mark = f"--mudroom-test={os.getpid()}-{os.urandom(8).hex()}"
-        browser = playwright.chromium.launch(executable_path=where, args=[mark, *words], chromium_sandbox=not root)
+        with killed_after(LAUNCHING, kill_drivers):
+            browser = playwright.chromium.launch(executable_path=where, args=[mark, *words], chromium_sandbox=not root)
         yield browser
-        late = threading.Timer(CLOSING, kill_marked, (mark,))
-        late.start()
-        try:
+        with killed_after(CLOSING, lambda: kill_marked(mark)):
             browser.close()
-        finally:
-            late.cancel()
 
 
 @pytest.fixture(scope="module")

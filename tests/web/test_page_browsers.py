@@ -13,7 +13,7 @@ from conftest import Place
 from otherbrowsers import Window, chromium, firefox, webkit
 from pagestory import find, lose, tell
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.alone]  # a browser begins late where all else begins, too
 
 
 @pytest.mark.parametrize("browser", [chromium, firefox, webkit], ids=["chromium", "firefox", "webkit"])
