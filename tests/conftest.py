@@ -64,7 +64,7 @@ def no_test_hangs(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, previous)
-    # A program that is started later would inherit them: Chromium's driver waited for ever for SIGCHLD.
+    # A program that is started later inherits them (signal(7)), and may wait for ever for SIGCHLD.
     left = signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     assert left == blocked, "signals are blocked still"
 
