@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from certify.lab import UNENFORCED, WITHOUT, Lab, Refusal
+from certify.lab import LOSSES, UNENFORCED, WITHOUT, Lab, Refusal
 from certify.windows_lab import MUTANTS as WINDOWS_MUTANTS
 from certify.windows_lab import measure as measure_windows
 from certify.windows_lab import mutants_told as windows_mutants
@@ -33,13 +33,7 @@ _OTHERS = {
     "git": "git is not started",
     "precedence": "rules decide by an order that no source names",
     "rlimit": "limits are not set",
-    "copy_apart": "a copy is another name of the file",
-    "no_replace": "a rename replaces what is there",
-    "swap": "a swap is a rename",
-    "kill_9": "what an apply wrote of its plan is lost with it",
-    "clone": "a clone has no content",
-    "one_step": "the flag of the rename is ignored",
-    "flush": "a flush does nothing",
+    **LOSSES,
 }
 _HEAD = """\
 # Certification

@@ -77,6 +77,16 @@ def lose_plans(words: Sequence[str]) -> int:
 
 VOLUME = volume_here()._replace(clone=_copied)
 """A volume that can do all: clones are copies, for the file system of the tests may have none."""
+LOSSES: Mapping[str, str] = {
+    "copy_apart": "a copy is another name of the file",
+    "no_replace": "a rename replaces what is there",
+    "swap": "a swap is a rename",
+    "kill_9": "what an apply wrote of its plan is lost with it",
+    "clone": "a clone has no content",
+    "one_step": "the flag of the rename is ignored",
+    "flush": "a flush does nothing",
+}
+"""The mutants of a volume in words, by row."""
 LOSING: Mapping[str, Volume] = {
     "copy_apart": VOLUME._replace(copy=_linked),
     "clone": VOLUME._replace(clone=_empty),

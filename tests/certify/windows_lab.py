@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from certify.lab import LOSING as LOSING_ANYWHERE
+from certify.lab import LOSSES
 from certify.lab import VOLUME as ANY_VOLUME
 from certify.windows_model import Machine, Program, Token
 from certify.windows_program import run
@@ -167,13 +168,7 @@ def _witness(machine: Machine) -> Witness:
 _OF_ROWS = {
     **{name: f"not given: {what}" for name, what in FORBIDDEN.items()},
     "python": "no command is started, for no row",
-    "copy_apart": "a copy is another name of the file",
-    "no_replace": "a rename replaces what is there",
-    "swap": "a swap is a rename",
-    "kill_9": "what an apply wrote of its plan is lost with it",
-    "clone": "a clone has no content",
-    "one_step": "the flag of the rename is ignored",
-    "flush": "a flush does nothing",
+    **LOSSES,
     "sharing": "an open file is swapped",
     "reparse": "a link on the way is followed",
 }
