@@ -36,9 +36,9 @@ TWIN = next(row for row in WINDOWS if row.name == "bridge_pipe")._replace(
 TRIED = [*OWN, TWIN, *(row for row in WINDOWS if row.name in ("cmd", "write", "tcp"))]
 EVERY = [row for row in WINDOWS if row.deed and row.way != "vault"]
 NOT_HERE = frozenset(("junction", "symlink", "share", "privileges", "memory", "processes"))
-"""What Wine cannot do, or does not keep: the control does not work, or the plan is refused."""
+"""Rows that Wine cannot do, or does not keep: the control does not work, or the plan is refused."""
 ENFORCED = frozenset(("handles", "breakaway", "nested", TWIN.name))
-"""What Wine keeps as Windows does: lists of handles, and jobs."""
+"""Rows that Wine keeps as Windows does: lists of handles, and jobs."""
 
 
 def tried(rows: Sequence[TrialRow], directory: str) -> Certificate:

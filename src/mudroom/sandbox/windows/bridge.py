@@ -116,7 +116,7 @@ class GateBridge:
 
     @property
     def notes(self) -> list[str]:
-        """What was turned away or cut, each with how often."""
+        """Reasons for which connections were turned away or cut, each with its number."""
         with self._lock:
             return [text if times == 1 else f"{text}, {times} times" for text, times in self._notes.items()]
 

@@ -2,11 +2,11 @@
 
 Rules of this file, for a project:
 1. Each directory is opened below the one above it, and no link is followed: a clone may have any entry in ``.mudroom``.
-2. Users of one project have slots beside each other. Whoever may write to the directory above may write to ``.mudroom``
+2. Users of one project have slots beside each other. All who may write to the directory above may write to ``.mudroom``
    and to ``apply``, whatever the umask; ``apply`` is sticky, so that one user renames none of another's (chmod(2)).
    An access control list tells more than the mode: its mask is shown as the group's permissions (acl(5)), so with one
    the group gets nothing.
-3. Slots are read, written and removed only if they are the user's alone. Whoever may write to ``.mudroom`` can put
+3. Slots are read, written and removed only if they are the user's alone. All who may write to ``.mudroom`` can put
    another directory, or a link to one, in their place: also one of the user's, as far as others may move it.
 4. Slots hold a file whose name tells the apply. A directory of the user's that others have moved with the one above it
    has none, and slots of another apply have another. It counts where others may write to a directory above.
@@ -32,7 +32,7 @@ _MARK = b".of-"
 _NOT_A_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
 _ACL = ("system.posix_acl_access", "system.posix_acl_default")
 _SHARED = {stat.S_IWGRP: stat.S_IRWXG, stat.S_IWOTH: stat.S_IRWXO}
-"""Who may write to a directory → their permissions in one that is made there."""
+"""The permission to write of a group, or of all others → their permissions in a directory that is made there."""
 
 
 def make_slots(record: ApplyRecord, *, new: bool = False) -> None:
@@ -112,7 +112,8 @@ def _share(above: int, made: int, *, is_sticky: bool) -> None:
 
 
 def open_slots(record: ApplyRecord) -> int:
-    """Open it. Raise OSError; MudroomError if it is not the user's alone, or a link leads there."""
+    """Return a descriptor of the slots, for the caller to close. Raise OSError; MudroomError if they are not the user's
+    alone, or a link leads there."""
     names = _within_project(record)
     if not names:
         return open_root(record.slots)

@@ -21,7 +21,7 @@ if sys.platform == "win32":
     _LOCK, _FLAGS = b"/lock", os.O_RDWR | os.O_CREAT
 else:
     _LOCK, _FLAGS = b"", os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC
-"""What is opened to be locked: the directory itself, or a file below it."""
+"""The path that is opened to be locked: the directory itself, or a file below it."""
 
 
 class SpillPlace:
