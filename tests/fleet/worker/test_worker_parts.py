@@ -20,7 +20,7 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.fleet.wire import message
-from mudroom.fleet.wire.frame import Frame
+from mudroom.fleet.wire.frame import Frame, FrameReader
 from mudroom.fleet.wire.tunnel import MOST
 from mudroom.fleet.worker import level
 from mudroom.fleet.worker.far_dial import FarDials
@@ -210,6 +210,54 @@ def test_an_origin_that_reads_nothing_makes_producers_wait_and_its_end_frees_the
     os.close(read)
     assert done.wait(20) and outbox.is_over
     os.close(write)
+
+
+class Numbered:
+    """A source of so many frames."""
+
+    def __init__(self, count: int) -> None:
+        self._left = [Frame(message.OUT, number, b"") for number in range(count)]
+
+    def next_frame(self) -> Frame | None:
+        return self._left.pop(0) if self._left else None
+
+
+def written_kinds(outbox: LinkOutbox, read: int, count: int) -> list[int]:
+    """Start it, and return the kinds of the first frames that it writes."""
+    reader, frames = FrameReader(), list[Frame]()
+    outbox.start()
+    while len(frames) < count:
+        frames += reader.feed(os.read(read, 1 << 16))
+    outbox.close()
+    return [frame.kind for frame in frames]
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_no_output_of_an_errand_goes_before_the_errand_was_accepted(before: int) -> None:
+    """Output and an outcome that came at once overtook ACCEPTED, in a worker that had just sent another urgent frame;
+    the origin takes this for a breach of the protocol, and closes the link."""
+    read, write = os.pipe()
+    outbox = LinkOutbox(write)
+    for _number in range(before):
+        outbox.put(Frame(message.PONG, 0, b""))
+    outbox.put(Frame(message.ACCEPTED, 1, b""))
+    outbox.wake(Numbered(1))
+    kinds = written_kinds(outbox, read, before + 2)
+    os.close(read)
+    os.close(write)
+    assert kinds == [*[message.PONG] * before, message.ACCEPTED, message.OUT]
+
+
+def test_urgent_frames_that_came_later_and_a_source_take_turns() -> None:
+    read, write = os.pipe()
+    outbox = LinkOutbox(write)
+    outbox.wake(Numbered(3))
+    for _number in range(3):
+        outbox.put(Frame(message.PONG, 0, b""))
+    kinds = written_kinds(outbox, read, 6)
+    os.close(read)
+    os.close(write)
+    assert kinds == [message.PONG, message.OUT] * 3
 
 
 # --- the worker's own policy ---

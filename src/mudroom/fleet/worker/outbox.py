@@ -6,7 +6,9 @@ Rules of this file:
    no memory and stops no command.
 2. Sources take turns of one frame, so that the output of one errand does not hold up another's. Urgent frames and
    sources take turns, too.
-3. A link that is over takes frames and drops them: outcomes are on disk, and the next link tells them.
+3. A source that becomes ready goes behind the urgent frames that are there already: the origin hears that an errand was
+   accepted before it hears its output.
+4. A link that is over takes frames and drops them: outcomes are on disk, and the next link tells them.
 """
 
 from __future__ import annotations
@@ -38,10 +40,13 @@ class LinkOutbox:
         self._urgent: deque[bytes] = deque()
         self._unsent = 0
         """Bytes of urgent frames, the one that is being written included."""
+        self._put = self._taken = 0
+        """Urgent frames that came, and those of them that were taken to be written."""
         self._was_urgent = False
         self._writing = 0
         """Bytes of the urgent frame that is being written."""
-        self._ready: deque[PendingFrames] = deque()
+        self._ready: deque[tuple[PendingFrames, int]] = deque()
+        """Each with the urgent frames that are taken before it."""
         self._is_over = False
         self._writer = threading.Thread(target=self._write, name="outbox", daemon=True)
 
@@ -59,15 +64,14 @@ class LinkOutbox:
             self._changed.wait_for(lambda: self._is_over or self._unsent == 0 or self._unsent + len(data) <= MOST)
             if not self._is_over:
                 self._urgent.append(data)
+                self._put += 1
                 self._unsent += len(data)
                 self._changed.notify_all()
 
     def wake(self, source: PendingFrames) -> None:
         """Say that a source has a frame. It is asked until it has none."""
         with self._changed:
-            if not self._is_over and source not in self._ready:
-                self._ready.append(source)
-                self._changed.notify_all()
+            self._make_ready(source, self._put)
 
     def flush(self, timeout: float) -> None:
         """Wait until every frame is written, or the link is over."""
@@ -99,17 +103,24 @@ class LinkOutbox:
                 self._changed.wait_for(lambda: self._is_over or self._urgent or self._ready)
                 if self._is_over:
                     return None
-                is_urgent_turn = not (self._was_urgent and self._ready)
-                self._was_urgent = bool(self._urgent) and is_urgent_turn
+                is_source_turn = bool(self._ready) and self._was_urgent and self._ready[0][1] <= self._taken
+                self._was_urgent = bool(self._urgent) and not is_source_turn
                 if self._was_urgent:
                     data = self._urgent.popleft()
+                    self._taken += 1
                     self._writing = len(data)
                     return data
-                source = self._ready.popleft()
+                source, _behind = self._ready.popleft()
             frame = source.next_frame()
             if frame is not None:
-                self.wake(source)
+                with self._changed:
+                    self._make_ready(source, 0)
                 return encode(frame)
+
+    def _make_ready(self, source: PendingFrames, behind: int) -> None:
+        if not self._is_over and all(source is not ready for ready, _behind in self._ready):
+            self._ready.append((source, behind))
+            self._changed.notify_all()
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
