@@ -245,6 +245,7 @@ def _open(context: Context, address: str) -> None:
     from html import escape
     from urllib.parse import quote
 
+    from mudroom.cli.terminal.foreground_program import absolute_search
     from mudroom.web.server.cookie_key import write_own
 
     path = disk.real_path(places(context.environ).state) + b"/serve/open.html"
@@ -252,7 +253,9 @@ def _open(context: Context, address: str) -> None:
     write_own(
         path, f'<!doctype html><meta http-equiv="refresh" content="0; url={to}"><title>mudroom</title>\n'.encode()
     )
-    if not webbrowser.open("file://" + ("/" + quote(path, "/:") if sys.platform == "win32" else quote(path))):
+    with absolute_search():
+        opened = webbrowser.open("file://" + ("/" + quote(path, "/:") if sys.platform == "win32" else quote(path)))
+    if not opened:
         context.terminal.note("no browser could be opened")
 
 

@@ -37,9 +37,7 @@ def page(lines: Iterator[bytes], context: Context) -> None:
     from mudroom.cli.terminal.command_signals import TYPED
     from mudroom.cli.terminal.foreground_program import ignore_signal, signal_handlers
 
-    command = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less"))) or ["cat"]
-    if shutil.which(command[0]) is None:
-        command = ["cat"]
+    command = pager_words(context)
     context.terminal.clear()
     environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX"), "LESSSECURE": "1"}
     with (
@@ -56,6 +54,16 @@ def page(lines: Iterator[bytes], context: Context) -> None:
             pager.stdin.close()
         except BrokenPipeError:
             pass
+
+
+def pager_words(context: Context) -> list[str]:
+    """Return the words of the user's pager, or of cat(1): the program by its path."""
+    from mudroom.cli.terminal.foreground_program import absolute_search
+
+    words = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less")))
+    with absolute_search():
+        program = shutil.which(words[0]) if words else None
+        return [program, *words[1:]] if program is not None else [shutil.which("cat") or "/bin/cat"]
 
 
 def coloured(line: bytes, context: Context, stream: int = 1) -> bytes:
