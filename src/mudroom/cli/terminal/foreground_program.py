@@ -53,18 +53,6 @@ def signal_handlers(handlers: Mapping[int, Handler]) -> Iterator[Mapping[int, ob
         signal.set_wakeup_fd(wakeup)
 
 
-@contextmanager
-def absolute_search() -> Iterator[None]:
-    """Leave only absolute directories in PATH for the block: by another entry, the program of a name would be one of
-    the current directory, which may be a stranger's project."""
-    before = os.environ.get("PATH", os.defpath)
-    os.environ["PATH"] = os.pathsep.join(filter(os.path.isabs, before.split(os.pathsep)))
-    try:
-        yield
-    finally:
-        os.environ["PATH"] = before
-
-
 def ignore_signal(_number: int, _frame: FrameType | None) -> None:
     """Do nothing: the signal is for the program."""
 

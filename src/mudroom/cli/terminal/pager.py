@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator
 
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import output_error
+from mudroom.system.search_path import find_program
 
 _STYLES = (
     (b"+++", "bold"),
@@ -58,12 +58,9 @@ def page(lines: Iterator[bytes], context: Context) -> None:
 
 def pager_words(context: Context) -> list[str]:
     """Return the words of the user's pager, or of cat(1): the program by its path."""
-    from mudroom.cli.terminal.foreground_program import absolute_search
-
     words = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less")))
-    with absolute_search():
-        program = shutil.which(words[0]) if words else None
-        return [program, *words[1:]] if program is not None else [shutil.which("cat") or "/bin/cat"]
+    program = find_program(words[0], context.environ) if words else None
+    return [program, *words[1:]] if program is not None else [find_program("cat", context.environ) or "/bin/cat"]
 
 
 def coloured(line: bytes, context: Context, stream: int = 1) -> bytes:
