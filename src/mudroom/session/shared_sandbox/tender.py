@@ -19,7 +19,7 @@ import _thread
 import os
 import select
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from mudroom.core.background import BackgroundEnd, BackgroundStart
@@ -495,17 +495,9 @@ class SharedSandbox:
                 self._over(self)
                 self._finished.release()
 
-    def _changed_by(self) -> CollectedCommand:
-        """Return the command that a record names. A record without one is that of a command that was cut off
-        (``vault/forks/fork_summary.py``), and it goes with a checkpoint to other forks."""
-        if self._last is not None:
-            return self._last
-        with self._lock:
-            first = next((background.started for background in self.backgrounds.values()), None)
-        return CollectedCommand(first.command, 0, first.time, first.level) if first else CollectedCommand((), 0, 0)
-
     def _gather(self, *, live: bool) -> None:
-        command = self._changed_by()
+        with self._lock:
+            command = self._last or _of_first(self.backgrounds.values())
         with OpenFork(self.vault, self.fork) as opened:
             view = view_of(self.vault, self.fork, opened, "copy" if self.basis.mode != "overlay" else "overlay")
             if isinstance(view, OverlayView):
@@ -513,6 +505,14 @@ class SharedSandbox:
             gather(self.fork, opened, view, command, self.basis.started)
             if isinstance(view, OverlayView) and not live:
                 view.unmounted()
+
+
+def _of_first(backgrounds: Iterable[BackgroundCommand]) -> CollectedCommand:
+    """Return the command that a record names while none has ended: the first that was started. A record without one
+    is that of a command that was cut off (``vault/forks/fork_summary.py``), and it goes with a checkpoint to other
+    forks."""
+    first = next((background.started for background in backgrounds), None)
+    return CollectedCommand(first.command, 0, first.time, first.level) if first else CollectedCommand((), 0, 0)
 
 
 def run_in(held: HeldSandbox, invocation: Invocation, cwd: bytes) -> JoinedCommand:
