@@ -28,6 +28,7 @@ A file is flagged for one of these reasons:
    each word in it; one of more than 1 MiB names all.
 3. **Its content**: a new or changed executable that begins as a script (`#!`), ELF, Mach-O, PE or WebAssembly does.
    An executable that was only renamed is not flagged for that.
+4. **mudroom itself**: a file of the environment or the package that mudroom runs from, if that is in the project.
 
 Not seen: files that code names or computes when it runs (`import`, `include`, `source` in scripts), settings of
 programs that are not in the table, and names that only settings outside the project hold.

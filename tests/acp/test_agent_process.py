@@ -47,6 +47,18 @@ def test_a_program_that_is_not_there(place: Place) -> None:
     assert raised.value.exit_code == 127
 
 
+def test_an_agent_outside_is_no_program_of_the_project(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = place.root / "ran"
+    place.write("no-such-agent", f"#!/bin/sh\necho > {ran}\n", 0o755)
+    monkeypatch.chdir(place.project)
+    _ours, theirs = pipes()
+    with pytest.raises(CommandNotStarted) as raised:
+        start_outside([b"no-such-agent"], os.fsencode(place.project), theirs, {b"PATH": b".::/usr/bin:/bin"})
+    assert raised.value.exit_code == 127 and not ran.exists()
+    agent = start_outside([b"./no-such-agent"], os.fsencode(place.project), theirs, {b"PATH": b".::/usr/bin:/bin"})
+    assert agent.wait() == 0 and ran.exists(), "a path is the user's own word"
+
+
 def test_stderr_is_passed_on_and_its_last_line_kept() -> None:
     ours, theirs = pipes()
     read, write = os.pipe()

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from conftest import Place, act_as, full_listing
+from mudroom.cli.fork.ls import fork_rows
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.network.host_rules import HostRule
@@ -33,6 +34,7 @@ from mudroom.session.shared_sandbox import visitor
 from mudroom.session.shared_sandbox.remote import connect
 from mudroom.session.shared_sandbox.tender import SharedSandbox
 from mudroom.vault.forks.background import RING
+from mudroom.vault.forks.fork_summary import ForkSummaries
 from test_vault_verb import Cli
 from whole_text import whole
 
@@ -401,6 +403,21 @@ def test_a_checkpoint_while_it_runs(place: Place, view: str) -> None:
     with pytest.raises(UsageError, match="has a checkpoint named p already"):
         started(session, SERVER)
         session.forks.checkpoint("f", "p")
+
+
+def test_a_copy_of_what_a_running_command_has_done_was_not_cut_off(place: Place) -> None:
+    """Neither a fork of its fork, nor a checkpoint that is gone back to."""
+    session, script = place.session(), "echo there > made; echo up; sleep 1000"
+    server = started(session, script)
+    session.forks.checkpoint("f", "p")
+    session.forks.new("child", parent="f")
+    server.end()
+    session.sandboxes.end("f")
+    session.forks.rollback("f", "p")
+    words = [os.fsdecode(word) for word in (*SH, script.encode())]
+    for row in fork_rows(session):
+        assert (row["state"], row["command"]) == ("ended", words)
+    assert {summary.state for summary in ForkSummaries().all(session.vault)} == {"idle"}
 
 
 def test_another_process_joins_it(place: Place) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,21 @@ def test_only_the_mode_of_the_project_itself(place: Place, settings: Settings) -
     assert mode(place.project) == 0o700
     session, result = place.sh("chmod 1700 .", settings)
     assert [(remark.path, "sticky" in remark.text) for remark in result.changeset.remarks] == [(b"", True)]
+
+
+def test_a_change_of_what_mudroom_runs_from_is_told_apart(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mudroom may be installed in an environment of the project. A command's file lands there like others: it would run
+    outside of every sandbox at the next command of mudroom."""
+    place.write("tools/lib/data", "1\n")
+    place.write("tools2/data", "1\n")
+    monkeypatch.setattr(sys, "prefix", str(place.project / "tools"))
+    session = place.session()
+    result = session.run([b"sh", b"-c", b"echo 2 > tools/lib/data; echo 2 > tools2/data"], fork="f")
+    told = {change.path: (change.runs, "executes-later" in change.flags) for change in result.changeset.changes}
+    assert told == {
+        b"tools/lib/data": (
+            "at the next mudroom command, outside of every sandbox: mudroom itself runs from there",
+            True,
+        ),
+        b"tools2/data": ("", False),
+    }

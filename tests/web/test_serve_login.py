@@ -267,6 +267,17 @@ def test_the_browser_is_opened_by_a_file_that_only_we_can_read(place: Place, tmp
         assert ask(site, way_in(address)).status == 303
 
 
+def test_the_browser_is_not_a_program_of_the_project(place: Place) -> None:
+    ran = place.root / "ran"
+    for name in ("xdg-open", "www-browser", "x-www-browser", "lynx", "w3m"):
+        place.write(name, f"#!/bin/sh\necho {name} >> {ran}\n", 0o755)
+    with serving(place):
+        env = environment(place) | {"PATH": ".::/usr/bin:/bin", "BROWSER": "", "TERM": "xterm"}
+        words = [*MUDROOM[:1], "-P", *MUDROOM[1:], "serve", "--link", "--open"]
+        subprocess.run(words, cwd=place.project, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert not ran.exists(), ran.read_text()
+
+
 def test_behind_a_proxy(place: Place) -> None:
     with serving(place, "--url-prefix", "/a/b/", "--host-name", "box.example", "--host-name", "m.localhost") as site:
         assert site.url == f"http://127.0.0.1:{site.port}/a/b/"

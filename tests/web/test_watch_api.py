@@ -71,6 +71,16 @@ def test_two_that_start_at_once_run_side_by_side(ask: Asked) -> None:
         assert not late and len(rows) == 2
 
 
+@pytest.mark.parametrize("name", ["json.py", "mudroom.py", "mudroom/__init__.py", "mudroom/__main__.py", "signal.py"])
+def test_no_module_of_the_project_is_loaded_outside_of_the_sandbox(ask: Asked, name: str) -> None:
+    """A stranger's project may have modules with the names of those that mudroom and Python import."""
+    ran = ask.place.root / "ran"
+    ask.place.write(name, f"open({str(ran)!r}, 'a').write(__name__)\n")
+    at, row = started(ask, "exec sleep 60")
+    ask.post(f"{at}/commands/{row['id']}/end", {"grace": 0})
+    assert not ran.exists(), ran.read_text()
+
+
 def until(ask: Asked, at: str, identity: str, true: Any) -> Any:
     """The output, once it is like that."""
     session = ask.place.session()

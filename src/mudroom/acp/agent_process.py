@@ -17,6 +17,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, Refused, Unsupported
 from mudroom.session import Actor, Background, Session
 from mudroom.session.order import Pipes
+from mudroom.system.search_path import require_program
 from mudroom.typing import NamedTuple, Protocol
 
 GRACE = 2.0
@@ -116,8 +117,8 @@ def start_outside(argv: Sequence[bytes], cwd: bytes, streams: Pipes, environ: Ma
     """Start the agent on the host. Raise CommandNotStarted."""
     try:
         process = subprocess.Popen(
-            list(argv), stdin=streams.stdin, stdout=streams.stdout, stderr=streams.stderr, cwd=cwd, env=environ,
-            start_new_session=True,
+            list(argv), executable=require_program(argv[0], environ), stdin=streams.stdin, stdout=streams.stdout,
+            stderr=streams.stderr, cwd=cwd, env=environ, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         code = 127 if isinstance(error, FileNotFoundError) else 126

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import shutil
 import signal
 import sys
 import threading
@@ -14,7 +15,10 @@ from types import SimpleNamespace
 import pytest
 
 from mudroom.cli.terminal.command_signals import Terminated
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.foreground_program import ForegroundRunner, ignore_signal, signal_handlers
+from mudroom.cli.terminal.pager import pager_words
+from mudroom.cli.terminal.terminal import Terminal
 
 SELF = os.getpid()
 
@@ -30,6 +34,26 @@ def test_a_signal_means_what_is_said_and_then_what_it_did() -> None:
     with signal_handlers({signal.SIGINT: lambda number, _frame: heard.append(number)}):
         signal.raise_signal(signal.SIGINT)
     assert heard == [signal.SIGINT] and signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_program_is_not_one_of_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which may be a stranger's project, with a ``less`` of its own."""
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    for place in (theirs, ours):
+        place.mkdir()
+        (place / "less").write_text("#!/bin/sh\n")
+        (place / "less").chmod(0o755)
+    monkeypatch.chdir(theirs)
+    search = f".::bin:../theirs:{ours}:{os.defpath}"
+    monkeypatch.setenv("PATH", search)
+    monkeypatch.delenv("PAGER", raising=False)
+    assert shutil.which("less") != str(ours / "less")
+    environ = {b"PATH": os.fsencode(search)}
+    assert pager_words(Context(environ, Terminal(environ), False, None)) == [str(ours / "less")]
+    environ[b"PAGER"] = b"./less -X"  # so the user wants it
+    assert pager_words(Context(environ, Terminal(environ), False, None)) == ["./less", "-X"]
+    environ[b"PAGER"] = b""
+    assert pager_words(Context(environ, Terminal(environ), False, None)) == [shutil.which("cat")]
 
 
 def test_an_event_loop_hears_nothing_of_what_is_typed(tmp_path: Path) -> None:

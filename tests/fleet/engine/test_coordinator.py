@@ -10,6 +10,7 @@ from cluster_nodes import Origin, ScriptedNode, coordinated, outcome, until
 
 from mudroom.fleet.base.manifest import base_id
 from mudroom.fleet.base.scan import Scanned
+from mudroom.fleet.engine.child import WorkerChild, worker_command
 from mudroom.fleet.wire import message as wire
 from mudroom.fleet.wire.frame import Frame, encode
 from mudroom.fleet.wire.message import frame_of, message_of
@@ -354,3 +355,20 @@ def test_an_errand_of_an_unknown_base_and_a_repeated_one_are_refused(tmp_path: P
         again = message_of(origin.wait_for(wire.FAILED, origin.run(identity, "e1")), wire.Failed)
         assert "accepted already" in again.reason
         assert frame_of(wire.BYE, wire.Bye("")).kind == wire.BYE
+
+
+def test_a_worker_of_a_node_loads_no_module_of_the_directory_it_starts_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster starts it in a directory of a job."""
+    job, ran = tmp_path / "job", tmp_path / "ran"
+    job.mkdir()
+    for name in ("json", "mudroom", "signal"):
+        (job / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write(__name__)\n")
+    monkeypatch.chdir(job)
+    monkeypatch.setenv("MUDROOM_STATE", str(tmp_path / "state"))
+    with WorkerChild(worker_command(1)) as worker:
+        worker.end()
+        while worker.read(60):
+            pass
+    assert not ran.exists(), ran.read_text()

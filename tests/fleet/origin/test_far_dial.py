@@ -16,6 +16,7 @@ from conftest import Place
 from mudroom.core.network.flow import Flow
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError
 from mudroom.fleet.engine.process import start
 from mudroom.fleet.origin.far_dial import FarGate
 from mudroom.fleet.origin.link import OriginLink
@@ -47,6 +48,15 @@ def server() -> Iterator[int]:
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
     thread.join()
+
+
+def test_what_starts_a_worker_is_no_program_of_the_project(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = place.root / "ran"
+    place.write("no-such-ssh", f"#!/bin/sh\necho > {ran}\n", 0o755)
+    monkeypatch.chdir(place.project)
+    with pytest.raises(MudroomError, match=r"^no-such-ssh: No such file or directory \(install it"):
+        start([b"no-such-ssh", b"host"], "far", {b"PATH": b".::/usr/bin:/bin"})
+    assert not ran.exists()
 
 
 def test_a_command_on_a_worker_reaches_a_host_through_the_origin(place: Place, server: int, tmp_path: Path) -> None:

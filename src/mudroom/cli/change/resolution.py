@@ -24,6 +24,7 @@ from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_at
+from mudroom.system.search_path import find_program
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def decide_by_driver(session: Session, fork: str, conflict: ForkConflict, tool: 
 
     _require_shown(session, conflict)
     words = shlex.split(DRIVERS.get(tool, tool))
-    if not words or shutil.which(words[0]) is None:
+    if not words or find_program(words[0], context.environ) is None:
         raise UsageError(f"there is no merge driver {words[0] if words else 'named'}", "install it, or give its path")
     if not {"%A", "%B"} <= set(" ".join(words).split()):
         raise UsageError(f"the merge driver {tool!r} is not told the files", "a command with %O %A %B")

@@ -92,11 +92,14 @@ def _outlook(context: Context, project: bytes) -> Outlook:
 
 
 def _start(context: Context, project: bytes, fork: str, command: Sequence[bytes], timeout: float | None) -> str:
-    """Start a command by ``mudroom exec --background``, which leaves a process of its own behind."""
+    """Start a command by ``mudroom exec --background``, which leaves a process of its own behind. ``-P``: Python would
+    look for each module in the current directory first, which is the project."""
     if sys.platform == "win32":
         raise MudroomError("no command runs in the background on Windows", f"mudroom exec --fork {fork} -- COMMAND")
-    arguments: list[bytes | str] = [sys.executable, "-m", "mudroom", "exec", "--background", "--json", "--fork", fork]
+    arguments: list[bytes | str] = [sys.executable, "-P", "-m", "mudroom", "exec", "--background", "--json"]
     arguments += [
+        "--fork",
+        fork,
         "--project",
         project,
         *(["--timeout", f"{timeout:g}s"] if timeout is not None else []),

@@ -245,6 +245,7 @@ def _open(context: Context, address: str) -> None:
     from html import escape
     from urllib.parse import quote
 
+    from mudroom.system.search_path import absolute_entries
     from mudroom.web.server.cookie_key import write_own
 
     path = disk.real_path(places(context.environ).state) + b"/serve/open.html"
@@ -252,7 +253,13 @@ def _open(context: Context, address: str) -> None:
     write_own(
         path, f'<!doctype html><meta http-equiv="refresh" content="0; url={to}"><title>mudroom</title>\n'.encode()
     )
-    if not webbrowser.open("file://" + ("/" + quote(path, "/:") if sys.platform == "win32" else quote(path))):
+    search = os.environ.get("PATH", os.defpath)
+    os.environ["PATH"] = absolute_entries(search)  # webbrowser looks there for the browsers that it knows
+    try:
+        opened = webbrowser.open("file://" + ("/" + quote(path, "/:") if sys.platform == "win32" else quote(path)))
+    finally:
+        os.environ["PATH"] = search
+    if not opened:
         context.terminal.note("no browser could be opened")
 
 

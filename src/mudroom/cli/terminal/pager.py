@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator
 
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import output_error
+from mudroom.system.search_path import find_program
 
 _STYLES = (
     (b"+++", "bold"),
@@ -37,9 +37,7 @@ def page(lines: Iterator[bytes], context: Context) -> None:
     from mudroom.cli.terminal.command_signals import TYPED
     from mudroom.cli.terminal.foreground_program import ignore_signal, signal_handlers
 
-    command = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less"))) or ["cat"]
-    if shutil.which(command[0]) is None:
-        command = ["cat"]
+    command = pager_words(context)
     context.terminal.clear()
     environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX"), "LESSSECURE": "1"}
     with (
@@ -56,6 +54,13 @@ def page(lines: Iterator[bytes], context: Context) -> None:
             pager.stdin.close()
         except BrokenPipeError:
             pass
+
+
+def pager_words(context: Context) -> list[str]:
+    """Return the words of the user's pager, or of cat(1): the program by its path."""
+    words = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less")))
+    program = find_program(words[0], context.environ) if words else None
+    return [program, *words[1:]] if program is not None else [find_program("cat", context.environ) or "/bin/cat"]
 
 
 def coloured(line: bytes, context: Context, stream: int = 1) -> bytes:

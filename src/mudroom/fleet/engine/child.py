@@ -33,8 +33,9 @@ edges, which alone look at the environment."""
 
 
 def worker_command(jobs: int) -> tuple[str, ...]:
-    """Return the command of a worker on this machine."""
-    return sys.executable, "-m", "mudroom", "worker", "--stdio", "--jobs", str(jobs)
+    """Return the command of a worker on this machine. ``-P``: it loads no module of the directory where a cluster
+    starts it, which may be a job's."""
+    return sys.executable, "-P", "-m", "mudroom", "worker", "--stdio", "--jobs", str(jobs)
 
 
 class WorkerChild:

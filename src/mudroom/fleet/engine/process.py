@@ -15,6 +15,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from mudroom.errors import MudroomError
+from mudroom.system.search_path import require_program
 
 NODE = b"{node}"
 """In the words of a worker: replaced by its name."""
@@ -97,6 +98,7 @@ def start(argv: Sequence[bytes], node: str, environ: Mapping[bytes, bytes]) -> W
     try:
         child = subprocess.Popen(
             words,
+            executable=require_program(words[0], environ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

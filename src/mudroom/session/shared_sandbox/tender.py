@@ -19,7 +19,7 @@ import _thread
 import os
 import select
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from mudroom.core.background import BackgroundEnd, BackgroundStart
@@ -159,7 +159,8 @@ class SharedSandbox:
         """Held while our turn is released and taken again. A waiter for this lock waits for another process."""
         self._pauses = self._guests = 0
         self._closing = self._is_collected = False
-        self._last = CollectedCommand((), 0, 0)
+        self._last: CollectedCommand | None = None
+        """The command whose changes were recorded last."""
         self._wake, self._poke = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._finished = _thread.allocate_lock()
         self._finished.acquire()
@@ -266,7 +267,7 @@ class SharedSandbox:
         with self._collecting, self.stopped():
             if self._is_collected:
                 raise UsageError(*JUST_ENDED)
-            self._gather(self._last, live=True)
+            self._gather(live=True)
             chosen = name if keep is None else stack.free_name(self.fork.state, name)
             return checkpoint_copy(self.vault, self.fork, chosen, time, keep).name
 
@@ -297,7 +298,7 @@ class SharedSandbox:
                 return
             with self.stopped():
                 self._last = command or self._last
-                self._gather(self._last, live=True)
+                self._gather(live=True)
 
     def end(self, identities: Sequence[str] | None = None, grace: float = GRACE) -> None:
         """Send SIGTERM to background commands (None: to all, and end the sandbox), and SIGKILL after ``grace``
@@ -462,7 +463,7 @@ class SharedSandbox:
                     self._end_command(background)
             with self._collecting:
                 self._is_collected = True
-                self._gather(self._last, live=False)
+                self._gather(live=False)
                 self.notes += self.basis.give_back()
                 self.fork.end()
         except (MudroomError, OSError) as error:  # the next command of the fork recovers as after a crash
@@ -494,7 +495,9 @@ class SharedSandbox:
                 self._over(self)
                 self._finished.release()
 
-    def _gather(self, command: CollectedCommand, *, live: bool) -> None:
+    def _gather(self, *, live: bool) -> None:
+        with self._lock:
+            command = self._last or _of_first(self.backgrounds.values())
         with OpenFork(self.vault, self.fork) as opened:
             view = view_of(self.vault, self.fork, opened, "copy" if self.basis.mode != "overlay" else "overlay")
             if isinstance(view, OverlayView):
@@ -502,6 +505,14 @@ class SharedSandbox:
             gather(self.fork, opened, view, command, self.basis.started)
             if isinstance(view, OverlayView) and not live:
                 view.unmounted()
+
+
+def _of_first(backgrounds: Iterable[BackgroundCommand]) -> CollectedCommand:
+    """Return the command that a record names while none has ended: the first that was started. A record without one
+    is that of a command that was cut off (``vault/forks/fork_summary.py``), and it goes with a checkpoint to other
+    forks."""
+    first = next((background.started for background in backgrounds), None)
+    return CollectedCommand(first.command, 0, first.time, first.level) if first else CollectedCommand((), 0, 0)
 
 
 def run_in(held: HeldSandbox, invocation: Invocation, cwd: bytes) -> JoinedCommand:

@@ -366,7 +366,7 @@ class _Collector:
 
             counted, made = flag_repositories(counted, self._staged, self._base, self._ground.settings_at)
             remarks += made
-            counted = flag_later(counted, self._staged, self._base)
+            counted = flag_later(counted, self._staged, self._base, self._ground.project)
         hidden = (path for path in self._hidden if self._hidden.isdisjoint(ancestors(path)))
         return Changeset(tuple(counted), tuple(sorted(remarks)), tuple(sorted(hidden)))
 

@@ -8,12 +8,13 @@ in the project's. No symbolic link is followed.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import BY_GIT, EXECUTES, NEW_REPOSITORY, add_flags, git_directory, runs_when
 from mudroom.core.tree.manifest import LIMIT, MANIFESTS, SUBDIRECTORIES, named_paths
-from mudroom.core.tree.path import parent
+from mudroom.core.tree.path import is_below, parent
 from mudroom.stage.source import Source, is_absence
 
 _SCRIPTS = tuple(
@@ -36,14 +37,27 @@ _PROGRAMS: Mapping[bytes, str] = {
 """How an executable begins: elf(5), mach-o/loader.h, PE/COFF, execve(2)."""
 
 
-def flag_later(changes: Sequence[Change], staged: Source, base: Source) -> list[Change]:
+_OURS = "at the next mudroom command, outside of every sandbox: mudroom itself runs from there"
+
+
+def flag_later(changes: Sequence[Change], staged: Source, base: Source, project: bytes = b"") -> list[Change]:
     """Return the changes with ``Change.runs`` and the flag ``executes-later``. ``staged`` reads the fork's layers
-    alone, ``base`` the project."""
+    alone, ``base`` the project. ``project``: its path, b"" if it is not known."""
     named = _named_by_manifests(changes, staged, base)
-    return [_with_reason(change, staged, named) for change in changes]
+    ours = _own_places(project) if project else ()
+    return [_with_reason(change, staged, named, ours) for change in changes]
 
 
-def _with_reason(change: Change, staged: Source, named: Mapping[bytes, str]) -> Change:
+def _own_places(project: bytes) -> tuple[bytes, ...]:
+    """Return the places in the project that this mudroom runs from: its package, and its interpreter's environment."""
+    places = (os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), sys.prefix)
+    paths = {os.fsencode(form) for place in places for form in (place, os.path.realpath(place))}
+    return tuple(sorted(path[len(project) + 1 :] for path in paths if is_below(path, project) and path != project))
+
+
+def _with_reason(change: Change, staged: Source, named: Mapping[bytes, str], ours: Sequence[bytes]) -> Change:
+    if ours and any(is_below(change.path, place) for place in ours):
+        return change._replace(runs=_OURS, flags=add_flags(change.flags, EXECUTES))
     if EXECUTES in change.flags:
         runs = runs_when(change.path) or named.get(change.path) or change.runs or BY_GIT
         return change if runs == change.runs else change._replace(runs=runs)

@@ -1,0 +1,38 @@
+"""Programs that mudroom starts for the user outside of every sandbox, and where they are looked for.
+
+An entry of PATH that is empty or relative means the current directory or one below it (execvp(3)). That may be a
+stranger's project, or one where an agent's files have landed, with a program of the same name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def absolute_entries(search: str) -> str:
+    """Return a search path without the entries that are not absolute."""
+    return os.pathsep.join(filter(os.path.isabs, search.split(os.pathsep)))
+
+
+def find_program(word: str, environ: Mapping[bytes, bytes]) -> str | None:
+    """Return the path of the program that a word means, None if there is none. A word with a slash is a path."""
+    search = os.fsdecode(environ.get(b"PATH", os.fsencode(os.defpath)))
+    return shutil.which(word, path=absolute_entries(search))
+
+
+def require_program(word: bytes, environ: Mapping[bytes, bytes]) -> bytes:
+    """Return what ``subprocess.Popen`` has to execute for a word. Raise FileNotFoundError if there is no such
+    program."""
+    if b"/" in word:
+        return word  # the system tells why it cannot be executed
+    program = find_program(os.fsdecode(word), environ)
+    if program is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return os.fsencode(program)
