@@ -32,7 +32,37 @@ def test_a_script_is_one_line() -> None:
     cut = describe(row("a" * 200, 2), 80)
     assert len(cut) == 80 and cut.startswith("x  2 files, ") and cut.endswith("a…")
     assert describe(row("make", 1490) | {"lines_added": 0}, 80) == "x  1,490 files  1 checkpoint  make", "not counted"
-    assert len(describe(row("a" * 200), 10)) < 60, "some of it is shown however narrow it is"
+
+
+def test_a_row_is_no_wider_than_the_terminal() -> None:
+    wide = row("npm install --save-dev esbuild sharp", 1490) | {"fork": "run-20261126-181014", "state": "running"}
+    for width in range(28, 140):
+        lines = describe(wide, width).split("\n")
+        assert max(map(len, lines)) <= width, (width, lines)
+        assert all(line.startswith("  ") and line.strip() for line in lines[1:]), (width, lines)
+    assert describe(wide, 40) == (
+        "run-20261126-181014  1,490 files, +1 -0\n  running  1 checkpoint\n  npm install --save-dev esbuild sharp"
+    )
+    assert describe(row("a" * 200), 10).endswith("  aaaaaaa…"), "some of it is shown however narrow it is"
+    assert describe(row(""), 40) == "x  1 file, +1 -0  1 checkpoint"
+
+
+def test_status_says_how_many_applies_can_be_undone_before_the_last(cli: Cli) -> None:
+    for name, said in (("a", "undo     u1\n"), ("b", "undo     u2, then 1 more\n")):
+        assert cli("run", "--yes", "--", "touch", f"new-{name}").returncode == 0
+        assert said in cli("status").stdout
+
+
+def test_a_name_that_is_unknown_where_none_is_known_has_a_hint_that_helps(cli: Cli) -> None:
+    assert cli("exec", "--fork", "x", "--", "touch", "src/b").returncode == 0
+    done = cli("undo", "u9")
+    assert done.stderr == (
+        "mudroom: there is no apply named u9 (x is not applied yet: mudroom diff x, mudroom apply x, "
+        "mudroom discard x)\n"
+    )
+    assert cli("rollback", "p", "--fork", "x").stderr == (
+        "mudroom: x has no checkpoint named p (it has none; mudroom checkpoint NAME --fork x makes one)\n"
+    )
 
 
 def test_an_empty_directory_counts_everywhere(cli: Cli) -> None:

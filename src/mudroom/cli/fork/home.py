@@ -72,7 +72,7 @@ def _waiting(listing: ProjectListing, context: Context) -> tuple[list[str], list
     if rows:
         lines.append(f"{counted(len(rows), 'fork')}, not applied:")
         width = context.terminal.columns(1) - 2
-        lines += [f"  {describe(row, width)}" for row in rows[-MOST_FORKS:]]
+        lines += ["  " + describe(row, width).replace("\n", "\n  ") for row in rows[-MOST_FORKS:]]
         if len(rows) > MOST_FORKS:
             lines.append(f"  and {counted(len(rows) - MOST_FORKS, 'older fork')} (mudroom ls)")
         name = next((row["fork"] for row in reversed(rows) if not row["problem"]), rows[-1]["fork"])
