@@ -12,6 +12,7 @@
     ├── Interrupted             Ctrl-C at a question; nothing was applied                  exit 130
     ├── SandboxAlive        processes of a command that has ended are still alive      exit 125
     ├── RunUnwritten        a command has run; its output or record was not written    exit 125
+    ├── ApplyUnwritten      an apply has landed; its record was not written            exit 125
     ├── ContainerEnded      a command's container ended before the command             exit 125
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
 
@@ -153,6 +154,15 @@ class RunUnwritten(MudroomError):
     def without_fork(self) -> RunUnwritten:
         """Return the error as it is once the fork is discarded."""
         return RunUnwritten(self.ended_with, self.why, self.hint, self.fork, has_changes=self.has_changes, is_gone=True)
+
+
+class ApplyUnwritten(MudroomError):
+    """An apply, undo or redo is complete in the project, and a later step of it has failed. ``done``: applied, undone
+    or redone. ``why``: the reason."""
+
+    def __init__(self, name: str, done: str, why: str, hint: str = "") -> None:
+        super().__init__(f"{name} has been {done}; after that: {why}", hint)
+        self.name, self.why = name, why
 
 
 class ContainerEnded(MudroomError):
