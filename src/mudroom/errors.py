@@ -7,6 +7,7 @@
     │   └── ForkGone        the fork was discarded or renamed while it was waited for  exit 125
     ├── Unsupported         this machine cannot provide a requested protection         exit 125
     ├── ForkMoved           the fork has changed since its review; nothing was applied exit 4
+    │   ├── ForkChanged     its changes are other ones
     │   └── SideMoved       a side of a conflict has changed since it was shown        exit 4
     │       └── DecidedMeanwhile  the decision about the conflict has changed since
     ├── Interrupted             Ctrl-C at a question; nothing was applied                  exit 130
@@ -104,6 +105,18 @@ class ForkMoved(MudroomError):
             f"{shown} in the fork is not what was reviewed{because}; nothing was {what}", "look again: mudroom diff"
         )
         self.path = path
+
+
+class ForkChanged(ForkMoved):
+    """The changes of a fork are not those of its last review: other ones, more or fewer."""
+
+    def __init__(self, fork: str, what: str = "applied") -> None:
+        MudroomError.__init__(
+            self,
+            f"{fork} has changed since it was shown; nothing was {what}",
+            f"mudroom diff {fork} shows it as it is now",
+        )
+        self.path = b""
 
 
 class SideMoved(ForkMoved):

@@ -91,3 +91,26 @@ def test_a_full_disk_is_no_dead_end(cli: Cli) -> None:
         assert cli("run", "--keep", "--", "touch", "small").returncode == 0
     finally:
         subprocess.run(["umount", "--lazy", str(state)], check=True)
+
+
+def test_a_line_with_a_fork_or_a_file_in_the_wrong_place_is_told_as_it_would_be_right(cli: Cli) -> None:
+    assert cli("exec", "--fork", "x", "--", "touch", "src/b").returncode == 0
+    ran = cli("exec", "x", "ls", "a b")
+    assert (ran.returncode, ran.stderr) == (
+        127,
+        "mudroom: x: command not found (in that fork: mudroom exec --fork x -- ls 'a b')\n",
+    )
+    assert cli("exec", "y", "ls").stderr.endswith("(the sandbox sees the PATH of this shell)\n")
+    for words in (["src/a"], ["src/a", "src/b"]):
+        looked = cli("diff", *words)
+        assert (looked.returncode, looked.stderr) == (
+            125,
+            "mudroom: there is no fork named src/a (mudroom diff x src/a)\n",
+        )
+    assert cli("diff", "x", "src/b").returncode == 0
+    assert "mudroom ls shows the forks" in cli("diff", "neither").stderr
+    assert cli("exec", "--fork", "y", "--", "touch", "c").returncode == 0
+    assert cli("diff", "src/a").stderr.endswith("(mudroom diff FORK src/a)\n")
+    for verb in ("checkpoint", "rollback"):
+        assert cli(verb, "p").stderr == "mudroom: there are 2 forks (name one with --fork: y, x)\n"
+    assert cli("apply").stderr == "mudroom: there are 2 forks (name one of: y, x)\n"

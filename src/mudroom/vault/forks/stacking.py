@@ -89,7 +89,9 @@ def find_checkpoint(fork: Fork, name: str) -> Checkpoint:
     point = fork.state.checkpoint(name)
     if point is None:
         names = ", ".join(checkpoint.name for checkpoint in fork.state.checkpoints[-8:])
-        hint = f"the last ones: {names}" if names else f"it has none; mudroom checkpoint NAME --fork {fork.name} makes one"
+        hint = (
+            f"the last ones: {names}" if names else f"it has none; mudroom checkpoint NAME --fork {fork.name} makes one"
+        )
         raise UsageError(f"{fork.name} has no checkpoint named {name}", hint)
     return point
 
