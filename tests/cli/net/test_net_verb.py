@@ -285,7 +285,7 @@ def test_why(cli: Cli, asked: str, code: int, said: str) -> None:
     [
         (
             "0x7f.1",
-            "0x7f.1 is neither a name nor an address in its usual form: names do not end in a number (mudroom net why HOST[:PORT])",
+            "0x7f.1 is neither a name nor an address in its usual form: names do not end in a number",
         ),
         ("a.com..", "a.com..: a part of a name is empty"),
         ("a.com:x", "x is no port (1 to 65535)"),
