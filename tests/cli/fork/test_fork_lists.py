@@ -9,6 +9,10 @@ import pytest
 
 from conftest import Place
 from mudroom.cli.fork.ls import describe
+from mudroom.cli.main import run
+from mudroom.cli.terminal.terminal import Terminal
+from mudroom.errors import MudroomError
+from mudroom.session.changes import Changes
 from test_vault_verb import Cli
 
 
@@ -114,3 +118,36 @@ def test_a_line_with_a_fork_or_a_file_in_the_wrong_place_is_told_as_it_would_be_
     for verb in ("checkpoint", "rollback"):
         assert cli(verb, "p").stderr == "mudroom: there are 2 forks (name one with --fork: y, x)\n"
     assert cli("apply").stderr == "mudroom: there are 2 forks (name one of: y, x)\n"
+
+
+def test_what_waits_fits_a_narrow_terminal(
+    cli: Cli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("exec", "--fork", "a-longer-name", "--", "touch", "src/b").returncode == 0
+    monkeypatch.chdir(cli.place.project)
+    monkeypatch.setattr("mudroom.cli.fork.home.show", lambda _project: "PROJECT")
+    for width in (40, 80):
+        monkeypatch.setattr(Terminal, "columns", lambda _self, _stream, width=width: width)
+        assert run([], {key.encode(): value.encode() for key, value in cli.environment.items()}) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= width, lines
+        command = "  mudroom apply a-longer-name"
+        at = next(number for number, line in enumerate(lines) if line.startswith(command))
+        beside = "       bring it into the project"
+        assert lines[at : at + 2] == [command, "      bring it into the project"] or lines[at] == command + beside
+
+
+def test_an_apply_that_fails_names_the_fork_that_keeps_the_changes(
+    cli: Cli, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_words: object, **_more: object) -> None:
+        raise MudroomError("no room on the file system", "make room there")
+
+    monkeypatch.chdir(cli.place.project)
+    monkeypatch.setattr(Changes, "apply", failing)
+    environ = {key.encode(): value.encode() for key, value in cli.environment.items()}
+    assert run(["run", "--yes", "--", "touch", "src/b"], environ) == 125
+    *_preview, kept, told = capfd.readouterr().err.splitlines()
+    [row] = cli.json("ls")["forks"]
+    assert kept.startswith(f"kept as {row['fork']}: mudroom diff ")
+    assert told == "mudroom: no room on the file system (make room there)"

@@ -111,5 +111,9 @@ def _begin(project: bytes, context: Context) -> list[tuple[str, str]]:
 
 def _print(context: Context, lines: list[str], commands: Sequence[tuple[str, str]]) -> None:
     column = max(_COLUMN, *(len(command) + 2 for command, _what in commands))
-    rows = [f"  {command:<{column}}{context.terminal.style(what, 'dim', 1)}" for command, what in commands]
+    is_narrow = column + 2 + max(len(what) for _command, what in commands) > context.terminal.columns(1)
+    rows = []
+    for command, what in commands:
+        gap = "\n      " if is_narrow else " " * (column - len(command))
+        rows.append(f"  {command}{gap}{context.terminal.style(what, 'dim', 1)}")
     context.terminal.out("\n".join([*lines, "", *rows]))
