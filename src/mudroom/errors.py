@@ -7,11 +7,13 @@
     │   └── ForkGone        the fork was discarded or renamed while it was waited for  exit 125
     ├── Unsupported         this machine cannot provide a requested protection         exit 125
     ├── ForkMoved           the fork has changed since its review; nothing was applied exit 4
+    │   ├── ForkChanged     its changes are other ones
     │   └── SideMoved       a side of a conflict has changed since it was shown        exit 4
     │       └── DecidedMeanwhile  the decision about the conflict has changed since
     ├── Interrupted             Ctrl-C at a question; nothing was applied                  exit 130
     ├── SandboxAlive        processes of a command that has ended are still alive      exit 125
     ├── RunUnwritten        a command has run; its output or record was not written    exit 125
+    ├── ApplyUnwritten      an apply has landed; its record was not written            exit 125
     ├── ContainerEnded      a command's container ended before the command             exit 125
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
 
@@ -105,6 +107,18 @@ class ForkMoved(MudroomError):
         self.path = path
 
 
+class ForkChanged(ForkMoved):
+    """The changes of a fork are not those of its last review: other ones, more or fewer."""
+
+    def __init__(self, fork: str, what: str = "applied") -> None:
+        MudroomError.__init__(
+            self,
+            f"{fork} has changed since it was shown; nothing was {what}",
+            f"mudroom diff {fork} shows it as it is now",
+        )
+        self.path = b""
+
+
 class SideMoved(ForkMoved):
     """``path``: one side of its conflict has changed since it was shown."""
 
@@ -153,6 +167,15 @@ class RunUnwritten(MudroomError):
     def without_fork(self) -> RunUnwritten:
         """Return the error as it is once the fork is discarded."""
         return RunUnwritten(self.ended_with, self.why, self.hint, self.fork, has_changes=self.has_changes, is_gone=True)
+
+
+class ApplyUnwritten(MudroomError):
+    """An apply, undo or redo is complete in the project, and a later step of it has failed. ``done``: applied, undone
+    or redone. ``why``: the reason."""
+
+    def __init__(self, name: str, done: str, why: str, hint: str = "") -> None:
+        super().__init__(f"{name} has been {done}; after that: {why}", hint)
+        self.name, self.why = name, why
 
 
 class ContainerEnded(MudroomError):

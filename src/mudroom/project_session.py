@@ -261,4 +261,7 @@ def cut_off(command: CutOffCommand) -> str:
     words = command.holder if len(command.holder) <= MOST_CHARACTERS else command.holder[: MOST_CHARACTERS - 1] + "…"
     changes = "1 change" if command.changed == 1 else f"{command.changed:,} changes"
     name = command.fork
-    return f"mudroom was killed while `{words}` ran in {name}; collected: {changes} (mudroom diff {name})"
+    ended = f"mudroom was killed while `{words}` ran in {name}"
+    if words == "mudroom":  # it was going to collect them
+        ended = f"the changes of the last command in {name} were left"
+    return f"{ended}; collected: {changes} (mudroom diff {name})"

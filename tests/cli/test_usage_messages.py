@@ -53,6 +53,38 @@ WRONG = {
     "apply a --dry-run": "apply has no option --dry-run (mudroom diff shows what it would apply)",
     "diff --name-only": "diff has no option --name-only (mudroom diff --stat lists the files)",
     "run --fork x -- ls": "run has no option --fork (mudroom exec --fork NAME -- COMMAND)",
+    "run -it ubuntu bash": "run has no option -it (mudroom run --help)",
+    "run -yes -- ls": "run has no option -yes (did you mean --yes? mudroom run --help)",
+    "run --yes=1 -- ls": "--yes/-y takes no value (mudroom run --help)",
+    "serve x": "serve takes no argument x (mudroom serve --help)",
+    "run --network off -- ls": "run has no option --network (mudroom run --net none -- COMMAND has no network)",
+    "run --no-network -- ls": "run has no option --no-network (mudroom run --net none -- COMMAND has no network)",
+    "run --offline ls": "run has no option --offline (mudroom run --net none -- COMMAND has no network)",
+    "log --tail": "log has no option --tail (mudroom log -n 20)",
+    "log -f": "log has no option -f (mudroom log --follow)",
+    "log 5": "log takes no argument 5 (mudroom log -n 5)",
+    "log run-1": "log has no action 'run-1' (mudroom log --fork run-1 has the events of a fork; mudroom log --help)",
+    "fork list": "fork has no action 'list' (did you mean mudroom fork ls? mudroom fork --help)",
+    "fork create y": "fork has no action 'create' (did you mean mudroom fork new? mudroom fork --help)",
+    "fork delete y": "fork has no action 'delete' (did you mean mudroom fork rm? mudroom fork --help)",
+    "net block x.com": "net has no action 'block' (did you mean mudroom net deny? mudroom net --help)",
+    "net list": "net has no action 'list' (did you mean mudroom net ls? mudroom net --help)",
+    "vault clean": "vault has no action 'clean' (did you mean mudroom vault gc? mudroom vault --help)",
+    "agent list": "agent has no action 'list' (did you mean mudroom agent ls? mudroom agent --help)",
+    "agent claude": "agent has no action 'claude' (mudroom agent run claude runs it; mudroom agent --help)",
+    "hook install": "hook install needs agent: claude, codex, ",
+    "hook uninstall claude": "there is no action 'uninstall' of hook (mudroom hook install claude --remove)",
+    "shell x": "shell takes no argument x (mudroom shell --fork x)",
+    "serve 8080": "serve takes no argument 8080 (mudroom serve --port 8080)",
+    "rollback x green": "rollback takes no argument green (mudroom rollback CHECKPOINT --fork FORK)",
+    "-- ls -l": "there is no verb '--' (did you mean: mudroom run -- ls -l)",
+    "--": "there is no verb '--' (options follow the verb; mudroom --help lists the verbs)",
+    "-C /tmp status": "there is no verb '-C' (did you mean: mudroom status --project /tmp)",
+    "--project /tmp status": "--project belongs behind the verb (mudroom status --project /tmp)",
+    "web": "there is no verb 'web' (did you mean mudroom serve --open?)",
+    "version": "there is no verb 'version' (did you mean mudroom --version?)",
+    "gc": "there is no verb 'gc' (did you mean mudroom vault gc?)",
+    "stash": "there is no verb 'stash' (did you mean mudroom checkpoint?)",
     "--verbose": "there is no verb '--verbose' (options follow the verb; mudroom --help lists the verbs)",
 }
 
@@ -63,6 +95,18 @@ def test_a_wrong_word_names_the_right_one(capfd: pytest.CaptureFixture[str]) -> 
         out, err = capfd.readouterr()
         assert (out, err.count("\n")) == ("", 1), line
         assert err.startswith(f"mudroom: {told}"), (line, err)
+
+
+def test_a_word_that_is_a_verb_elsewhere_and_a_program_here_has_both(capfd: pytest.CaptureFixture[str]) -> None:
+    environ = ENVIRON | {b"PATH": os.environb[b"PATH"]}
+    for line, told in (
+        ("rm x", "there is no verb 'rm' (did you mean mudroom discard x, or: mudroom run -- rm x)"),
+        ("kill x", "there is no verb 'kill' (did you mean mudroom ps --end x, or: mudroom run -- kill x)"),
+        ("install", "there is no verb 'install' (did you mean mudroom setup?)"),
+        ("install -d x", "there is no verb 'install' (did you mean: mudroom run -- install -d x)"),
+    ):
+        assert run(line.split(), environ) == 125
+        assert capfd.readouterr().err == f"mudroom: {told}\n"
 
 
 def test_a_word_of_any_kind_is_one_line_without_effect(capfd: pytest.CaptureFixture[str]) -> None:

@@ -255,11 +255,16 @@ def _without_verb(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> tuple[
         return f"there is no verb {argv[0]!r}", _suggest(argv, environ)
     import shlex
 
-    at = 2 if argv[0] == "--project" else 1
-    is_known = argv[0] in ("--project", "--json") or argv[0].startswith("--project=")
+    if argv[0] == "--" and len(argv) > 1:
+        return f"there is no verb {argv[0]!r}", f"did you mean: mudroom run -- {shlex.join(argv[1:])}"
+    at = 2 if argv[0] in ("--project", "-C") else 1
+    is_known = argv[0] in ("--project", "--json", "-C") or argv[0].startswith("--project=")
     if is_known and len(argv) > at and argv[at] in VERBS:
-        turned = shlex.join(["mudroom", argv[at], *argv[:at], *argv[at + 1 :]])
-        return f"{argv[0]} stands before the verb", turned
+        option = [word if word != "-C" else "--project" for word in argv[:at]]
+        turned = shlex.join(["mudroom", argv[at], *option, *argv[at + 1 :]])
+        if argv[0] == "-C":
+            return f"there is no verb {argv[0]!r}", f"did you mean: {turned}"
+        return f"{argv[0]} belongs behind the verb", turned
     import difflib
 
     near = difflib.get_close_matches(argv[0], ("--help", "--version"), 1, 0.8)
@@ -277,9 +282,12 @@ def _suggest(words: Sequence[str], environ: Mapping[bytes, bytes]) -> str:
 
     one = [os.fsdecode(word) for word in as_words(words[0])] if " " in words[0].strip() else [words[0]]
     command = [*one, *words[1:]]  # "npm install", as one word
-    if command and shutil.which(command[0], path=os.fsdecode(environ.get(b"PATH", b""))) is not None:
-        return f"did you mean: mudroom run -- {shlex.join(word for word in command if word != '--')}"
     word = words[0].lower()
+    is_alone = len(words) == 1 and word in _MEANT  # init(1) and install(1) are programs, too
+    if not is_alone and command and shutil.which(command[0], path=os.fsdecode(environ.get(b"PATH", b""))) is not None:
+        line = f"mudroom run -- {shlex.join(word for word in command if word != '--')}"
+        both = shlex.join(["mudroom", *_OF_FORKS[word].split(), *words[1:]]) if word in _OF_FORKS else ""
+        return f"did you mean {both}, or: {line}" if both and words[1:] else f"did you mean: {line}"
     if word in _MEANT:
         return f"did you mean mudroom {_MEANT[word]}?"
     near = difflib.get_close_matches(word, (*VERBS, "help"), 1) or difflib.get_close_matches(
@@ -299,13 +307,20 @@ _MEANT = {
     **dict.fromkeys(("delete", "drop", "remove"), "discard"),
     **dict.fromkeys(("list", "branch"), "ls"),
     **dict.fromkeys(("create", "new"), "fork new"),
+    **dict.fromkeys(("dashboard", "gui", "ui", "web"), "serve --open"),
+    **dict.fromkeys(("clean", "gc", "prune"), "vault gc"),
+    **dict.fromkeys(("config", "settings"), "policy show"),
     "show": "diff",
+    "stash": "checkpoint",
+    "version": "--version",
     "history": "log",
     "start": "run",
     "stop": "ps --end",
     "info": "status",
 }
 """Verbs of other tools, and the verb here."""
+_OF_FORKS = {"kill": "ps --end", "rm": "discard"}
+"""Programs whose names are verbs of other tools, and the verb here."""
 
 
 def version() -> str:

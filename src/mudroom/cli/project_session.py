@@ -176,8 +176,9 @@ def project_paths(words: list[str], session: Session) -> list[bytes]:
     return paths
 
 
-def only_fork(session: Session, name: str | None) -> str:
-    """Return the fork that is named, or the only fork there is. Raise UsageError if the choice is not clear."""
+def only_fork(session: Session, name: str | None, option: str = "") -> str:
+    """Return the fork that is named, or the only fork there is. Raise UsageError if the choice is not clear.
+    ``option``: by which it is named; empty: as an argument."""
     if name is not None:
         return session.vault.fork(name).name
     forks = session.vault.forks()
@@ -187,4 +188,6 @@ def only_fork(session: Session, name: str | None) -> str:
         raise UsageError(f"{show(session.project)} has no forks", "mudroom run --keep -- COMMAND makes one")
     newest = [fork.name for fork in reversed(forks)][:_MOST_NAMED]
     more = "; mudroom ls shows all" if len(forks) > _MOST_NAMED else ""
-    raise UsageError(f"there are {len(forks)} forks", f"name one of: {', '.join(newest)}{more}")
+    raise UsageError(
+        f"there are {len(forks)} forks", f"name one {f'with {option}' if option else 'of'}: {', '.join(newest)}{more}"
+    )

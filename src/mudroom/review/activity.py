@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from mudroom.core.tree.change import Changeset, counted_changes
-from mudroom.errors import ForkMoved
+from mudroom.errors import ForkChanged
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.review import fingerprint
 from mudroom.vault.forks.stacking import find_checkpoint, timeline
@@ -43,7 +43,7 @@ def roll_back(session: Session, fork: str, point: str, seen: str) -> Checkpoint 
 
     def require() -> None:
         if _dropped(_since(session, fork, point)).fingerprint != seen:
-            raise ForkMoved(b"", f"what {fork} holds now", "rolled back")
+            raise ForkChanged(fork, "rolled back")
 
     return session.forks.rollback(fork, point, require=require)
 

@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from mudroom.core.result import text
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import is_below, show
-from mudroom.errors import UsageError
+from mudroom.errors import ApplyUnwritten, MudroomError, UsageError
 from mudroom.session.file_tools import LOOK
 from mudroom.session.forks import Forks, set_aside, to_read
 from mudroom.session.retention import tidy
 from mudroom.typing import TYPE_CHECKING, Any, TypeVar
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork, mount_note
-from mudroom.vault.store.store import require_own
+from mudroom.vault.store.store import Vault, require_own
 
 if TYPE_CHECKING:
     from mudroom.core.merge.merge import PartialChoice
@@ -166,19 +166,21 @@ class Changes:
             request = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
             _tell(self._forks, "comparing with the project")
             now, check, report = self._forks.clock(), self.verify(on_verify), self._report("applying")
-            landed = land(self._vault, fork, request, time=now, record=record, check=check, progress=report)
-        _tell(self._forks, "recording the apply")
-        if landed.verified is not None:
-            details = {
-                "command": [text(word) for word in landed.verified.command],
-                "exit_code": landed.verified.exit_code,
-            }
-            self._forks.journal("verify", name, details)
-        more: dict[str, Any] = {"kept": len(landed.kept)} if landed.kept else {}
-        moved = [text(outcome.target) for result in landed.repositories for outcome in result.refs if outcome.target]
-        more |= {"refs": moved} if moved else {}
-        self._journal_applied("apply", name, landed.applied, **more)
-        tidy(self._forks, applied=True)
+            with _told_as_landed(lambda: _landed_apply(self._vault, name, now), "applied"):
+                landed = land(self._vault, fork, request, time=now, record=record, check=check, progress=report)
+        with _told_as_landed(lambda: landed.applied.name, "applied"):
+            _tell(self._forks, "recording the apply")
+            if landed.verified is not None:
+                details = {
+                    "command": [text(word) for word in landed.verified.command],
+                    "exit_code": landed.verified.exit_code,
+                }
+                self._forks.journal("verify", name, details)
+            more: dict[str, Any] = {"kept": len(landed.kept)} if landed.kept else {}
+            moved = [text(ref.target) for result in landed.repositories for ref in result.refs if ref.target]
+            more |= {"refs": moved} if moved else {}
+            self._journal_applied("apply", name, landed.applied, **more)
+            tidy(self._forks, applied=True)
         return landed
 
     def apply_as_commit(
@@ -397,7 +399,8 @@ class Changes:
             require_kept(self._vault, name)
         _tell(self._forks, "reading the apply")
         applied = redo_apply(self._vault, name, self._report("applying"), self._forks.at_rest)
-        self._journal_applied("redo", "", applied, **_again(applied))
+        with _told_as_landed(lambda: applied.name, "redone"):
+            self._journal_applied("redo", "", applied, **_again(applied))
         return applied
 
     def undo(self, name: str | None = None) -> ApplyResult:
@@ -410,7 +413,8 @@ class Changes:
             require_kept(self._vault, name)
         _tell(self._forks, "reading the apply")
         applied = undo_apply(self._vault, name, self._report("taking back"), self._forks.at_rest)
-        self._journal_applied("undo", "", applied, **_again(applied))
+        with _told_as_landed(lambda: applied.name, "undone"):
+            self._journal_applied("undo", "", applied, **_again(applied))
         return applied
 
     def recover(self) -> list[Recovery]:
@@ -430,6 +434,33 @@ class Changes:
         data = {"apply": applied.name, "written": applied.written, "removed": applied.removed, **more}
         data["conflicts"] = len(applied.conflicts)
         self._forks.journal(kind, fork, data)
+
+
+@contextmanager
+def _told_as_landed(landed: Callable[[], str], done: str) -> Iterator[None]:
+    """Raise ApplyUnwritten in place of an error, if an apply has landed by then: its project is not as before.
+    ``landed``: returns its name, or nothing if there is none."""
+    try:
+        yield
+    except (MudroomError, OSError, MemoryError, ImportError, SystemError) as error:
+        name = landed()
+        if not name:
+            raise
+        if isinstance(error, MudroomError):
+            raise ApplyUnwritten(name, done, error.message, error.hint) from error
+        if isinstance(error, OSError):
+            raise ApplyUnwritten(name, done, error.strerror or str(error)) from error
+        raise ApplyUnwritten(name, done, "out of memory", "permit more of it: ulimit -v unlimited") from error
+
+
+def _landed_apply(vault: Vault, fork: str, started: int) -> str:
+    """Return the name of the apply of a fork that was started then, if it is complete; else nothing."""
+    from mudroom.vault.apply.transaction import ApplyDirectory
+
+    for place in map(ApplyDirectory, vault.applies()[-1:]):
+        if place.state() == "done" and (record := place.load()).fork == fork and record.started == started:
+            return place.name
+    return ""
 
 
 def _holds_repository(fork: Fork) -> bool:

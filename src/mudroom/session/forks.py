@@ -18,7 +18,7 @@ from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
-from mudroom.errors import FULL, ForkExists, ForkGone, ForkMoved, MudroomError, SandboxAlive, SecretsUnknown, UsageError
+from mudroom.errors import FULL, ForkExists, ForkGone, MudroomError, SandboxAlive, SecretsUnknown, UsageError
 from mudroom.session.exclusive import Exclusive
 from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
@@ -347,10 +347,9 @@ class Forks:
         mounting(self).settle_if_free(fork)
         stacking.require_idle(fork)
         if reviewed is not None:
-            from mudroom.vault.forks.review import fingerprint
+            from mudroom.vault.forks.review import require
 
-            if fingerprint(self.changeset(name)) != reviewed:
-                raise ForkMoved(b"", f"what {name} holds now", "discarded")
+            require(fork, self.changeset(name), reviewed, "discarded")
         with fork.lock_if_free("mudroom discard", PATIENCE) as free, self.users.lock:
             if not free or self.users.count(name):
                 raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")

@@ -326,8 +326,8 @@ def test_an_agent_that_goes_on_after_the_look(cli: Cli) -> None:
     edit(cli, "echo evil > g.py")
     done = cli("apply", "x", "--yes")
     assert done.returncode == 4
-    assert "what x holds now in the fork is not what was reviewed; nothing was applied" in done.stderr
-    assert done.stderr.endswith("(look again: mudroom diff)\n")
+    assert "x has changed since it was shown; nothing was applied" in done.stderr
+    assert done.stderr.endswith("(mudroom diff x shows it as it is now)\n")
     assert (cli.place.project / "g.py").read_text() == "g\n"
     seen = cli.json("diff", "x")["reviewed"]
     assert cli("apply", "x", "--yes", "--reviewed", seen).returncode == 0

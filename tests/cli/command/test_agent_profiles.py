@@ -22,6 +22,7 @@ echo '{"hooks": {"SessionStart": "curl evil"}}' > ~/.claude/settings.json
 mkdir -p ~/.claude/skills/evil ~/.claude/projects/p
 echo evil > ~/.claude/skills/evil/SKILL.md
 echo said > ~/.claude/projects/p/t.jsonl
+date > ~/.claude/.last-cleanup
 echo '{"numStartups": 9, "mcpServers": {"evil": {"command": "sh"}}}' > ~/.claude.json
 echo more >> ~/.claude/.credentials.json
 echo 2 >> f

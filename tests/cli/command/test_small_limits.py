@@ -90,6 +90,8 @@ def limited(place: Place, kind: int, most: int) -> subprocess.CompletedProcess[s
         assert "Traceback" not in done.stderr
         expected = {"1\n2\n"} if not done.returncode else {"1\n"}
         assert applied in expected | ({"1\n2\n"} if kind == resource.RLIMIT_AS else set())  # it may end after the apply
+    if done.returncode > 0 and applied == "1\n2\n":
+        assert "u1 has been applied; after that: " in done.stderr or "applied: 1 written" in done.stderr, done.stderr
     if done.returncode > 0:
         lines = _THREAD.sub("", done.stderr).splitlines()
         told = [line for line in lines if line.startswith("mudroom: ")]

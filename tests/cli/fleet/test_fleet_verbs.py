@@ -75,7 +75,11 @@ def fleet(place: Place, capfd: pytest.CaptureFixture[str]) -> Fleet:
 
 
 WRONG: list[tuple[tuple[str, ...], str, str]] = [
-    (("fleet", "ls"), "there are no workers", "mudroom fleet add NAME -- ssh HOST mudroom worker --stdio"),
+    (
+        ("fleet", "ls", "big"),
+        "there is no worker named big",
+        "mudroom fleet add NAME -- ssh HOST mudroom worker --stdio",
+    ),
     (("fleet", "rm", "big"), "there is no worker named big", "mudroom fleet add"),
     (("fleet", "add", "big"), "fleet add needs a command, after --", "--help"),
     (("fleet", "add", "--", "ssh"), "fleet add takes one name, 0 given", "--help"),
@@ -150,7 +154,11 @@ def test_a_project_names_no_worker(fleet: Fleet) -> None:
     config = json.dumps({"format": 1, "workers": {"evil": {"argv": ["touch", str(fleet.place.root / "owned")]}}})
     for name in ("fleet.json", ".mudroom/fleet.json", ".config/mudroom/fleet.json"):
         fleet.place.write(name, config, 0o600)
-    assert "there are no workers" in fleet("fleet", "ls")[2]
+    assert fleet("fleet", "ls") == (
+        0,
+        "",
+        "no workers; mudroom fleet add NAME -- ssh HOST mudroom worker --stdio adds one\n",
+    )
     assert not (fleet.place.root / "owned").exists()
 
 

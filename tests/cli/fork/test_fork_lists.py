@@ -9,6 +9,10 @@ import pytest
 
 from conftest import Place
 from mudroom.cli.fork.ls import describe
+from mudroom.cli.main import run
+from mudroom.cli.terminal.terminal import Terminal
+from mudroom.errors import MudroomError
+from mudroom.session.changes import Changes
 from test_vault_verb import Cli
 
 
@@ -32,7 +36,37 @@ def test_a_script_is_one_line() -> None:
     cut = describe(row("a" * 200, 2), 80)
     assert len(cut) == 80 and cut.startswith("x  2 files, ") and cut.endswith("a…")
     assert describe(row("make", 1490) | {"lines_added": 0}, 80) == "x  1,490 files  1 checkpoint  make", "not counted"
-    assert len(describe(row("a" * 200), 10)) < 60, "some of it is shown however narrow it is"
+
+
+def test_a_row_is_no_wider_than_the_terminal() -> None:
+    wide = row("npm install --save-dev esbuild sharp", 1490) | {"fork": "run-20261126-181014", "state": "running"}
+    for width in range(28, 140):
+        lines = describe(wide, width).split("\n")
+        assert max(map(len, lines)) <= width, (width, lines)
+        assert all(line.startswith("  ") and line.strip() for line in lines[1:]), (width, lines)
+    assert describe(wide, 40) == (
+        "run-20261126-181014  1,490 files, +1 -0\n  running  1 checkpoint\n  npm install --save-dev esbuild sharp"
+    )
+    assert describe(row("a" * 200), 10).endswith("  aaaaaaa…"), "some of it is shown however narrow it is"
+    assert describe(row(""), 40) == "x  1 file, +1 -0  1 checkpoint"
+
+
+def test_status_says_how_many_applies_can_be_undone_before_the_last(cli: Cli) -> None:
+    for name, said in (("a", "undo     u1\n"), ("b", "undo     u2, then 1 more\n")):
+        assert cli("run", "--yes", "--", "touch", f"new-{name}").returncode == 0
+        assert said in cli("status").stdout
+
+
+def test_a_name_that_is_unknown_where_none_is_known_has_a_hint_that_helps(cli: Cli) -> None:
+    assert cli("exec", "--fork", "x", "--", "touch", "src/b").returncode == 0
+    done = cli("undo", "u9")
+    assert done.stderr == (
+        "mudroom: there is no apply named u9 (x is not applied yet: mudroom diff x, mudroom apply x, "
+        "mudroom discard x)\n"
+    )
+    assert cli("rollback", "p", "--fork", "x").stderr == (
+        "mudroom: x has no checkpoint named p (it has none; mudroom checkpoint NAME --fork x makes one)\n"
+    )
 
 
 def test_an_empty_directory_counts_everywhere(cli: Cli) -> None:
@@ -61,3 +95,59 @@ def test_a_full_disk_is_no_dead_end(cli: Cli) -> None:
         assert cli("run", "--keep", "--", "touch", "small").returncode == 0
     finally:
         subprocess.run(["umount", "--lazy", str(state)], check=True)
+
+
+def test_a_line_with_a_fork_or_a_file_in_the_wrong_place_is_told_as_it_would_be_right(cli: Cli) -> None:
+    assert cli("exec", "--fork", "x", "--", "touch", "src/b").returncode == 0
+    ran = cli("exec", "x", "ls", "a b")
+    assert (ran.returncode, ran.stderr) == (
+        127,
+        "mudroom: x: command not found (in that fork: mudroom exec --fork x -- ls 'a b')\n",
+    )
+    assert cli("exec", "y", "ls").stderr.endswith("(the sandbox sees the PATH of this shell)\n")
+    for words in (["src/a"], ["src/a", "src/b"]):
+        looked = cli("diff", *words)
+        assert (looked.returncode, looked.stderr) == (
+            125,
+            "mudroom: there is no fork named src/a (mudroom diff x src/a)\n",
+        )
+    assert cli("diff", "x", "src/b").returncode == 0
+    assert "mudroom ls shows the forks" in cli("diff", "neither").stderr
+    assert cli("exec", "--fork", "y", "--", "touch", "c").returncode == 0
+    assert cli("diff", "src/a").stderr.endswith("(mudroom diff FORK src/a)\n")
+    for verb in ("checkpoint", "rollback"):
+        assert cli(verb, "p").stderr == "mudroom: there are 2 forks (name one with --fork: y, x)\n"
+    assert cli("apply").stderr == "mudroom: there are 2 forks (name one of: y, x)\n"
+
+
+def test_what_waits_fits_a_narrow_terminal(
+    cli: Cli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("exec", "--fork", "a-longer-name", "--", "touch", "src/b").returncode == 0
+    monkeypatch.chdir(cli.place.project)
+    monkeypatch.setattr("mudroom.cli.fork.home.show", lambda _project: "PROJECT")
+    for width in (40, 80):
+        monkeypatch.setattr(Terminal, "columns", lambda _self, _stream, width=width: width)
+        assert run([], {key.encode(): value.encode() for key, value in cli.environment.items()}) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= width, lines
+        command = "  mudroom apply a-longer-name"
+        at = next(number for number, line in enumerate(lines) if line.startswith(command))
+        beside = "       bring it into the project"
+        assert lines[at : at + 2] == [command, "      bring it into the project"] or lines[at] == command + beside
+
+
+def test_an_apply_that_fails_names_the_fork_that_keeps_the_changes(
+    cli: Cli, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_words: object, **_more: object) -> None:
+        raise MudroomError("no room on the file system", "make room there")
+
+    monkeypatch.chdir(cli.place.project)
+    monkeypatch.setattr(Changes, "apply", failing)
+    environ = {key.encode(): value.encode() for key, value in cli.environment.items()}
+    assert run(["run", "--yes", "--", "touch", "src/b"], environ) == 125
+    *_preview, kept, told = capfd.readouterr().err.splitlines()
+    [row] = cli.json("ls")["forks"]
+    assert kept.startswith(f"kept as {row['fork']}: mudroom diff ")
+    assert told == "mudroom: no room on the file system (make room there)"

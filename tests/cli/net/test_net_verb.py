@@ -265,10 +265,6 @@ def test_a_policy_overrides_an_answer_and_it_is_said(cli: Cli) -> None:
             "[::1]:443: deny: no rule names this port of this machine; to allow it: mudroom net allow '[::1]:443'",
         ),
         ("[::ffff:127.0.0.1]:80", 1, "127.0.0.1:80: deny: no rule names this port of this machine"),
-        ("0x7f.1", 1, "0x7f.1: deny: no host: 0x7f.1 is neither a name nor an address in its usual form"),
-        ("a.com..", 1, "a.com..: deny: no host: a.com..: a part of a name is empty"),
-        ("a.com:x", 1, "a.com:x: deny: no host: x is no port"),
-        ("https://u:hunter2@a.com/", 1, "deny: no host: this is a URL; ask about a.com"),
     ],
 )
 def test_why(cli: Cli, asked: str, code: int, said: str) -> None:
@@ -282,6 +278,24 @@ def test_why(cli: Cli, asked: str, code: int, said: str) -> None:
     found = cli.json("net", "why", asked, code=code)
     assert (found["schema"], found["mode"]) == ("mudroom.net-why/1", "gate")
     assert (found["answers"][0]["action"] == "allow") is (code == 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            "0x7f.1",
+            "0x7f.1 is neither a name nor an address in its usual form: names do not end in a number",
+        ),
+        ("a.com..", "a.com..: a part of a name is empty"),
+        ("a.com:x", "x is no port (1 to 65535)"),
+        ("https://u:hunter2@a.com/", "this is a URL; ask about a.com"),
+    ],
+)
+def test_why_of_what_is_no_host_is_an_error_as_of_allow(cli: Cli, asked: str, said: str) -> None:
+    done = cli("net", "why", "b.com", asked)
+    assert (done.returncode, done.stdout, done.stderr) == (125, "", f"mudroom: {said} (mudroom net why HOST[:PORT])\n")
+    assert cli("net", "allow", asked).returncode == 125
 
 
 def test_several_at_once_and_the_mode(cli: Cli) -> None:

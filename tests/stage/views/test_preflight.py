@@ -18,6 +18,7 @@ from mudroom.stage.views.preflight import (
     filesystem,
     find_project,
     mounts,
+    no_overlay,
     parse_mounts,
     policy_above,
     submounts,
@@ -41,6 +42,25 @@ def test_mountinfo() -> None:
     assert filesystem(b"/home/me/x", table) == "nfs4"
     assert filesystem(b"/home/me/project2/x", table) == "fuse.sshfs"
     assert filesystem(b"/etc", table) == "ext4"
+
+
+def test_a_project_of_another_group_of_the_user_is_no_place_for_an_overlay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its directories could not be copied up, so that each change below the first level failed (EOVERFLOW)."""
+    place, group = os.fsencode(tmp_path), tmp_path.stat().st_gid
+    mounted = [MountPoint(place + b"/in", "tmpfs")]
+    for user, own, groups, why in (
+        (1000, group, [group, 7], ""),
+        (1000, 7, [7, group], f"the project is shared by the group {group}, for which an overlay has no id"),
+        (1000, 7, [7], ""),  # nor could a copy give files to it
+        (0, 7, [7, group], ""),
+    ):
+        monkeypatch.setattr(disk, "user", lambda user=user: user)
+        monkeypatch.setattr(disk, "group", lambda own=own: own)
+        monkeypatch.setattr(os, "getgroups", lambda groups=groups: groups)
+        assert no_overlay(place, []) == why
+        assert no_overlay(place, mounted).endswith("/in is mounted inside the project, which no overlay can span")
 
 
 def test_our_own_mountinfo_parses() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 
 from mudroom.cli.change.preview import credentials_line
@@ -13,6 +14,7 @@ from mudroom.core.result import changes_to_json
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.flag import git_directory, is_protected, repositories
 from mudroom.core.tree.path import is_below, show, show_path
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
@@ -66,6 +68,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.named is not None:
             words.insert(0, args.named)
         name = words.pop(0) if words else only_fork(session, None)
+        _require_fork(session, name, context)
         if args.commits:
             from mudroom.cli.change.commit_log import show_commits
 
@@ -126,6 +129,16 @@ def _settings(session: Session, name: str) -> list[str]:
     from mudroom.review.agent_settings import changed_settings, section
 
     return section(name, changed_settings(session, name))
+
+
+def _require_fork(session: Session, name: str, context: Context) -> None:
+    """Raise UsageError if the first word is a file of the project where a fork is to be named."""
+    forks = session.vault.forks()
+    word = os.fsencode(name)
+    if not forks or _is_side(session, name) or not os.path.lexists(os.path.join(context.project or b"", word)):
+        return
+    fork = forks[0].name if len(forks) == 1 else "FORK"
+    raise UsageError(f"there is no fork named {show(word)}", f"mudroom diff {fork} {show_words([word])}")
 
 
 def _is_side(session: Session, word: str) -> bool:

@@ -27,7 +27,8 @@ from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import TITLE, cut
 from mudroom.core.tree.path import is_below, show
-from mudroom.errors import UsageError
+from mudroom.core.tree.quote import show_words
+from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.sandbox.platform import new_client
 from mudroom.session import Client
 from mudroom.stage import disk
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.result import Result
     from mudroom.session import Background, Session
+    from mudroom.session.order import Stdio
 
 EXAMPLES = """\
 examples:
@@ -133,6 +135,16 @@ def _command(args: argparse.Namespace) -> list[bytes]:
     return [os.fsencode(word) for word in command]
 
 
+def _run(session: Session, argv: list[bytes], fork: str | None, stdio: Stdio) -> Result:
+    """Run the command. If it is none, and its first word is a fork, raise CommandNotStarted with the right line."""
+    try:
+        return session.run(argv, fork=fork, cwd=_directory(session), stdio=stdio)
+    except CommandNotStarted as error:
+        if fork is None and argv[1:] and os.fsdecode(argv[0]) in {known.name for known in session.vault.forks()}:
+            error.hint = f"in that fork: mudroom exec --fork {os.fsdecode(argv[0])} -- {show_words(argv[1:])}"
+        raise
+
+
 def run_command(
     args: argparse.Namespace,
     context: Context,
@@ -159,7 +171,7 @@ def run_command(
                 full_disk_hint(session, args.fork),
                 no_leftover(session, args.fork),
             ):
-                result = session.run(argv, fork=args.fork, cwd=_directory(session), stdio=stdio)
+                result = _run(session, argv, args.fork, stdio)
             commits = {} if context.as_json or quiet else commits_of(session, result)
             log = "" if context.as_json or quiet else tool_log(session, result)
             if args.fork is None and result.fork and not result.changeset.changes:

@@ -51,4 +51,5 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         from mudroom.cli.command.hook_install import print_state
 
         return print_state(context)
-    raise UsageError(f"there is no action {action!r} of hook", "mudroom hook install claude")
+    removes = " --remove" if action in ("uninstall", "remove", "rm") else ""
+    raise UsageError(f"there is no action {action!r} of hook", f"mudroom hook install claude{removes}")

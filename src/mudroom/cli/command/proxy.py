@@ -78,7 +78,7 @@ def _prepared_lines(prepared: PreparedFork) -> list[str]:
 
 def _inspect(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
-        report = session.inspect(only_fork(session, args.fork))
+        report = session.inspect(only_fork(session, args.fork, "--fork"))
         commits = {} if context.as_json else commit_lines(session, report.fork, report.changeset.changes)
     if context.as_json:
         context.terminal.out(json.dumps(inspected_to_json(report)))
@@ -107,7 +107,7 @@ def _inspected_lines(report: ForkReport) -> list[str]:
 
 def _rollback(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
-        fork = only_fork(session, args.fork)
+        fork = only_fork(session, args.fork, "--fork")
         checkpoint = args.checkpoint or session.forks.last_checkpoint(fork)
         with session.forks.compare(fork, f"{fork}@{checkpoint}") as comparison:
             dropped = comparison.changeset

@@ -14,7 +14,7 @@ from mudroom.cli.terminal.terminal import TITLE, cut, is_terminal
 from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.path import is_below, show, show_path
-from mudroom.errors import UsageError
+from mudroom.errors import ApplyUnwritten, MudroomError, UsageError
 from mudroom.project_session import with_shown
 from mudroom.sandbox.platform import new_client
 from mudroom.session import Session, Stdio
@@ -279,7 +279,9 @@ def _decide(
             if answer == "interrupt":
                 context.terminal.say("interrupted: nothing was applied")
                 code = code or 130
-            _print_kept(result, args, context)
+            if args.yes and not context.as_json:
+                context.terminal.say("the command did not end by itself, so nothing was applied")
+            _print_kept(result.fork, context)
     if context.as_json:
         print_json(result._replace(exit_code=code), outcome, context)
     return code
@@ -439,19 +441,21 @@ def _apply(
     from mudroom.vault.forks.review import fingerprint
 
     shown = fingerprint(result.changeset)
-    landed = session.changes.apply(result.fork, reviewed=shown, git=git, verify_fork=not is_ours)
+    try:
+        landed = session.changes.apply(result.fork, reviewed=shown, git=git, verify_fork=not is_ours)
+    except ApplyUnwritten:
+        raise
+    except MudroomError:  # main tells the reason
+        _print_kept(result.fork, context)
+        raise
     if not context.as_json:
         print_landed(landed, result.fork, context)
     return landed_to_json(landed), exit_code(landed)
 
 
-def _print_kept(result: Result, args: argparse.Namespace, context: Context) -> None:
-    if context.as_json:
-        return
-    if args.yes:
-        context.terminal.say("the command did not end by itself, so nothing was applied")
-    name = result.fork
-    context.terminal.say(f"kept as {name}: mudroom diff {name}, mudroom apply {name}, mudroom discard {name}")
+def _print_kept(name: str, context: Context) -> None:
+    if not context.as_json:
+        context.terminal.say(f"kept as {name}: mudroom diff {name}, mudroom apply {name}, mudroom discard {name}")
 
 
 def print_json(result: Result, applied: dict[str, Any] | None, context: Context) -> None:

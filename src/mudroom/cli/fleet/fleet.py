@@ -94,8 +94,11 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
     from mudroom.fleet.origin.contact import contact
 
     known = roster.load(user_config(context.environ))
-    if not known and not args.words and context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.fleet/1", "workers": []}))
+    if not known and not args.words:
+        if context.as_json:
+            context.terminal.out(json.dumps({"schema": "mudroom.fleet/1", "workers": []}))
+        else:
+            context.terminal.say(f"no workers; {roster.ADD} adds one")
         return 0
     workers = roster.chosen(known, args.words)
     contacts = contact(workers, fleet_run.starter(context), PATIENCE)

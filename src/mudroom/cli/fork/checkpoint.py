@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
-        fork = only_fork(session, args.fork)
+        fork = only_fork(session, args.fork, "--fork")
         if args.name is None:
             _list_checkpoints(session, fork, context)
             return 0

@@ -72,7 +72,7 @@ def _waiting(listing: ProjectListing, context: Context) -> tuple[list[str], list
     if rows:
         lines.append(f"{counted(len(rows), 'fork')}, not applied:")
         width = context.terminal.columns(1) - 2
-        lines += [f"  {describe(row, width)}" for row in rows[-MOST_FORKS:]]
+        lines += ["  " + describe(row, width).replace("\n", "\n  ") for row in rows[-MOST_FORKS:]]
         if len(rows) > MOST_FORKS:
             lines.append(f"  and {counted(len(rows) - MOST_FORKS, 'older fork')} (mudroom ls)")
         name = next((row["fork"] for row in reversed(rows) if not row["problem"]), rows[-1]["fork"])
@@ -111,5 +111,9 @@ def _begin(project: bytes, context: Context) -> list[tuple[str, str]]:
 
 def _print(context: Context, lines: list[str], commands: Sequence[tuple[str, str]]) -> None:
     column = max(_COLUMN, *(len(command) + 2 for command, _what in commands))
-    rows = [f"  {command:<{column}}{context.terminal.style(what, 'dim', 1)}" for command, what in commands]
+    is_narrow = column + 2 + max(len(what) for _command, what in commands) > context.terminal.columns(1)
+    rows = []
+    for command, what in commands:
+        gap = "\n      " if is_narrow else " " * (column - len(command))
+        rows.append(f"  {command}{gap}{context.terminal.style(what, 'dim', 1)}")
     context.terminal.out("\n".join([*lines, "", *rows]))

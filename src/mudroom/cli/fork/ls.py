@@ -24,7 +24,7 @@ _EMPTY: dict[str, Any] = {
 }  # fmt: skip
 """The fields of a row. ``problem``: why the fork cannot be read."""
 _LEAST_COLUMNS = 20
-"""Columns that the command gets at least."""
+"""Columns that the command gets at least beside the rest of its row."""
 
 EXAMPLES = """\
 examples:
@@ -94,8 +94,8 @@ def _is_running(fork: Fork) -> bool:
 
 
 def describe(row: dict[str, Any], width: int) -> str:
-    """Return a line about a fork. ``width``: columns of the terminal; a longer command, or one of several lines, is
-    cut. A reason is not cut."""
+    """Return the row of a fork. ``width``: columns of the terminal; a longer command, or one of several lines, is
+    cut. What does not fit goes on in a line of its own, indented. A reason is not cut."""
     if row["problem"]:
         return f"{row['fork']}  damaged: {row['problem']}  (mudroom discard {row['fork']} removes it)"
     counts = counted(row["changed"], "file")
@@ -105,8 +105,17 @@ def describe(row: dict[str, Any], width: int) -> str:
     state += "  level 0" if row["level"] == 0 else ""
     state += f"  of {row['agent']}" if row["agent"] not in (None, row["fork"]) else ""
     points = f"  {counted(len(row['checkpoints']), 'checkpoint')}" if row["checkpoints"] else ""
-    head = f"{row['fork']}  {counts}{state}{points}  "
-    return (head + _first_line(" ".join(row["command"]), max(width - len(head), _LEAST_COLUMNS))).rstrip()
+    cells = [row["fork"], *f"{counts}{state}{points}".split("  ")]
+    lines = [cells[0]]
+    for cell in cells[1:]:
+        if len(lines[-1]) + len(cell) + 2 > width:
+            lines.append("")
+        lines[-1] += f"  {cell}"
+    room = width - len(lines[-1]) - 2
+    command = _first_line(" ".join(row["command"]), room if room >= _LEAST_COLUMNS else max(width - 2, 1))
+    if len(command) > room:
+        lines.append("")
+    return "\n".join([*lines[:-1], f"{lines[-1]}  {command}".rstrip()])
 
 
 def _first_line(command: str, width: int) -> str:

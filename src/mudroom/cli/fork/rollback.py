@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
-        fork = only_fork(session, args.fork)
+        fork = only_fork(session, args.fork, "--fork")
         if args.end and not args.no:
             session.sandboxes.end(fork)
             end_mount(session, fork)

@@ -41,13 +41,15 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         context.terminal.out(to_json_text(report))
         return 0
     lines = [f"project  {project}", f"vault    {vault}"]
-    lines += ["fork     " + describe(row, context.terminal.columns(1) - 9) for row in rows] or ["no forks"]
+    width = context.terminal.columns(1) - 9
+    lines += ["fork     " + describe(row, width).replace("\n", "\n" + " " * 9) for row in rows] or ["no forks"]
     unfinished = [apply["apply"] for apply in applies if apply["state"] in ("deferred", "interrupted")]
     for name in unfinished:
         lines.append(f"apply    {name} was cut off; the next mudroom run, apply or undo settles it")
     undoable = [apply["apply"] for apply in applies if apply["state"] == "applied"]
     if undoable:
-        lines.append(f"undo     {undoable[-1]} (of {len(undoable)})")
+        earlier = f", then {len(undoable) - 1} more" if len(undoable) > 1 else ""
+        lines.append(f"undo     {undoable[-1]}{earlier}")
     if cached:
         lines.append(f"caches   {show_size(cached)} (at most {show_size(limit)} for you, and for each agent)")
     lines += [f"sandbox  {line}" for line in sandbox]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 from mudroom.cli.net.credential import manage_credentials
@@ -17,11 +17,11 @@ from mudroom.cli.project_session import open_session, project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.network.fork_consent import look_at_names
 from mudroom.core.network.fork_host import fork_of, is_fork_host
-from mudroom.core.network.host import parse_host
+from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry, preset_of
 from mudroom.core.network.host_pattern import PRESET
-from mudroom.core.network.host_reason import look_at_host
-from mudroom.core.network.host_rules import HostRule, Request, decide, parse_rule, show_rule
+from mudroom.core.network.host_reason import look_at_authority, parse_asked
+from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.core.network.loopback import about_rule
 from mudroom.core.network.preset import like_preset
 from mudroom.core.settings import Settings
@@ -361,14 +361,16 @@ def _why(args: argparse.Namespace, context: Context) -> int:
             return look_at_names(label, port, settings.fork_rules, settings.agent_links)
 
         look_at_fork = of_policy if session is None else looker(session, args.fork)
-        rows = [_why_row(text, rules, look_at_fork) for text in _hosts_of(args.hosts)]
+        rows = [
+            _why_row(text, authority, look_at_authority(authority, rules, look_at_fork))
+            for text, authority in map(_parse_asked, _hosts_of(args.hosts))
+        ]
     if context.as_json:
         report = {"schema": "mudroom.net-why/1", "mode": settings.network_at(settings.level), "answers": rows}
         context.terminal.out(json.dumps(report))
     else:
         for row in rows:
-            where = f"{row['host']}:{row['port']}" if row["host"] else show(os.fsencode(row["asked"]))
-            context.terminal.out(f"{where}: {row['action']}: {row['reason']}{_condition(row)}")
+            context.terminal.out(f"{row['host']}:{row['port']}: {row['action']}: {row['reason']}{_condition(row)}")
         _print_mode(settings, context)
     return 0 if all(row["action"] == "allow" for row in rows) else 1
 
@@ -389,6 +391,14 @@ def _hosts_of(texts: Sequence[str]) -> list[str]:
     return hosts
 
 
+def _parse_asked(text: str) -> tuple[str, Authority]:
+    """Return the text with its host and port. Raise UsageError if it is no host."""
+    try:
+        return text, parse_asked(os.fsencode(text))
+    except ValueError as error:
+        raise UsageError(str(error), "mudroom net why HOST[:PORT]") from error
+
+
 def _condition(row: dict[str, Any]) -> str:
     """Return the condition of an allow. A name is not looked up here: the gate looks it up when a command connects."""
     rule = row["rule"]
@@ -397,15 +407,11 @@ def _condition(row: dict[str, Any]) -> str:
     return ", if its address is public"
 
 
-def _why_row(
-    text: str, rules: tuple[HostRule, ...], look_at_fork: Callable[[str, int], tuple[bool, str]]
-) -> dict[str, Any]:
-    authority, decision = look_at_host(os.fsencode(text), rules, look_at_fork)
-    host = None if authority is None else str(authority)[: -len(str(authority.port)) - 1]
+def _why_row(text: str, authority: Authority, decision: HostDecision) -> dict[str, Any]:
     return {
         "asked": text,
-        "host": host,
-        "port": None if authority is None else authority.port,
+        "host": str(authority)[: -len(str(authority.port)) - 1],
+        "port": authority.port,
         "action": decision.action,
         "rule": rule_to_json(decision.rule) if decision.rule else None,
         "reason": decision.reason,

@@ -48,6 +48,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def _check_file(name: str) -> tuple[list[str], list[RuleProblem]]:
     path = os.path.abspath(os.fsencode(name))
+    if not os.path.lexists(path):
+        raise UsageError(f"there is no file {show(path)}", "mudroom policy check reads those of the project")
     try:
         layer = read_single(path)
         policy = settings_from(layer).commands

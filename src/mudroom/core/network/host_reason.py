@@ -18,23 +18,32 @@ def look_at_host(
     bare IPv6 address is accepted, too. ``look_at_fork``: returns whether a port of a fork may be reached, by its label,
     and why."""
     try:
-        authority = _authority(asked)
+        authority = parse_asked(asked)
     except ValueError as error:
-        reason = f"this is a URL; ask about {_host_of(asked)}" if b"://" in asked else str(error)
-        return None, HostDecision("deny", None, f"no host: {reason}")
+        return None, HostDecision("deny", None, f"no host: {error}")
+    return authority, look_at_authority(authority, rules, look_at_fork)
+
+
+def look_at_authority(
+    authority: Authority, rules: Sequence[HostRule], look_at_fork: Callable[[str, int], tuple[bool, str]]
+) -> HostDecision:
+    """Return the decision about a host and port; ``look_at_fork`` as of ``look_at_host``."""
     name = authority.host.text
     if is_fork_host(name):
         decision = decide_fork(Request(name, authority.port), rules)
         if decision.action == "deny":
-            return authority, decision
+            return decision
         is_allowed, reason = look_at_fork(fork_of(name), authority.port)
-        return authority, HostDecision("allow" if is_allowed else "deny", None, reason)
+        return HostDecision("allow" if is_allowed else "deny", None, reason)
     if is_loopback(name):
-        return authority, look_at_loopback(name, authority.port, rules)
-    return authority, decide(Request(name, authority.port), rules)
+        return look_at_loopback(name, authority.port, rules)
+    return decide(Request(name, authority.port), rules)
 
 
-def _authority(raw: bytes) -> Authority:
+def parse_asked(raw: bytes) -> Authority:
+    """Return the host and port of a text as of ``look_at_host``. Raise ValueError with a printable problem."""
+    if b"://" in raw:
+        raise ValueError(f"this is a URL; ask about {_host_of(raw)}")
     if raw.count(b":") > 1 and not raw.startswith(b"["):
         return Authority(parse_host(raw), 443)
     return parse_authority(raw, ENDPOINT_PORT if is_fork_host(raw.decode("utf-8", "surrogateescape")) else 443)

@@ -65,6 +65,8 @@ def about_rule(rule: HostRule) -> str:
     """Return one line about the places that a new rule names, or an empty string if it names none."""
     if rule.action != "allow":
         return ""
+    if rule.pattern == "*":
+        return "that is every public host: what a command reads can be sent anywhere"
     ports = rule.ports or USUAL
     own = ", ".join(str(port) for port in ports if port in OWN_PORTS)
     if own and is_loopback(rule.pattern):

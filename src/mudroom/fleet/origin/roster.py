@@ -19,6 +19,7 @@ from mudroom.vault.store.fork import is_plain
 
 NAME = b"/fleet.json"
 """Below the directory of the user's configuration."""
+ADD = "mudroom fleet add NAME -- ssh HOST mudroom worker --stdio"
 _LIMIT = 1 << 20
 _FORMAT = 1
 
@@ -89,7 +90,7 @@ def add(config: bytes, worker: FleetWorker) -> bool:
             f"{worker.name!r} is no name of a worker", "letters, digits, '-', '_' and '.', at most 64: build-1"
         )
     if not worker.argv:
-        raise UsageError("no command was given", f"mudroom fleet add {worker.name} -- ssh HOST mudroom worker --stdio")
+        raise UsageError("no command was given", ADD.replace("NAME", worker.name))
     for word in worker.argv:
         try:
             word.decode()
@@ -111,11 +112,10 @@ def remove(config: bytes, name: str) -> None:
 def chosen(workers: dict[str, FleetWorker], names: list[str]) -> list[FleetWorker]:
     """Return the workers of these names, all if there is no name. Raise UsageError if one is unknown, or if there are
     none."""
-    hint = "mudroom fleet add NAME -- ssh HOST mudroom worker --stdio"
     for name in names:
         if name not in workers:
-            known = f"known are: {', '.join(workers)}" if workers else hint
+            known = f"known are: {', '.join(workers)}" if workers else ADD
             raise UsageError(f"there is no worker named {show(name.encode())}", known)
     if not workers:
-        raise UsageError("there are no workers", hint)
+        raise UsageError("there are no workers", ADD)
     return [workers[name] for name in dict.fromkeys(names or workers)]

@@ -24,7 +24,7 @@ from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.confinement.grant import PLAIN, Grant, free_links, graphics, in_the_way
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import private_directories
-from mudroom.stage.views.preflight import MountTable, filesystem, keeps_marks, submounts
+from mudroom.stage.views.preflight import MountTable, filesystem, keeps_marks, no_overlay
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.caches.fork_cache import CacheUse
 from mudroom.vault.store.store import Vault
@@ -155,10 +155,9 @@ class Confinement:
             return mode, []
         if is_copy or settings.view == "copy":
             return "copy", []
-        inside = submounts(self._vault.source, self._mounts.mounts())
-        if inside and settings.view == "auto":
-            where = show(inside[0].path)
-            return "copy", [f"{where} is mounted inside the project, which no overlay can span: working in a copy"]
+        why = no_overlay(self._vault.source, self._mounts.mounts()) if settings.view == "auto" else ""
+        if why:
+            return "copy", [f"{why}: working in a copy"]
         if mode == "overlay" and self.platform is LINUX and not self._keeps_marks():
             where = f"{show(self._vault.path)} (on {filesystem(self._vault.path, self._mounts.mounts())})"
             if settings.view == "overlay":

@@ -6,6 +6,7 @@ import _thread
 import errno
 import os
 import select
+import sys
 from collections.abc import Iterator, Sequence
 
 from mudroom.core.tree.path import is_below, show
@@ -142,6 +143,21 @@ def filesystem(path: bytes, table: Sequence[MountPoint]) -> str:
         if is_below(path, mount.path.rstrip(b"/")) and len(mount.path) >= len(best.path):
             best = mount
     return best.kind
+
+
+def no_overlay(project: bytes, mounts: Sequence[MountPoint]) -> str:
+    """Return why no overlay of this user can stand for a project, or an empty string."""
+    inside = submounts(project, mounts)
+    if inside:
+        return f"{show(inside[0].path)} is mounted inside the project, which no overlay can span"
+    if sys.platform != "linux" or not disk.user():
+        return ""
+    group = os.stat(project).st_gid
+    if group == disk.group() or group not in os.getgroups():
+        return ""
+    # A user namespace has an id for one group of the user's (user_namespaces(7)); a directory of another one is not
+    # copied up: EOVERFLOW, ovl_copy_up_one in fs/overlayfs/copy_up.c.
+    return f"the project is shared by the group {group}, for which an overlay has no id"
 
 
 def keeps_marks(directory: bytes) -> bool:

@@ -124,8 +124,9 @@ def _find_apply(vault: Vault, name: str | None, state: str, verb: str) -> ApplyD
         return candidates[-1] if verb == "undo" else max(candidates, key=_turn_of)
     place = next((place for place in places if place.name == name), None)
     if place is None:
-        names = ", ".join(place.name for place in places[-5:]) or "none"
-        raise UsageError(f"there is no apply named {name or repr(name)}", f"the last ones: {names}")
+        names = ", ".join(place.name for place in places[-5:])
+        hint = f"the last ones: {names}" if names else _instead(vault, verb)
+        raise UsageError(f"there is no apply named {name or repr(name)}", hint)
     return place
 
 

@@ -10,7 +10,7 @@ import os
 from _blake2 import blake2b
 
 from mudroom.core.tree.change import Changeset
-from mudroom.errors import FULL, ForkMoved
+from mudroom.errors import FULL, ForkChanged
 from mudroom.stage import disk
 from mudroom.vault.store.fork import Fork
 
@@ -53,10 +53,10 @@ def reviewed(fork: Fork) -> str | None:
         return None
 
 
-def require(fork: Fork, changeset: Changeset, expected: str) -> None:
-    """Raise ForkMoved if the changes do not have the expected fingerprint."""
+def require(fork: Fork, changeset: Changeset, expected: str, what: str = "applied") -> None:
+    """Raise ForkChanged if the changes do not have the expected fingerprint. ``what``: was to be done with them."""
     if fingerprint(changeset) != expected:
-        raise ForkMoved(b"", f"what {fork.name} holds now")
+        raise ForkChanged(fork.name, what)
 
 
 def forget(fork: Fork) -> None:

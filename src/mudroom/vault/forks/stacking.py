@@ -88,8 +88,11 @@ def require_free(fork: Fork, name: str) -> None:
 def find_checkpoint(fork: Fork, name: str) -> Checkpoint:
     point = fork.state.checkpoint(name)
     if point is None:
-        names = ", ".join(checkpoint.name for checkpoint in fork.state.checkpoints[-8:]) or "none"
-        raise UsageError(f"{fork.name} has no checkpoint named {name}", f"the last ones: {names}")
+        names = ", ".join(checkpoint.name for checkpoint in fork.state.checkpoints[-8:])
+        hint = (
+            f"the last ones: {names}" if names else f"it has none; mudroom checkpoint NAME --fork {fork.name} makes one"
+        )
+        raise UsageError(f"{fork.name} has no checkpoint named {name}", hint)
     return point
 
 
