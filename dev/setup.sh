@@ -63,12 +63,13 @@ part() { # part NAME COMMAND…: run it, and record the seconds; return its exit
     return "$part_status"
 }
 
-tell_figures() { # print the seconds per part, and skipped tests by reason
+tell_figures() { # print the seconds per part, skipped tests by reason, and what was told besides
     [ -n "${figures_are_ours:-}" ] || return 0
     awk -F '\t' -v total="$SECONDS" '
         $1 == "part" { parts = parts sprintf("%6d s  %s%s\n", $3, $2, $4 == "ok" ? "" : ": " $4) }
         $1 == "skip" { skips = skips sprintf("%6d of %-4s %-11s %s\n", $3, $4, $2, $5) }
-        END { printf "\n%s%6d s  in all\n\nskipped, of how many may be, by pass and reason:\n%s", parts, total, skips }
+        $1 == "told" { told = told "\n" $2 }
+        END { printf "\n%s%6d s  in all\n\nskipped, of how many may be, by pass and reason:\n%s%s\n", parts, total, skips, told }
     ' "$MUDROOM_FIGURES" >&2
     rm -rf "$figures_are_ours"
     figures_are_ours=

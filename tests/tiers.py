@@ -5,15 +5,14 @@ an ordinary user, and those marked ``both_users`` as root too. ``dev/deep`` runs
 tests have a quarter of their examples in the quick tier (``examples``; 25 where a test names no number), and the fault
 tests a smaller sample (``sample``, ``every``).
 
-The calls in which the fault tests inject faults, and the deep tests that the quick tier runs (``--of-the-day``), are
-drawn at random. The seed is MUDROOM_SEED, by default the date (UTC). A failed test prints the command that runs it
-again with the same seed.
+The calls in which the fault tests inject faults are drawn at random, and the deep tests that the quick tier runs
+(deep_table.py) change each day. The seed is MUDROOM_SEED, by default the date (UTC). A failed test prints the command
+that runs it again with the same seed.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import time
 import tomllib
 import zlib
@@ -50,23 +49,12 @@ def every(step: int, limit: int) -> range:
     return range(1 + zlib.crc32(SEED.encode()) % step, limit, step) if QUICK else range(1, limit)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("tiers").addoption(
-        "--of-the-day", metavar="N", type=int, help="run only N of the selected tests, drawn by MUDROOM_SEED"
-    )
-
-
 def pytest_report_header() -> str:
     return f"tier: {'quick' if QUICK else 'deep'}, MUDROOM_SEED={SEED}"
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    count = config.getoption("--of-the-day")
-    if count is not None and count < len(items):
-        chosen = {item.nodeid for item in random.Random(SEED).sample(items, count)}
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
-        items[:] = [item for item in items if item.nodeid in chosen]
     if hasattr(config, "workerinput"):
         longest_first(items)
 

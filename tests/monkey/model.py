@@ -142,6 +142,7 @@ def wrong_after(
 ) -> list[str]:
     """What is otherwise than an apply of these wishes may have left it. ``decided``: what was said of conflicts; None:
     something that this model does not know."""
+    wishes = with_what_goes_along(wishes, wishes)
     if all(before.get(path) == after.get(path) for path in wishes if in_repository(path)):
         wishes = {path: wish for path, wish in wishes.items() if not in_repository(path)}  # whole, or not at all
     touchable = {*wishes, *(wish.source for wish in wishes.values() if wish.source)}

@@ -69,6 +69,27 @@ def test_conflicts_stay_and_the_rest_is_applied(place: Place, conflicting: str) 
     assert (place.project / "binary").read_bytes() == b"\0project"
 
 
+def test_a_conflict_whose_texts_do_not_meet_is_one_of_whole_files(place: Place) -> None:
+    """Both have changed the mode, and other lines."""
+    place.write("text", "one\n" + MIDDLE + "two\n")
+    _session, result = place.sh("sed -i 's/^one$/one, the fork/' text; chmod 700 text")
+    place.write("text", "one\n" + MIDDLE + "two, the project\n", mode=0o755)
+
+    async def script(driver: Driver) -> None:
+        screen = await conflicts(driver)
+        assert screen.places == 0
+        shown = [text_of_row(screen.query_one(f"#{side}", Lines), 0) for side in ("base", "ours", "theirs")]
+        assert [words[-4:] for words in shown] == ["0644", "0755", "0700"]
+        await driver.press("2")
+        await driver.until(lambda: screen.conflict.decided)
+        await driver.press("escape")
+        assert "Applied" in await apply(driver)
+
+    drive(place, result.fork, script)
+    assert (place.project / "text").read_text() == "one, the fork\n" + MIDDLE + "two\n"
+    assert (place.project / "text").stat().st_mode & 0o777 == 0o700
+
+
 def test_place_by_place_then_applied(place: Place, conflicting: str) -> None:
     async def script(driver: Driver) -> None:
         await driver.to_file(b"text")

@@ -93,7 +93,8 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
 
     @property
     def merged(self) -> MergedText | None:
-        """The texts of this conflict, merged as far as possible; None if they are not shown."""
+        """The texts of this conflict, merged as far as possible; None if they are not shown, or do not conflict: both
+        sides have changed the mode, say, and different lines."""
         return self._read_sides()[0]
 
     @property
@@ -104,6 +105,7 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
     def _read_sides(self) -> tuple[MergedText | None, dict[int, Choice]]:
         if self._cached[0] is not self.conflict:
             merged = None if self.model.is_masked(self.conflict) else self.conflict.merged
+            merged = merged if merged is not None and merged.conflicts else None
             self._cached = (self.conflict, merged, decided_choices(self.conflict, merged))
         return self._cached[1:]
 
