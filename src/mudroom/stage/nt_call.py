@@ -68,6 +68,20 @@ _nt = ctypes.WinDLL("ntdll")
 kernel = ctypes.WinDLL("kernel32", use_last_error=True)
 
 
+def disguise_placeholders(ntdll: ctypes.WinDLL) -> None:
+    """Have this process see files that OneDrive or another sync engine keeps in a cloud as what they are, files and
+    directories; a read downloads them. They are reparse points without being links, and most programs see them so
+    ("Build a Cloud Sync Engine that Supports Placeholder Files"), but a Python below %SystemRoot% does not. The call
+    is there since Windows 10 1803."""
+    disguise = getattr(ntdll, "RtlSetProcessPlaceholderCompatibilityMode", None)
+    if disguise is not None:
+        disguise.restype, disguise.argtypes = ctypes.c_byte, (ctypes.c_byte,)
+        disguise(1)  # PHCM_DISGUISE_PLACEHOLDER; a negative value is an error: they are refused, as links are
+
+
+disguise_placeholders(_nt)
+
+
 class _String(ctypes.Structure):
     _fields_ = (("length", wintypes.USHORT), ("room", wintypes.USHORT), ("text", ctypes.c_void_p))
 
