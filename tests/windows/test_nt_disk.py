@@ -188,6 +188,22 @@ def test_a_file_held_for_a_moment_is_waited_for(root: int, tmp_path: Path, monke
     assert disk.names(root) == [b"moved"]
 
 
+@pytest.mark.parametrize(("old", "wanted"), [(b"full", errno.ENOTEMPTY), (b"file", errno.EISDIR)])
+def test_a_directory_in_the_way_is_told_from_a_missing_right(
+    root: int, tmp_path: Path, old: bytes, wanted: int
+) -> None:
+    """As rename(2) does: whoever takes a free name tries another one then."""
+    for name in (b"full", b"taken"):
+        disk.mkdir(root, name, 0o700)
+        write(root, name + b"/a", name)
+    write(root, b"file", b"f")
+    assert number(disk.rename, root, old, root, b"taken") == wanted
+    assert number(disk.rename_path, bytes(tmp_path / os.fsdecode(old)), bytes(tmp_path / "taken")) == wanted
+    assert number(disk.rename_new, root, old, root, b"taken") == errno.EEXIST
+    assert read_file(root, b"taken/a", 9) == b"taken" and read_file(root, b"full/a", 9) == b"full"
+    assert sorted(disk.names(root)) == [b"file", b"full", b"taken"]
+
+
 def test_a_read_only_file_can_be_deleted(root: int, tmp_path: Path) -> None:
     write(root, b"f")
     os.chmod(tmp_path / "f", stat.S_IREAD)

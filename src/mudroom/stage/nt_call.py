@@ -322,6 +322,17 @@ def repeat(act: Callable[[], int], target: int, last: str, name: bytes | str) ->
         raise error_of(HELD[0] if held else status, name)
 
 
+def directory_in_the_way(target: int, last: str, attributes: int, name: bytes | str) -> OSError | None:
+    """Return what rename(2) says of a directory that the new name has: NT refuses to replace it as it refuses a missing
+    right. None: there is no such directory. ``attributes``: those of what is renamed."""
+    status, handle = try_create(target, last, READ_ATTRIBUTES, OPEN, IS_DIRECTORY, 7)
+    if status:
+        return None
+    close(handle)
+    number = errno.ENOTEMPTY if attributes & DIRECTORY else errno.EISDIR
+    return OSError(number, os.strerror(number), name)
+
+
 def is_held(root: int, name: str) -> bool:
     """Return whether another program has the file open: an open that shares nothing is refused then."""
     status, handle = try_create(root, name, READ_ATTRIBUTES | 0x1, OPEN, 0, 0)
