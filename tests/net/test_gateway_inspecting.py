@@ -220,7 +220,7 @@ def test_it_is_not_for_a_system_whose_files_have_no_owner_and_mode(house: House)
         with pytest.raises(Unsupported) as raised:
             session.run([b"true"])
         assert str(raised.value) == (
-            f"looking into TLS needs Linux or macOS; found: {confinement.platform.name} (take it out of the policy)"
+            f"looking into TLS needs Linux or macOS; found: {confinement.platform.system} (take it out of the policy)"
         )
         assert session.vault.forks() == []
 

@@ -135,7 +135,7 @@ MESSAGES: list[tuple[Callable[[Place, pytest.MonkeyPatch], Session], str]] = [
         "a limit of /tmp needs user namespaces; found: a sandbox without them "
         '(permit to go on without: "limits: {missing: degrade}" in .mudroom/policy.yaml)',
     ),
-    (without_a_gate, "network: gate needs a gate; found: linux (docs/X.md says why)"),
+    (without_a_gate, "network: gate needs a gate; found: Linux (docs/X.md says why)"),
 ]
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,7 +25,7 @@ if sys.platform != "win32":
 
 import msvcrt
 
-from mudroom.stage import disk, nt_call
+from mudroom.stage import disk, nt_call, nt_file
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_beneath, open_layer, open_root, read_file
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -184,6 +186,22 @@ def test_a_file_held_for_a_moment_is_waited_for(root: int, tmp_path: Path, monke
     monkeypatch.setattr(time, "sleep", lambda _seconds: os.close(handle))
     disk.rename_new(root, b"held", root, b"moved")
     assert disk.names(root) == [b"moved"]
+
+
+@pytest.mark.parametrize(("old", "wanted"), [(b"full", errno.ENOTEMPTY), (b"file", errno.EISDIR)])
+def test_a_directory_in_the_way_is_told_from_a_missing_right(
+    root: int, tmp_path: Path, old: bytes, wanted: int
+) -> None:
+    """As rename(2) does: whoever takes a free name tries another one then."""
+    for name in (b"full", b"taken"):
+        disk.mkdir(root, name, 0o700)
+        write(root, name + b"/a", name)
+    write(root, b"file", b"f")
+    assert number(disk.rename, root, old, root, b"taken") == wanted
+    assert number(disk.rename_path, bytes(tmp_path / os.fsdecode(old)), bytes(tmp_path / "taken")) == wanted
+    assert number(disk.rename_new, root, old, root, b"taken") == errno.EEXIST
+    assert read_file(root, b"taken/a", 9) == b"taken" and read_file(root, b"full/a", 9) == b"full"
+    assert sorted(disk.names(root)) == [b"file", b"full", b"taken"]
 
 
 def test_a_read_only_file_can_be_deleted(root: int, tmp_path: Path) -> None:
@@ -371,6 +389,44 @@ def test_a_junction_is_not_followed(root: int, tmp_path: Path, path: bytes) -> N
         entry = look(opened, b"link")
         assert entry is not None and entry.kind == "symlink"
     assert os.listdir(outside) == ["secret"]
+
+
+class Ntdll:
+    """With the call of Windows 10 1803, which Wine 8 lacks: it records the modes."""
+
+    def __init__(self) -> None:
+        self.modes: list[int] = []
+
+        def disguise(mode: int) -> int:
+            self.modes.append(mode)
+            return 0
+
+        self.RtlSetProcessPlaceholderCompatibilityMode = disguise
+
+
+def test_files_of_a_cloud_look_like_files() -> None:
+    ntdll = Ntdll()
+    nt_call.disguise_placeholders(ntdll)  # type: ignore[arg-type]
+    nt_call.disguise_placeholders(object())  # type: ignore[arg-type]  # an older Windows
+    assert ntdll.modes == [1], "PHCM_DISGUISE_PLACEHOLDER"
+
+
+@pytest.mark.parametrize(("code", "words"), [(362, "attrib +p"), (388, "attrib +p"), (23, "it cannot be read (23)")])
+def test_a_file_that_the_cloud_does_not_give_is_told(
+    root: int, monkeypatch: pytest.MonkeyPatch, code: int, words: str
+) -> None:
+    def fails(*_words: object) -> int:
+        ctypes.set_last_error(code)
+        return 0
+
+    write(root, b"a", b"one")
+    descriptor = disk.open_at(root, b"a", os.O_RDONLY)
+    try:
+        with monkeypatch.context() as patch, pytest.raises(OSError, match=re.escape(words)):
+            patch.setattr(nt_file, "kernel", SimpleNamespace(ReadFile=fails))
+            disk.pread(descriptor, 3, 0)
+    finally:
+        os.close(descriptor)
 
 
 def test_links_are_not_made(root: int) -> None:

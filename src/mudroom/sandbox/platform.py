@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Client
 
 
+def system_name(platform: str) -> str:
+    """Return the name of a system for messages, from that of ``sys.platform``."""
+    return {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(platform, platform)
+
+
 class Platform(NamedTuple):
     name: str
     """As in ``sys.platform``."""
@@ -49,6 +54,10 @@ class Platform(NamedTuple):
     ``client/terminal.py``."""
     closed: Mapping[str, str] = {}
     """Parts that are refused here before anything of them is started, and why (``certify/opening.py``)."""
+
+    @property
+    def system(self) -> str:
+        return system_name(self.name)
 
 
 def _compile_linux(spec: SandboxSpec, machine: str) -> Plan:
@@ -196,6 +205,6 @@ def platform_here(name: str, certified: Callable[[Platform], Platform] | None = 
     if name not in BY_RECORD:
         return PLATFORMS[name]
     if certified is None:
-        found = f"{name}, and none here"
+        found = f"{system_name(name)}, and none here"
         raise Unsupported("mudroom", "a certificate of this machine", found, "mudroom certify makes one")
     return certified(PLATFORMS[name])

@@ -269,7 +269,7 @@ class Machine:
             unheld = without_groups(limits)
             if unheld.missing:
                 fix = 'permit to go on without: "limits: {missing: degrade}" in .mudroom/policy.yaml'
-                found = f"{self.confinement.platform.name}, which has none"
+                found = f"{self.confinement.platform.system}, which has none"
                 raise Unsupported(f"a limit of {unheld.missing}", "control groups", found, fix)
             outcome.note(*unheld.notes)
             return unheld.rlimits, None
@@ -332,7 +332,7 @@ class Machine:
         if settings.network_at(level) != "gate" or not (has_rules or any(rule.inspect for rule in settings.hosts)):
             return None
         if self.confinement.platform.is_bridged:  # authority.py judges its files by mode and owner
-            found = self.confinement.platform.name
+            found = self.confinement.platform.system
             raise Unsupported("looking into TLS", "Linux or macOS", found, "take it out of the policy")
         if level == 0:  # mudroom's state is hidden there, with the root certificates that programs would have to trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
@@ -367,7 +367,7 @@ class Machine:
             return nullcontext(), 0
         if why := self.confinement.platform.closed.get("gate"):
             hint = f"{why}; --net none works" if self.confinement.platform.is_bridged else why
-            raise Unsupported("network: gate", "a gate", self.confinement.platform.name, hint)
+            raise Unsupported("network: gate", "a gate", self.confinement.platform.system, hint)
         if not level and self.confinement.platform.is_bridged:
             from mudroom.sandbox.windows.plan import no_gate_at_level_0
 

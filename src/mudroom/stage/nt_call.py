@@ -68,6 +68,20 @@ _nt = ctypes.WinDLL("ntdll")
 kernel = ctypes.WinDLL("kernel32", use_last_error=True)
 
 
+def disguise_placeholders(ntdll: ctypes.WinDLL) -> None:
+    """Have this process see files that OneDrive or another sync engine keeps in a cloud as what they are, files and
+    directories; a read downloads them. They are reparse points without being links, and most programs see them so
+    ("Build a Cloud Sync Engine that Supports Placeholder Files"), but a Python below %SystemRoot% does not. The call
+    is there since Windows 10 1803."""
+    disguise = getattr(ntdll, "RtlSetProcessPlaceholderCompatibilityMode", None)
+    if disguise is not None:
+        disguise.restype, disguise.argtypes = ctypes.c_byte, (ctypes.c_byte,)
+        disguise(1)  # PHCM_DISGUISE_PLACEHOLDER; a negative value is an error: they are refused, as links are
+
+
+disguise_placeholders(_nt)
+
+
 class _String(ctypes.Structure):
     _fields_ = (("length", wintypes.USHORT), ("room", wintypes.USHORT), ("text", ctypes.c_void_p))
 
@@ -306,6 +320,17 @@ def repeat(act: Callable[[], int], target: int, last: str, name: bytes | str) ->
             time.sleep(pause)
             continue
         raise error_of(HELD[0] if held else status, name)
+
+
+def directory_in_the_way(target: int, last: str, attributes: int, name: bytes | str) -> OSError | None:
+    """Return what rename(2) says of a directory that the new name has: NT refuses to replace it as it refuses a missing
+    right. None: there is no such directory. ``attributes``: those of what is renamed."""
+    status, handle = try_create(target, last, READ_ATTRIBUTES, OPEN, IS_DIRECTORY, 7)
+    if status:
+        return None
+    close(handle)
+    number = errno.ENOTEMPTY if attributes & DIRECTORY else errno.EISDIR
+    return OSError(number, os.strerror(number), name)
 
 
 def is_held(root: int, name: str) -> bool:

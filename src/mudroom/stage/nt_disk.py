@@ -72,6 +72,7 @@ from mudroom.stage.nt_call import (
     close,
     create,
     delete,
+    directory_in_the_way,
     error_of,
     granted,
     handle_of,
@@ -422,7 +423,10 @@ def _rename(at: int | None, name: bytes | str, to: int | None, new: bytes | str,
                 raise FileExistsError(errno.EEXIST, "a name that differs in case only is there", new)
             data = naming(1 | 2 if replace else 2, target, last)  # REPLACE_IF_EXISTS, POSIX_SEMANTICS
             old = naming(int(replace), target, last)
-            repeat(lambda: rename_open(handle, data, old), target, last, name)
+            try:
+                repeat(lambda: rename_open(handle, data, old), target, last, name)
+            except PermissionError as error:
+                raise (directory_in_the_way(target, last, attributes_of(handle), name) or error) from None
         if replace and into_layer:
             drop_whiteout(target, last)
 

@@ -20,6 +20,8 @@ from mudroom.stage.nt_call import handle_of, kernel
 
 _HANDLE_EOF = 38
 """ERROR_HANDLE_EOF of winerror.h."""
+_CLOUD = (358, *range(362, 367), 374, 375, *range(377, 384), *range(386, 399), 404, 426, 434)
+"""ERROR_CLOUD_FILE_… of winerror.h, as 362, ERROR_CLOUD_FILE_PROVIDER_NOT_RUNNING."""
 
 
 class _At(ctypes.Structure):
@@ -46,8 +48,14 @@ def pread(descriptor: int, length: int, offset: int) -> bytes:
         number = ctypes.get_last_error()
         if number == _HANDLE_EOF:
             return b""
-        raise OSError(errno.EIO, f"it cannot be read ({number})")
+        raise OSError(errno.EIO, _why_unread(number))
     return buffer.raw[: done.value]
+
+
+def _why_unread(number: int) -> str:
+    if number in _CLOUD:
+        return f"its content is in a cloud, and cannot be downloaded now ({number}); attrib +p keeps it on this device"
+    return f"it cannot be read ({number})"
 
 
 def pwrite(descriptor: int, data: bytes, offset: int) -> int:

@@ -473,7 +473,8 @@ def test_explain_shows_the_profile(mac: Mac) -> None:
 def test_platforms() -> None:
     assert platform_here("linux") is LINUX
     certificate = "mudroom needs a certificate of this machine; found: {}, and none here (mudroom certify makes one)"
-    rows = {name: certificate.format(name) for name in ("darwin", "win32")}  # of what held: tests/certify
+    systems = {"darwin": "macOS", "win32": "Windows"}
+    rows = {name: certificate.format(system) for name, system in systems.items()}  # of what held: tests/certify
     rows["freebsd14"] = (
         "mudroom needs Linux, macOS or Windows; found: freebsd14 (run it in a virtual machine with Linux)"
     )

@@ -330,7 +330,7 @@ def test_a_full_disk_refuses_and_leaves_nothing(
 
 
 def test_a_queue_whose_names_are_all_taken(tmp_path: Path) -> None:
-    queue = Queue(os.fsencode(tmp_path), new_id=lambda: "abc123")
+    queue = Queue(inner(tmp_path), new_id=lambda: "abc123")
     with queue.put(QUESTION, 0), pytest.raises(MudroomError, match=whole("no name was found for the question")):
         queue.put(QUESTION._replace(command=(b"rmmod", b"x")), 0)
     assert [row.name for row in queue.rows()] == ["abc123"]

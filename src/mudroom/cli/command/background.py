@@ -39,7 +39,9 @@ class _KeeperError(MudroomError):
 def start(keeper: Keeper, context: Context) -> int:
     """Start the keeper; return the exit code as soon as the command has started."""
     if sys.platform != "linux":
-        found = f"{sys.platform}, which has none"
+        from mudroom.sandbox.platform import system_name
+
+        found = f"{system_name(sys.platform)}, which has none"
         raise Unsupported("a command in the background", "namespaces that others can join", found)
     read, write = os.pipe()
     parent = os.getpid()

@@ -1,0 +1,34 @@
+"""One verb in a process that is ended before one of its changes (``test_killed_process.py``). It imports no pytest:
+under Wine that takes longer than everything else that such a process does."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from workbench import Killer, Workbench
+
+DO: dict[str, Callable[[Workbench], list[str]]] = {
+    "apply": lambda bench: bench.apply("f"),
+    "undo": lambda bench: bench.undo(),
+    "checkpoint": lambda bench: nothing(bench.forks.checkpoint("f", "here")),
+    "rollback": lambda bench: nothing(bench.forks.rollback("f", "one")),
+    "discard": lambda bench: nothing(bench.forks.discard("f")),
+}
+"""What to do; each returns the conflicts."""
+
+
+def nothing(_result: object) -> list[str]:
+    return []
+
+
+def work(root: str, verb: str, at: str) -> None:
+    """Do it, ended before change number ``at``. Print the number of changes, and the conflicts, if it comes to that."""
+    bench = Workbench(Path(root))
+    killer = Killer(int(at))
+    killer.begin()
+    said = DO[verb](bench)
+    killer.at = 0
+    sys.stdout.write(json.dumps([killer.count, said]))
