@@ -21,6 +21,7 @@ from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.session import Session
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.attempts import record as records
 
@@ -98,7 +99,7 @@ def _run(args: argparse.Namespace, context: Context) -> int:
     request = _request(args)
     with open_for_command(args, context, context.client, args.agent, _asked(args)) as session:
         warn_if_bare(session, context)
-        here = os.path.realpath(working_directory())
+        here = disk.real_path(working_directory())
         request = request._replace(cwd=here if is_below(here, session.project) else session.project)
         from mudroom.session.attempts.attempts import start
 
