@@ -1,5 +1,5 @@
-"""``mudroom agent run`` in a Windows Python: a scripted agent beside a scripted model on this machine's loopback, which it
-reaches through the gate alone; by a profile, by a card. Run by ``dev/wine``."""
+"""``mudroom agent run`` in a Windows Python: a scripted agent beside a scripted model on this machine's loopback,
+which it reaches through the gate; by a profile, by a card. Run by ``dev/wine``."""
 
 from __future__ import annotations
 
