@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 PORTED = frozenset((
     "run", "exec", "diff", "status", "log", "ls", "apply", "undo", "redo", "discard", "fork", "checkpoint", "rollback",
-    "recover", "resolve", "certify", "serve", "shell", "mcp", "vault", "policy", "approve", "completion",
+    "recover", "resolve", "certify", "serve", "shell", "mcp", "vault", "policy", "approve", "completion", "net", "try",
+    "agent", "review",
 ))  # fmt: skip
 NOT_YET = "does not run on Windows yet"
 HINT = "use it in WSL 2; mudroom doctor says what the sandbox could do here"

@@ -84,7 +84,7 @@ class LocalDirectory:
             pass
         self._create(beside, data, 0o600)
         disk.rename(self._descriptor, beside, self._descriptor, name)
-        os.fsync(self._descriptor)
+        disk.sync(self._descriptor)
 
     def _open(self) -> None:
         above = disk.open_path(self._project, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)

@@ -406,8 +406,7 @@ def _read(path: bytes) -> dict[str, Any] | None:
     except OSError:
         return None
     with open(descriptor, "rb") as stream:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or info.st_uid not in (disk.user(), 0) or info.st_mode & 0o022:
+        if not _is_own(descriptor):
             return None
         data = stream.read(_LIMIT)
     try:
@@ -418,3 +417,15 @@ def _read(path: bytes) -> dict[str, Any] | None:
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
     return record if is_valid else None
+
+
+def _is_own(descriptor: int) -> bool:
+    """Return whether an open file is regular, and one that only this user and root could have written."""
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode):
+        return False
+    if sys.platform == "win32":  # where a mode says nothing
+        from mudroom.stage import nt_private
+
+        return nt_private.is_own(descriptor)
+    return info.st_uid in (disk.user(), 0) and not info.st_mode & 0o022

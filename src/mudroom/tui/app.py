@@ -30,10 +30,24 @@ from mudroom.tui.review_model import ForkRow, ReviewModel, forks_of
 from mudroom.tui.worker import begin
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mudroom.core.attempt import TryRecord
     from mudroom.session import Session
 
-ENDING = (signal.SIGTERM, signal.SIGINT, *((signal.SIGHUP,) if sys.platform != "win32" else ()))
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGBREAK if sys.platform == "win32" else signal.SIGHUP)
+
+
+def _heed(loop: asyncio.AbstractEventLoop, number: int, heard: Callable[[int], None]) -> None:
+    """Call ``heard`` in the loop when a signal comes. Loops of Windows have no handlers, but wake for signals."""
+    if sys.platform == "win32":
+
+        def handle(number: int, _frame: object) -> None:
+            loop.call_soon_threadsafe(heard, number)
+
+        signal.signal(number, handle)
+    else:
+        loop.add_signal_handler(number, heard, number)
 
 
 class ReviewEnd(NamedTuple):
@@ -78,7 +92,7 @@ class ReviewApp(BaseApp):
         if self._handles_signals:
             loop = asyncio.get_running_loop()
             for number in ENDING:
-                loop.add_signal_handler(number, self._signalled, number)
+                _heed(loop, number, self._signalled)
         if self.fork is not None:
             self._review(self.fork)
         elif self._tried is not None:

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.confinement.windows_command import environment_block, find_program, is_batch, quote, quote_batch
+from mudroom.core.confinement import windows_command
+from mudroom.core.confinement.windows_command import (
+    environment_block,
+    find_program,
+    is_batch,
+    needs_shell,
+    quote,
+    quote_batch,
+)
 
 
 def split(line: str) -> list[str]:
@@ -130,3 +138,38 @@ def test_an_environment() -> None:
 def test_what_cannot_be_in_an_environment(variables: dict[str, str]) -> None:
     with pytest.raises(ValueError):
         environment_block(variables)
+
+
+@given(st.text(alphabet='a \t\\"', max_size=24))
+def test_a_line_is_split_as_the_c_runtime_does(rest: str) -> None:
+    line = '"the program" ' + rest
+    try:
+        found = windows_command.split(line)
+    except ValueError:
+        return  # a quote is open
+    assert found == split(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (r"C:\Python\python.exe judge.py", [r"C:\Python\python.exe", "judge.py"]),
+        (r'"C:\Program Files\x.exe" -c "print(\"a b\")"  ""', [r"C:\Program Files\x.exe", "-c", 'print("a b")', ""]),
+        ("pytest -q", ["pytest", "-q"]),
+        ("  ", []),
+    ],
+)
+def test_a_line_without_a_shell(line: str, words: list[str]) -> None:
+    assert windows_command.split(line) == words
+
+
+def test_a_quote_that_is_open() -> None:
+    with pytest.raises(ValueError, match="No closing quotation"):
+        windows_command.split('pytest "a b')
+
+
+def test_lines_for_cmd() -> None:
+    for line in ("a && b", "a > b", "echo x", " If exist a.txt exit 1", "echo %PATH%"):
+        assert needs_shell(line), line
+    for line in ("pytest -q", "date.exe", r"C:\dir\x.exe", "dir-list", r"copy\x.exe", "ifx", '"a b" c'):
+        assert not needs_shell(line), line

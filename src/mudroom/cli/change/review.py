@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import signal
+import sys
 from functools import partial
 
 from mudroom.cli.project_session import only_fork, open_session
@@ -116,6 +117,8 @@ def _review(
         context.terminal.say(f"nothing was applied; all stays in {end.fork}: mudroom review {end.fork}")
     elif end.holds:
         context.terminal.say(f"the rest stays in {end.fork}: mudroom review {end.fork}, mudroom discard {end.fork}")
+    if end.signal and sys.platform == "win32":  # where a process cannot end by one
+        return 128 + end.signal
     if end.signal:
         signal.signal(end.signal, signal.SIG_DFL)
         os.kill(os.getpid(), end.signal)

@@ -19,6 +19,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.policy.config import load_card, places
 from mudroom.session.confinement.grant import graphics, image_of, promised
+from mudroom.stage import disk
 from mudroom.typing import Any
 
 EXAMPLES = """\
@@ -95,7 +96,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         return 0
     project, place = project_of(context), places(context.environ)
     settings = settings_of(context, project)
-    decision, opened = promised(settings, card, project, os.path.realpath(place.state), place.home, context.environ)
+    decision, opened = promised(settings, card, project, disk.real_path(place.state), place.home, context.environ)
     if context.as_json:
         context.terminal.out(json.dumps(as_json(card, settings, decision, opened)))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ from mudroom.typing import Any, NamedTuple
 
 _GENERIC = "generic"
 _NAME = regex(r"[^A-Za-z0-9_.-]+")
+_ENDING = regex(r"\.(com|exe|bat|cmd)\Z")
 NOT_FOUND = 127
 
 
@@ -33,12 +35,16 @@ def catalog(context: Context) -> Catalog:
 
 
 def search_of(environ: Mapping[bytes, bytes]) -> list[bytes]:
+    if sys.platform == "win32":
+        return environ.get(b"PATH", b"").split(b";")
     return environ.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin").split(b":")
 
 
 def chosen_profile(word: str, context: Context) -> AgentProfile:
     """Return the profile of the program that ``word`` names; a careful generic one if no profile knows it."""
     program = os.path.basename(word)
+    if sys.platform == "win32":  # which takes Claude and claude.cmd for it, too
+        program = _ENDING.sub("", program.lower())
     profile = catalog(context).of_program(program)
     return profile or GENERIC._replace(name=_NAME.sub("-", program)[:40] or "agent")
 

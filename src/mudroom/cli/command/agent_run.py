@@ -7,6 +7,7 @@ stay in its fork, are collected and journalled, and only then does mudroom end.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 
 from mudroom.cli.change.agent_settings import rows_of
@@ -18,7 +19,7 @@ from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text, to_json
 from mudroom.core.tree.path import is_below, show_path
-from mudroom.errors import MudroomError, Refused, UsageError
+from mudroom.errors import MudroomError, Refused, Unsupported, UsageError
 from mudroom.policy.config import load_card, load_policy, places
 from mudroom.review.agent_settings import settings_lines
 from mudroom.sandbox.platform import new_client
@@ -26,6 +27,7 @@ from mudroom.session import Client, Session
 from mudroom.session.agents.agent_settings import agent_settings
 from mudroom.session.agents.run_agent import AgentResult, run_agent
 from mudroom.session.confinement.grant import decide
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if os.path.exists(args.card):
             raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
         args.card, args.command = None, [args.card]  # mudroom agent run claude
-    client = new_client(context.environ)
+    client = context.client if context.client is not None else new_client(context.environ)
     if args.on is None:
         client.start()  # it starts while the card and the settings are read
     try:
@@ -82,7 +84,7 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         ask=args.ask,
         also=hosts.rules,
     ) as session:
-        directory = os.path.realpath(working_directory())
+        directory = disk.real_path(working_directory())
         cwd = directory if is_below(directory, session.project) else session.project
         warn_if_bare(session, context)
         closed = closed_place_notes(session, request, context)
@@ -91,7 +93,7 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
                 context.terminal.note(line)
         if args.on is not None:
             return _run_elsewhere(session, argv, cwd, args, context)
-        place = os.fsencode(args.artifacts) if args.artifacts else None
+        place = disk.given_path(os.fsencode(args.artifacts)) if args.artifacts else None
         actor = actor_with_program(session, request, context)
         with command_signals(session) as signals:
             run = run_agent(
@@ -198,6 +200,9 @@ def actor_with_program(session: Session, request: AgentRequest, context: Context
     """Return the session's actor, with the directories shown that its program needs."""
     if request.profiled is None:
         return session.actor
+    if sys.platform == "win32":
+        _require_readable(session, request.profiled)
+        return session.actor
     from mudroom.cli.command.agent_profile import search_of
     from mudroom.sandbox.host.program import needed_places
 
@@ -206,6 +211,19 @@ def actor_with_program(session: Session, request: AgentRequest, context: Context
     shown = [*(bind.path for bind in binds), *settings.read, session.project]
     places = needed_places(request.profiled.program, search_of(context.environ), confinement.home, shown)
     return session.actor._replace(settings=settings._replace(read=(*settings.read, *places)))
+
+
+def _require_readable(session: Session, agent: ProfiledAgent) -> None:
+    """Raise Unsupported for a program below the home, where no command at level 1 reads. Its files would have to name
+    the sandbox one by one."""
+    home, real = session.machine.confinement.home, agent.program.real
+    if session.granted().level and is_below(real.lower(), home.lower()):
+        raise Unsupported(
+            f"{agent.profile.name}, which is installed below your home,",
+            "rights of the sandbox on its files",
+            show_path(agent.program.path),
+            'install it for all users, for npm with --prefix "C:\\Program Files\\agents", and put that on PATH',
+        )
 
 
 def closed_place_notes(session: Session, request: AgentRequest, context: Context) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.session import Session
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.attempts import record as records
 
@@ -49,7 +51,7 @@ The best: the judge succeeds, then its exit code or score, then the fewest chang
 Exit codes: 0 an attempt has passed, 1 none has, 124 none has within the budget, 130 interrupted."""
 
 SHELL_CHARACTERS = frozenset("|&;<>()$`*?[]#~!{}\n=")
-_HEEDED = ("SIGINT", "SIGTERM", "SIGHUP")
+_HEEDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 _DEFAULT = 4
 _MOST_WAITED = 2
 """Signals after which the end of the attempts is waited for."""
@@ -97,7 +99,7 @@ def _run(args: argparse.Namespace, context: Context) -> int:
     request = _request(args)
     with open_for_command(args, context, context.client, args.agent, _asked(args)) as session:
         warn_if_bare(session, context)
-        here = os.path.realpath(working_directory())
+        here = disk.real_path(working_directory())
         request = request._replace(cwd=here if is_below(here, session.project) else session.project)
         from mudroom.session.attempts.attempts import start
 
@@ -169,17 +171,23 @@ def _request(args: argparse.Namespace) -> AttemptRequest:
 
 def judge_words(line: str | None) -> tuple[bytes, ...]:
     """Return the words of a judge: a plain line is split, so a program that does not exist is noticed; any other is
-    for ``sh``. Raise UsageError if a quote is open."""
+    for ``sh``, on Windows for cmd.exe. Raise UsageError if a quote is open."""
     if line is None:
         return ()
     if not line.strip():
         raise UsageError("the judge is empty", "--judge pytest")
-    if not SHELL_CHARACTERS.isdisjoint(line.replace("{i}", "")):
-        return (b"sh", b"-c", os.fsencode(line))
-    import shlex
+    if sys.platform == "win32":
+        from mudroom.core.confinement.windows_command import SHELL_LINE, needs_shell, split
 
+        is_plain, shell = not needs_shell(line), SHELL_LINE
+    else:
+        from shlex import split
+
+        is_plain, shell = SHELL_CHARACTERS.isdisjoint(line.replace("{i}", "")), (b"sh", b"-c")
+    if not is_plain:
+        return (*shell, os.fsencode(line))
     try:
-        return tuple(os.fsencode(word) for word in shlex.split(line))
+        return tuple(os.fsencode(word) for word in split(line))
     except ValueError as error:
         raise UsageError(f"--judge {line}: {error}", "close the quote") from None
 

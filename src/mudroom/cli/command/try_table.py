@@ -50,8 +50,13 @@ def _heading(record: TryRecord, *, is_running: bool) -> str:
     return f"{record.name}: {_words(record.command)}{origin}{judge}: {counts}{state}"
 
 
+_SHELLS = ((b"sh", b"-c"), (b"cmd", b"/d", b"/s", b"/c"))
+"""The words before a line for a shell, which stands for itself."""
+
+
 def _words(words: tuple[bytes, ...]) -> str:
-    shown = show_words(words[2:] if words[:2] == (b"sh", b"-c") else words)
+    shells = (shell for shell in _SHELLS if words[: len(shell)] == shell)
+    shown = show_words(words[len(next(shells, ())) :])
     return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 1] + "…"
 
 

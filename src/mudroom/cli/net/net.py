@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -26,7 +27,7 @@ from mudroom.core.network.loopback import about_rule
 from mudroom.core.network.preset import like_preset
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
-from mudroom.errors import UsageError
+from mudroom.errors import Unsupported, UsageError
 from mudroom.policy.config import places, trusts_any
 from mudroom.policy.host_answers import drop, keep, load_entries, missing_answers
 from mudroom.typing import TYPE_CHECKING, Any
@@ -89,12 +90,15 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     wants_hosts = args.what in ("allow", "deny", "rm", "why", "open", "show", "reach")
     if wants_hosts and not args.hosts:
         needed = "port" if args.what in ("open", "show") else "fork and port" if args.what == "reach" else "host"
-        raise UsageError(f"net {args.what} needs a {needed}", "mudroom net --help has examples")
+        hint = "in PowerShell a preset stands in quotes: '@npm'" if _ON_WINDOWS else "mudroom net --help has examples"
+        raise UsageError(f"net {args.what} needs a {needed}", hint)
     if args.hosts and not wants_hosts and args.what not in ("credential", "presets"):
         raise UsageError(f"net {args.what} takes no host", "mudroom net --help has examples")
     for attribute, (option, actions) in _OPTIONS.items():
         if getattr(args, attribute) and args.what not in actions:
             raise UsageError(f"{option} is for net {' and net '.join(actions)}", "mudroom net --help has examples")
+    if _ON_WINDOWS and args.what in _UNIX and (args.hosts or args.what != "credential"):
+        raise Unsupported(f"mudroom net {args.what}", *_UNIX[args.what])
     code: int = _ACTIONS[args.what](args, context)
     return code
 
@@ -113,6 +117,23 @@ _OPTIONS = {
     "har": ("--har", ("log",)),
 }
 """Attribute of the arguments → the option, and the actions that it is for."""
+_ON_WINDOWS = sys.platform == "win32"
+_IN_FORK = (
+    "namespaces that others can join",
+    "a job",
+    "start the server and its client in one: mudroom run -- COMMAND",
+)
+_UNIX = {
+    "open": _IN_FORK,
+    "show": _IN_FORK,
+    "reach": _IN_FORK,
+    "credential": (
+        "a gate that looks into TLS",
+        "Windows, whose gate does not",
+        "mudroom run --env NAME passes it as it is",
+    ),
+}
+"""Actions that Windows has no part for: what they need, what was found, and another way."""
 
 
 # --- changing ---

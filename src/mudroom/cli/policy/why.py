@@ -17,6 +17,7 @@ from mudroom.core.command.verdict import Classification, Verdict
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def judge(args: argparse.Namespace, context: Context) -> int:
     if not args.command:
         raise UsageError("no command was given", "mudroom policy why -- COMMAND")
     project = project_of(context)
-    directory = os.path.realpath(working_directory())
+    directory = disk.real_path(working_directory())
     argv = [os.fsencode(word) for word in args.command]
     is_line = len(argv) == 1 and b" " in argv[0].strip()
     classification = classify_line(argv[0], project, directory) if is_line else classify_words(argv, project, directory)

@@ -16,6 +16,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,7 @@ from types import FrameType
 
 from mudroom.cli.terminal.command_signals import TYPED, Terminated
 from mudroom.cli.terminal.terminal import is_terminal, replace_by_null
+from mudroom.errors import Unsupported
 
 Handler = Callable[[int, FrameType | None], None]
 Sleep = Callable[["subprocess.Popen[bytes]", float | None], object]
@@ -89,6 +91,10 @@ class ForegroundRunner:
     """
 
     def __init__(self) -> None:
+        """Raise Unsupported on Windows, whose consoles have no foreground."""
+        if sys.platform == "win32":
+            hint = "mudroom resolve FORK PATH --mine, or --theirs; with --hunk N one conflict of it"
+            raise Unsupported("an editor or a merge driver", "a terminal's foreground", "a console of Windows", hint)
         self._received: list[int] = []
         """The signals that told mudroom to end."""
         self._ended_by: float | None = None

@@ -25,6 +25,16 @@ LONGEST = 32_766
 LONGEST_BATCH = 8_191
 """The same limit of cmd.exe."""
 
+SHELL_LINE = (b"cmd", b"/d", b"/s", b"/c")
+"""The words before a line for cmd.exe, without AutoRun commands: rule 3."""
+_OPERATORS = frozenset("|&<>^()%")
+_INSIDE = frozenset((
+    "assoc", "break", "call", "cd", "chdir", "cls", "color", "copy", "date", "del", "dir", "echo", "erase", "exit",
+    "for", "ftype", "goto", "if", "md", "mkdir", "mklink", "move", "path", "pause", "popd", "prompt", "pushd", "rd", "rem",
+    "ren", "rename", "rmdir", "set", "setlocal", "shift", "start", "time", "title", "type", "ver", "verify", "vol",
+))  # fmt: skip
+"""Commands of cmd.exe itself ("help" lists them): there is no program of these names."""
+
 _PLAIN = regex(r"[^\s\"\x00]+\Z")
 _PLAIN_FOR_CMD = regex(r"[0-9A-Za-z_./:\\@+~-]+\Z")
 """Without ``=``, comma and semicolon: they separate the arguments of a batch file, as spaces do."""
@@ -52,6 +62,41 @@ def _quoted(word: str) -> str:
     # backslashes count only before a quote: double them, and add one for the quote
     escaped = re.sub(r'(\\*)"', r'\1\1\\"', word)
     return '"' + re.sub(r"(\\+)\Z", r"\1\1", escaped) + '"'
+
+
+def needs_shell(line: str) -> bool:
+    """Return whether cmd.exe reads more in a line than a program and its words."""
+    first = re.match(r"\s*([A-Za-z]+)(?![\w.\\:-])", line)
+    return not _OPERATORS.isdisjoint(line) or (first is not None and first[1].lower() in _INSIDE)
+
+
+def split(line: str) -> list[str]:
+    """Return the words of a command line as the C runtime splits it: a backslash is itself, but before a quote. Raise
+    ValueError for a quote that is open at the end."""
+    words: list[str] = []
+    word: str | None = None
+    is_quoted, at = False, 0
+    while at < len(line):
+        end = at
+        while line[end : end + 1] == "\\":
+            end += 1
+        slashes, mark = end - at, line[end : end + 1]
+        at = end + 1
+        if mark == '"' and words and slashes % 2:  # in the name of the program they escape nothing
+            word = (word or "") + "\\" * (slashes // 2) + mark
+        elif mark == '"':
+            word = (word or "") + "\\" * (slashes // 2 if words else slashes)
+            if is_quoted and words and line[at : at + 1] == mark:
+                word, at = word + mark, at + 1
+            else:
+                is_quoted = not is_quoted
+        elif slashes or is_quoted or mark not in " \t":
+            word, at = (word or "") + (line[at - 1 - slashes : end] or mark), end + (not slashes)
+        elif word is not None:
+            words, word = [*words, word], None
+    if is_quoted:
+        raise ValueError("No closing quotation")
+    return words if word is None else [*words, word]
 
 
 def is_batch(program: str) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Collection, Iterator, Sequence
 
 from mudroom.core.agent.credential_stores import store_places
@@ -30,6 +31,8 @@ _FIRST_LINE = 256
 _MANIFEST_LIMIT = 1 << 20
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)+[^/]*)")
 _MODULES = b"/node_modules/"
+_STARTED = ".com;.exe;.bat;.cmd"
+"""Endings of PATHEXT that CreateProcess and cmd.exe start; the others are for programs of their own."""
 
 
 class HostProgram(NamedTuple):
@@ -42,6 +45,8 @@ class HostProgram(NamedTuple):
 
 def find_program(word: bytes, search: Sequence[bytes], cwd: bytes) -> HostProgram | None:
     """Return the program that a shell would run for ``word``, or None. ``search``: the directories of PATH."""
+    if sys.platform == "win32":
+        return _find_on_windows(word, search, cwd)
     if b"/" in word:
         paths = [os.path.join(cwd, word)]
     else:
@@ -51,6 +56,18 @@ def find_program(word: bytes, search: Sequence[bytes], cwd: bytes) -> HostProgra
             real = os.path.realpath(path)
             return HostProgram(os.path.normpath(path), real, _version(real))
     return None
+
+
+def _find_on_windows(word: bytes, search: Sequence[bytes], cwd: bytes) -> HostProgram | None:
+    """As ``WindowsClient`` finds it: by PATH alone, never in the current directory."""
+    from mudroom.core.confinement import windows_command
+
+    places, here = os.fsdecode(b";".join(search)), os.fsdecode(cwd).replace("/", "\\")
+    path = windows_command.find_program(os.fsdecode(word), places, _STARTED, os.path.isfile, here)
+    if path is None:
+        return None
+    real = os.fsencode(os.path.realpath(path).replace("\\", "/"))
+    return HostProgram(os.fsencode(path), real, _version(real))
 
 
 def needed_places(program: HostProgram, search: Sequence[bytes], home: bytes, shown: Collection[bytes]) -> list[bytes]:

@@ -222,14 +222,15 @@ class WindowsClient(Client):
         return running
 
     def _command(self, invocation: Invocation, spec: SandboxSpec) -> WindowsCommand:
-        variables = _distinct({name.decode(): value.decode() for name, value in invocation.env.items()})
+        chosen = _distinct({name.decode(): value.decode() for name, value in invocation.env.items()})
+        variables = {**self._system, **chosen}  # PATHEXT is the system's
         words = tuple(word.decode() for word in invocation.argv)
         named = {name.upper(): value for name, value in variables.items()}
         cwd = spec.cwd.decode().replace("/", "\\")
         program = find_program(words[0], named.get("PATH", ""), named.get("PATHEXT", ""), self._is_file, cwd)
         if program is None:
             raise CommandNotStarted(f"{words[0]}: not found", 127, "name a program of PATH, or its path")
-        return WindowsCommand(program, words, {**self._system, **variables}, _SIZE if invocation.terminal else None)
+        return WindowsCommand(program, words, variables, _SIZE if invocation.terminal else None)
 
     def _survey(self) -> WindowsMachine:
         from mudroom.sandbox.windows.bridge import relay_text

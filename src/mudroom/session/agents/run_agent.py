@@ -25,6 +25,7 @@ from mudroom.errors import UsageError
 from mudroom.session.actor import Actor
 from mudroom.session.order import CAPTURED, Stdio
 from mudroom.session.session import Session
+from mudroom.stage import disk
 from mudroom.typing import Any, NamedTuple
 from mudroom.vault.forks.artifact import Artifacts, collect, next_place, require_empty
 from mudroom.vault.forks.endpoint import register, withdraw
@@ -116,7 +117,7 @@ def require_outside(session: Session, place: bytes) -> None:
     the project."""
     state = os.path.dirname(os.path.dirname(session.vault.path))
     for own, what in ((session.project, "the project"), (state, "mudroom's own state")):
-        if is_below(os.path.realpath(place), own):
+        if is_below(disk.real_path(place), own):
             raise UsageError(f"{show(place)} is in {what}", "artefacts go somewhere else")
 
 

@@ -17,6 +17,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
@@ -45,6 +46,9 @@ from mudroom.vault.forks.damage import reason_of
 AGAIN = 0.05
 """Seconds after which SIGKILL is sent once more: a command may have begun just when the first was sent."""
 FEW = 64
+_HEARD = 0.1 if sys.platform == "win32" else None
+"""Seconds after which a wait lets the handlers of signals run. A wait for a lock is interrupted by them on POSIX only
+(``threading.Lock.acquire``)."""
 SHARE = 20
 """The record is written again after so many times the time that it took."""
 
@@ -126,7 +130,8 @@ class Attempts:
     def __next__(self) -> AttemptRecord:
         """Return the next attempt that has ended: one whose command has not been started is not among them."""
         with self._changed:
-            self._changed.wait_for(lambda: self._unread or self._is_over)
+            while not self._changed.wait_for(lambda: self._unread or self._is_over, _HEARD):
+                pass
             if self._unread:
                 return self._unread.popleft()
             error, self._error = self._error, None
@@ -159,7 +164,8 @@ class Attempts:
     def wait(self) -> None:
         """Wait until everything has ended and is recorded."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_over)
+            while not self._changed.wait_for(lambda: self._is_over, _HEARD):
+                pass
 
     def end(self, reason: TryEnd, *, at_once: bool = False) -> None:
         """End the running attempts, and begin no more. ``at_once``: with SIGKILL, and wait until all have ended. From

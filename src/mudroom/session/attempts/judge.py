@@ -10,6 +10,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 
 from mudroom.core.attempt import numbered, read_score
@@ -87,7 +88,7 @@ def _is_missing(program: bytes) -> bool:
     environment, may be one that the attempt has removed or broken: that says nothing about other attempts."""
     from shutil import which
 
-    return b"/" not in program and which(program) is None
+    return not os.path.dirname(program) and which(program) is None
 
 
 def judged(

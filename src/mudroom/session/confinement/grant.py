@@ -6,6 +6,7 @@ named credentials are opened, and a named store that does not exist is noted.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from mudroom.core.agent.level_decision import LevelDecision, LevelSupport, decide_level
@@ -17,7 +18,7 @@ from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.agent.agent_store import AgentStore, StagedStore
-    from mudroom.core.agent.card import AgentCard, OpenedCredentials
+    from mudroom.core.agent.card import AgentCard, CredentialRequest, OpenedCredentials
     from mudroom.core.confinement.container import EngineKind
     from mudroom.core.confinement.spec import Bind
 
@@ -53,11 +54,24 @@ def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> O
     from mudroom.sandbox.host.credential_opening import open_stores
 
     request = requested_credentials(card)
+    if sys.platform == "win32":
+        return _unopened(card, request)
     named = [name for name in request.stores if name in AGENTS]
     if named or card.store is not None:
         others = tuple(name for name in request.stores if name not in AGENTS)
         request = request._replace(stores=others, agents=_agent_stores(named, card.store))
     return open_stores(request, home, environ)
+
+
+def _unopened(card: AgentCard, request: CredentialRequest) -> OpenedCredentials:
+    """Return no credentials, with a note of those that are asked for. The access lists of the user's own files would
+    have to name the sandbox, also after a mudroom that was killed."""
+    from mudroom.core.agent.card import OpenedCredentials
+
+    own = (card.store.name,) if card.store is not None else ()
+    asked = dict.fromkeys((*request.stores, *(f"~/{show(path)}" for path in request.paths), *own))
+    told = f"not opened on Windows: {', '.join(asked)} (--env NAME passes the variable of a key)"
+    return OpenedCredentials(notes=(*request.notes, *((told,) if asked else ())))
 
 
 def _agent_stores(names: Iterable[str], own: AgentStore | None) -> tuple[AgentStore, ...]:
@@ -70,7 +84,9 @@ def _agent_stores(names: Iterable[str], own: AgentStore | None) -> tuple[AgentSt
 
 
 def graphics() -> tuple[bytes, ...]:
-    """Return the device nodes of graphics and compute cards."""
+    """Return the device nodes of graphics and compute cards; none on Windows."""
+    if sys.platform == "win32":
+        return ()
     from mudroom.sandbox.host.around import gpu_devices
 
     return gpu_devices()
@@ -129,7 +145,9 @@ class _Lacking(Mapping[int, str]):
     def __getitem__(self, level: int) -> str:
         if level != 2:
             raise KeyError(level)
-        if self._why is None:
+        if self._why is None and sys.platform == "win32":
+            self._why = "Windows"
+        elif self._why is None:
             from mudroom.sandbox.container.engine import why_none
 
             self._why = why_none(self._environ, self._wanted)
@@ -151,6 +169,9 @@ def granted(
     decision = decide(settings, card, asked, environ)
     if decision.level is None:
         subject = f"the agent {card.agent}" if card is not None else "this command"
+        if decision.rule == "machine" and sys.platform == "win32":
+            hint = "use level 1, or mudroom in WSL 2"
+            raise Unsupported(f"level {decision.asked} of {subject}", "a container of Linux", decision.reason, hint)
         if decision.rule == "machine":
             from mudroom.sandbox.container.engine import needed
 

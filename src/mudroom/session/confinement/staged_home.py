@@ -24,7 +24,7 @@ def with_home(confinement: Confinement, fork: Fork, grant: Grant, mode: Mode, no
         return grant._replace(staged=())
     mounts, logins = mode not in ELSEWHERE, grant.live
     owner = confinement.owner_inside(grant)
-    if grant.level and mode not in CONTAINERS:
+    if grant.level and mode not in CONTAINERS and mode != "job":  # Windows: links need a privilege
         seen = Dotfiles(fork, confinement.home).prepare(mounts=mounts, owner=owner)
         grant = grant._replace(live=(*grant.live, seen.bind), links=seen.links)
     if not grant.staged:
