@@ -136,7 +136,6 @@ _ONE_CALL = "the caller: an object lives within one call, in one thread"
 _GATE = "the event loop of the gate's process"
 
 OWNERS: Mapping[str, str] = {
-    "certify": "the caller: a row is tried in one thread",
     "core": "the caller; an object that several threads reach is guarded by its holder",
     "fleet.wire": "the thread that reads the link",
     "net.gate": _GATE,

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from macbox import enforcing_sandbox_exec
+from mudroom.certify.ground import TrialGround
 from mudroom.certify.macos import mac_trial
 from mudroom.certify.row import Certificate, RowResult, TrialRow
 from mudroom.certify.table import MACOS
-from mudroom.certify.trial import Prepare, TrialGround, certify
+from mudroom.certify.trial import Prepare, certify
 from mudroom.certify.volume import Volume
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.tree.entry import Entry

@@ -10,9 +10,10 @@ import pytest
 from certify.test_opening import keep
 from macbox import SPEC, enforcing_sandbox_exec
 from mudroom.certify import opening, table
+from mudroom.certify.ground import TrialGround
 from mudroom.certify.opening import make, open_platform
 from mudroom.certify.row import Certificate
-from mudroom.certify.trial import Trial, TrialGround
+from mudroom.certify.trial import Trial
 from mudroom.certify.windows_trial import OTHERS, prepare_by
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.platform import DARWIN

@@ -226,8 +226,9 @@ def test_a_link_local_address_is_reached_by_its_scope(tmp_path: Path, monkeypatc
     if found is None:
         pytest.skip("no interface here has a link-local address")
     monkeypatch.setattr(canary, "other_address", lambda: found)
-    with canary.Canary(str(tmp_path / "c"), "connection") as made:
-        facts = made.facts()
+    with contextlib.ExitStack() as stack:
+        made = canary.put_up(stack, str(tmp_path / "c"), "connection")
+        facts = dict(made.facts)
         assert facts["port_other"], "it is listened at"
         assert tried(DEEDS["connect_other"], facts, str(tmp_path / "d"))[0] == 0
         assert made.is_done("")

@@ -26,9 +26,9 @@ from certify.windows_lab import (
 )
 from certify.windows_model import USERS, Machine, Program, Token
 from certify.windows_program import TEXT, run
+from mudroom.certify.ground import TrialGround
 from mudroom.certify.row import RowResult, TrialRow, closed, opens
 from mudroom.certify.table import WINDOWS
-from mudroom.certify.trial import TrialGround
 from mudroom.certify.volume import DEEDS as OF_THE_VAULT
 from mudroom.certify.windows_trial import prepare_by
 from mudroom.core.confinement.windows_plan import WindowsPlan

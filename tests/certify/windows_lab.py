@@ -16,9 +16,10 @@ from certify.lab import LOSSES
 from certify.lab import VOLUME as ANY_VOLUME
 from certify.windows_model import Machine, Program, Token
 from certify.windows_program import run
+from mudroom.certify.ground import TrialGround
 from mudroom.certify.row import Certificate, RowResult, TrialRow
 from mudroom.certify.table import WINDOWS
-from mudroom.certify.trial import Start, Trial, TrialGround, certify
+from mudroom.certify.trial import Start, Trial, certify
 from mudroom.certify.volume import Volume
 from mudroom.certify.windows_trial import prepare_by
 from mudroom.certify.windows_witness import Witness

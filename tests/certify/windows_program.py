@@ -25,7 +25,7 @@ from certify.windows_model import (
     Program,
 )
 from mudroom.certify.deed import GATE
-from mudroom.certify.trial import text_of
+from mudroom.certify.deed_program import text_of
 from mudroom.core.confinement.windows_plan import CAPABILITIES
 from mudroom.windows import types as w
 from mudroom.windows.pipe import PREFIX

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.certify.row import Certificate, RowResult
-from mudroom.certify.trial import NOTHING_THERE
+from mudroom.certify.verdict import NOTHING_THERE
 from mudroom.core.settings import Settings
 from mudroom.doctor.linux_row import ROWS
 from mudroom.doctor.probe import Finding, ShellTrial, _crashes, diagnose, examine

@@ -19,7 +19,8 @@ if sys.platform != "win32":
 
 from mudroom.errors import Unsupported
 from mudroom.sandbox.windows import relay
-from mudroom.sandbox.windows.bridge import PIECE, GateBridge, relay_text
+from mudroom.sandbox.windows.bridge import GateBridge, relay_text
+from mudroom.sandbox.windows.frame import PIECE
 from mudroom.sandbox.windows.relay import End
 from mudroom.windows.api import CallFailed, Library
 from mudroom.windows.owner import own_sid

@@ -1,316 +1,314 @@
-"""What shows, from outside, that a deed was done: one directory with what the deeds are aimed at, and its watch."""
+"""What shows, from outside, that a deed was done: a directory with what the deeds are aimed at, and one kind of watch.
+
+Rules of this file:
+1. A kind is a row of ``KINDS``: the function that puts it up, and the deeds of permitted twins that it sees.
+2. That function returns what a deed is told beside its directory, and how the effect is looked for. Nothing else knows
+   the kinds.
+3. What a kind opens, starts or serves is ended by the stack in its ``Site``.
+"""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
-import socket
 import stat
 import subprocess
 import sys
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 
-from mudroom.certify.deed import GATE, GROUP, PERMITTED
-from mudroom.certify.row import Canary as Kind
+from mudroom.certify.deed import PERMITTED
+from mudroom.certify.row import CanaryKind
+from mudroom.certify.server import answer_as_a_gate, listen_everywhere, listen_unix, other_address, port_of
 from mudroom.certify.windows_witness import Witness
-from mudroom.typing import Any
+from mudroom.typing import Any, NamedTuple
 
-TWINS: Mapping[str, Kind] = {
-    "plain_write": "tree", "plain_read": "secret", "chmod": "tree", "look_up_permitted": "service",
-    "own_terminal": "claim", "connect_unix": "connection", "connect_tcp": "connection", "child": "claim",
-    "through_bridge": "bridge",
-}  # fmt: skip
-"""Canaries of twins that are another deed."""
-_SLEEP = ("/bin/sleep", "600") if os.name == "posix" else (sys.executable, "-c", "import time; time.sleep(600)")
 ANOTHER_PACKAGE = "S-1-15-2-1-2-3-4-5-6-7"
 """SID of a container that is none of ours."""
-_SLICE = 0.05
-"""Seconds of one wait for a connection."""
-_TRIES = 20
-"""Ports that are tried for a gate: one that is free on 127.0.0.1 may be in TIME_WAIT at the gate's address."""
+_SLEEP = ("/bin/sleep", "600") if os.name == "posix" else (sys.executable, "-c", "import time; time.sleep(600)")
 _SOON = 0.1
 """Seconds in which a signal that was sent arrives, and a process that was started writes."""
 
 
-class Canary:
-    """``path`` is made, with a file to write, a secret, and a directory. Owner: the caller, within one row."""
+class Site(NamedTuple):
+    """The ground of a canary: ``path`` has a file to write, a secret, and a directory."""
 
-    def __init__(self, path: str, kind: Kind, service: str = "", port: int = 0, witness: Witness | None = None) -> None:
-        """``port``: of the server at another address of this machine, or of the gate; 0: any, or the port of an own
-        one. ``witness``: on Windows."""
-        self._path, self._kind, self._service, self._witness = path, kind, service, witness
-        self.nonce = os.urandom(12).hex()
-        self._left = b""
-        """The pid that a process wrote into the FIFO."""
-        os.makedirs(path + "/d", exist_ok=True)
-        for name, text in (("target", "target"), ("secret", self.nonce), (self.nonce, "")):
-            with open(f"{path}/{name}", "w", encoding="ascii") as stream:
-                stream.write(text)
-        self._root = path + "/d"
-        self._files = ExitStack()
-        self.port = self._udp_port = self._victim_pid = self._port_6 = self._port_other = self._port_multicast = 0
-        self._address, self._scope = "", 0
-        self._servers: list[socket.socket] = []
-        self._victim: subprocess.Popen[bytes] | None = None
-        self._fifo = self._master = -1
-        self._terminal, self._handle = "", 0
-        self._pipe, self._gate = "", 0
-        self._reached = threading.Event()
-        self._key = f"Software\\mudroom-{os.urandom(12).hex()}"
-        self._open(port)
-        self._before = self._look()
-        self._inode = os.stat(self._root).st_ino
+    path: str
+    stack: ExitStack
+    """Ends what stands there. Owner: the caller, within one row."""
+    nonce: str
+    """The secret."""
+    key: str
+    """A name that nothing has: of a key of the registry, or of a pipe."""
+    root: str
+    """The directory that a deed renames."""
+    service: str = ""
+    port: int = 0
+    """Of the server at another address of this machine, or of the gate; 0: any, or the port of an own one."""
+    witness: Witness | None = None
 
-    def _open(self, port: int) -> None:
-        if self._kind == "connection":
-            if hasattr(socket, "AF_UNIX"):  # not on Windows
-                unix = self._serve(socket.socket(socket.AF_UNIX))
-                _bind_in(self._path, unix)
-                unix.listen()
-            self._address, self._scope = other_address()
-            family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
-            self.port = self._bound(socket.AF_INET, socket.SOCK_STREAM, "127.0.0.1")
-            self._udp_port = self._bound(socket.AF_INET, socket.SOCK_DGRAM, "127.0.0.1")
-            self._port_6 = self._bound(socket.AF_INET6, socket.SOCK_STREAM, "::1")
-            self._port_other = self._bound(family, socket.SOCK_STREAM, self._address, port)
-            self._port_multicast = self._bound(socket.AF_INET, socket.SOCK_DGRAM, GROUP)
-        elif self._kind == "resolver" and sys.platform != "darwin":
-            unix = self._serve(socket.socket(socket.AF_UNIX))
-            _bind_in(self._path, unix, "resolver")
-            unix.listen()
-        elif self._kind == "death":
-            self._victim = subprocess.Popen(_SLEEP, stdin=subprocess.DEVNULL)
-            self._victim_pid = self._victim.pid
-        elif self._kind == "arguments":
-            self._victim = subprocess.Popen(
-                [self.nonce, "600"], executable="/bin/sleep", env={}, stdin=subprocess.DEVNULL
-            )
-            self._victim_pid = self._victim.pid
-        elif self._kind == "service" and sys.platform != "darwin":
-            os.mkdir(self._path + "/services")
-            for name in (self._service, PERMITTED):
-                unix = self._files.enter_context(socket.socket(socket.AF_UNIX))
-                _bind_in(self._path + "/services", unix, name)
-                unix.listen()
-        elif self._kind == "terminal":
-            import tty  # Windows has none
 
-            self._master, side = os.openpty()
-            tty.setraw(side)
-            self._terminal = os.ttyname(side)
-            for descriptor in (self._master, side):
-                self._files.callback(os.close, descriptor)
-        elif self._kind == "handle":
-            assert self._witness is not None
-            descriptor = os.open(self._path + "/target", os.O_WRONLY)
-            self._files.callback(os.close, descriptor)
-            self._handle = self._witness.inheritable(descriptor)
-        elif self._kind in ("bridge", "listener"):
-            self._listen_as_a_gate()
-            self._gate = port or self.port
-        elif self._kind == "pipe":
-            assert self._witness is not None
-            self._pipe = f"mudroom-{os.urandom(12).hex()}"
-            self._files.callback(self._witness.make_pipe(self._pipe, ANOTHER_PACKAGE))
-        elif self._kind == "process" and self._witness is None:
-            os.mkfifo(self._path + "/fifo")
-            self._fifo = os.open(self._path + "/fifo", os.O_RDONLY | os.O_NONBLOCK)
-            self._files.callback(os.close, self._fifo)
+class CanaryWatch(NamedTuple):
+    """A kind of canary that stands."""
 
-    def _listen_as_a_gate(self) -> None:
-        """Listen at the address of a gate, and answer each connection with a byte."""
-        server = next(filter(None, (_listening_as_a_gate() for _try in range(_TRIES))), None)
-        if server is None:
-            return  # as ``_bound``
-        self.port = server.getsockname()[1]
-        over = threading.Event()
-        thread = threading.Thread(target=self._answer, args=(server, over), daemon=True)
-        for end in (server.close, thread.join, over.set):  # the last comes first
-            self._files.callback(end)
-        thread.start()
+    is_done: Callable[[str], bool]
+    """Returns whether the deed was done. The argument is the deed's own word, which counts for secrets and claims."""
+    facts: Mapping[str, Any] = {}
+    left: Callable[[], bytes] = bytes
+    """Returns the pid that a process has left, if one has been there."""
 
-    def _answer(self, server: socket.socket, over: threading.Event) -> None:
-        server.settimeout(_SLICE)
-        while not over.is_set():
-            with suppress(OSError):  # a time-out, or a client that has gone
-                client, _address = server.accept()
-                self._reached.set()
-                with client:
-                    client.sendall(b"x")
 
-    def _serve(self, server: socket.socket) -> socket.socket:
-        server.setblocking(False)
-        self._servers.append(self._files.enter_context(server))
-        return server
+class Canary(NamedTuple):
+    """``facts`` is what a deed is told."""
 
-    def _bound(self, family: int, kind: int, address: str, port: int = 0) -> int:
-        """Return the port of a new server, or 0 if this machine has no such address: a deed then does not work where
-        nothing confines, and its row is not shown."""
-        server = socket.socket(family, kind)
+    nonce: str
+    facts: Mapping[str, Any]
+    is_done: Callable[[str], bool]
+    left: Callable[[], bytes]
+
+    @property
+    def port(self) -> int:
+        return int(self.facts.get("port", 0))
+
+    def end_left(self) -> None:
+        """End the process that a control, which is mudroom's own, has left. A confined one is not believed its pid."""
+        if pid := self.left():
+            with suppress(OSError):
+                os.kill(int(pid), getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+def put_up(
+    stack: ExitStack,
+    path: str,
+    kind: CanaryKind,
+    *,
+    root: str = "",
+    service: str = "",
+    port: int = 0,
+    witness: Witness | None = None,
+) -> Canary:
+    """Make ``path`` and a canary in it, which stands until the stack ends. ``root``: a directory to watch instead of
+    the canary's own."""
+    nonce, key = os.urandom(12).hex(), f"Software\\mudroom-{os.urandom(12).hex()}"
+    site = Site(path, stack, nonce, key, root or path + "/d", service, port, witness)
+    os.makedirs(path + "/d", exist_ok=True)
+    for name, text in (("target", "target"), ("secret", nonce), (nonce, "")):
+        with open(f"{path}/{name}", "w", encoding="ascii") as stream:
+            stream.write(text)
+    watch = KINDS[kind].put_up(site)
+    facts = {"outside": path, "mark": "mark", "root": site.root, "key": key, **watch.facts}
+    return Canary(nonce, facts, watch.is_done, watch.left)
+
+
+# --- kinds: what a deed says, and files ---
+
+
+def _claim(_site: Site) -> CanaryWatch:
+    return CanaryWatch(bool)
+
+
+def _works(_site: Site) -> CanaryWatch:
+    return CanaryWatch("7".__eq__)
+
+
+def _secret(site: Site) -> CanaryWatch:
+    return CanaryWatch(lambda evidence: site.nonce in evidence)
+
+
+def _tree(site: Site) -> CanaryWatch:
+    before = _snapshot(site.path)
+    return CanaryWatch(lambda _evidence: _snapshot(site.path) != before)
+
+
+def _root(site: Site) -> CanaryWatch:
+    inode = os.stat(site.root).st_ino
+    return CanaryWatch(lambda _evidence: not os.path.isdir(site.root) or os.stat(site.root).st_ino != inode)
+
+
+def _handle(site: Site) -> CanaryWatch:
+    assert site.witness is not None
+    descriptor = os.open(site.path + "/target", os.O_WRONLY)
+    site.stack.callback(os.close, descriptor)
+    return _tree(site)._replace(facts={"handle": site.witness.inheritable(descriptor)})
+
+
+def _snapshot(path: str) -> dict[str, tuple[object, ...]]:
+    """Return names, kinds, modes, times and contents of all that is below a directory."""
+    rows: dict[str, tuple[object, ...]] = {}
+    for top, directories, files in os.walk(path):
+        for name in (*directories, *files):
+            below = os.path.join(top, name)
+            info = os.lstat(below)
+            content = b""
+            if stat.S_ISREG(info.st_mode):
+                with open(below, "rb") as stream:
+                    content = stream.read(4096)
+            rows[below] = (info.st_mode, info.st_ino, info.st_nlink, info.st_mtime_ns, content)
+    stream_path = path + "/target:mark"  # an alternate stream of NTFS is in no listing
+    if os.name == "nt" and os.path.lexists(stream_path):
+        rows[stream_path] = ()
+    return rows
+
+
+# --- kinds: servers ---
+
+
+def _connection(site: Site) -> CanaryWatch:
+    address, scope = other_address()
+    made = listen_everywhere(site.stack, address, scope, site.port)
+    servers = [server for server in made.values() if server is not None]
+    if os.name == "posix":
+        servers.append(listen_unix(site.stack, site.path, "s"))
+    return CanaryWatch(
+        lambda _evidence: bool(select.select(servers, [], [], 0)[0]),
+        {"address": address, "scope": scope, **{name: port_of(server) for name, server in made.items()}},
+    )
+
+
+def _resolver(site: Site) -> CanaryWatch:
+    if sys.platform != "darwin":
+        listen_unix(site.stack, site.path, "resolver")
+    return _claim(site)
+
+
+def _service(site: Site) -> CanaryWatch:
+    services = site.path + "/services"
+    if sys.platform != "darwin":
+        os.mkdir(services)
+        for name in (site.service, PERMITTED):
+            listen_unix(site.stack, services, name)
+    return CanaryWatch(bool, {"service": site.service, "services": services})
+
+
+def _bridge(site: Site) -> CanaryWatch:
+    port, reached = answer_as_a_gate(site.stack)
+    return CanaryWatch(lambda _evidence: reached.wait(_SOON), {"port": port, "gate": site.port or port})
+
+
+def _listener(site: Site) -> CanaryWatch:
+    return _bridge(site)._replace(is_done=bool)
+
+
+def _pipe(site: Site) -> CanaryWatch:
+    assert site.witness is not None
+    name = f"mudroom-{os.urandom(12).hex()}"
+    site.stack.callback(site.witness.make_pipe(name, ANOTHER_PACKAGE))
+    return CanaryWatch(bool, {"pipe": name})
+
+
+# --- kinds: processes, terminals and the registry ---
+
+
+def _started(site: Site, words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    victim = subprocess.Popen(words, stdin=subprocess.DEVNULL, **options)
+    site.stack.callback(victim.wait)
+    site.stack.callback(victim.kill)  # the last comes first
+    return victim
+
+
+def _death(site: Site) -> CanaryWatch:
+    victim = _started(site, _SLEEP)
+
+    def has_ended(_evidence: str) -> bool:
+        with suppress(subprocess.TimeoutExpired):
+            victim.wait(_SOON)
+        return victim.returncode is not None
+
+    return CanaryWatch(has_ended, {"victim": victim.pid})
+
+
+def _arguments(site: Site) -> CanaryWatch:
+    victim = _started(site, [site.nonce, "600"], executable="/bin/sleep", env={})
+    return _secret(site)._replace(facts={"victim": victim.pid})
+
+
+def _process(site: Site) -> CanaryWatch:
+    return _process_by_fifo(site) if site.witness is None else _process_by_lock(site, site.witness)
+
+
+def _process_by_fifo(site: Site) -> CanaryWatch:
+    """A process holds a FIFO open: fifo(7), a read without a writer is an end of file."""
+    os.mkfifo(site.path + "/fifo")
+    fifo = os.open(site.path + "/fifo", os.O_RDONLY | os.O_NONBLOCK)
+    site.stack.callback(os.close, fifo)
+    left = bytearray()
+
+    def is_there(_evidence: str) -> bool:
+        select.select([fifo], [], [], _SOON)
         try:
-            if address == GROUP:
-                server.bind(("", port))
-                member = socket.inet_aton(GROUP) + socket.inet_aton("127.0.0.1")
-                server.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
-            else:
-                scope = self._scope if address == self._address else 0
-                server.bind((address, port, 0, scope) if scope else (address, port))
-        except OSError:
-            server.close()
-            return 0
-        if kind == socket.SOCK_STREAM:
-            server.listen()
-        return int(self._serve(server).getsockname()[1])
-
-    def __enter__(self) -> Canary:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._files.close()
-        if self._kind == "key" and self.is_done(""):
-            assert self._witness is not None
-            self._witness.remove_key(self._key)
-        if self._victim is not None:
-            self._victim.kill()
-            self._victim.wait()
-
-    def watch(self, root: str) -> None:
-        """Watch ``root``, a directory, instead of one of this canary's own."""
-        self._root, self._inode = root, os.stat(root).st_ino
-
-    def facts(self) -> dict[str, Any]:
-        """Return what a deed is told."""
-        return {
-            "outside": self._path,
-            "mark": "mark",
-            "root": self._root,
-            "port": self.port,
-            "udp": self._udp_port,
-            "port_6": self._port_6,
-            "port_other": self._port_other,
-            "port_multicast": self._port_multicast,
-            "address": self._address,
-            "scope": self._scope,
-            "victim": self._victim_pid,
-            "service": self._service,
-            "services": self._path + "/services",
-            "terminal": self._terminal,
-            "handle": self._handle,
-            "key": self._key,
-            "gate": self._gate,
-            "pipe": self._pipe,
-        }
-
-    def is_done(self, evidence: str) -> bool:
-        """Return whether the deed was done. ``evidence``: its own word, which counts for secrets and claims."""
-        match self._kind:
-            case "tree" | "handle":
-                return self._look() != self._before
-            case "key":
-                assert self._witness is not None
-                return self._witness.has_key(self._key)
-            case "secret" | "arguments":
-                return self.nonce in evidence
-            case "bridge":
-                return self._reached.wait(_SOON)
-            case "claim" | "reading" | "service" | "resolver" | "listener" | "pipe":
-                return bool(evidence)
-            case "terminal":
-                return bool(select.select([self._master], [], [], 0)[0])
-            case "works":
-                return evidence == "7"
-            case "root":
-                return not os.path.isdir(self._root) or os.stat(self._root).st_ino != self._inode
-            case "connection":
-                return bool(select.select(self._servers, [], [], 0)[0])
-            case "death":
-                assert self._victim is not None
-                with suppress(subprocess.TimeoutExpired):
-                    self._victim.wait(_SOON)
-                return self._victim.returncode is not None
-            case "process":
-                return self._is_there()
-
-    def _is_there(self) -> bool:
-        """Return whether a process holds the FIFO open: fifo(7), a read without a writer is an end of file. On
-        Windows a file, which it would not let anybody remove."""
-        if self._witness is not None:
-            with suppress(FileNotFoundError), open(self._path + "/held", "rb") as stream:
-                self._left = stream.read(64) or self._left
-            return self._witness.is_held(self._path + "/held")
-        select.select([self._fifo], [], [], _SOON)
-        try:
-            self._left = os.read(self._fifo, 64) or self._left
-            os.read(self._fifo, 64)
+            left[:] = os.read(fifo, 64) or left
+            os.read(fifo, 64)
         except BlockingIOError:
             return True
         return False
 
-    @property
-    def was_there(self) -> bool:
-        """Whether a process has been there."""
-        return bool(self._left)
-
-    def end_left(self) -> None:
-        """End the process that a control, which is mudroom's own, has left. A confined one is not believed its pid."""
-        if self._left:
-            with suppress(OSError):
-                os.kill(int(self._left), getattr(signal, "SIGKILL", signal.SIGTERM))
-
-    def _look(self) -> dict[str, tuple[object, ...]]:
-        """Return names, kinds, modes, times and contents of all that is below the directory."""
-        rows: dict[str, tuple[object, ...]] = {}
-        for top, directories, files in os.walk(self._path):
-            for name in (*directories, *files):
-                path = os.path.join(top, name)
-                info = os.lstat(path)
-                content = b""
-                if stat.S_ISREG(info.st_mode):
-                    with open(path, "rb") as stream:
-                        content = stream.read(4096)
-                rows[path] = (info.st_mode, info.st_ino, info.st_nlink, info.st_mtime_ns, content)
-        stream_path = self._path + "/target:mark"  # an alternate stream of NTFS is in no listing
-        if os.name == "nt" and os.path.lexists(stream_path):
-            rows[stream_path] = ()
-        return rows
+    return CanaryWatch(is_there, left=lambda: bytes(left))
 
 
-def _listening_as_a_gate() -> socket.socket | None:
-    """Return a server at the address of a gate, at a port that is free on 127.0.0.1, where a relay takes it; None if
-    that port cannot be had."""
-    with socket.socket() as inside:
-        inside.bind(("127.0.0.1", 0))
-        server = socket.socket()
-        try:
-            server.bind((GATE, inside.getsockname()[1]))
-            server.listen()
-        except OSError:
-            server.close()
-            return None
-        return server
+def _process_by_lock(site: Site, witness: Witness) -> CanaryWatch:
+    """A process holds a file open, which it would not let anybody remove."""
+    held, left = site.path + "/held", bytearray()
+
+    def is_there(_evidence: str) -> bool:
+        with suppress(FileNotFoundError), open(held, "rb") as stream:
+            left[:] = stream.read(64) or left
+        return witness.is_held(held)
+
+    return CanaryWatch(is_there, left=lambda: bytes(left))
 
 
-def other_address() -> tuple[str, int]:
-    """Return an address of this machine besides 127.0.0.1, and its scope: the address by which others are reached,
-    found by connect(2) of UDP, which sends nothing; without a network one of loopback's own. inet6(4) of macOS: a
-    link-local address is one of an interface, whose number is its scope (sin6_scope_id)."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, suppress(OSError):
-        udp.connect(("192.0.2.1", 9))  # RFC 5737: of no machine
-        return str(udp.getsockname()[0]), 0
-    if sys.platform == "darwin":
-        return "fe80::1", socket.if_nametoindex("lo0")
-    return "127.0.0.2", 0
+def _terminal(site: Site) -> CanaryWatch:
+    import tty  # Windows has none
+
+    master, side = os.openpty()
+    for descriptor in (master, side):
+        site.stack.callback(os.close, descriptor)
+    tty.setraw(side)
+    return CanaryWatch(lambda _evidence: bool(select.select([master], [], [], 0)[0]), {"terminal": os.ttyname(side)})
 
 
-def _bind_in(directory: str, unix: socket.socket, name: str = "s") -> None:
-    """Bind a socket to a name in a directory whose path may be too long for it (unix(4): 104 bytes)."""
-    before = os.open(".", os.O_RDONLY)
-    try:
-        os.chdir(directory)
-        unix.bind(name)
-    finally:
-        os.fchdir(before)
-        os.close(before)
+def _key(site: Site) -> CanaryWatch:
+    witness = site.witness
+    assert witness is not None
+
+    def remove() -> None:
+        if witness.has_key(site.key):
+            witness.remove_key(site.key)
+
+    site.stack.callback(remove)
+    return CanaryWatch(lambda _evidence: witness.has_key(site.key))
+
+
+class Kind(NamedTuple):
+    put_up: Callable[[Site], CanaryWatch]
+    twins: Sequence[str] = ()
+    """Deeds of permitted twins whose effect this kind sees, whatever the kind of their row is."""
+
+
+KINDS: Mapping[CanaryKind, Kind] = {
+    "tree": Kind(_tree, ("plain_write", "chmod")),
+    "secret": Kind(_secret, ("plain_read",)),
+    "connection": Kind(_connection, ("connect_unix", "connect_tcp")),
+    "death": Kind(_death),
+    "root": Kind(_root),
+    "claim": Kind(_claim, ("own_terminal", "child")),
+    "process": Kind(_process),
+    "reading": Kind(_claim),
+    "works": Kind(_works),
+    "service": Kind(_service, ("look_up_permitted",)),
+    "terminal": Kind(_terminal),
+    "arguments": Kind(_arguments),
+    "resolver": Kind(_resolver),
+    "key": Kind(_key),
+    "handle": Kind(_handle),
+    "bridge": Kind(_bridge, ("through_bridge",)),
+    "listener": Kind(_listener),
+    "pipe": Kind(_pipe),
+}
+_OF_TWINS: Mapping[str, CanaryKind] = {twin: name for name, kind in KINDS.items() for twin in kind.twins}
+
+
+def kind_of_twin(twin: str, kind: CanaryKind) -> CanaryKind:
+    """Return the kind that sees a row's twin. ``twin``: empty where it is the row's own deed, of this ``kind``."""
+    return _OF_TWINS.get(twin, kind)

@@ -6,8 +6,9 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from mudroom.certify.ground import TrialGround
 from mudroom.certify.limit import LIMITS
-from mudroom.certify.trial import Trial, TrialGround, start_by
+from mudroom.certify.trial import Trial, start_by
 from mudroom.certify.volume import Volume
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Bind, Copy, HostView, Network, SandboxSpec

@@ -34,7 +34,7 @@ CLOSED: Mapping[Closes, str] = {
     "renames": "an apply changes a file in several steps, between which it may be missing",
     "flush": "a power failure may take back the last apply",
 }
-Canary = Literal[
+CanaryKind = Literal[
     "tree", "secret", "connection", "death", "root", "claim", "process", "reading", "works", "service", "terminal",
     "arguments", "resolver", "key", "handle", "bridge", "listener", "pipe",
 ]  # fmt: skip
@@ -59,7 +59,7 @@ class TrialRow(NamedTuple):
     tries: str
     deed: str
     """Name in ``deed.py``; empty: the row is declared and cannot be tried yet."""
-    canary: Canary
+    canary: CanaryKind
     closes: Closes = "platform"
     where: Where = "outside"
     way: Way = "level 1"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping, Sequence
 
-from mudroom.certify.row import Canary, Certificate, Closes, TrialRow
+from mudroom.certify.row import CanaryKind, Certificate, Closes, TrialRow
 
 _FILES = (
     TrialRow("plain_write", "files", "a file beside the project is written", "plain_write", "tree"),
@@ -47,7 +47,7 @@ _FILES = (
         twin="chmod"),
     TrialRow("masked_read", "files", "a credential among toolchains is read", "plain_read", "secret", where="mask"),
 )  # fmt: skip
-_BESIDE_A_GATE: Sequence[tuple[str, str, str, Canary]] = (
+_BESIDE_A_GATE: Sequence[tuple[str, str, str, CanaryKind]] = (
     ("ipv6", "another port is reached by IPv6", "connect_ipv6", "connection"),
     ("lan", "another port is reached at another address", "connect_other", "connection"),
     ("udp", "a server of the host is reached by UDP", "send_udp", "connection"),
@@ -221,7 +221,7 @@ CLIPBOARD = "the clipboard"
 """Service of a row that needs something in the clipboard."""
 _NO_PRIVILEGE = 1314
 """ERROR_PRIVILEGE_NOT_HELD: symbolic links are for administrators and for machines in developer mode."""
-_BESIDE_A_BRIDGE: Sequence[tuple[str, str, str, Canary]] = (
+_BESIDE_A_BRIDGE: Sequence[tuple[str, str, str, CanaryKind]] = (
     ("bridge", "another port than the bridge's is reached", "connect_tcp", "connection"),
     ("bridge_address", "the gate's listener is reached without the bridge", "gate_itself", "listener"),
     ("bridge_pipe", "another container connects to the bridge's pipe", "open_pipe", "pipe"),

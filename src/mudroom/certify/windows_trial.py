@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from mudroom.certify.canary import ANOTHER_PACKAGE
 from mudroom.certify.deed import GATE
-from mudroom.certify.trial import Prepare, Start, Trial, TrialGround
+from mudroom.certify.ground import TrialGround
+from mudroom.certify.trial import Prepare, Start, Trial
 from mudroom.certify.volume import Volume
 from mudroom.certify.windows_witness import native_witness
 from mudroom.core.confinement.limit import Limits

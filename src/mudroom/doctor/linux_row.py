@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from mudroom.certify.linux import linux_trial
 from mudroom.certify.row import Certificate, RowResult, TrialRow, opens
 from mudroom.certify.table import KNOWN, LINUX
-from mudroom.certify.trial import NOTHING_THERE, Progress, certify
+from mudroom.certify.trial import Progress, certify
+from mudroom.certify.verdict import NOTHING_THERE
 from mudroom.doctor.killed_apply import volume_here
 from mudroom.sandbox.client.client import Client
 from mudroom.typing import Literal, NamedTuple

@@ -32,7 +32,11 @@ _GONE = (w.ERROR_BROKEN_PIPE, w.ERROR_NO_DATA, w.ERROR_PIPE_NOT_CONNECTED, w.ERR
 
 
 class PipeClosed(Exception):
-    """The other end is closed, or the event that ends all waits is set."""
+    """The other end is closed, or this end is (``PipeStopped``)."""
+
+
+class PipeStopped(PipeClosed):
+    """The event that ends all waits is set."""
 
 
 def access_list(user: str, trustee: str) -> str:
@@ -73,15 +77,14 @@ class Pipe:
         return self._perform(1, lambda place: self._library.WriteFile(self.handle, data, len(data), None, place))
 
     def connect(self) -> bool:
-        """As a server: wait for a client. Return False if the client has gone again. Raise PipeClosed if the wait was
-        ended."""
+        """As a server: wait for a client. Return False if the client has gone again. Raise PipeStopped."""
         try:
             self._perform(
                 0, lambda place: self._library.ConnectNamedPipe(self.handle, place), (w.ERROR_PIPE_CONNECTED,)
             )
-        except PipeClosed as closed:
-            if str(closed):
-                raise
+        except PipeStopped:
+            raise
+        except PipeClosed:
             return False
         return True
 
@@ -113,7 +116,7 @@ class Pipe:
             handles = (c_void_p * 2)(self._events[direction], self._stop)
             if self._library.WaitForMultipleObjects(2, handles, 0, w.INFINITE) != w.WAIT_OBJECT_0:
                 self._cancel(overlapped)
-                raise PipeClosed("it was ended") from None
+                raise PipeStopped from None
         return self._result(overlapped)
 
     def _cancel(self, overlapped: w.OVERLAPPED) -> None:
@@ -186,8 +189,8 @@ class PipeServer:
         return Pipe(self._library, handle, self.stop)
 
     def accept(self) -> Pipe:
-        """Return the next connection; the caller closes it. Raise PipeClosed when ``stop`` is set, CallFailed if there
-        are ``most`` connections."""
+        """Return the next connection; the caller closes it. Raise PipeStopped, or CallFailed if there are ``most``
+        connections."""
         while True:
             pipe = self._waiting
             assert pipe is not None

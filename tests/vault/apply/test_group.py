@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from conftest import Place
+from mudroom.core.merge.operations import Op
 from mudroom.session import Session
-from mudroom.vault.apply import transaction
+from mudroom.stage import disk
+from mudroom.stage.beneath import look
+from mudroom.vault.apply import slot_content
+from mudroom.vault.apply.group import LandingGroup
 
 pytestmark = pytest.mark.both_users
 
@@ -70,6 +74,27 @@ def test_what_lands_has_the_group_of_the_project(place: Place, keeps: bool) -> N
     assert groups(place.project) == dict.fromkeys(LANDED, group)
 
 
+def test_the_group_is_that_of_the_project_that_was_opened_whatever_takes_its_path(tmp_path: Path) -> None:
+    group, project, slots = other_group(), tmp_path / "project", tmp_path / "slots"
+    for path in (project, project / "here", slots):
+        path.mkdir()
+    (slots / "1").write_text("x")
+    for path in (project, project / "here"):
+        os.chown(path, -1, group)
+        path.chmod(0o2775)
+    root, at = disk.open_root(bytes(project)), disk.open_root(bytes(slots))
+    project.rename(tmp_path / "aside")
+    (project / "here").mkdir(parents=True)
+    entry = look(at, b"1")
+    assert entry is not None
+    try:
+        given = LandingGroup(root).give(at, Op("place", b"here/new", 1, None, entry), entry, {})
+    finally:
+        os.close(root)
+        os.close(at)
+    assert given.gid == (slots / "1").stat().st_gid == group
+
+
 def test_a_project_without_set_group_id_keeps_the_group_of_replaced_files_only(place: Place) -> None:
     group = other_group()
     share(place.project, group, 0o775)
@@ -92,7 +117,7 @@ def test_what_goes_back_to_the_fork_can_be_written_to_there(place: Place, monkey
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(transaction, "_make_durable", full)
+        patch.setattr(slot_content, "_make_durable", full)
         with pytest.raises(OSError, match="No space left"), session.alone("a test"):
             session.changes.apply(FORK)
     session.changes.recover()

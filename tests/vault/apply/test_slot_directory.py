@@ -153,7 +153,7 @@ def test_a_full_disk_of_the_project_is_told_as_that(place: Place, monkeypatch: p
         raise OSError(28, "No space left on device")
 
     session, result = place.sh("echo new > b")
-    monkeypatch.setattr(transaction, "_fill_slots", full)
+    monkeypatch.setattr(transaction, "fill_slots", full)
     with pytest.raises(MudroomError, match=r"no room on the file system of .*/project") as told:
         session.changes.apply(result.fork)
     assert "discard" not in told.value.hint

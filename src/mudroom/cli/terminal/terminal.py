@@ -12,6 +12,7 @@ from mudroom.errors import FULL, MudroomError
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from _thread import LockType
     from collections.abc import Mapping, Sequence
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
@@ -31,7 +32,8 @@ _PROGRESS_EVERY = 0.1
 
 
 class Terminal:
-    """Owner: the thread of the verb. ``_lock`` guards the state of the progress; another thread shows it late."""
+    """Owner: the thread of the verb. ``_lock`` guards the state of the progress; another thread, which ends with the
+    work, shows it late."""
 
     def __init__(self, environ: Mapping[bytes, bytes]) -> None:
         self.interactive = is_terminal(0) and is_terminal(2)
@@ -44,6 +46,8 @@ class Terminal:
         self._latest = ""
         """The line that would be shown now."""
         self._lock = _thread.allocate_lock()
+        self._under_way: LockType | None = None
+        """Held while work goes on that is shown when it has taken a while."""
 
     def style(self, text: str, style: str, stream: int = 2) -> str:
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self._colour[stream] else text
@@ -110,24 +114,27 @@ class Terminal:
             is_first = not self._began
             self._began = began = self._began or now
             self._latest = progress_line(label, done, total)
+            under_way = _held_lock() if is_first and not total else None
+            self._under_way = under_way or self._under_way
             is_next = label != self._label or done == total
             if now - began >= _PROGRESS_AFTER and (is_next or now - self._shown >= _PROGRESS_EVERY):
                 self._label, self._shown = label, now
                 _write(2, self._line())
-        if is_first and not total:
+        if under_way is not None:
             try:
-                _thread.start_new_thread(self._show_late, (began,))
+                _thread.start_new_thread(self._show_late, (under_way,))
             except RuntimeError:
                 pass  # the limit of threads is reached: the work goes on, and is shown by what it tells next
 
     def _line(self) -> str:
         return f"\r\x1b[K{cut(self._latest, self.columns(2) - 1)}"
 
-    def _show_late(self, began: float) -> None:
-        """Show the step of the work that began then, if nothing of it is shown by now."""
-        time.sleep(_PROGRESS_AFTER)
+    def _show_late(self, under_way: LockType) -> None:
+        """Show the step of the work in a while, unless the work is over by then, or a step of it is shown."""
+        if under_way.acquire(timeout=_PROGRESS_AFTER):
+            return
         with self._lock:
-            if self._began != began or self._shown:
+            if self._under_way is not under_way or self._shown:
                 return
             self._shown = time.monotonic()
             try:
@@ -140,6 +147,9 @@ class Terminal:
             if self._shown:
                 _write(2, "\r\x1b[K")
             self._began, self._shown, self._label = 0.0, 0.0, ""
+            under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.release()
 
     def begin_line(self) -> None:
         """Clear the line, where other output (a progress bar) may have left half a line."""
@@ -229,3 +239,9 @@ def _wants_colour(descriptor: int, environ: Mapping[bytes, bytes]) -> bool:
     if environ.get(b"FORCE_COLOR"):
         return True
     return is_terminal(descriptor) and environ.get(b"TERM") not in (None, b"dumb")
+
+
+def _held_lock() -> LockType:
+    lock = _thread.allocate_lock()
+    lock.acquire()
+    return lock

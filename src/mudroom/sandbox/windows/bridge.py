@@ -16,17 +16,16 @@ from __future__ import annotations
 
 import pkgutil
 import socket
-import struct
 import threading
 from collections.abc import Callable
 
 from mudroom.errors import Unsupported
+from mudroom.sandbox.windows.frame import PIECE, BrokenFrame, read_frame, write_frame
 from mudroom.windows.api import CallFailed, Library
-from mudroom.windows.pipe import Pipe, PipeClosed, PipeServer
+from mudroom.windows.pipe import Pipe, PipeClosed, PipeServer, PipeStopped
 
 MOST = 64
 """Connections at the same time, the relay's own included. Others wait for ``relay.py:PATIENCE``, then are closed."""
-PIECE = 1 << 16
 READY = b"ready"
 PATIENCE = 20.0
 """Seconds until the relay has said that it listens."""
@@ -68,7 +67,7 @@ class GateBridge:
         timer.start()
         try:
             self._control = self._accept_ours()
-            said = _frame(self._control)
+            said = read_frame(self._control)
         except PipeClosed:
             said = b"it says nothing"
         finally:
@@ -79,16 +78,16 @@ class GateBridge:
             raise Unsupported("the gate", "a relay in the container", found, "--net none, or run it again")
 
     def _accept_ours(self) -> Pipe:
-        """Return the next connection of a process of the job. Raise PipeClosed at the end, CallFailed."""
+        """Return the next connection of a process of the job. Raise PipeStopped, CallFailed."""
         while True:
             if not self._has_room.acquire(blocking=False):
                 self._note(f"more than {self._most} connections through the gate's pipe: further ones have to wait")
                 self._has_room.acquire()
             try:
                 if self._is_over.is_set():
-                    raise PipeClosed
+                    raise PipeStopped
                 pipe = self._server.accept()
-            except PipeClosed:
+            except PipeStopped:
                 self._has_room.release()
                 raise
             if self._is_ours(pipe):
@@ -133,7 +132,7 @@ class GateBridge:
                 with self._lock:
                     self._threads.add(thread)
                 thread.start()
-        except PipeClosed:
+        except PipeStopped:
             pass  # by ``close``
         except CallFailed as failed:
             self._note(f"the gate's pipe: {failed}")
@@ -169,13 +168,14 @@ class GateBridge:
         """Pass on what comes from the container. An end in the middle of a frame is not the end of a stream: then the
         connection is cut."""
         try:
-            while piece := _frame(pipe):
+            while piece := read_frame(pipe):
                 self._send(channel, piece)
             channel.shutdown(socket.SHUT_WR)
-        except (PipeClosed, OSError) as error:
-            if isinstance(error, _BrokenFrame):
-                self._note(f"a connection through the gate's pipe was cut: {error}")
-                pipe.cut()
+        except BrokenFrame as broken:
+            self._note(f"a connection through the gate's pipe was cut: {broken}")
+            pipe.cut()
+            _shut(channel)
+        except (PipeClosed, OSError):
             _shut(channel)
         except CallFailed as failed:
             self._note(f"the gate's pipe: {failed}")
@@ -184,10 +184,10 @@ class GateBridge:
     def _outward(self, pipe: Pipe, channel: socket.socket) -> None:
         try:
             while piece := self._receive(channel):
-                pipe.write(struct.pack("<I", len(piece)) + piece)
+                write_frame(pipe, piece)
             if self._is_over.is_set():
                 raise ConnectionResetError
-            pipe.write(struct.pack("<I", 0))
+            write_frame(pipe, b"")
         except OSError:
             pipe.cut()
         except (PipeClosed, CallFailed):
@@ -240,30 +240,6 @@ def relay_text() -> str:
     data = pkgutil.get_data("mudroom.sandbox.windows", "relay.py")
     assert data is not None
     return data.decode().replace("\r\n", "\n")
-
-
-class _BrokenFrame(PipeClosed):
-    """The client does not keep to the frames."""
-
-
-def _frame(pipe: Pipe) -> bytes:
-    """Return the next frame; empty at the end of the stream. Raise PipeClosed; _BrokenFrame if it is no frame."""
-    length = int.from_bytes(_exactly(pipe, 4, is_first=True), "little")
-    if length > PIECE:
-        raise _BrokenFrame(f"a frame of {length} bytes")
-    return _exactly(pipe, length) if length else b""
-
-
-def _exactly(pipe: Pipe, length: int, *, is_first: bool = False) -> bytes:
-    data = b""
-    while len(data) < length:
-        try:
-            data += pipe.read(length - len(data))
-        except PipeClosed as closed:
-            if not str(closed) and (data or not is_first):
-                raise _BrokenFrame("a frame was cut off") from closed
-            raise
-    return data
 
 
 def _shut(channel: socket.socket) -> None:

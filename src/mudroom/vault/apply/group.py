@@ -8,7 +8,6 @@ that the user is in (chown(2)); elsewhere it stays as it is, as with an editor.
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Mapping
 
@@ -16,15 +15,16 @@ from mudroom.core.merge.operations import Op
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ROOT, parent
 from mudroom.stage import disk
-from mudroom.stage.beneath import look, look_beneath, open_root
+from mudroom.stage.beneath import look, look_beneath
 from mudroom.stage.layers.closed_directory import entered
 
 
 class LandingGroup:
     """Gives entries in slots the groups that they have in the project. Owner: the caller, in one thread."""
 
-    def __init__(self, project: bytes) -> None:
-        self._project = project
+    def __init__(self, root: int) -> None:
+        """``root``: a descriptor of the project."""
+        self._root = root
         self._made: dict[bytes, int | None] = {}
 
     def give(self, slots: int, op: Op, entry: Entry, below: Mapping[bytes, Entry]) -> Entry:
@@ -57,15 +57,11 @@ class LandingGroup:
         """Return the group that the kernel would give to what is made in this directory of the project, None for the
         user's own. A project that is shared is shared from its own directory on: others cost one call."""
         if ROOT not in self._made:
-            info = os.stat(self._project)
+            info = disk.fstat(self._root)
             self._made[ROOT] = info.st_gid if info.st_mode & stat.S_ISGID else None
         if self._made[ROOT] is None or above == ROOT:
             return self._made[ROOT]
-        root = open_root(self._project)
-        try:
-            entry = look_beneath(root, above)
-        finally:
-            os.close(root)
+        entry = look_beneath(self._root, above)
         if entry is None or entry.kind != "directory":  # made by the same apply
             return self._of_new(parent(above))
         return entry.gid if entry.mode & stat.S_ISGID else None

@@ -18,42 +18,26 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from mudroom.core.merge.made_undo import STAYS
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Landing, Op
 from mudroom.core.tree.change import Remark
-from mudroom.core.tree.entry import HELD, Entry, difference_in_words
-from mudroom.core.tree.landing_form import is_reviewed
+from mudroom.core.tree.entry import HELD, Entry
 from mudroom.core.tree.path import parent, show
-from mudroom.errors import FULL, ForkMoved, MudroomError, UsageError
+from mudroom.errors import FULL, MudroomError, UsageError
 from mudroom.stage import disk
-from mudroom.stage.beneath import look, mount_of, open_layer
-from mudroom.stage.layers.closed_directory import LastEntered, entered, look_through
-from mudroom.stage.layers.union import staged_source
-from mudroom.stage.source import walk as walk_source
+from mudroom.stage.beneath import mount_of, open_layer
+from mudroom.stage.layers.closed_directory import look_through
 from mudroom.typing import Literal, NamedTuple
-from mudroom.vault.apply.execution import FEW, Executor, Progress
-from mudroom.vault.apply.group import LandingGroup
+from mudroom.vault.apply.execution import Executor, Progress
 from mudroom.vault.apply.plan_state import State as State
 from mudroom.vault.apply.plan_state import plan_path, state_of
 from mudroom.vault.apply.reversal import reverse
-from mudroom.vault.apply.slot_directory import make_slots, open_slots, remove_empty_slots, sync_above
-from mudroom.vault.apply.tree import (
-    discard,
-    fill_merged,
-    fill_slot,
-    first_difference,
-    move_tree,
-    set_modes_below,
-    settle,
-    strip_overlay_xattrs,
-    sync_path,
-    walk,
-)
+from mudroom.vault.apply.slot_content import fill_slots, return_slots, slots_of
+from mudroom.vault.apply.slot_directory import make_slots, open_slots, sync_above
 from mudroom.vault.apply.unmerge import keep_applied
 from mudroom.vault.record import FORMAT, ApplyRecord, load, save
 from mudroom.vault.sync import sync_directory
@@ -169,7 +153,7 @@ class ApplyDirectory:
 
     def cancel(self, record: ApplyRecord) -> None:
         """Return all files to the fork, as if the apply had not begun. Call it before the first operation."""
-        _return_slots(record)
+        return_slots(record)
         self.drop("prepare")
         sync_directory(self.path)  # before the mark goes: without it no recovery looks at the plan
         self.end()
@@ -250,8 +234,8 @@ def apply(
                 record = record._replace(slots=place.path + b"/slots")  # so that taking back leaves those alone
                 raise MudroomError(f"{taken} was made meanwhile", "another mudroom applies here: try again") from None
             sync_above(record)
-        record = _fill_slots(record, merged, modes, verify_fork=verify_fork)
-        with _slots_of(record) as slots:
+        record = fill_slots(record, merged, modes, verify_fork=verify_fork)
+        with slots_of(record) as slots:
             digests = keep_applied(place.path, slots, record.ops)
     except (MudroomError, OSError) as error:
         place.cancel(record)
@@ -359,7 +343,7 @@ def _finish(
     finally:
         executor.close()
     if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays in the fork
-        _return_slots(record._replace(ops=tuple(unplaced)))
+        return_slots(record._replace(ops=tuple(unplaced)))
     if old == "ready" and not executor.done and not record.dropped:  # nothing was done, so nothing is to be undone
         place.drop(old)
         sync_directory(place.path)
@@ -399,136 +383,6 @@ def _count_files(op: Op, record: ApplyRecord) -> int:
     if not op.whole:
         return int(op.kind != "chmod" or op.new is None or op.new.kind != "directory")
     return sum(entry.kind != "directory" for entry in record.trees.get(op.slot, {}).values())
-
-
-def _fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], *, verify_fork: bool) -> ApplyRecord:
-    """Put the new files into the slots, durably. Return the record with the entries as they are in the slots."""
-    trees, groups = dict(record.trees), LandingGroup(record.project)
-    ops: list[Op] = []
-    with _slots_of(record) as slots, _fork_of(record) as fork:
-        filled = set(disk.names(slots))
-        fill = functools.partial(fill_slot, record.contents, fork, slots, filled)
-        for op in record.ops:
-            if not op.slot or op.new is None:
-                ops.append(op)
-                continue
-            if op.whole:
-                fork.leave()  # the modes of directories below are read
-            if verify_fork and op.whole and op.new.kind == "directory":
-                _verify_tree(record.contents, op, trees[op.slot])
-            entry = fill_merged(merged, slots, op) if op.merged else fill(op)
-            slot = b"%d" % op.slot
-            strip_overlay_xattrs(slots, slot, entry, trees.get(op.slot, {}))
-            if op.whole and modes and entry.kind == "directory":
-                set_modes_below(slots, op, modes)
-            # inode numbers alone can be equal by chance
-            moved = (entry.device, entry.inode) == (op.new.device, op.new.inode)
-            if op.whole and entry.kind == "directory" and not moved:
-                trees[op.slot] = dict(walk((slots, slot), ours=True))  # a copy has other inodes
-            ops.append(op._replace(new=groups.give(slots, op, entry, trees.get(op.slot, {}))))
-        fork.leave()  # before what was done to the fork is made durable
-        _make_durable(slots, ops)
-    return record._replace(ops=tuple(ops), trees=trees)
-
-
-@contextmanager
-def _slots_of(record: ApplyRecord) -> Iterator[int]:
-    slots = open_slots(record)
-    try:
-        yield slots
-    finally:
-        os.close(slots)
-
-
-@contextmanager
-def _fork_of(record: ApplyRecord) -> Iterator[LastEntered]:
-    """Yield the directories of the layer from which files are moved into the slots. A fork of several layers has
-    none: its files are copied."""
-    moves = len(record.contents) == 1 and any(
-        op.slot and op.new is not None and not op.merged and not op.copy for op in record.ops
-    )
-    layer = open_layer(record.contents[0]) if moves else -1
-    try:
-        with LastEntered(layer) as fork:
-            yield fork
-    finally:
-        if moves:
-            os.close(layer)
-
-
-def _verify_tree(contents: Sequence[bytes], op: Op, tree: dict[bytes, Entry]) -> None:
-    with staged_source(contents) as staged:  # a Union lists every directory above: that is quadratic in their names
-        below = ((name[len(op.path) + 1 :], entry) for name, entry in walk_source(staged, op.path))
-        path = first_difference(below, tree, is_reviewed)
-        if path is not None:
-            whole = op.path + b"/" + path
-            why = difference_in_words(tree.get(path), staged.look(whole))
-            raise ForkMoved(whole, show(whole), why=why)
-
-
-def _make_durable(slots: int, ops: list[Op]) -> None:
-    filled = [op for op in ops if op.slot and op.new is not None]
-    if len(filled) > FEW or any(op.whole for op in filled):
-        disk.sync_filesystem(slots)
-        return
-    try:
-        for op in filled:
-            if op.new is not None and op.new.kind == "file":
-                sync_path(slots, b"%d" % op.slot)
-    except PermissionError:  # its owner may not read it
-        disk.sync_filesystem(slots)
-        return
-    if filled:
-        disk.sync(slots)
-
-
-def _return_slots(record: ApplyRecord) -> None:
-    """Move files from the slots back to the fork; remove copies, complete or partial.
-
-    Only for operations that were not done: their slots hold no file of the project.
-    """
-    if not os.path.isdir(record.slots):  # interrupted before they were made, or after they were removed
-        remove_empty_slots(record)
-        return
-    if not record.contents:  # the fork had lost its files, so none was moved into a slot
-        remove_empty_slots(record)
-        return
-    os.makedirs(record.contents[0], 0o700, exist_ok=True)  # lost meanwhile: what is in the slots is kept
-    slots = open_slots(record)
-    try:
-        content = open_layer(record.contents[0])
-    except BaseException:
-        os.close(slots)
-        raise
-    moved = False
-    try:
-        for op in record.ops:
-            if not op.slot or op.new is None:
-                continue
-            name = b"%d" % op.slot
-            discard((slots, name + b".part"))
-            if op.merged or len(record.contents) > 1:
-                discard((slots, name))
-            elif look_through(content, op.path) is not None:
-                _settle_staged(content, op.path, op.new)
-                discard((slots, name))
-            elif look(slots, name) is not None:
-                above, _slash, last = op.path.rpartition(b"/")
-                with entered(content, above) as opened:
-                    move_tree((slots, name), (opened, last), op.new)
-                moved = True
-        if moved:
-            disk.sync_filesystem(slots)  # before the plan goes, which tells what is in the slots
-    finally:
-        os.close(content)
-        os.close(slots)
-    remove_empty_slots(record)
-
-
-def _settle_staged(content: int, path: bytes, entry: Entry) -> None:
-    above, _slash, last = path.rpartition(b"/")
-    with entered(content, above) as opened:
-        settle((opened, last), entry)
 
 
 def new_record(
