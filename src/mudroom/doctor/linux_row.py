@@ -11,7 +11,7 @@ from mudroom.certify.row import Certificate, RowResult, TrialRow, opens
 from mudroom.certify.table import KNOWN, LINUX
 from mudroom.certify.trial import NOTHING_THERE, Progress, certify
 from mudroom.doctor.killed_apply import volume_here
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.typing import Literal, NamedTuple
 
 
@@ -28,7 +28,7 @@ def try_rows(
     search = [entry for entry in environ.get(b"PATH", b"").split(b":") if entry.startswith(b"/")]
     top, kernel, volume = os.path.realpath(os.fsdecode(directory)), os.uname(), volume_here()
     facts = Certificate("linux", f"{kernel.sysname} {kernel.release}", kernel.machine, int(time.time()))
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()
     try:
         trial = linux_trial(client, home=home, search=search, namespaces=True, volume=volume)

@@ -29,7 +29,6 @@ from mudroom.cli.terminal.terminal import TITLE, cut
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.sandbox.platform import new_client
-from mudroom.session import Client
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.result import Result
-    from mudroom.session import Background, Session
+    from mudroom.session import Background, Client, Session
 
 EXAMPLES = """\
 examples:
