@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from bench.measure import Contestant, Finding, Lap, Rival, against, at_most, at_most_times, interleave, seconds_of
 from bench.place import BWRAP, Place, Scale, new_place
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
-from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.invocation import Invocation
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.host.host import survey
 from mudroom.sandbox.linux.plan import compile_plan
 
@@ -54,14 +54,14 @@ def _launcher(place: Place, paths: list[bytes]) -> Contestant:
     )  # fmt: skip
     shown = spec._replace(binds=(*spec.binds, *(Bind(path, path) for path in paths)))
 
-    def once(client: Client, of: SandboxSpec) -> None:
+    def once(client: LauncherClient, of: SandboxSpec) -> None:
         running = client.run(compile_plan(of, host.machine), Invocation([b"/bin/true"], {}, (0, 1, 2)))
         if running.wait().status:
             raise RuntimeError("true has failed")
         running.wait_gone()
 
     def measure() -> Iterator[Lap]:
-        client = Client()
+        client = LauncherClient(SpawnedLauncher())
         try:
             client.start()
             once(client, spec._replace(umask=0o077))  # the launcher is up, and has another root

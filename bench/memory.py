@@ -9,9 +9,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import cast
 
 from bench.measure import NONE, Against, Finding, Series, at_most, reason
 from bench.place import BWRAP, Place, Scale, discard, fill, new_place, run
+from mudroom.sandbox.client.launcher_client import LauncherClient
+from mudroom.session import Session
 
 _COMMANDS = 20
 _SETTLE = 0.3  # seconds in which the launcher prepares the next sandbox and the last one ends
@@ -25,6 +28,11 @@ def launcher_memory(base: bytes, scale: Scale) -> Iterator[Finding]:
         yield from _measure(place)
 
 
+def launcher_of(session: Session) -> int:
+    """Return the pid of a session's launcher."""
+    return cast(LauncherClient, session.machine.client).launcher.require_pid()
+
+
 def _measure(place: Place) -> Iterator[Finding]:
     with ExitStack() as stack, place.session() as session:
         others = {"an idle python -I -S": _start(stack, _IDLE)}
@@ -35,7 +43,7 @@ def _measure(place: Place) -> Iterator[Finding]:
             missing = reason(error)
         for _ in range(_COMMANDS):
             discard(session, run(session, "/bin/true"))
-        launcher = session.machine.client._pid
+        launcher = launcher_of(session)
         time.sleep(_SETTLE)
         for what, measure in (("RSS", resident), ("PSS", proportional)):
             ours = measure(launcher)

@@ -45,7 +45,7 @@ from bench.measure import (
     timed,
     unmeasured,
 )
-from bench.memory import descendants, proportional
+from bench.memory import descendants, launcher_of, proportional
 from bench.place import BWRAP, Place, Scale, discard, fill, have, make_repository, new_place, run, run_in
 from bench.small import program
 from bench.view import BEFORE, LOOP, PYTHON, WRITE, PlainOverlay
@@ -398,7 +398,7 @@ def _with_forks(session: Session, forks: int, commands: int, settle: float) -> f
         for _ in range(commands):
             session.run([TRUE.encode()], fork=f"reach-{number}")
     time.sleep(settle)
-    return _below(session.machine.client._pid)
+    return _below(launcher_of(session))
 
 
 def _below(pid: int) -> float | None:

@@ -21,6 +21,7 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.sandbox.client import template
 from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.session import Session
 
 __all__ = ["chromium", "open_page", "own_site", "page", "shared", "shared_root", "shared_words", "site"]  # fixtures
@@ -154,10 +155,10 @@ class Place:
 
 
 @pytest.fixture(scope="session")
-def client() -> Iterator[Client]:
+def client() -> Iterator[LauncherClient]:
     if sys.platform == "win32":
         pytest.skip("commands of a shell in a sandbox of Linux; tests/windows has the sessions of Windows")
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()
     yield client
     client.close()
@@ -168,7 +169,7 @@ if os.environ.get("MUDROOM_TEST_INIT") == "python":  # ./check runs some files a
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path, client: Client) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path, client: LauncherClient) -> Iterator[Place]:
     place = Place(tmp_path, client)
     lender = request.getfixturevalue("shared") if is_shared(request) else None
     if lender:

@@ -21,7 +21,7 @@ from mudroom.policy.config import (
     project_settings,
     trusts_any,
 )
-from mudroom.session import Client, Session, require_project
+from mudroom.session import Session, require_project
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mudroom.core.network.flow import FlowAnswer, FlowQuestion
     from mudroom.core.network.host_rules import HostRule
     from mudroom.policy.host_answers import HostRules
+    from mudroom.session import Client
     from mudroom.session.confinement.host_approver import PendingQuestion
     from mudroom.session.sandboxes import CutOffCommand
     from mudroom.session.upkeep import HostApprover

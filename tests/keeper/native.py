@@ -17,7 +17,7 @@ import pytest
 
 from conftest import Place, tick
 from kept import PATIENCE, Kept
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 
 SOURCES = sorted((Path(__file__).parents[2] / "src/native").glob("*.c"))
 STRICT = (
@@ -114,7 +114,7 @@ class NativeKept(Kept):
 @pytest.fixture(scope="module")
 def both(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NativeKept]:
     """A keeper that has started. The tests of a module share it, since its start takes longer than a command."""
-    place = Place(tmp_path_factory.mktemp("kept"), Client())
+    place = Place(tmp_path_factory.mktemp("kept"), LauncherClient(SpawnedLauncher()))
     place.write("f", "1\n")
     both = NativeKept(place, program)
     both.start()

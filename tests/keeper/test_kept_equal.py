@@ -21,7 +21,7 @@ from conftest import Place
 from kept import IN_PROCESS, KEPT, Kept, children, kept
 from mudroom.keeper.caller import identity
 from mudroom.keeper.command import serve
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 
 __all__ = ["kept"]  # a fixture
 
@@ -408,7 +408,7 @@ def test_nothing_of_the_caller_is_held_when_its_command_has_ended(place: Place) 
             os.close(reader)
             os.close(writer)
             connection, _address = listener.accept()
-            serve(connection, own, lambda: True, run, Client(), (control.fileno(),))
+            serve(connection, own, lambda: True, run, LauncherClient(SpawnedLauncher()), (control.fileno(),))
             control.recv(1)
         finally:
             os._exit(0)

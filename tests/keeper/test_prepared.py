@@ -25,11 +25,12 @@ from kept import PATIENCE, Kept, children, kept
 from mudroom.core.confinement.plan import Plan, Step, TemplatePlan
 from mudroom.core.settings import Settings
 from mudroom.keeper import server
-from mudroom.keeper.launcher import ForkedClient, LauncherSource
+from mudroom.keeper.launcher import ForkedLauncher, LauncherSource
 from mudroom.keeper.prepared import PreparedTemplate
 from mudroom.keeper.server import TAKEN, _accept, receive
 from mudroom.sandbox.client.connection import Connection
-from mudroom.sandbox.client.template import NATIVE_INIT
+from mudroom.sandbox.client.launcher_client import LauncherClient
+from mudroom.sandbox.client.template import NATIVE_INIT, StandingSandbox
 from mudroom.session import Session
 
 __all__ = ["kept"]  # a fixture
@@ -45,7 +46,12 @@ def source() -> Iterator[LauncherSource]:
     os.waitpid(source.pid, 0)
 
 
-def run(place: Place, client: ForkedClient, *words: bytes, settings: Settings | None = None) -> bytes:
+def forked(source: LauncherSource) -> tuple[ForkedLauncher, LauncherClient]:
+    launcher = ForkedLauncher(source)
+    return launcher, LauncherClient(launcher)
+
+
+def run(place: Place, client: LauncherClient, *words: bytes, settings: Settings | None = None) -> bytes:
     """Run a command in a session of its own, as the command line does."""
     tick()
     environ = {**os.environb, b"LC_ALL": b"C"}
@@ -62,11 +68,11 @@ def run(place: Place, client: ForkedClient, *words: bytes, settings: Settings | 
 
 def plan_of(place: Place, source: LauncherSource) -> TemplatePlan:
     """The shared steps of a first command."""
-    client = ForkedClient(source)
+    launcher, client = forked(source)
     run(place, client)
     client.close()
-    assert client.used is not None
-    return client.used
+    assert launcher.used is not None
+    return launcher.used
 
 
 TRIES = 20
@@ -77,14 +83,14 @@ def test_a_command_with_the_same_steps(place: Place, source: LauncherSource) -> 
     plan = plan_of(place, source)
     script = (b"sh", b"-c", b"ls -A ~ /tmp /run; cat /etc/resolv.conf")
     for _try in range(TRIES):
-        client = ForkedClient(source)
-        assert client.start_ahead(plan) is not None
+        launcher, client = forked(source)
+        assert launcher.start_ahead(plan) is not None
         out = run(place, client, *script)
         client.close()
-        if client.took_prepared:
+        if launcher.took_prepared:
             break
-    assert client.took_prepared
-    fresh = ForkedClient(source)
+    assert launcher.took_prepared
+    _launcher, fresh = forked(source)
     assert out == run(place, fresh, *script)
     fresh.close()
 
@@ -106,31 +112,31 @@ def replaced_directory(place: Place) -> None:
 @pytest.mark.parametrize("change", [replaced_file, replaced_directory])
 def test_other_files(place: Place, source: LauncherSource, change: Callable[[Place], None]) -> None:
     plan = plan_of(place, source)
-    client = ForkedClient(source)
-    client.start_ahead(plan)
+    launcher, client = forked(source)
+    launcher.start_ahead(plan)
     tick()
     change(place)
     run(place, client)
-    assert not client.took_prepared
+    assert not launcher.took_prepared
     client.close()
 
 
 def test_other_steps(place: Place, source: LauncherSource) -> None:
     plan = plan_of(place, source)
-    client = ForkedClient(source)
-    client.start_ahead(plan)
+    launcher, client = forked(source)
+    launcher.start_ahead(plan)
     run(place, client, settings=Settings(network="none"))
-    assert not client.took_prepared
+    assert not launcher.took_prepared
     client.close()
 
 
 def test_steps_that_fail(place: Place, source: LauncherSource) -> None:
     plan = plan_of(place, source)
-    client = ForkedClient(source)
+    launcher, client = forked(source)
     shared = (*plan.shared, ("bind", b"/no/such/file", b"file", 0, False))
-    assert client.start_ahead(plan._replace(shared=shared)) is not None
+    assert launcher.start_ahead(plan._replace(shared=shared)) is not None
     run(place, client)
-    assert not client.took_prepared
+    assert not launcher.took_prepared
     client.close()
 
 
@@ -138,14 +144,13 @@ def test_steps_that_fail(place: Place, source: LauncherSource) -> None:
 def test_a_part_of_it_is_killed(place: Place, source: LauncherSource, victim: str) -> None:
     """A command runs as without it."""
     plan = plan_of(place, source)
-    client = ForkedClient(source)
-    prepared = client.start_ahead(plan)
+    launcher, client = forked(source)
+    prepared = launcher.start_ahead(plan)
     assert prepared is not None
-    client._learn_pid()
-    launcher = client._pid
-    while not (templates := children(launcher)) or not children(templates[0]):
+    pid = launcher.require_pid()
+    while not (templates := children(pid)) or not children(templates[0]):
         os.sched_yield()
-    pid = {"launcher": launcher, "template": templates[0], "spare": children(templates[0])[0]}[victim]
+    pid = {"launcher": pid, "template": templates[0], "spare": children(templates[0])[0]}[victim]
     pidfd = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
     select.select([pidfd], [], [])
@@ -177,11 +182,11 @@ def test_it_is_killed_and_looks_alive(
     """A spare has a copy of the template's socket until it has closed what it inherited: the socket outlives the
     template. Or the template is killed between the look and the request."""
     plan = plan_of(place, source)
-    client = ForkedClient(source)
-    prepared = client.start_ahead(plan)
+    launcher, client = forked(source)
+    prepared = launcher.start_ahead(plan)
     assert prepared is not None
-    client._learn_pid()
-    while not (templates := children(client._pid)) or not children(templates[0]):
+    pid = launcher.require_pid()
+    while not (templates := children(pid)) or not children(templates[0]):
         os.sched_yield()
     held: list[socket.socket | Connection] = []
     if moment == "after the look at it":
@@ -201,11 +206,11 @@ def test_it_is_killed_and_looks_alive(
 
 def test_it_is_gone_when_it_is_dropped(place: Place, source: LauncherSource) -> None:
     plan = plan_of(place, source)
-    client = ForkedClient(source)
-    prepared = client.start_ahead(plan)
+    launcher, client = forked(source)
+    prepared = launcher.start_ahead(plan)
     assert prepared is not None
     report = os.dup(prepared._report)
-    client.drop_prepared()
+    launcher.drop_prepared()
     while os.read(report, 4096):  # the end: it is reaped, and its mounts are gone
         pass
     os.close(report)
@@ -216,29 +221,31 @@ def test_its_command_waits_for_its_own_steps_alone(place: Place, source: Launche
     """A budget: of 60 steps, those of the fork's files are left, and what it takes to give up all privileges."""
     plan = plan_of(place, source)
     for _try in range(TRIES):
-        client = ForkedClient(source)
-        client.start_ahead(plan)
+        launcher, client = forked(source)
+        launcher.start_ahead(plan)
         sent = record_steps(client)
         run(place, client)
         client.close()
-        if client.took_prepared:
+        if launcher.took_prepared:
             break
     assert {*sent[0]} <= {"overlay", "spread", "cover", "view", "terminal", "hand_over", "seal", "pivot", "cwd"}
     assert len(sent[0]) <= 9 + sent[0].count("cover")
     assert len(plan.shared) + len(plan.ahead) > 30
 
 
-def record_steps(client: ForkedClient) -> list[tuple[str, ...]]:
+def record_steps(client: LauncherClient) -> list[tuple[str, ...]]:
     """Return a list that gets the steps that are sent with each command."""
     sent: list[tuple[str, ...]] = []
-    choose = client._choose_process
+    choose = client.templates.choose
 
-    def chosen(plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
-        choice = choose(plan)
+    def chosen(
+        plan: Plan, standing: StandingSandbox | None, identity: int
+    ) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
+        choice = choose(plan, standing, identity)
         sent.append(tuple(step[0] for step in choice[3]))
         return choice
 
-    client._choose_process = chosen  # type: ignore[method-assign]
+    client.templates.choose = chosen  # type: ignore[method-assign]
     return sent
 
 
@@ -280,7 +287,7 @@ def test_it_is_dropped_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
 
     ours.send(marshal.dumps(((0, (b"", b"", False), (), (), ()), [])))
     with listener, ours, theirs, connecting:
-        accepted = _accept(listener, theirs, cast(ForkedClient, Recorded()))
+        accepted = _accept(listener, theirs, cast(ForkedLauncher, Recorded()))
         assert accepted is not None
         accepted.close()
         assert ours.recv(10) == TAKEN
@@ -292,10 +299,10 @@ MOUNTED = """
 import os, subprocess, sys
 sys.path[:0] = sys.argv[1].split(":")
 from mudroom.core.confinement.plan import TemplatePlan
-from mudroom.keeper.launcher import ForkedClient, LauncherSource
+from mudroom.keeper.launcher import ForkedLauncher, LauncherSource
 subprocess.run(["mount", "--make-rprivate", "/"], check=True)
-client = ForkedClient(LauncherSource())
-prepared = client.start_ahead(TemplatePlan(0x10020000, (b"0 0 1", b"0 0 1", True), (("private",),), (), ()))
+launcher = ForkedLauncher(LauncherSource())
+prepared = launcher.start_ahead(TemplatePlan(0x10020000, (b"0 0 1", b"0 0 1", True), (("private",),), (), ()))
 print(bool(prepared._poller.poll(0)))
 subprocess.run(["mount", "-t", "tmpfs", "none", sys.argv[2]], check=True)
 print(bool(prepared._poller.poll(0)), prepared.taken(prepared.plan))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conftest import Place
 from monkey.chance import Astray, Walk
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 
 WHO = {"page": "Page", "terminal": "Terminal", "api": "Api"}
 
@@ -31,7 +31,7 @@ def main() -> int:
     walk = Walk(seed, seconds=seconds, steps=asked.steps, loud=not asked.quiet)
     print(f"dev/monkey {asked.who} --seed {seed}", flush=True)  # noqa: T201
     with tempfile.TemporaryDirectory() as directory:
-        client = Client()
+        client = LauncherClient(SpawnedLauncher())
         client.start()
         place = Place(Path(directory), client)
         try:

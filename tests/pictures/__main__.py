@@ -40,10 +40,10 @@ def apart() -> Path:
 def main(names: list[str]) -> None:
     root = apart()
     os.environ["PATH"] = "/usr/bin:/bin"  # nothing of this machine's user is in the pictures
-    from mudroom.sandbox.client.client import Client
+    from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 
     DOCS.mkdir(exist_ok=True)
-    with closing(Client()) as client:
+    with closing(LauncherClient(SpawnedLauncher())) as client:
         client.start()
         place = Place(root, client)
         place.project.rmdir()

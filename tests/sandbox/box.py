@@ -14,8 +14,9 @@ from mudroom.core.confinement.limit import Limits, rlimits
 from mudroom.core.confinement.plan import Plan, standing_plan
 from mudroom.core.confinement.spec import Copy, Overlay, SandboxSpec
 from mudroom.sandbox.client.capture import CapturedOutput, attend
-from mudroom.sandbox.client.client import Client, Exit, Running
-from mudroom.sandbox.client.invocation import Invocation, RunOptions
+from mudroom.sandbox.client.client import Running
+from mudroom.sandbox.client.invocation import Exit, Invocation, RunOptions
+from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.client.template import StandingPlace, StandingSandbox
 from mudroom.sandbox.host.host import landlock_abi, survey, without
 from mudroom.sandbox.linux.plan import compile_plan
@@ -48,7 +49,7 @@ HELD_KINDS = tuple(kind for kind in KINDS if kind != "overlay standing")
 
 
 class Box:
-    def __init__(self, root: Path, client: Client) -> None:
+    def __init__(self, root: Path, client: LauncherClient) -> None:
         self.root, self.client = root, client
         self.project, self.home = root / "home" / "project", root / "home"
         self.upper, self.scratch, self.copy = root / "vault/upper", root / "vault/scratch", root / "vault/copy"
@@ -119,7 +120,7 @@ class Box:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
             listening.bind(os.fsencode(door))
             listening.listen()
-            self._standing = self.client.stand(wanted, listening.fileno())
+            self._standing = self.client.templates.stand(wanted, listening.fileno())
         return door
 
     @property

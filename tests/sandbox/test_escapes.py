@@ -20,9 +20,9 @@ from conformance.escapes.outside import Outcome, Range
 from conformance.escapes.tools import TOOLS, runner
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput, attend
-from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.held import hold
 from mudroom.sandbox.client.invocation import Invocation
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 
 pytestmark = [pytest.mark.both_users, pytest.mark.alone]
 
@@ -73,7 +73,7 @@ def boxed(box: Box, kind: str) -> Callable[[list[str]], str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_gets_out(place: Range, kind: str) -> None:
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()  # now: it inherits a descriptor that was left open by mistake
     try:
         box = Box(place.root, client)
@@ -92,7 +92,7 @@ def test_nothing_gets_out(place: Range, kind: str) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in HELD_KINDS if not kind.endswith("prepared")])
 def test_nothing_gets_out_of_a_command_that_joins_another(place: Range, kind: str) -> None:
     """As all of the above, beside one that is there already."""
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()
     box = Box(place.root, client)
     shutil.copytree(place.project, box.copy, dirs_exist_ok=True)

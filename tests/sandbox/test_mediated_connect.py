@@ -14,7 +14,7 @@ import pytest
 from box import Box
 from mudroom.core.confinement.spec import Copy
 from mudroom.sandbox.client.capture import CapturedOutput, attend
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.host.denials import denials
 from mudroom.sandbox.host.host import landlock_abi, without
 from mudroom.sandbox.launcher.mediator import address
@@ -30,7 +30,7 @@ PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.execu
 class GatedBox(Box):
     """A box whose gate is a server of the test."""
 
-    def __init__(self, root: Path, client: Client) -> None:
+    def __init__(self, root: Path, client: LauncherClient) -> None:
         super().__init__(root, client)
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.server.getsockname()[1]
@@ -53,7 +53,7 @@ class GatedBox(Box):
 
 @pytest.fixture
 def gated(tmp_path: Path) -> Iterator[GatedBox]:
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()
     box = GatedBox(tmp_path, client)
     yield box

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from box import Box, if_namespaces
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.client.report import StepFailed
 
 pytestmark = pytest.mark.both_users
 
 
 @pytest.fixture
-def box(tmp_path: Path, client: Client) -> Box:
+def box(tmp_path: Path, client: LauncherClient) -> Box:
     return Box(tmp_path, client)
 
 

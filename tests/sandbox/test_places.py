@@ -9,14 +9,14 @@ import pytest
 
 from box import Box, if_namespaces
 from mudroom.core.confinement.spec import Bind
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.host.host import survey
 
 pytestmark = pytest.mark.both_users
 
 
 @pytest.fixture
-def box(tmp_path: Path, client: Client) -> Box:
+def box(tmp_path: Path, client: LauncherClient) -> Box:
     return Box(tmp_path, client)
 
 

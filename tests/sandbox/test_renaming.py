@@ -13,7 +13,7 @@ import pytest
 
 from box import Box, if_namespaces
 from mudroom.core.confinement.plan import Plan
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.sandbox.linux.plan import FS_RESOLVE_UNIX, filesystem_rights
 
@@ -34,7 +34,7 @@ mv /tmp/y/one b/moved && cat b/moved
 
 
 @pytest.fixture
-def box(tmp_path: Path, client: Client) -> Iterator[Box]:
+def box(tmp_path: Path, client: LauncherClient) -> Iterator[Box]:
     yield Box(tmp_path, client)
 
 

@@ -14,7 +14,7 @@ import pytest
 from box import KINDS, Box, Conversation
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.stage.beneath import directory, entries, open_beneath
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.both_users
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Box]:
     """With a launcher of its own, so that the first run is the first."""
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()
     yield Box(tmp_path, client)
     client.close()

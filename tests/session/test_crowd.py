@@ -21,7 +21,7 @@ from mudroom.core.approval.approval import CommandAnswer
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.session import Session
 from mudroom.session.upkeep import problems
 from tiers import QUICK, SEED, sample
@@ -50,7 +50,7 @@ class Person:
 
     def __init__(self, place: Place, number: int, weights: dict[str, int]) -> None:
         self._place, self._number, self._weights, self._count = place, number, weights, 0
-        self._client = Client()
+        self._client = LauncherClient(SpawnedLauncher())
         self._client.start()
 
     def perform(self, calls: int) -> list[Event]:

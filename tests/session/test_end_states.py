@@ -24,7 +24,7 @@ from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.session import Session, Stdio
 from mudroom.stage.beneath import entries
 from mudroom.stage.layers.closed_directory import open_to_owner
@@ -352,13 +352,13 @@ def test_an_apply_of_many_directories_is_linear(place: Place, monkeypatch: pytes
 
 def test_a_launcher_that_is_killed(place: Place, settings: Settings) -> None:
     """By the kernel, where memory is short: the command ends, too; its changes are collected at the next look."""
-    own = Client()
+    own = LauncherClient(SpawnedLauncher())
     own.start()
     place._client = own
     session = place.session(settings)
 
     def kill(_stream: str, _data: bytes) -> None:
-        os.kill(own._pid, signal.SIGKILL)
+        os.kill(own.launcher.require_pid(), signal.SIGKILL)
 
     told = "the sandbox launcher died (run the command again; nothing was applied)"
     with pytest.raises(MudroomError, match=whole(told)):

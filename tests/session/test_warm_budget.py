@@ -19,7 +19,7 @@ import pytest
 
 from conftest import Place
 from kernel_calls import counted
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.client.template import NATIVE_INIT
 from mudroom.session import Session, Stdio
 from mudroom.stage.layers.layer import remove_tree
@@ -191,7 +191,7 @@ TEMPLATE = 2 if IS_NATIVE else 1
 
 
 @contextmanager
-def own_session(place: Place, client: Client) -> Iterator[Session]:
+def own_session(place: Place, client: LauncherClient) -> Iterator[Session]:
     with Session.open(
         os.fsencode(place.project),
         state=os.fsencode(place.state),
@@ -208,7 +208,7 @@ def test_what_a_warm_command_costs_the_launcher(place: Place, fork: str | None) 
     kernel adds them up for a child when it is waited for."""
 
     def faults(commands: int) -> int:
-        client = Client()
+        client = LauncherClient(SpawnedLauncher())
         client.start()
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
         with own_session(place, client) as session:
@@ -242,7 +242,7 @@ def share(pid: int) -> int:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may read the memory of a process that cannot be dumped")
 def test_what_a_sandbox_that_stands_keeps_in_memory(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mudroom.sandbox.client.template.REST", 100)
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()
 
     def memory(forks: int) -> int:
@@ -251,8 +251,8 @@ def test_what_a_sandbox_that_stands_keeps_in_memory(place: Place, monkeypatch: p
         for number in range(forks):
             for _command in range(4):
                 session.run((b"true",), fork=f"f{number}")
-        until = time.monotonic() + 20
-        while len(processes := below(client._pid)) != TEMPLATE * (1 + forks) + 1 and time.monotonic() < until:
+        until, pid = time.monotonic() + 20, client.launcher.require_pid()
+        while len(processes := below(pid)) != TEMPLATE * (1 + forks) + 1 and time.monotonic() < until:
             continue
         assert len(processes) == TEMPLATE * (1 + forks) + 1
         return sum(map(share, processes))
@@ -266,12 +266,12 @@ def test_what_a_sandbox_that_stands_keeps_in_memory(place: Place, monkeypatch: p
 def test_a_sandbox_that_rests_runs_the_next_command(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the same one, and makes another init ahead afterwards."""
     monkeypatch.setattr("mudroom.sandbox.client.template.REST", 100)
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()
 
     def await_processes(count: int) -> list[int]:
         until = time.monotonic() + 20
-        while len(processes := below(client._pid)) != count and time.monotonic() < until:
+        while len(processes := below(client.launcher.require_pid())) != count and time.monotonic() < until:
             continue
         assert len(processes) == count
         return processes

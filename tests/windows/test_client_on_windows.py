@@ -20,8 +20,7 @@ from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.windows_plan import WindowsPlan
 from mudroom.errors import CommandNotStarted, Unsupported
-from mudroom.sandbox.client.client import Exit
-from mudroom.sandbox.client.invocation import Invocation, RunOptions
+from mudroom.sandbox.client.invocation import Exit, Invocation, RunOptions
 from mudroom.sandbox.windows.client import WindowsClient, WindowsRunning, attend
 from mudroom.sandbox.windows.plan import WindowsMachine
 from mudroom.sandbox.windows.stream import PipedOutput

@@ -18,7 +18,7 @@ from mudroom.errors import FULL, MudroomError, RunUnwritten, UsageError
 from mudroom.policy.config import project_settings
 from mudroom.project_session import open_project
 from mudroom.sandbox.platform import BY_RECORD
-from mudroom.session import Client, Session
+from mudroom.session import Session
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mudroom.cli.terminal.approver import Ask
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.network.host_rules import HostRule
+    from mudroom.session import Client
 
 
 def open_session(

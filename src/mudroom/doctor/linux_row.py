@@ -12,7 +12,7 @@ from mudroom.certify.table import KNOWN, LINUX
 from mudroom.certify.trial import Progress, certify
 from mudroom.certify.verdict import NOTHING_THERE
 from mudroom.doctor.killed_apply import volume_here
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.typing import Literal, NamedTuple
 
 
@@ -29,7 +29,7 @@ def try_rows(
     search = [entry for entry in environ.get(b"PATH", b"").split(b":") if entry.startswith(b"/")]
     top, kernel, volume = os.path.realpath(os.fsdecode(directory)), os.uname(), volume_here()
     facts = Certificate("linux", f"{kernel.sysname} {kernel.release}", kernel.machine, int(time.time()))
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()
     try:
         trial = linux_trial(client, home=home, search=search, namespaces=True, volume=volume)

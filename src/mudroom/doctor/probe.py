@@ -14,7 +14,7 @@ from mudroom.core.settings import EngineChoice, Settings
 from mudroom.doctor.linux_row import PROTECTIONS, ROWS, RowProtection, state_of, try_rows
 from mudroom.doctor.syscall_name import SYSCALL_NAMES
 from mudroom.errors import MudroomError, UsageError
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.host.denials import error_name, rules_for
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.sandbox.limits.limiter import survey
@@ -22,7 +22,10 @@ from mudroom.sandbox.linux.forbidden import why_forbidden
 from mudroom.sandbox.linux.plan import PROXY_PORT, REDIRECTED
 from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.session import Session
-from mudroom.typing import Literal, NamedTuple
+from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from mudroom.sandbox.client.client import Client
 
 State = Literal["strict", "degraded", "missing", "not probed"]
 """``not probed``: the probe could not run."""
@@ -127,7 +130,7 @@ def examine_mac(client: Client, directory: bytes, *, home: bytes, environ: Mappi
 
 def _limits(directory: bytes, environ: Mapping[bytes, bytes], counts_processes: bool) -> list[Finding]:
     """Test each kind of limit with a control group that is created and removed for the test."""
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()
     try:
         rows = survey(client.prepare_move, environ, directory, counts_processes=counts_processes)

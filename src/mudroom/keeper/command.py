@@ -30,16 +30,17 @@ from collections.abc import Callable, Mapping, Sequence, Set
 
 from mudroom.keeper.caller import identity, ignored_signals, io_priority
 from mudroom.keeper.client import ENDED, REFUSED, RELAYED, STARTED, variables_given
-from mudroom.sandbox.client.client import Client
 from mudroom.typing import TYPE_CHECKING, NamedTuple, TextIO
 
 if TYPE_CHECKING:
     import signal
+
+    from mudroom.sandbox.client.client import Client
 else:
     import _signal as signal  # signal itself makes enumerations of the numbers: 60 at each ``valid_signals``
 
 Action = Callable[[], None]
-Run = Callable[[Sequence[str], Mapping[bytes, bytes], Client, Callable[[bytes, Action], None]], int]
+Run = Callable[[Sequence[str], Mapping[bytes, bytes], "Client", Callable[[bytes, Action], None]], int]
 
 GREETING = b"g"
 PATIENCE = 5

@@ -11,11 +11,12 @@ import os
 import select
 import sys
 
-from mudroom.core.confinement.plan import Plan, Step, TemplatePlan, template_plan
+from mudroom.core.confinement.plan import TemplatePlan
 from mudroom.errors import MudroomError
 from mudroom.keeper.prepared import PreparedTemplate
-from mudroom.sandbox.client.client import FIRST_TO_GO, GROUP_SIGNALS, Client
 from mudroom.sandbox.client.connection import Connection
+from mudroom.sandbox.client.invocation import ClientTraits
+from mudroom.sandbox.client.launcher_client import FIRST_TO_GO, GROUP_SIGNALS, TEMPLATES, SpawnedLauncher
 
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
 _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.keeper.zygote import main; main()"
@@ -70,16 +71,21 @@ class LauncherSource:
         self._control.close()
 
 
-class ForkedClient(Client):
-    """A launcher that the zygote forks. Its parent is another process, so its end is told by a pidfd (pidfd_open(2)).
+class ForkedLauncher:
+    """A launcher that the zygote forks: ``client.LauncherProcess``. Its parent is another process, so its end is told
+    by a pidfd (pidfd_open(2)). Where the zygote is gone, it is one that this process spawns.
 
     Owner: the thread of the command.
     """
 
+    most_templates, is_local = TEMPLATES, True
+    traits = ClientTraits(awaits_tick=True)
+
     def __init__(self, source: LauncherSource) -> None:
-        super().__init__()
         self._source = source
-        self._is_forked = False
+        self._spawned = SpawnedLauncher()
+        self.connection: Connection | None = None
+        self._pid = 0
         self._answer = -1
         self._prepared: PreparedTemplate | None = None
         self.used: TemplatePlan | None = None
@@ -88,32 +94,33 @@ class ForkedClient(Client):
         """Whether a command has had the template that was made ahead."""
 
     def start(self) -> None:
-        if self._launcher is not None and self._launcher.is_open():
+        if self.connection is not None and self.connection.is_open():
             return  # it was started ahead
         self.drop_prepared()
         try:
-            self._start_forked()
+            self._fork()
         except OSError:
-            super().start()
+            self._spawned.start()
+            self.connection = self._spawned.connection
 
-    def _start_forked(self) -> None:
+    def _fork(self) -> None:
         self._close_answer()
-        if self._launcher is not None:
-            self._launcher.close()  # it has died
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()  # it has died
         ours, self._answer = self._source.request()
-        self._is_forked = True
-        self._launcher = Connection(ours)
+        self.connection = Connection(ours)
 
     # --- ahead of a command ---
 
     def start_ahead(self, plan: TemplatePlan | None) -> PreparedTemplate | None:
         """Have a launcher ready, and a template for this plan. Return the template, or None if there is none."""
         try:
-            if self._launcher is None:
-                self._start_forked()
-            if plan is not None and self._launcher is not None:
+            if self.connection is None:
+                self._fork()
+            if plan is not None and self.connection is not None:
                 self.drop_prepared()
-                self._prepared = PreparedTemplate(self._launcher, next(self._ids), plan)
+                self._prepared = PreparedTemplate(self.connection, plan)
         except (OSError, MudroomError):
             pass  # the zygote or the launcher is gone, or a limit is reached: a command finds that, and tells it
         return self._prepared
@@ -123,49 +130,51 @@ class ForkedClient(Client):
         if prepared is not None:
             prepared.close()
 
-    def _choose_process(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
-        self.used = shared = template_plan(plan) if plan.shared else None
+    def template_ahead(self, shared: TemplatePlan | None, *, native: bool) -> Connection | None:
+        self.used = shared
         prepared, self._prepared = self._prepared, None
-        if prepared is not None and shared is not None and self.may_be_native:
-            template = prepared.taken(shared)
-            if template is not None:
-                self._templates[self._place, shared] = template
-                self.took_prepared = True
-        elif prepared is not None:
+        if prepared is None:
+            return None
+        if shared is None or not native:
             prepared.close()
-        return super()._choose_process(plan)
+            return None
+        template = prepared.taken(shared)
+        self.took_prepared = self.took_prepared or template is not None
+        return template
 
     # --- its end ---
 
-    def prepare_move(self) -> int:
-        self._learn_pid()
-        if not self._pid:  # "0" would move this process (cgroups(7))
-            raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
-        return super().prepare_move()
+    def has_ended(self) -> bool:
+        return False
 
-    def close(self) -> None:
-        """End the launcher and all its sandboxes. Wait only if it is in a control group, which is removed next: it is
-        the child of the zygote, and its command has a result."""
-        self.drop_prepared()
-        if not self._is_forked:
-            super().close()
-            return
-        self._close_answer()
-        pid, self._pid = self._pid, 0
-        try:
-            pidfd = os.pidfd_open(pid) if pid and self._place else -1
-        except ProcessLookupError:
-            pidfd = -1
-        super().close()
-        if pidfd >= 0:
-            select.select([pidfd], [], [])
-            os.close(pidfd)
-
-    def _learn_pid(self) -> None:
-        """Wait until the launcher is forked. A zygote that has died leaves the pid 0, and requests fail."""
+    def require_pid(self) -> int:
+        """Wait until the launcher is forked, and return its pid. A zygote that has died leaves no pid, and requests
+        fail."""
         if self._answer >= 0:
             self._pid = int.from_bytes(os.read(self._answer, 4), "little")
             self._close_answer()
+        pid = self._pid or self._spawned.pid
+        if not pid:  # "0" would move this process (cgroups(7))
+            raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+        return pid
+
+    def close(self) -> None:
+        """End the launcher and all its sandboxes. Wait only if its pid was asked for, so that it is in a control group,
+        which is removed next: it is the child of the zygote, and its command has a result."""
+        self.drop_prepared()
+        self._close_answer()
+        pid, self._pid = self._pid, 0
+        try:
+            pidfd = os.pidfd_open(pid) if pid else -1
+        except ProcessLookupError:
+            pidfd = -1
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+        self._spawned.close()
+        if pidfd >= 0:
+            select.select([pidfd], [], [])
+            os.close(pidfd)
 
     def _close_answer(self) -> None:
         answer, self._answer = self._answer, -1
@@ -174,7 +183,7 @@ class ForkedClient(Client):
 
 
 def _offer(pid: int) -> None:
-    """Make launchers the kernel's first choice when no memory is left, as ``Client.start`` does."""
+    """Make launchers the kernel's first choice when no memory is left, as ``SpawnedLauncher.start`` does."""
     try:
         with open(f"/proc/{pid}/oom_score_adj", "r+b", buffering=0) as stream:
             if int(stream.read()) < FIRST_TO_GO:

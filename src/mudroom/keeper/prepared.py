@@ -28,7 +28,7 @@ from mudroom.sandbox.host.host import FileIdentity, identify, shown_paths
 class PreparedTemplate:
     """Owner: the only thread of a process that waits for a command, then that of the command."""
 
-    def __init__(self, launcher: Connection, identity: int, plan: TemplatePlan) -> None:
+    def __init__(self, launcher: Connection, plan: TemplatePlan) -> None:
         """Ask the launcher for it, and return at once. Raise OSError or MudroomError if that is not possible."""
         self.plan = plan
         self.mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
@@ -37,7 +37,7 @@ class PreparedTemplate:
         self._poller.register(self.mounts, select.POLLPRI)
         self._files = self._identify()  # before they are mounted
         try:
-            self._connection, self._report = request(launcher, identity, plan)
+            self._connection, self._report = request(launcher, plan)
         except BaseException:
             os.close(self.mounts)
             raise

@@ -36,11 +36,12 @@ from mudroom.core.confinement.plan import TemplatePlan
 from mudroom.keeper.caller import identity
 from mudroom.keeper.code import Code
 from mudroom.keeper.command import Run, serve
-from mudroom.keeper.launcher import ForkedClient, LauncherSource
+from mudroom.keeper.launcher import ForkedLauncher, LauncherSource
 from mudroom.keeper.lock import lock_content
 from mudroom.keeper.pages import MANY, Range, copy_ahead, joined, own_pages
 from mudroom.keeper.prepared import PreparedTemplate
 from mudroom.keeper.start import open_directory
+from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.typing import Any, NamedTuple, NoReturn
 
 BREATH = 0.05
@@ -304,8 +305,8 @@ class KeeperLoop:
                 other.close()
             for number in (signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
-            client = ForkedClient(self._source)
-            connection = _accept(self._listener, control, client, self._code.rest)
+            launcher = ForkedLauncher(self._source)
+            connection = _accept(self._listener, control, launcher, self._code.rest)
             self._listener.close()
             if connection is not None:
                 faults = _faults()
@@ -314,14 +315,14 @@ class KeeperLoop:
                     self._own,
                     lambda: self._is_current(control),
                     self._run,
-                    client,
+                    LauncherClient(launcher),
                     (control.fileno(),),
                 )
                 control.setblocking(False)
                 receive(control)  # what was told too late would become an error at the other end
                 try:
                     pages = _pages() if _faults() - faults > MANY else []
-                    control.send(_report(sys.modules.keys() - self._code.known, client.used, pages))
+                    control.send(_report(sys.modules.keys() - self._code.known, launcher.used, pages))
                 except OSError:
                     pass  # the keeper has ended
                 for act in actions:
@@ -374,7 +375,7 @@ def _pages() -> Sequence[Range]:
 
 
 def _accept(
-    listener: _socket.socket, control: _socket.socket, client: ForkedClient, rest: Callable[[], None] = lambda: None
+    listener: _socket.socket, control: _socket.socket, launcher: ForkedLauncher, rest: Callable[[], None] = lambda: None
 ) -> _socket.socket | None:
     """Return the connection of the next client, and say that this process is taken; None if the keeper has ended. Until
     a client comes, make ready what it will need, but not while the last command may still need the processors.
@@ -414,13 +415,13 @@ def _accept(
         is_over = bool(prepared and (prepared.mounts in ready or time.monotonic() >= until))
         if prepared is not None and (wanted is not None or is_over):
             poller.unregister(prepared.mounts)
-            client.drop_prepared()
+            launcher.drop_prepared()
             if wanted is None and time.monotonic() < until:  # something was mounted
                 wanted, timeout, prepared = prepared.plan, MOUNTED, None
                 continue
             prepared = None
         if prepared is None and (wanted is not None or not has_launcher):
-            prepared, wanted, has_launcher = client.start_ahead(wanted), None, True
+            prepared, wanted, has_launcher = launcher.start_ahead(wanted), None, True
             if prepared is not None:
                 poller.register(prepared.mounts, select.POLLPRI)
         timeout = max(0, int(1000 * (until - time.monotonic()))) if prepared is not None else None

@@ -77,9 +77,9 @@ def _compile_darwin(spec: SandboxSpec, _machine: str) -> Plan:
 
 
 def _client_linux(_environ: Mapping[bytes, bytes]) -> Client:
-    from mudroom.sandbox.client.client import Client
+    from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 
-    return Client()
+    return LauncherClient(SpawnedLauncher())
 
 
 def _client_darwin(_environ: Mapping[bytes, bytes]) -> Client:

@@ -10,13 +10,13 @@ from contextlib import suppress
 
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkGone, MudroomError
-from mudroom.sandbox.client.client import Running
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.stacking import require_idle
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
+    from mudroom.sandbox.client.client import Running
     from mudroom.stage.buffer.files import Tree
     from mudroom.stage.views.live import LiveTree
     from mudroom.vault.forks.editor import Editor

@@ -8,9 +8,8 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
-from mudroom.sandbox.client.client import Exit
 from mudroom.sandbox.client.held import ENDING
-from mudroom.sandbox.client.invocation import Invocation
+from mudroom.sandbox.client.invocation import Exit, Invocation
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome

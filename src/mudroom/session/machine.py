@@ -24,7 +24,6 @@ from mudroom.core.confinement.limit import (
 )
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, Unsupported, UsageError
-from mudroom.sandbox.client.client import Client, Running
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.actor import Actor
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from mudroom.core.network.placeholder import CredentialRule
     from mudroom.core.settings import Settings
     from mudroom.net.inspection.setup import InspectionSetup
+    from mudroom.sandbox.client.client import Client, Running
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.container.image_file import ProvidedImage
     from mudroom.sandbox.host.mirror import Mirror
@@ -182,7 +182,7 @@ class Machine:
                 self._client = self.confinement.platform.client(self.confinement.variables)
                 self._client.start()
             if not self._wants_native:
-                self._client.may_be_native = False
+                self._client.templates.forgo_native()
             return self._client
 
     @property
@@ -500,7 +500,7 @@ class Machine:
         """End what has a copy of the mount of a fork that is about to be unmounted."""
         self.forget(name)
         if self._client is not None:
-            self._client.end_templates()
+            self._client.templates.end_idle()
 
     def forget(self, name: str) -> None:
         """Release the resources of a fork that is gone or about to be removed."""

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from mudroom.errors import MudroomError
     from mudroom.sandbox.client.cancellation import Cancellation
     from mudroom.sandbox.client.capture import CapturedOutput
-    from mudroom.sandbox.client.client import Exit, Running
+    from mudroom.sandbox.client.client import Running
+    from mudroom.sandbox.client.invocation import Exit
     from mudroom.sandbox.client.terminal_sign import SignKind
     from mudroom.vault.store.mount_note import MountNote
 

@@ -27,8 +27,7 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
-from mudroom.sandbox.client.client import Client, Exit, Running
-from mudroom.sandbox.client.invocation import Invocation, RunOptions
+from mudroom.sandbox.client.invocation import Exit, Invocation, RunOptions
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.confinement.crowd import Slot
 from mudroom.session.confinement.standing import CommandPlace
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Bind
     from mudroom.core.network.flow import Flow
     from mudroom.net.inspection.setup import InspectionSetup
+    from mudroom.sandbox.client.client import Client, Running
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.host.mirror import Mirror
     from mudroom.sandbox.limits.cgroup import Leaf
@@ -366,7 +366,7 @@ class OwnSandbox:
                 if equipment is not None:
                     env |= dict(equipment.environment)
                 with machine.at_its_place(plan, fork, order) as client:
-                    bound = start_bound(self._vault.path, order.called) if client.awaits_tick else None
+                    bound = start_bound(self._vault.path, order.called) if client.traits.awaits_tick else None
                     outcome.started = bound.now if bound is not None else command_start(self._vault.path, order.called)
                     fork.begin(outcome.started)
                     if outcome.mounted is not None:  # what it has remembered of the project is as old as the mount
@@ -384,9 +384,7 @@ class OwnSandbox:
                         self._cleared = client.clear((view.work, *self._caches.works))
                     if bound is not None and ended.started and self._standing.is_as_seen:
                         outcome.started = bound.start(ended.started)
-                    if client.launcher_died(ended):
-                        raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
-                    done, use = self._reached(leaf or client.gauge, ended, timed_out=timed_out, output=output)
+                    done, use = self._reached(leaf or client.traits.gauge, ended, timed_out=timed_out, output=output)
                 outcome.flows = flows_of(self._forks, fork, keeper, outcome)
                 note_failures(output, outcome)
                 return CommandEnd(ended, timed_out, output, done, use, outcome.flows)

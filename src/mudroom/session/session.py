@@ -23,7 +23,6 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.capture import SIGTERM
-from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.platform import LINUX, Platform, platform_here
 from mudroom.session.actor import Actor
 from mudroom.session.approval import Approval
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from mudroom.core.fork_report import ForkReport, PreparedFork
     from mudroom.core.network.host_rules import HostRule
     from mudroom.sandbox.client.cancellation import Cancellation
+    from mudroom.sandbox.client.client import Client
     from mudroom.session.background import Background
     from mudroom.session.changes import Changes
     from mudroom.session.confinement.dialler import Dialler

@@ -12,8 +12,8 @@ import pytest
 from conftest import Place
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.core.confinement.plan import Plan
-from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.invocation import Invocation
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.session import Session
 
 
@@ -56,9 +56,9 @@ def test_a_launcher_that_is_coming_up_hears_nothing(
     number: int, place: Place, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(10):
-        client = Client()
+        client = LauncherClient(SpawnedLauncher())
         client.start()
-        os.kill(client._pid, number)
+        os.kill(client.launcher.require_pid(), number)
         script = "trap 'exit 7' INT; kill -INT $$; exit 8"  # a command is asked to end all the same
         plan = Plan(0, (b"", b"", False), (("cwd", b"/"),))
         shell = [b"/bin/sh", b"-c", script.encode()]

@@ -13,8 +13,8 @@ import pytest
 from box import ENVIRONMENT, KINDS, Box
 from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
-from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.invocation import Invocation
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.launcher.kernel import (
     FSCONFIG_CMD_CREATE,
@@ -32,14 +32,14 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 
 
 @pytest.fixture
-def box(tmp_path: Path, client: Client) -> Box:
+def box(tmp_path: Path, client: LauncherClient) -> Box:
     return Box(tmp_path, client)
 
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Box]:
     """With a launcher of its own, so that it is known which run of a session a run is."""
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()
     yield Box(tmp_path, client)
     client.close()
@@ -52,11 +52,11 @@ def descriptors() -> set[str]:
 @contextmanager
 def stopped(box: Box) -> Iterator[None]:
     """The launcher is stopped meanwhile and reads no request."""
-    os.kill(box.client._pid, signal.SIGSTOP)
+    os.kill(box.client.launcher.require_pid(), signal.SIGSTOP)
     try:
         yield
     finally:
-        os.kill(box.client._pid, signal.SIGCONT)
+        os.kill(box.client.launcher.require_pid(), signal.SIGCONT)
 
 
 def in_use(box: Box, number: int) -> bool:
@@ -148,14 +148,14 @@ def test_a_command_that_cannot_be_sent_is_not_counted_as_running(box: Box) -> No
     closed = 1 << 20
     with pytest.raises(MudroomError, match="Bad file descriptor"):
         box.client.run(box.plan(), Invocation([b"true"], ENVIRONMENT, (closed, closed, closed)))
-    connections = (box.client._launcher, *box.client._templates.values())
+    connections = (box.client.launcher.connection, *box.client.templates.connections())
     assert [sorted(one.active) for one in connections if one is not None and one.active] == []
 
 
 def test_gone_after_the_launcher_died(fresh: Box) -> None:
     with CapturedOutput(None, None, None, 100) as output:
         running = fresh.start("sleep 1000", output)
-        os.kill(fresh.client._pid, 9)
+        os.kill(fresh.client.launcher.require_pid(), 9)
         with pytest.raises(
             MudroomError, match=r"\Athe sandbox launcher died \(run the command again; nothing was applied\)\Z"
         ):

@@ -16,10 +16,11 @@ import pytest
 
 from box import ENVIRONMENT, Box, if_namespaces
 from mudroom.core.confinement.plan import standing_plan
+from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
-from mudroom.sandbox.client.client import Client, Running
 from mudroom.sandbox.client.connection import Connection
-from mudroom.sandbox.client.invocation import Invocation, RunOptions
+from mudroom.sandbox.client.invocation import KILLED, Invocation, RunOptions
+from mudroom.sandbox.client.launcher_client import Fate, LaunchedCommand, LauncherClient, SpawnedLauncher
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.client.template import StandingPlace
 from whole_text import told
@@ -34,7 +35,7 @@ GONE = f"the sandbox launcher is gone: Broken pipe {AGAIN}"
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Box]:
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()
     yield Box(tmp_path, client)
     client.close()
@@ -46,7 +47,7 @@ def test_a_launcher_that_is_killed(fresh: Box) -> None:
     before = set(os.listdir("/proc/self/fd"))
     with CapturedOutput(None, None, None, 100) as output:
         plan = fresh.plan()
-        os.kill(fresh.client._pid, signal.SIGSTOP)
+        os.kill(fresh.client.launcher.require_pid(), signal.SIGSTOP)
         running = fresh.start("sleep 1000", output, plan, view=True)
         held = fresh.client.run(
             fresh.plan(network="open"), Invocation([b""], {}, output.descriptors), RunOptions(held=True)
@@ -54,11 +55,11 @@ def test_a_launcher_that_is_killed(fresh: Box) -> None:
         pausing: list[str] = []
         thread = threading.Thread(target=lambda: pausing.append(told(running.pause)), daemon=True)
         thread.start()
-        os.kill(fresh.client._pid, signal.SIGKILL)
+        os.kill(fresh.client.launcher.require_pid(), signal.SIGKILL)
         thread.join()
         assert pausing in ([DIED], [GONE])
         assert told(running.view) == f"the sandbox ended before it had a view {AGAIN}"
-        assert told(running.wait) == told(held.ready) == DIED
+        assert told(running.wait) == told(held.door) == DIED
         for command in (running, held):
             command.close()
         again = told(lambda: fresh.client.run(plan, Invocation([b"true"], ENVIRONMENT, output.descriptors)))
@@ -67,13 +68,13 @@ def test_a_launcher_that_is_killed(fresh: Box) -> None:
 
 
 def test_a_launcher_that_was_not_started(tmp_path: Path) -> None:
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     plan = Box(tmp_path, client).bare()
     assert told(lambda: client.run(plan, Invocation([b"true"], ENVIRONMENT, (0, 1, 2)))) == NOT_RUNNING
     client.close()
     standing = standing_plan(plan)
     if standing is not None:
-        assert told(lambda: client.stand(standing, 0)) == NOT_RUNNING
+        assert told(lambda: client.templates.stand(standing, 0)) == NOT_RUNNING
 
 
 @if_namespaces
@@ -111,7 +112,7 @@ def test_a_standing_sandbox_serves_no_other_plan(fresh: Box) -> None:
 
 
 @contextmanager
-def answering(record: bytes) -> Iterator[Running]:
+def answering(record: bytes) -> Iterator[LaunchedCommand]:
     """A command whose launcher answers each request, and reports its end, with these bytes."""
     ours, theirs = socket.socketpair()
     read, write = os.pipe()
@@ -130,7 +131,7 @@ def answering(record: bytes) -> Iterator[Running]:
     thread = threading.Thread(target=answer)
     thread.start()
     connection = Connection(ours)
-    running = Running(connection, 1, read, (), b"true")
+    running = LaunchedCommand(connection, 1, read, Fate(lambda _record: MudroomError("failed"), lambda: KILLED), {})
     try:
         yield running
     finally:
@@ -168,4 +169,4 @@ def test_a_report_that_no_launcher_writes(report: bytes, why: str) -> None:
     hint = "do not trust the contents of its fork: mudroom discard FORK"
     with answering(report) as running:
         assert told(running.wait) == f"the sandbox launcher sent an invalid report: {why} ({hint})"
-        assert running.is_over
+        assert not running._connection.active

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from box import KINDS, Box
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient
 
 pytestmark = [pytest.mark.both_users, pytest.mark.alone]
 CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
@@ -37,7 +37,7 @@ def crash(box: Box, kind: str) -> str:
 
 
 @pytest.fixture
-def a_box(tmp_path: Path, client: Client) -> Box:
+def a_box(tmp_path: Path, client: LauncherClient) -> Box:
     return Box(tmp_path, client)
 
 

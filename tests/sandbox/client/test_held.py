@@ -14,9 +14,9 @@ import pytest
 from box import ENVIRONMENT, HELD_KINDS, NAMESPACES, Box, if_namespaces
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.sandbox.client.capture import CapturedOutput, attend
-from mudroom.sandbox.client.client import Client, Exit
-from mudroom.sandbox.client.held import HeldSandbox, JoinedCommand, hold
-from mudroom.sandbox.client.invocation import Invocation
+from mudroom.sandbox.client.held import HeldSandbox, hold
+from mudroom.sandbox.client.invocation import Exit, Invocation
+from mudroom.sandbox.client.launcher_client import LaunchedCommand, LauncherClient
 
 pytestmark = pytest.mark.both_users
 
@@ -24,7 +24,7 @@ COUNT = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c "
 
 
 @pytest.fixture
-def box(tmp_path: Path, client: Client) -> Box:
+def box(tmp_path: Path, client: LauncherClient) -> Box:
     return Box(tmp_path, client)
 
 
@@ -58,7 +58,7 @@ class Beside:
         self._stdin, self._write = os.pipe()
         self._output = CapturedOutput(self._stdin, None, None, 1 << 20, own=(self._stdin,))
         argv = [b"sh", b"-c", script.encode()]
-        self.running: JoinedCommand = sandbox.run(
+        self.running: LaunchedCommand = sandbox.run(
             Invocation(argv, ENVIRONMENT, self._output.descriptors), place_of(box, kind)
         )
         for stream in self._output.streams:

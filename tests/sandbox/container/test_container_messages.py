@@ -16,8 +16,8 @@ import pytest
 from mudroom.core.confinement.container import Container, Engine, EngineKind
 from mudroom.core.confinement.image_recipe import Recipe
 from mudroom.core.confinement.plan import Plan
-from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.invocation import Invocation, RunOptions
+from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.container import box, image, remote, runtime, trial
 from mudroom.sandbox.container.building import Workshop, build
 from mudroom.sandbox.container.image import provide_host_image
@@ -203,7 +203,7 @@ def test_a_container_whose_launcher_does_not_come(fake: Fake, state: bytes, monk
     ],
 )  # fmt: skip
 def test_a_container_in_a_virtual_machine(
-    fake: Fake, client: Client, monkeypatch: pytest.MonkeyPatch, script: str, gate: int, told_here: str
+    fake: Fake, client: LauncherClient, monkeypatch: pytest.MonkeyPatch, script: str, gate: int, told_here: str
 ) -> None:
     if told_here.startswith("the container did not come up in"):
         monkeypatch.setattr(remote, "ARRIVAL", 0.0)
@@ -215,7 +215,7 @@ def test_a_container_in_a_virtual_machine(
 
 
 def test_an_engine_that_closes_its_output_and_stays(
-    fake: Fake, client: Client, monkeypatch: pytest.MonkeyPatch
+    fake: Fake, client: LauncherClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reason was then waited for without a limit."""
     monkeypatch.setattr(remote, "ARRIVAL", 0.2)
@@ -224,7 +224,7 @@ def test_an_engine_that_closes_its_output_and_stays(
     assert said.startswith("the container did not come up")
 
 
-def test_what_an_engine_cannot_pass_on(fake: Fake, client: Client) -> None:
+def test_what_an_engine_cannot_pass_on(fake: Fake, client: LauncherClient) -> None:
     far = RemoteClient(client, fake.engine, "x", fake.environ, os.fsencode(fake.root / "variables"))
     plan = Plan(0, (b"", b"", False), ())
     assert told(lambda: far.run(plan, Invocation([b"true"], {}, (0, 1, 2)), RunOptions(held=True))) == (

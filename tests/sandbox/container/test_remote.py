@@ -24,8 +24,8 @@ from mudroom.core.confinement.container import (
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.sandbox.client.client import Client, Exit
-from mudroom.sandbox.client.invocation import Invocation, RunOptions
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.invocation import Exit, Invocation, RunOptions
 from mudroom.sandbox.container.engine import choose
 from mudroom.sandbox.container.image import provide_host_image
 from mudroom.sandbox.container.plain_plan import compile_remote

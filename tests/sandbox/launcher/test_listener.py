@@ -17,7 +17,7 @@ import pytest
 
 from box import Box, Conversation
 from mudroom.core.confinement.plan import Plan
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.linux.plan import PROXY_PORT
 
 pytestmark = pytest.mark.both_users
@@ -38,7 +38,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def gated(tmp_path: Path) -> Iterator[GatedBox]:
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()
     yield GatedBox(tmp_path, client)
     client.close()

@@ -7,7 +7,6 @@ import errno
 import os
 import re
 import resource
-import select
 import shlex
 import signal
 import socket
@@ -25,10 +24,10 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.errors import CommandNotStarted
 from mudroom.sandbox.client import template
 from mudroom.sandbox.client.capture import CapturedOutput, attend
-from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.invocation import Invocation, RunOptions
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.client.report import StepFailed
-from mudroom.sandbox.container.box import BoxClient
+from mudroom.sandbox.container.box import ContainedLauncher
 from mudroom.sandbox.launcher.step import STEPS
 from mudroom.sandbox.launcher.wire import NATIVE_STEPS
 from mudroom.sandbox.linux.syscall import number_of
@@ -53,20 +52,20 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture
-def native(program: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+def native(program: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[LauncherClient]:
     """A client of whose sandboxes the inits are native."""
     monkeypatch.setattr(template, "NATIVE_INIT", program)
     yield from started()
 
 
-def started() -> Iterator[Client]:
-    client = Client()
+def started() -> Iterator[LauncherClient]:
+    client = LauncherClient(SpawnedLauncher())
     client.start()
     yield client
     client.close()
 
 
-def box_of(directory: Path, client: Client) -> Box:
+def box_of(directory: Path, client: LauncherClient) -> Box:
     directory.mkdir(exist_ok=True)
     return Box(directory, client)
 
@@ -130,7 +129,7 @@ def test_a_command_finds_the_same(tmp_path: Path, program: bytes, way: str, monk
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_no_interpreter_is_copied(tmp_path: Path, native: Client, way: str) -> None:
+def test_no_interpreter_is_copied(tmp_path: Path, native: LauncherClient, way: str) -> None:
     box = box_of(tmp_path, native)
     plans = in_turn(box, way)
     assert init_of(box, plans()) == "mudroom-init"
@@ -140,9 +139,9 @@ def test_no_interpreter_is_copied(tmp_path: Path, native: Client, way: str) -> N
     assert (faults_of(native) - before) / commands < FAULTS
 
 
-def faults_of(client: Client) -> int:
+def faults_of(client: LauncherClient) -> int:
     """Return the page faults of the launcher and of all that it has started (proc_pid_stat(5))."""
-    found, waiting = 0, [client._pid]
+    found, waiting = 0, [client.launcher.require_pid()]
     while waiting:
         pid = waiting.pop()
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -161,7 +160,7 @@ def test_its_steps_are_those_of_the_program() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_ends_are_told_alike(tmp_path: Path, native: Client, way: str) -> None:
+def test_ends_are_told_alike(tmp_path: Path, native: LauncherClient, way: str) -> None:
     box = box_of(tmp_path, native)
     plans = in_turn(box, way)
     assert init_of(box, plans()) == "mudroom-init"
@@ -193,7 +192,7 @@ def test_a_failed_start_is_told_whatever_vfork_is(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("program", ["native", "python"], indirect=True)
 @pytest.mark.parametrize("way", WAYS)
-def test_the_limits_of_init_are_out_of_reach(tmp_path: Path, native: Client, way: str) -> None:
+def test_the_limits_of_init_are_out_of_reach(tmp_path: Path, native: LauncherClient, way: str) -> None:
     """prlimit(2) asks only for the same user. The kernel takes the lower half of the number. A command's own are its
     own, by 0 and by its number."""
     plans = in_turn(box := box_of(tmp_path, native), way)
@@ -212,7 +211,7 @@ def test_the_limits_of_init_are_out_of_reach(tmp_path: Path, native: Client, way
 
 
 @pytest.mark.parametrize("program", ["native", "python"], indirect=True)
-def test_the_limits_of_init_do_not_end_its_work(tmp_path: Path, native: Client) -> None:
+def test_the_limits_of_init_do_not_end_its_work(tmp_path: Path, native: LauncherClient) -> None:
     """Another process of the user may set them, outside (prlimit(2))."""
     plans = in_turn(box := box_of(tmp_path, native), "prepared")
     tried = (
@@ -225,7 +224,7 @@ def test_the_limits_of_init_do_not_end_its_work(tmp_path: Path, native: Client) 
         box, plans(), f"echo $$; read go; exec {shlex.quote(sys.executable)} -I -S -c {shlex.quote(tried)}"
     )
     assert int(talk.hear()) > 1
-    found = inits(native._pid)
+    found = inits(native.launcher.require_pid())
     assert found
     for pid in found:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, 0))
@@ -252,7 +251,7 @@ def inits(launcher: int) -> list[int]:
 
 @pytest.mark.parametrize("program", ["native", "python"], indirect=True)
 @pytest.mark.parametrize("way", WAYS)
-def test_no_program_is_init_s_own(tmp_path: Path, native: Client, way: str) -> None:
+def test_no_program_is_init_s_own(tmp_path: Path, native: LauncherClient, way: str) -> None:
     """Until its exec a command's process has the launcher's program in /proc/self/exe, on a mount of the host: run from
     there, it could change the mode of the host's interpreter, as its owner (compare CVE-2019-5736)."""
     box = box_of(tmp_path, native)
@@ -293,7 +292,7 @@ def native_run(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_signals_are_forwarded(tmp_path: Path, native: Client, way: str) -> None:
+def test_signals_are_forwarded(tmp_path: Path, native: LauncherClient, way: str) -> None:
     box = box_of(tmp_path, native)
     plans = in_turn(box, way)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP):
@@ -307,7 +306,7 @@ def test_signals_are_forwarded(tmp_path: Path, native: Client, way: str) -> None
         assert ended.status == 5 << 8, number
 
 
-def test_a_failing_step_is_told_with_its_number(tmp_path: Path, native: Client) -> None:
+def test_a_failing_step_is_told_with_its_number(tmp_path: Path, native: LauncherClient) -> None:
     box = box_of(tmp_path, native)
     plans = in_turn(box, "prepared")
     assert init_of(box, plans()) == "mudroom-init"
@@ -325,24 +324,23 @@ def test_a_failing_step_is_told_with_its_number(tmp_path: Path, native: Client) 
     assert init_of(box, plans()) == "mudroom-init"
 
 
-def test_what_it_does_not_serve_has_an_init_of_python(tmp_path: Path, native: Client) -> None:
+def test_what_it_does_not_serve_has_an_init_of_python(tmp_path: Path, native: LauncherClient) -> None:
     """A held sandbox, and one with a terminal."""
     box = box_of(tmp_path, native)
     plans = in_turn(box, "prepared")
     with CapturedOutput(None, None, None, 1 << 20) as output:
         running = box.start("", output, plans(), held=True)
-        assert running.door is not None
-        select.select([running], [], [])  # it is ready for commands
+        door = running.door()  # it is ready for commands
         init = children_of(template_of(native))
         assert any(name.startswith("python") for name in init.values()), init
-        running.door.close()
+        door.close()
         running.wait_gone()
     assert init_of(box, plans()) == "mudroom-init"
 
 
-def template_of(client: Client) -> int:
+def template_of(client: LauncherClient) -> int:
     """Return the template that was made last."""
-    return max(children_of(client._pid))
+    return max(children_of(client.launcher.require_pid()))
 
 
 def children_of(pid: int) -> dict[int, str]:
@@ -350,7 +348,7 @@ def children_of(pid: int) -> dict[int, str]:
     return {child: Path(f"/proc/{child}/comm").read_text().strip() for child in children}
 
 
-def test_commands_run_on_when_the_nursery_is_killed(tmp_path: Path, native: Client) -> None:
+def test_commands_run_on_when_the_nursery_is_killed(tmp_path: Path, native: LauncherClient) -> None:
     box = box_of(tmp_path, native)
     plans = in_turn(box, "prepared")
     assert init_of(box, plans()) == "mudroom-init"
@@ -372,25 +370,27 @@ def test_a_program_that_does_not_work(tmp_path: Path, content: str, monkeypatch:
         assert [init_of(box, plans()).startswith("python") for _number in range(3)] == [True] * 3
 
 
-def test_no_program_is_started_in_a_container(tmp_path: Path, native: Client) -> None:
+def test_no_program_is_started_in_a_container(tmp_path: Path, native: LauncherClient) -> None:
     """Its path may lead there to a file that a command has written."""
-    assert BoxClient.may_be_native is False
-    native.may_be_native = False
+    assert ContainedLauncher.is_local is False
+    native.templates.forgo_native()
     box = box_of(tmp_path, native)
     plans = in_turn(box, "prepared")
     assert init_of(box, plans()).startswith("python")
 
 
-def test_a_session_without_it(place: Place, client: Client, program: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_without_it(
+    place: Place, client: LauncherClient, program: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(template, "NATIVE_INIT", program)
-    monkeypatch.setattr(client, "may_be_native", True)
+    monkeypatch.setattr(client.templates, "_native", True)
     monkeypatch.setenv("MUDROOM_NATIVE", "0")
     session = place.session()
     names = [session.run([b"cat", b"/proc/1/comm"]).stdout for _number in range(3)]
     assert all(name.startswith(b"python") for name in names), names
 
 
-def test_nothing_is_left_of_it(tmp_path: Path, native: Client) -> None:
+def test_nothing_is_left_of_it(tmp_path: Path, native: LauncherClient) -> None:
     """The nursery ends with its template."""
     box = box_of(tmp_path, native)
     in_turn(box, "prepared")

@@ -15,7 +15,7 @@ import pytest
 from box import KINDS, Box, Conversation
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.launcher import pause
 
 pytestmark = pytest.mark.both_users
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.both_users
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Box]:
     """With a launcher of its own, so that the first run is the first."""
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()
     yield Box(tmp_path, client)
     client.close()
@@ -160,7 +160,7 @@ def test_a_paused_sandbox_can_be_ended(fresh: Box, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_client_that_closes_ends_a_paused_sandbox(tmp_path: Path, kind: str) -> None:
-    client = Client()
+    client = LauncherClient(SpawnedLauncher())
     client.start()
     box = Box(tmp_path, client)
     with CapturedOutput(None, None, None, 100) as output:
@@ -175,7 +175,7 @@ def test_a_client_that_closes_ends_a_paused_sandbox(tmp_path: Path, kind: str) -
 def test_pausing_after_the_launcher_died(fresh: Box) -> None:
     with CapturedOutput(None, None, None, 100) as output:
         running = fresh.start("sleep 1000", output)
-        os.kill(fresh.client._pid, signal.SIGKILL)
+        os.kill(fresh.client.launcher.require_pid(), signal.SIGKILL)
         with pytest.raises(MudroomError, match="launcher"):
             running.pause()
 

@@ -14,7 +14,7 @@ from box import Box, if_namespaces
 from conftest import Place
 from mudroom.core.result import Denial
 from mudroom.core.settings import Settings
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.host.denials import denials, rules_for
 from mudroom.sandbox.linux.syscall import DENY, ENOSYS, NUMBERS
 
@@ -145,7 +145,7 @@ def test_many_commands_in_one_session(place: Place) -> None:
         assert [one.target for one in result.denials] == [b"ptrace"]
 
 
-def test_where_somebody_listens_already_the_filter_refuses_alone(tmp_path: Path, client: Client) -> None:
+def test_where_somebody_listens_already_the_filter_refuses_alone(tmp_path: Path, client: LauncherClient) -> None:
     """As in a container whose own filter has a listener: EBUSY. Shown by a plan with two listeners."""
     box = Box(tmp_path, client)
     plan = box.plan()

@@ -10,14 +10,14 @@ import pytest
 
 from box import Box, if_namespaces
 from mudroom.core.confinement.plan import standing_plan
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.client.report import StepFailed
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
 
 
 @pytest.fixture
-def box(tmp_path: Path, client: Client) -> Box:
+def box(tmp_path: Path, client: LauncherClient) -> Box:
     return Box(tmp_path, client)
 
 

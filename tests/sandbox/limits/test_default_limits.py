@@ -16,7 +16,7 @@ from mudroom.core.confinement.default_limit import INOTIFY, PROCESSES
 from mudroom.core.confinement.limit import OFF, PREPARED_PROCESSES, Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
-from mudroom.sandbox.client.client import FIRST_TO_GO
+from mudroom.sandbox.client.launcher_client import FIRST_TO_GO
 from mudroom.sandbox.limits.cgroup import Leaf, find, read
 from test_limits import if_held
 

@@ -18,7 +18,7 @@ from mudroom.core.result import Result, to_json
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
 from mudroom.sandbox.client.capture import CapturedOutput, attend
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.limits.cgroup import Leaf, find
 from mudroom.sandbox.limits.limiter import Limiter, survey
 from mudroom.sandbox.linux.forbidden import in_container
@@ -155,7 +155,7 @@ def test_all_sandboxes_together(place: Place) -> None:
 
 
 @if_held
-def test_two_sessions_share_the_ceiling_of_their_vault(place: Place, client: Client) -> None:
+def test_two_sessions_share_the_ceiling_of_their_vault(place: Place, client: LauncherClient) -> None:
     """One holds 40 MB, so that the other one's 40 MB are too many; with 70 MB each they would both fit."""
     hold = f"{PYTHON} -c 'import time; x = bytearray(40_000_000); print(1, flush=True); time.sleep(30)'"
     environment = {**os.environ, "MUDROOM_STATE": str(place.state), "HOME": str(place.home)}
@@ -305,7 +305,7 @@ def test_killed_at_work_it_leaves_nothing_that_is_not_swept(place: Place) -> Non
 
 @if_held
 @pytest.mark.parametrize("kind", box.HELD_KINDS)
-def test_a_leaf_holds_whatever_the_way_of_confining(tmp_path: Path, client: Client, kind: str) -> None:
+def test_a_leaf_holds_whatever_the_way_of_confining(tmp_path: Path, client: LauncherClient, kind: str) -> None:
     """By the launcher, by a template, and without namespaces: in the group from the first step on."""
     limits = Limits(processes=40)
     limiter = Limiter(f"test{os.getpid()}", client.prepare_move, os.environb, ())
@@ -329,7 +329,7 @@ def test_a_leaf_holds_whatever_the_way_of_confining(tmp_path: Path, client: Clie
 
 
 @if_held
-def test_a_leaf_is_removed_with_all_that_runs_in_it(place: Place, client: Client) -> None:
+def test_a_leaf_is_removed_with_all_that_runs_in_it(place: Place, client: LauncherClient) -> None:
     """As after an interrupt: remaining processes are killed."""
     limits = Limits(processes=50)
     session = place.session(Settings(limits=limits))
@@ -513,7 +513,7 @@ def test_what_is_not_delegated_is_refused_and_the_rest_held(place: Place) -> Non
     assert any("io, 1 MB/s: not enforced" in note for note in result.notes)
 
 
-def test_what_a_doctor_would_say(client: Client, tmp_path: Path) -> None:
+def test_what_a_doctor_would_say(client: LauncherClient, tmp_path: Path) -> None:
     found = {
         one.limit: one for one in survey(client.prepare_move, os.environb, os.fsencode(tmp_path), counts_processes=True)
     }
@@ -529,7 +529,7 @@ def test_what_a_doctor_would_say(client: Client, tmp_path: Path) -> None:
     ]
 
 
-def test_a_limiter_that_was_never_asked_closes(client: Client) -> None:
+def test_a_limiter_that_was_never_asked_closes(client: LauncherClient) -> None:
     limiter = Limiter("none", client.prepare_move, {}, ())
     assert limiter.leaf() is None
     limiter.close()

@@ -27,7 +27,7 @@ def test_what_needs_namespaces(tmp_path: Path, wish: RunOptions, told: str) -> N
     with pytest.raises(Unsupported) as raised:
         client.run(compile_seatbelt(SPEC), Invocation([b"true"], {}, (0, 1, 2)), wish)
     assert str(raised.value) == told
-    assert not client._wardens
+    assert not client._open
     client.close()
 
 

@@ -25,8 +25,8 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.sandbox.client.capture import SIGKILL
-from mudroom.sandbox.client.client import Exit, Running
-from mudroom.sandbox.client.invocation import Invocation
+from mudroom.sandbox.client.invocation import Exit, Invocation
+from mudroom.sandbox.client.launcher_client import LaunchedCommand
 from mudroom.sandbox.host.process_table import carries, rows
 from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.sandbox.macos.seatbelt import real
@@ -202,14 +202,14 @@ def test_a_program_that_cannot_be_started(mac: Mac, name: bytes, code: int) -> N
 
 def test_a_failure_is_the_only_report(mac: Mac, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for a host that reads late: one read gets all that was reported."""
-    wait = Running.wait
+    wait = LaunchedCommand.wait
 
-    def late(running: Running) -> Exit:
+    def late(running: LaunchedCommand) -> Exit:
         while running._connection.is_open():
             pass
         return wait(running)
 
-    monkeypatch.setattr(Running, "wait", late)
+    monkeypatch.setattr(LaunchedCommand, "wait", late)
     with pytest.raises(CommandNotStarted):
         mac.session().run([b"not-there-at-all"], fork="f")
 

@@ -44,7 +44,7 @@ from faults import (
     without_flags,
 )
 from faults import why_impossible as why_not_watched
-from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient
 from tiers import QUICK, SEED, sample
 from world import SCRIPT, SMALL, TOGETHER, WAYS, Portraits, Way, World, fast_place, portraits, why_impossible
 
@@ -103,7 +103,7 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 
 @functools.cache
-def _measured(client: Client, root: Path, way: Way, script: str, what: str) -> tuple[list[Call], Portraits]:
+def _measured(client: LauncherClient, root: Path, way: Way, script: str, what: str) -> tuple[list[Call], Portraits]:
     """The calls of an undisturbed apply, undo or redo, and what the apply makes of the project."""
     world = World(root / f"measure-{way.name}-{what}-{zlib.crc32(script.encode()):x}", client, way, script)
     decide = _for(way, passing)
@@ -228,7 +228,7 @@ CHECKS = {"apply": check_apply, "undo": check_undo, "redo": check_redo}
 
 def _strike(
     root: Path,
-    client: Client,
+    client: LauncherClient,
     way: Way,
     what: str,
     mode: str,
@@ -259,21 +259,21 @@ def _strike(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_apply_struck_at_any_call(
-    root: Path, client: Client, way: Way, mode: str, capsys: pytest.CaptureFixture[str]
+    root: Path, client: LauncherClient, way: Way, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _strike(root, client, way, "apply", mode, capsys)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_undo_struck_at_any_call(
-    root: Path, client: Client, way: Way, mode: str, capsys: pytest.CaptureFixture[str]
+    root: Path, client: LauncherClient, way: Way, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _strike(root, client, way, "undo", mode, capsys)
 
 
 @pytest.mark.parametrize("mode", SOME)
 def test_redo_struck_at_any_call(
-    root: Path, client: Client, way: Way, mode: str, capsys: pytest.CaptureFixture[str]
+    root: Path, client: LauncherClient, way: Way, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _strike(root, client, way, "redo", mode, capsys)
 
@@ -288,7 +288,7 @@ sed -i '1i first' edited; echo mine >> removed; echo mine > single; echo mine > 
 
 @functools.cache
 def _measured_in_conflict(
-    client: Client, root: Path, way: Way
+    client: LauncherClient, root: Path, way: Way
 ) -> tuple[list[Call], Portraits, tuple[int, int], list[bytes]]:
     """As ``_measured``, with what the apply says, and what stays in the fork."""
     world = World(root / f"measure-{way.name}-conflict", client, way, meanwhile=MEANWHILE)
@@ -306,7 +306,7 @@ def _timeless(world: World) -> Portraits:
 
 @pytest.mark.parametrize("mode", SOME)
 def test_apply_with_conflicts_struck_at_any_call(
-    root: Path, client: Client, way: Way, mode: str, capsys: pytest.CaptureFixture[str]
+    root: Path, client: LauncherClient, way: Way, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls, after, said, left = _measured_in_conflict(client, root, way)
     assert said[0] >= 3
@@ -342,7 +342,7 @@ def test_apply_with_conflicts_struck_at_any_call(
 
 @pytest.mark.parametrize("what", ["apply", "undo", "redo"])
 def test_recovery_killed_at_any_call(
-    root: Path, client: Client, way: Way, what: str, capsys: pytest.CaptureFixture[str]
+    root: Path, client: LauncherClient, way: Way, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Killed, killed again while the next command recovers, and then left in peace."""
     calls, after = _measured(client, root, way, SCRIPT, what)
@@ -376,7 +376,7 @@ def _some(numbers: list[int], what: str, way: Way) -> list[int]:
     return [numbers[zlib.crc32(f"{SEED} {what} {way.name}".encode()) % len(numbers)]]
 
 
-def _length_of_recovery(client: Client, root: Path, way: Way, what: str, number: int) -> int:
+def _length_of_recovery(client: LauncherClient, root: Path, way: Way, what: str, number: int) -> int:
     world = World(root / f"{way.name}-{what}-length-{number}", client, way)
     if what != "apply":
         world.apply()
@@ -401,7 +401,7 @@ def _tell(capsys: pytest.CaptureFixture[str], line: str) -> None:
 # --- the books of the fork ---
 
 
-def test_a_fork_lets_go_of_what_landed_just_before_mudroom_was_killed(root: Path, client: Client) -> None:
+def test_a_fork_lets_go_of_what_landed_just_before_mudroom_was_killed(root: Path, client: LauncherClient) -> None:
     calls, _after = _measured(client, root, TOGETHER, SMALL, "apply")
     unmark = next(call for call in calls if call.name == "unlink" and call.what.endswith("applies/pending"))
     for number, number_after in ((unmark.number, KILL_BEFORE), (unmark.number, KILL_AFTER)):
@@ -413,7 +413,7 @@ def test_a_fork_lets_go_of_what_landed_just_before_mudroom_was_killed(root: Path
         assert not still
 
 
-def test_what_a_fork_has_changed_since_outlives_a_redo_that_was_cut_off(root: Path, client: Client) -> None:
+def test_what_a_fork_has_changed_since_outlives_a_redo_that_was_cut_off(root: Path, client: LauncherClient) -> None:
     """A fork with a name goes on after an apply. Redoing that is nothing to it."""
     world = World(root / "goes-on", client, TOGETHER, SMALL)
     with world.session() as session, session.alone("apply"):

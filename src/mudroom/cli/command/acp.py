@@ -15,7 +15,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import is_below
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.sandbox.platform import new_client
-from mudroom.session import Client, Session
+from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mudroom.acp.serve import AgentStart, Asking, ServeEnd
     from mudroom.cli.command.agent_run import AgentRequest
     from mudroom.cli.terminal.approver import Ask
+    from mudroom.session import Client
 
 EXAMPLES = """\
 examples:

@@ -23,7 +23,7 @@ from mudroom.errors import MudroomError, Refused, Unsupported, UsageError
 from mudroom.policy.config import load_card, load_policy, places
 from mudroom.review.agent_settings import settings_lines
 from mudroom.sandbox.platform import new_client
-from mudroom.session import Client, Session
+from mudroom.session import Session
 from mudroom.session.agents.agent_settings import agent_settings
 from mudroom.session.agents.run_agent import AgentResult, run_agent
 from mudroom.session.confinement.grant import decide
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mudroom.cli.command.agent_profile import ProfiledAgent
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.settings import Settings
+    from mudroom.session import Client
     from mudroom.session.actor import Actor
 
 _MOST_SHOWN = 10

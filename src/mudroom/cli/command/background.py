@@ -20,8 +20,12 @@ from mudroom.core.background import to_json
 from mudroom.core.result import Result
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.session import Background, Client, Session
-from mudroom.typing import Any, NamedTuple, NoReturn
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
+from mudroom.session import Background, Session
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+if TYPE_CHECKING:
+    from mudroom.session import Client
 
 
 class Keeper(NamedTuple):
@@ -87,7 +91,7 @@ def _run_keeper(write: int, keeper: Keeper, parent: int) -> NoReturn:
         _require_parent(parent)
         os.closerange(3, write)  # descriptors that our caller left open must not stay open as long as we live
         os.closerange(write + 1, os.sysconf("SC_OPEN_MAX"))
-        client = Client(apart=True)
+        client = LauncherClient(SpawnedLauncher(apart=True))
         client.start()
         with wake_for_signals(), keeper.opened(client) as session:
             background = keeper.started(session)

@@ -30,7 +30,6 @@ from mudroom.core.tree.path import is_below, show
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.sandbox.platform import new_client
-from mudroom.session import Client
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.result import Result
-    from mudroom.session import Background, Session
+    from mudroom.session import Background, Client, Session
     from mudroom.session.order import Stdio
 
 EXAMPLES = """\

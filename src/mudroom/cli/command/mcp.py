@@ -18,7 +18,7 @@ from mudroom.core.confinement.environment import is_inside
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.platform import new_client
-from mudroom.session import Client, Session
+from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from mudroom.core.agent.card import AgentCard
     from mudroom.mcp.server import Options
+    from mudroom.session import Client
 
 EXAMPLES = """\
 examples:

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Collection
 
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client.client import Exit, Running
 from mudroom.sandbox.client.connection import wait_readable, wait_ready
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from mudroom.sandbox.client.client import Running
+    from mudroom.sandbox.client.invocation import Exit
     from mudroom.sandbox.client.stream import Ready, StreamRelay
 
 SIGTERM, SIGKILL = 15, 9

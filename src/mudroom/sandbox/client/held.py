@@ -13,11 +13,14 @@ import time
 
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, UsageError
-from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
-from mudroom.sandbox.client.invocation import NO_OPTIONS, Invocation, RunOptions
+from mudroom.sandbox.client.invocation import KILLED, NO_OPTIONS, Invocation, RunOptions
+from mudroom.sandbox.client.launcher_client import Fate, LaunchedCommand
 from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
-from mudroom.typing import Any
+from mudroom.typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mudroom.sandbox.client.client import Client, Running
 
 ENDING = "mudroom ps lists the commands there, mudroom ps --end ID ends one"
 
@@ -26,35 +29,10 @@ GRACE = 2.0
 """Seconds that a sandbox has to end after the last command, before it is killed."""
 
 
-class JoinedCommand(Running):
-    """A command in a shared sandbox. ``signal`` affects this command alone, KILL all processes that it has started;
-    ``pause`` and ``view`` affect the whole sandbox."""
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the command. Do nothing if the sandbox was ended (``HeldSandbox.end``): the command ends
-        with it."""
-        try:
-            super().signal(number)
-        except MudroomError:
-            if not self._connection.is_closed:
-                raise
-
-    def _ended_without_report(self) -> Exit:
-        return Exit(SIGKILL, 0.0, 0.0, 0)  # the sandbox was ended with every process in it
-
-    def _failed(self, record: tuple[Any, ...]) -> MudroomError:
-        if record[2] == "refused":
-            return UsageError(record[4], ENDING)
-        if record[2] == "cwd":
-            from mudroom.sandbox.client.failure import no_directory
-
-            return no_directory(self._steps[0][1], record[3])
-        return super()._failed(record)
-
-
-def join(connection: Connection, identity: int, invocation: Invocation, cwd: bytes, **more: Any) -> JoinedCommand:
+def join(connection: Connection, identity: int, invocation: Invocation, cwd: bytes, **more: Any) -> LaunchedCommand:
     """Start a command in the held sandbox at the other end of ``connection``, as ``Client.run`` does in its own
-    sandbox. ``cwd`` is a path inside."""
+    sandbox. ``cwd`` is a path inside. ``signal`` affects this command alone, KILL all processes that it has started;
+    ``pause`` affects the whole sandbox."""
     request = {"op": "command", "id": identity, "cwd": cwd, **invocation.request(), **more}
     pair = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) if invocation.terminal else None
     try:
@@ -67,17 +45,32 @@ def join(connection: Connection, identity: int, invocation: Invocation, cwd: byt
     finally:
         if pair is not None:
             pair[1].close()
-    steps = (("cwd", cwd),)  # the only one, after those of the sandbox
-    channel = pair[0] if pair is not None else None
-    return JoinedCommand(connection, identity, report, steps, invocation.argv[0], None, channel)
+    fate = _fate_of(connection, cwd, invocation.argv[0])
+    return LaunchedCommand(connection, identity, report, fate, {"channel": pair[0]} if pair is not None else {})
+
+
+def _fate_of(connection: Connection, cwd: bytes, program: bytes) -> Fate:
+    """Return the fate of a command in a held sandbox. When the sandbox is ended (``HeldSandbox.end``), the command ends
+    with it: that is no error, and no signal is needed any more."""
+
+    def failed(record: tuple[Any, ...]) -> MudroomError:
+        from mudroom.sandbox.client.failure import failure_of, no_directory
+
+        if record[2] == "refused":
+            return UsageError(record[4], ENDING)
+        if record[2] == "cwd":
+            return no_directory(cwd, record[3])
+        return failure_of(record, (("cwd", cwd),), program)  # the only step, after those of the sandbox
+
+    return Fate(failed, lambda: KILLED, lambda op: op == "signal" and connection.is_closed)
 
 
 class HeldSandbox:
     """A sandbox without a command of its own. ``fileno()`` becomes readable when it is gone."""
 
     def __init__(self, running: Running, door: Connection, peer: int = 0, refresher: int = -1) -> None:
-        """``peer`` is that of the sandbox's ``Client``. ``refresher``: a descriptor that reconfigures the overlay, or
-        -1. It keeps the overlay alive until ``end``."""
+        """``peer``: as in ``ClientTraits``. ``refresher``: a descriptor that reconfigures the overlay, or -1. It keeps
+        the overlay alive until ``end``."""
         self.running = running
         self.door = door
         self.peer = peer
@@ -118,7 +111,7 @@ class HeldSandbox:
         """Return a new command id, unique in this sandbox."""
         return next(self._ids)
 
-    def run(self, invocation: Invocation, cwd: bytes) -> JoinedCommand:
+    def run(self, invocation: Invocation, cwd: bytes) -> LaunchedCommand:
         """Start a command. ``cwd`` is a path inside."""
         self._refresh()
         return join(self.door, self.new_id(), invocation, cwd)
@@ -141,16 +134,18 @@ def hold(client: Client, plan: Plan, options: RunOptions = NO_OPTIONS) -> HeldSa
         running = client.run(plan, Invocation((b"",), {}, (null, null, null)), options._replace(held=True))
     finally:
         os.close(null)
-    door, running.door = running.door, None
-    assert door is not None
     try:
-        running.ready()
+        door = running.door()
+    except BaseException:
+        running.close()
+        raise
+    try:
         refresher = _received_refresher(door)
     except BaseException:
         door.close()
         running.close()
         raise
-    return HeldSandbox(running, Connection(door), client.peer, refresher)
+    return HeldSandbox(running, Connection(door), client.traits.peer, refresher)
 
 
 def _received_refresher(door: _socket.socket) -> int:

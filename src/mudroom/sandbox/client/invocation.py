@@ -1,4 +1,4 @@
-"""A command as a client of sandboxes is given it, and the options of its start. Data only."""
+"""A command as a client of sandboxes is given it, the options of its start, and its end. Data only."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from mudroom.sandbox.client.template import StandingPlace
     from mudroom.sandbox.limits.cgroup import Leaf
+    from mudroom.sandbox.limits.gauge import Gauge
+
+
+class ClientTraits(NamedTuple):
+    """What a session has to know of a client."""
+
+    awaits_tick: bool = False
+    """Whether its launcher waits for ``RunOptions.after``, and can be trusted with the time of the start."""
+    gauge: Gauge | None = None
+    """Effects of a container's limits, if the launcher runs in a container."""
+    peer: int = 0
+    """The pid of a launcher that is not a child of this process; 0 for a child, or if the pid is not visible here."""
 
 
 class Invocation(NamedTuple):
@@ -48,3 +60,22 @@ class RunOptions(NamedTuple):
 
 
 NO_OPTIONS = RunOptions()
+
+
+class Exit(NamedTuple):
+    status: int
+    """Wait status as in wait(2)."""
+    user: float
+    system: float
+    """CPU seconds of the command and the children it waited for."""
+    max_rss: int
+    """KiB."""
+    refused: tuple[bytes, ...] = ()
+    """Refused calls, as ``sandbox/host/denials.py`` reads them: metadata changes outside the sandbox's own directories,
+    as "chmod /path", and system calls, as "call RULE COUNT"."""
+    started: int = 0
+    """Time by CLOCK_MONOTONIC_COARSE when the command started, in nanoseconds; 0 if ``run`` got no ``after``."""
+
+
+KILLED = Exit(9, 0.0, 0.0, 0)
+"""The end of a sandbox that has ended without a report."""

@@ -32,7 +32,6 @@ NATIVE_INIT = os.fsencode(f"{os.path.abspath(__file__).rsplit(os.sep, 2)[0]}/lau
 
 def request(
     launcher: Connection,
-    identity: int,
     plan: TemplatePlan,
     mounts: tuple[bytes, ...] = (),
     door: tuple[int, ...] = (),
@@ -45,7 +44,7 @@ def request(
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     message = {
         "op": "prepare",
-        "id": identity,
+        "id": 0,  # no command's: those of a client begin with 1
         "namespaces": plan.namespaces & OF_A_TEMPLATE,
         "maps": plan.maps,
         "plan": plan.shared,
@@ -74,7 +73,6 @@ def require_prepared(report: int, plan: TemplatePlan) -> None:
 
 def prepare(
     launcher: Connection,
-    identity: int,
     plan: TemplatePlan,
     mounts: tuple[bytes, ...] = (),
     door: tuple[int, ...] = (),
@@ -82,7 +80,7 @@ def prepare(
     native: bool = True,
 ) -> tuple[Connection, int]:
     """Return what ``request`` does, once the template is prepared. Raise StepFailed if a step fails."""
-    connection, report = request(launcher, identity, plan, mounts, door, native=native)
+    connection, report = request(launcher, plan, mounts, door, native=native)
     try:
         require_prepared(report, plan)
     except BaseException:

@@ -1,4 +1,4 @@
-"""A container with the launcher in it: the same ``Client`` runs commands there as anywhere else.
+"""A container with the launcher in it: the same ``LauncherClient`` runs commands there as anywhere else.
 
 The launcher is the container's first process. It connects to a socket that exists only until then, and receives
 descriptors over it like every launcher. When that connection ends, however mudroom ends, the launcher ends every
@@ -19,12 +19,17 @@ from contextlib import suppress
 
 from mudroom.core.confinement.container import Container, ContainerMount, Engine, remove_argv, run_argv
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client.client import KILLED, Client, Exit
 from mudroom.sandbox.client.connection import Connection
+from mudroom.sandbox.client.invocation import ClientTraits
+from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.container.engine import ask
 from mudroom.sandbox.container.orphans import hold_below, make_held
 from mudroom.sandbox.container.runtime import PLACE, entry, provide
 from mudroom.sandbox.limits.gauge import Gauge, find
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mudroom.core.confinement.plan import TemplatePlan
 
 DOOR = b"/.mudroom-door"
 _START = (
@@ -52,40 +57,35 @@ LAST = 0.2
 """Seconds between the end of a command and that of the launcher, if both have ended with their container."""
 
 
-class BoxClient(Client):
-    """Client of a launcher that already runs."""
+class ContainedLauncher:
+    """A launcher that already runs, in a container: ``client.LauncherProcess``. Owner: its container's."""
 
-    may_be_native = False
-    """The files beside it are the container's: a command may have written them."""
-
-    most_templates = TEMPLATES
-    awaits_tick = False
+    most_templates, is_local = TEMPLATES, False
 
     def __init__(self, door: _socket.socket) -> None:
-        super().__init__()
         self._door = door
-        self._launcher = Connection(door)
-        self.peer = struct.unpack("=iII", door.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12))[0]
-        """Its pid in this pid namespace; 0 if it is not visible here (SO_PEERCRED of unix(7), pid_namespaces(7))."""
-        self.gauge: Gauge = Gauge(find(self.peer) if self.peer else None)
+        self.connection: Connection | None = Connection(door)
+        peer = struct.unpack("=iII", door.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12))[0]
+        # 0 if it is not visible in this pid namespace (SO_PEERCRED of unix(7), pid_namespaces(7))
+        self.gauge = Gauge(find(peer) if peer else None)
+        self.traits = ClientTraits(gauge=self.gauge, peer=peer)
 
     @property
     def is_open(self) -> bool:
-        return self._launcher is not None and self._launcher.is_open()
+        return self.connection is not None and self.connection.is_open()
 
     def start(self) -> None:
-        raise AssertionError("it came with the container")
+        """Do nothing: it came with the container."""
 
-    def prepare_move(self) -> int:
+    def require_pid(self) -> int:
         raise AssertionError("a container's limits are its engine's")
 
-    def clear(self, _works: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Return False: the directories are the host's."""
-        return False
+    def template_ahead(self, _shared: TemplatePlan | None, *, native: bool) -> None:  # noqa: ARG002 - of the protocol
+        return None
 
-    def launcher_died(self, ended: Exit) -> bool:
+    def has_ended(self) -> bool:
         """A container does not end in a reliable order: its launcher may seem to live for another moment."""
-        return ended == KILLED and (self.is_shut or self._is_at_end(LAST))
+        return self.connection is None or self._is_at_end(LAST)
 
     def _is_at_end(self, seconds: float) -> bool:
         poller = select.poll()
@@ -97,25 +97,34 @@ class BoxClient(Client):
         and with the first process of a pid namespace the kernel kills every other one (pid_namespaces(7))."""
         with suppress(OSError):  # its end has gone first
             self._door.shutdown(_socket.SHUT_WR)
-        ended = self._is_at_end(PARTING)
-        self.close()
-        return ended
+        return self._is_at_end(PARTING)
+
+    def close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
 
 
 class Box:
     """A running container. It has to be closed. Owner: the pool, or the thread that has taken it from there."""
 
     def __init__(
-        self, engine: Engine, container: Container, client: BoxClient, environ: Mapping[bytes, bytes], runtime: int = -1
+        self,
+        engine: Engine,
+        container: Container,
+        launcher: ContainedLauncher,
+        environ: Mapping[bytes, bytes],
+        runtime: int = -1,
     ) -> None:
         """``runtime`` is a descriptor that holds the runtime's directory; this object closes it."""
-        self.engine, self.container, self.client = engine, container, client
+        self.engine, self.container, self.launcher = engine, container, launcher
+        self.client = LauncherClient(launcher)
         self.began = time.time()
         self._environ, self._runtime = environ, runtime
 
     def is_healthy(self) -> bool:
         """Return whether a command can be run in it."""
-        return self.client.is_open
+        return self.launcher.is_open
 
     def why_ended(self) -> str:
         """Return the engine's reason for an end that mudroom did not cause."""
@@ -126,9 +135,11 @@ class Box:
     def close(self) -> None:
         """End every process in the container, and return when none runs any more. Its engine removes the container a
         moment later by itself (``--rm``), or when the engine is available again. Harmless when repeated."""
-        if self.client.is_shut:
+        if self.launcher.connection is None:
             return
-        if not self.client.end() or self.engine.kind in _SLOW:
+        has_ended = self.launcher.end()
+        self.client.close()
+        if not has_ended or self.engine.kind in _SLOW:
             # Either may be gone: the next session asks again (orphans.py).
             with suppress(MudroomError):
                 ask(remove_argv(self.engine, self.container.name), self._environ)
@@ -174,13 +185,15 @@ def _held_runtime(directory: bytes) -> tuple[bytes, int]:
 
 def _start_container(
     engine: Engine, container: Container, listener: _socket.socket, environ: Mapping[bytes, bytes]
-) -> BoxClient:
+) -> ContainedLauncher:
     from mudroom.sandbox.container.exit_reason import explain_if_ended
 
     try:
         began = time.time()
         ask(run_argv(engine, container), environ)
-        return BoxClient(_wait_for_launcher(listener, lambda: explain_if_ended(engine, container.name, began, environ)))
+        return ContainedLauncher(
+            _wait_for_launcher(listener, lambda: explain_if_ended(engine, container.name, began, environ))
+        )
     except BaseException:
         with suppress(MudroomError):
             ask(remove_argv(engine, container.name), environ)

@@ -17,18 +17,22 @@ import os
 import select
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from mudroom.core.confinement.container import Container, Engine, exec_argv, remove_argv, session_argv, variable_lines
 from mudroom.core.confinement.environment import engine_environment
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, Unsupported, UsageError
-from mudroom.sandbox.client.client import Client, Running
-from mudroom.sandbox.client.invocation import NO_OPTIONS, Invocation, RunOptions
+from mudroom.sandbox.client.client import NO_TEMPLATES
+from mudroom.sandbox.client.invocation import NO_OPTIONS, ClientTraits, Invocation, RunOptions
 from mudroom.sandbox.container.engine import ask
 from mudroom.sandbox.host import multiplex
 from mudroom.sandbox.linux.plan import PROXY_PORT
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mudroom.sandbox.client.client import Client, Running
 
 ARRIVAL = 60.0
 """Seconds that a container has to come up: a virtual machine may have to be woken."""
@@ -47,19 +51,27 @@ def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
-class RemoteClient(Client):
-    """Runs commands through the engine. Processes on this machine are started by ``local``'s launcher."""
+class RemoteClient:
+    """``client.Client`` that runs commands through the engine. Processes on this machine are started by ``local``."""
+
+    traits, templates = ClientTraits(), NO_TEMPLATES
 
     def __init__(
         self, local: Client, engine: Engine, name: str, environ: Mapping[bytes, bytes], variables: bytes
     ) -> None:
         """``variables`` is a file of mudroom that passes the command's variables."""
-        super().__init__()
         self._local, self._engine, self._name, self._environ = local, engine, name, environ
         self._variables = variables
 
     def start(self) -> None:
-        raise AssertionError("it came with the container")
+        """Do nothing: ``local`` is its owner's to start and to close."""
+
+    def close(self) -> None:
+        """Do nothing, as ``start``."""
+
+    def clear(self, _works: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Return False: the directories are the host's."""
+        return False
 
     def prepare_move(self) -> int:
         raise AssertionError("a container's limits are its engine's")

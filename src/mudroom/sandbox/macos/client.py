@@ -1,5 +1,4 @@
-"""macOS: start commands under ``sandbox-exec``, with a warden process beside each. The counterpart of
-``client.Client``.
+"""macOS: start commands under ``sandbox-exec``, with a warden process beside each, which reports as a launcher does.
 
 ``sandbox-exec`` is deprecated by Apple but present on every macOS since 10.5; its kernel part is the base of the App
 Store's sandbox. There is no other way to confine a program that is not signed for it. Where it is missing, or rejects a
@@ -9,17 +8,19 @@ profile, no command runs.
 from __future__ import annotations
 
 import _socket
-import functools
+import _thread
+import itertools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.sandbox.client.client import Client, Exit, Running
+from mudroom.sandbox.client.client import NO_TEMPLATES
 from mudroom.sandbox.client.connection import Connection
-from mudroom.sandbox.client.invocation import NO_OPTIONS, Invocation, RunOptions
-from mudroom.typing import Any
+from mudroom.sandbox.client.invocation import NO_OPTIONS, ClientTraits, Invocation, RunOptions
+from mudroom.sandbox.client.launcher_client import Fate, LaunchedCommand
+from mudroom.typing import Any, NoReturn
 
 SIGKILL = 9
 SANDBOX_EXEC = b"/usr/bin/sandbox-exec"
@@ -30,17 +31,20 @@ _KEPT = 64
 """The number of accepted profiles that are remembered."""
 
 
-class DarwinClient(Client):
-    """``tool`` replaces ``sandbox-exec``."""
+class DarwinClient:
+    """``client.Client`` of macOS. ``_lock`` guards ``_open``; ``_taken`` is used by single operations of a dict."""
 
-    awaits_tick = False
+    traits, templates = ClientTraits(), NO_TEMPLATES
 
     def __init__(self, *, tool: bytes = SANDBOX_EXEC) -> None:
-        super().__init__()
+        """``tool`` replaces ``sandbox-exec``."""
         self._tool = tool
-        self._wardens: list[int] = []
+        self._ids = itertools.count(1)
         self._open: dict[int, Connection] = {}
+        """By the pid of a warden: the connection to it."""
         self._taken: dict[bytes, None] = {}
+        """Profiles that were accepted, the latest last."""
+        self._lock = _thread.allocate_lock()
 
     def start(self) -> None:
         """Do nothing: there is no resident launcher."""
@@ -49,16 +53,20 @@ class DarwinClient(Client):
         """Raise Unsupported: macOS has no control groups."""
         raise Unsupported("a control group", "Linux", "macOS", "open_files and file_size hold without one")
 
-    def run(self, plan: Plan, invocation: Invocation, options: RunOptions = NO_OPTIONS) -> Running:
-        """As ``client.Client.run``. Raise Unsupported for options that need namespaces, and for ``after``, which the
-        host waits for here."""
+    def clear(self, _works: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Return False: there are no overlays."""
+        return False
+
+    def run(self, plan: Plan, invocation: Invocation, options: RunOptions = NO_OPTIONS) -> LaunchedCommand:
+        """Start a command. Raise Unsupported for options that need namespaces, and for ``after``, which the host waits
+        for here."""
         if options.held:
             found = "a Mac, where no sandbox lives longer than its command"
             hint = "run it without --background"
             raise Unsupported("a command in the background", "namespaces that others can join", found, hint)
         if options._replace(view=False) != NO_OPTIONS:
             raise Unsupported("a sandbox with a network or control groups of its own", "namespaces", "macOS")
-        with self._choosing:  # several threads may run commands
+        with self._lock:  # several threads may run commands
             self._reap()
         profile = next(step[2] for step in plan.steps if step[0] == "seatbelt")
         request: dict[str, Any] = {
@@ -69,19 +77,16 @@ class DarwinClient(Client):
             "mark": os.urandom(16).hex().encode(),
             "check": profile not in self._taken,
         }
-        running = self._spawn(request, plan, invocation.stdio, want_view=options.view)
-        running.taken, running.mark = (
-            functools.partial(self._remember_profile, profile),
-            b"MUDROOM_RUN=" + request["mark"],
-        )
-        return running
+        return self._spawn(request, profile, plan, invocation.stdio, want_view=options.view)
 
     def _remember_profile(self, profile: bytes) -> None:
         self._taken[profile] = None
         for old in list(self._taken)[:-_KEPT]:
             self._taken.pop(old, None)
 
-    def _spawn(self, request: dict[str, Any], plan: Plan, stdio: tuple[int, int, int], *, want_view: bool) -> _Watched:
+    def _spawn(
+        self, request: dict[str, Any], profile: bytes, plan: Plan, stdio: tuple[int, int, int], *, want_view: bool
+    ) -> LaunchedCommand:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         read, write = os.pipe()
         descriptors = [*stdio, theirs.fileno(), write]
@@ -102,72 +107,52 @@ class DarwinClient(Client):
             if pair is not None:
                 pair[1].close()
         identity = next(self._ids)
-        with self._choosing:
-            self._wardens.append(pid)
+        with self._lock:
             self._open[pid] = connection
-        view = _view(plan) if want_view else None
-        channel = pair[0] if pair is not None else None
-        return _Watched(connection, identity, read, plan.steps, request["argv"][0], view, channel)
+        sockets = {"channel": pair[0]} if pair is not None else {}
+        if want_view:
+            sockets["view"] = _view(plan)
+
+        def failed(record: tuple[Any, ...]) -> MudroomError:
+            from mudroom.sandbox.client.failure import failure_of
+
+            return failure_of(record, plan.steps, request["argv"][0])
+
+        fate = Fate(
+            failed,
+            lambda: _end_marked(b"MUDROOM_RUN=" + request["mark"]),
+            lambda _op: not connection.is_open(),  # the warden has ended, and its command before
+            lambda: self._remember_profile(profile),
+        )
+        return LaunchedCommand(connection, identity, read, fate, sockets)
 
     def _reap(self) -> None:
         """Reap wardens that have ended."""
-        for pid in self._wardens.copy():
+        for pid in list(self._open):
             if os.waitpid(pid, os.WNOHANG)[0]:
-                self._wardens.remove(pid)
                 self._open.pop(pid).close()
 
     def close(self) -> None:
         """End every command."""
         for connection in self._open.values():
             connection.close()
-        for pid in self._wardens:
+        for pid in self._open:
             os.waitpid(pid, 0)
         self._open.clear()
-        self._wardens.clear()
 
 
-class _Watched(Running):
-    """A running command with a warden. ``taken`` is called when the command has run, which shows that its profile was
-    accepted."""
+def _end_marked(mark: bytes) -> NoReturn:
+    """End a command's processes after its warden was killed from outside of the sandbox, as far as they carry its mark:
+    a variable in the environment of every process that it starts. Raise MudroomError."""
+    from mudroom.sandbox.host.process_table import carries, rows
+    from mudroom.sandbox.macos.warden import send_signal
 
-    taken: Callable[[], None]
-    mark: bytes
-    """The variable in the environment of every process that the command starts."""
-
-    def signal(self, number: int) -> None:
-        """As in the base class; harmless when the warden has ended."""
-        try:
-            super().signal(number)
-        except MudroomError:
-            if self._connection.is_open():
-                raise
-
-    def _pause_or_resume(self, op: str) -> None:
-        try:
-            super()._pause_or_resume(op)
-        except MudroomError:
-            if self._connection.is_open():
-                raise
-
-    def _ended_without_report(self) -> Exit:
-        """End the command's processes after the warden was killed from outside of the sandbox, as far as they carry its
-        mark. Raise MudroomError."""
-        from mudroom.sandbox.host.process_table import carries, rows
-        from mudroom.sandbox.macos.warden import send_signal
-
-        left = [0]
-        while left:
-            left = [row[0] for row in rows() if carries(row[0], self.mark)]
-            for pid in left:
-                send_signal(pid, SIGKILL)
-        raise MudroomError(
-            "mudroom's process beside the command was killed", "run the command again; nothing was applied"
-        )
-
-    def wait(self) -> Exit:
-        ended = super().wait()
-        self.taken()
-        return ended
+    left = [0]
+    while left:
+        left = [row[0] for row in rows() if carries(row[0], mark)]
+        for pid in left:
+            send_signal(pid, SIGKILL)
+    raise MudroomError("mudroom's process beside the command was killed", "run the command again; nothing was applied")
 
 
 def _posix_spawn(descriptors: Sequence[int]) -> int:

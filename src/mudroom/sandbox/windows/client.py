@@ -1,4 +1,4 @@
-"""Windows: start commands as ``WindowsPlan``s, without a launcher. The counterpart of ``client.Client``.
+"""Windows: start commands as ``WindowsPlan``s, without a launcher.
 
 A plan of ``platform.py`` holds one step, the spec and the limits; how the command is confined depends on its words and
 environment too, so the ``WindowsPlan`` is compiled here. It is performed in this process: KILL_ON_JOB_CLOSE ends the
@@ -7,6 +7,7 @@ command's processes when this process ends, in any way.
 
 from __future__ import annotations
 
+import _thread
 import os
 import select
 import sys
@@ -19,16 +20,18 @@ from mudroom.core.confinement.windows_command import find_program
 from mudroom.core.confinement.windows_exit import status_of
 from mudroom.core.confinement.windows_plan import WindowsPlan
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
-from mudroom.sandbox.client.client import Client, Exit, Running
-from mudroom.sandbox.client.invocation import NO_OPTIONS, Invocation, RunOptions
+from mudroom.sandbox.client.client import NO_TEMPLATES
+from mudroom.sandbox.client.invocation import NO_OPTIONS, ClientTraits, Exit, Invocation, RunOptions
 from mudroom.sandbox.windows.calls import Calls
 from mudroom.sandbox.windows.plan import WindowsCommand, WindowsMachine, compile_plan, system_variables
 from mudroom.sandbox.windows.run import ConfinedProcess, start
 from mudroom.sandbox.windows.stream import PipedOutput
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, NoReturn
 from mudroom.windows.api import CallFailed
 
 if TYPE_CHECKING:
+    import _socket
+
     from mudroom.core.confinement.limit import Limits
     from mudroom.sandbox.client.capture import Beside, Watch
 
@@ -46,9 +49,12 @@ _ROUNDS = 50
 _SIZE = (80, 25)
 
 
-class WindowsRunning(Running):
-    """A command in its job. The thread that waits for the command calls ``wait`` and ``close``; other threads may
-    signal and pause it."""
+class WindowsRunning:
+    """A command in its job: ``client.Running``. The thread that waits for the command calls ``wait`` and ``close``;
+    other threads may signal and pause it."""
+
+    over = -1
+    gate: _socket.socket | None = None
 
     def __init__(
         self,
@@ -59,7 +65,6 @@ class WindowsRunning(Running):
     ) -> None:
         """``write``: writes bytes to a handle. ``notes``: of the plan."""
         self.notes = notes
-        self._view = []  # there is no mount to be taken
         self._calls, self._confined, self._write = calls, confined, write
         self._sent = 0
         """The last signal by which the job was ended. Written under no lock: any of two is the right one."""
@@ -72,10 +77,6 @@ class WindowsRunning(Running):
     def fileno(self) -> int:
         """Raise Unsupported: a process is waited for by its handle."""
         raise Unsupported("waiting for a command with others", "a descriptor", "a process of Windows")
-
-    @property
-    def over(self) -> int:
-        return -1
 
     def open_gate(self, target: tuple[str, int], key: bytes, /) -> Callable[[], Sequence[str]]:
         bridge = self._confined.bridge
@@ -132,11 +133,20 @@ class WindowsRunning(Running):
         for pid in held:
             self._calls.processes.release(pid)
 
+    def view(self) -> NoReturn:
+        """Raise Unsupported: without it file tools wait for the command's end."""
+        raise Unsupported("the view of a running command", "a mount", "a copy")
+
     def terminal(self) -> None:
-        return None
+        """Return None: a console has no descriptor (``confined``)."""
 
     def listeners(self) -> list[tuple[str, int]]:
+        """Return no listener: the gate is reached by the bridge."""
         return []
+
+    def door(self) -> NoReturn:
+        """Raise Unsupported: no sandbox is held."""
+        raise Unsupported("a held sandbox", "namespaces that others can join", "a job")
 
     def wait(self) -> Exit:
         """Wait for the command's own process, then end what is left of the job, as on other systems."""
@@ -163,11 +173,11 @@ class WindowsRunning(Running):
         self.close()
 
 
-class WindowsClient(Client):
-    """``shape`` changes a plan before it is performed. It is for tests on systems without AppContainers, and the only
-    way to leave a step out: no setting, variable or file does."""
+class WindowsClient:
+    """``client.Client`` of Windows. ``shape`` changes a plan before it is performed. It is for tests on systems without
+    AppContainers, and the only way to leave a step out: no setting, variable or file does."""
 
-    awaits_tick = False
+    traits, templates = ClientTraits(), NO_TEMPLATES
 
     def __init__(
         self,
@@ -180,7 +190,6 @@ class WindowsClient(Client):
     ) -> None:
         """``variables``: the host's environment, of which programs get what Windows itself needs. Raise OSError without
         ``calls`` if this is not Windows."""
-        super().__init__()
         if calls is None:
             from mudroom.sandbox.windows.native import native
 
@@ -188,21 +197,18 @@ class WindowsClient(Client):
         self._calls, self._machine, self._is_file, self._shape = calls, machine, is_file, shape
         self._system = system_variables(variables)
         self._running: list[WindowsRunning] = []
-        """Guarded by ``_choosing``."""
+        self._lock = _thread.allocate_lock()
+        """Guards ``_running``."""
 
     def start(self) -> None:
         """Do nothing: there is no launcher."""
-
-    @property
-    def is_shut(self) -> bool:
-        return False
 
     def prepare_move(self) -> int:
         """Raise Unsupported: Windows has no control groups."""
         raise Unsupported("a control group", "Linux", "Windows", "a job holds memory, processes and cpus")
 
     def run(self, plan: Plan, invocation: Invocation, options: RunOptions = NO_OPTIONS) -> WindowsRunning:
-        """As ``client.Client.run``; ``stdio`` are descriptors of the C runtime. With ``terminal`` the command gets a
+        """Start a command. ``stdio`` are descriptors of the C runtime. With ``terminal`` the command gets a
         console of its own, of which ``WindowsRunning.confined`` has the ends.
 
         Raise Unsupported for requests that need namespaces, CommandNotStarted if the program is not found."""
@@ -217,7 +223,7 @@ class WindowsClient(Client):
         compiled = self._shape(compile_plan(spec, limits, command, machine, os.urandom(16)))
         handles = None if invocation.terminal else _handles(invocation.stdio)
         running = WindowsRunning(self._calls, start(self._calls, compiled, handles), _write_handle, compiled.notes)
-        with self._choosing:
+        with self._lock:
             self._running = [*(one for one in self._running if not one.is_over), running]
         return running
 
@@ -254,7 +260,7 @@ class WindowsClient(Client):
 
     def close(self) -> None:
         """End every command."""
-        with self._choosing:
+        with self._lock:
             running, self._running = self._running, []
         for command in running:
             command.close()

@@ -11,7 +11,7 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import HostView, SandboxSpec
 from mudroom.core.tree.windows_path import inner_path
 from mudroom.errors import UsageError
-from mudroom.sandbox.client.client import Exit
+from mudroom.sandbox.client.invocation import Exit
 from mudroom.sandbox.host.around import NamedStore
 from mudroom.sandbox.host.host import Host
 from mudroom.sandbox.windows.client import WindowsRunning, attend

@@ -108,7 +108,7 @@ class Containers:
             return
         self._pool.keep_warm(settings.warm)
         box = self._pool.acquire(self.container(plan, settings), fork)
-        box.client.gauge.begin()
+        box.launcher.gauge.begin()
         try:
             yield box
         except MudroomError as error:
@@ -120,7 +120,7 @@ class Containers:
         except BaseException:
             self._pool.discard(box)  # a command may still run in it
             raise
-        use = box.client.gauge.reading()
+        use = box.launcher.gauge.reading()
         self._pool.release(box, fit=use is None or not use.memory_kills)
 
     @contextmanager

@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from mudroom.errors import MudroomError, UsageError
-from mudroom.sandbox.client.client import Running
 from mudroom.session.confinement.entrance import Entrance
 from mudroom.session.confinement.host_approver import NoScreen
 from mudroom.typing import TYPE_CHECKING, TypeVar, cast
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.network.placeholder import CredentialRule
     from mudroom.net.door import Door, Gate, Kind
+    from mudroom.sandbox.client.client import Running
     from mudroom.session.confinement.dial_desk import DialDesk
     from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.host_approver import Approver, CommandScreen, PendingQuestion, TerminalApprover

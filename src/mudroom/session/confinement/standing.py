@@ -235,7 +235,7 @@ class CommandPlace:
         self._is_involved = True
         seen = self._owner.look()
         try:
-            sandbox = client.stand(plan, door.fileno())
+            sandbox = client.templates.stand(plan, door.fileno())
         finally:
             door.close()
         self._standing = StandingFork(self._fork, sandbox, facts, works, seen, -1, places)

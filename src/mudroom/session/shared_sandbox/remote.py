@@ -15,7 +15,7 @@ from mudroom.core.background import BackgroundStart
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE
 from mudroom.sandbox.client.connection import Connection, with_report
-from mudroom.sandbox.client.held import ENDING, JoinedCommand, join
+from mudroom.sandbox.client.held import ENDING, join
 from mudroom.sandbox.client.invocation import Invocation
 from mudroom.session.shared_sandbox.visitor import WELCOME
 from mudroom.typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from mudroom.vault.store.fork import Fork
 if TYPE_CHECKING:
     from mudroom.core.confinement.fallback import Mode
     from mudroom.core.network.flow import Flow
+    from mudroom.sandbox.client.client import Running
 
 
 class RemoteSandbox:
@@ -58,7 +59,7 @@ class RemoteSandbox:
         """Return no flows: those of another process's gate are not known here."""
         return []
 
-    def join(self, invocation: Invocation, cwd: bytes, terms: str) -> JoinedCommand:
+    def join(self, invocation: Invocation, cwd: bytes, terms: str) -> Running:
         """Start a command. It is refused if its terms differ."""
         return join(self._connection, 1, invocation, cwd, terms=terms)
 

@@ -29,7 +29,7 @@ from mudroom.core.result import exit_code_of
 from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE, SIGKILL, SIGTERM
-from mudroom.sandbox.client.held import ENDING, HeldSandbox, JoinedCommand
+from mudroom.sandbox.client.held import ENDING, HeldSandbox
 from mudroom.sandbox.client.invocation import Invocation
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.typing import TYPE_CHECKING, NamedTuple
@@ -42,6 +42,7 @@ from mudroom.vault.turn import LOOK
 
 if TYPE_CHECKING:
     from mudroom.core.network.flow import Flow
+    from mudroom.sandbox.client.client import Running
     from mudroom.sandbox.host.mirror import Mirror
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.session.confinement.gateway import Doorkeeper
@@ -72,7 +73,7 @@ class Basis(NamedTuple):
 class BackgroundCommand:
     """One background command: its output is read here, and its end is noted in the vault."""
 
-    def __init__(self, started: BackgroundStart, running: JoinedCommand, place: bytes, streams: Sequence[int]) -> None:
+    def __init__(self, started: BackgroundStart, running: Running, place: bytes, streams: Sequence[int]) -> None:
         """``streams``: the ends of its stdout and stderr; none if the caller reads them itself."""
         self.started, self.running, self._place = started, running, place
         self.streams = {
@@ -220,7 +221,7 @@ class SharedSandbox:
         """Return the flows of all commands until now."""
         return self.gate.flows() if self.gate is not None else []
 
-    def join(self, invocation: Invocation, cwd: bytes, _terms: str) -> JoinedCommand:
+    def join(self, invocation: Invocation, cwd: bytes, _terms: str) -> Running:
         """Start a command. The caller is a guest and has checked the terms (``require_terms``). Raise UsageError if the
         sandbox was ended meanwhile."""
         return run_in(self.held, invocation, cwd)
@@ -515,7 +516,7 @@ def _of_first(backgrounds: Iterable[BackgroundCommand]) -> CollectedCommand:
     return CollectedCommand(first.command, 0, first.time, first.level) if first else CollectedCommand((), 0, 0)
 
 
-def run_in(held: HeldSandbox, invocation: Invocation, cwd: bytes) -> JoinedCommand:
+def run_in(held: HeldSandbox, invocation: Invocation, cwd: bytes) -> Running:
     """Start a command in a shared sandbox. Raise UsageError if it was ended, which does not wait for its guests."""
     try:
         return held.run(invocation, cwd)

@@ -1,0 +1,525 @@
+"""A client whose commands are started by a launcher: start it once, then send it plans.
+
+``LauncherClient.start()`` costs an interpreter start, which goes on in the background; ``LauncherClient.run`` costs a
+few hundred microseconds. Safe to use from several threads: each run reports over its own pipe.
+
+A client has three parts, and each attribute has one owner:
+1. the launcher as a process (``client.LauncherProcess``): this process's child (``SpawnedLauncher``), one that a
+   keeper's zygote has forked (``keeper/launcher.py``), or the first process of a container
+   (``sandbox/container/box.py``). It owns the connection;
+2. the templates (``LauncherTemplates``), which choose the process that performs a plan;
+3. the work directories that are to be removed.
+"""
+
+from __future__ import annotations
+
+import _socket
+import _thread
+import errno
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
+from mudroom.errors import MudroomError, Unsupported
+from mudroom.sandbox.client.connection import AGAIN, Connection, command_request, wait_readable, with_report
+from mudroom.sandbox.client.invocation import KILLED, NO_OPTIONS, ClientTraits, Exit, Invocation, RunOptions
+from mudroom.sandbox.client.report import parse_report, read_report
+from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from mudroom.sandbox.client.client import LauncherProcess
+    from mudroom.sandbox.client.template import StandingSandbox
+
+
+_ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
+# Imported instead of run as a script, to have its byte code cached: compiling would double the start-up time.
+_START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launcher.launcher import main; main()"
+
+GROUP_SIGNALS = (1, 2, 3, 15, 20)
+"""HUP, INT, QUIT, TERM and TSTP: the signals that terminals, timeout(1) and CI send to a whole process group."""
+_MOST_LISTENERS = 253
+"""SCM_MAX_FD of unix(7)."""
+FIRST_TO_GO = 500
+"""oom_score_adj: as if half of the machine's memory were used in addition."""
+_MOST_WORKS = 256
+TEMPLATES = 8
+"""Number of templates that are kept. Each is a small process, with another one that waits for the next command."""
+
+
+class Fate(NamedTuple):
+    """How the end of a command is told. It differs by the process that has started the command."""
+
+    failed: Callable[[tuple[Any, ...]], MudroomError]
+    """Return the error of a report that the command never ran."""
+    vanished: Callable[[], Exit]
+    """Return the end of a command without a report, or raise MudroomError."""
+    is_moot: Callable[[str], bool] = lambda _op: False
+    """Return whether it is no error that a request ("signal", "pause" or "resume") has failed."""
+    exited: Callable[[], object] = lambda: None
+    """Called when the command has run and ended."""
+
+
+class LaunchedCommand:
+    """A command whose end is reported over a pipe: ``client.Running``.
+
+    Owner of the report: the thread that waits for the command. The sockets are taken by single operations of a dict;
+    the thread that takes one closes it.
+    """
+
+    notes: tuple[str, ...] = ()
+
+    def __init__(
+        self, connection: Connection, identity: int, report: int, fate: Fate, sockets: dict[str, _socket.socket]
+    ) -> None:
+        """``sockets``: this end of those that the sandbox has, by the names of ``OWN_SOCKETS``."""
+        self._connection, self._id, self._report, self._fate = connection, identity, report, fate
+        self._sockets = sockets
+        connection.active.add(identity)
+
+    def fileno(self) -> int:
+        return self._report
+
+    @property
+    def over(self) -> int:
+        return self._report
+
+    @property
+    def gate(self) -> _socket.socket | None:
+        return self._sockets.get("gate")
+
+    def open_gate(self, _target: tuple[str, int], _key: bytes, /) -> Callable[[], Sequence[str]]:
+        raise Unsupported("a bridge to the gate", "a container without the host's loopback", sys.platform)
+
+    def has_report(self) -> bool:
+        return bool(wait_readable([self._report], time.monotonic()))
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the sandbox's init. It forwards TERM, HUP, USR1 and USR2 to the command, and INT and QUIT to
+        the command's process group. CONT continues a command that its terminal has stopped. KILL ends every process at
+        once."""
+        try:
+            self._connection.send({"op": "signal", "id": self._id, "signal": int(number)}, ())
+        except MudroomError:
+            if not self._fate.is_moot("signal"):
+                raise
+
+    def pause(self) -> None:
+        self._pause_or_resume("pause")
+
+    def resume(self) -> None:
+        self._pause_or_resume("resume")
+
+    def _pause_or_resume(self, op: str) -> None:
+        try:
+            answer = with_report(self._connection, {"op": op, "id": self._id}, ())
+            try:
+                data = os.read(answer, 65536)
+            finally:
+                os.close(answer)
+            if not data:
+                raise _died()
+            record = parse_report(data, read_report)
+            if record[0] == "failed":
+                raise MudroomError(f"the command cannot be paused: {record[1]}", "wait for its end, or end it")
+        except MudroomError:
+            if not self._fate.is_moot(op):
+                raise
+
+    def view(self) -> int:
+        channel = self._sockets.pop("view", None)
+        if channel is None:
+            hint = "request it by RunOptions.view, and take it once"
+            raise MudroomError("the view of this command was not requested, or has been taken", hint)
+        try:
+            rights = _rights(channel)
+        finally:
+            channel.close()
+        if not rights:
+            raise MudroomError("the sandbox ended before it had a view", AGAIN)
+        return _descriptor_of(rights)
+
+    def terminal(self) -> tuple[int, _socket.socket] | None:
+        channel = self._sockets.pop("channel", None)
+        if channel is None:
+            return None
+        rights = _rights(channel)
+        if not rights:
+            channel.close()
+            return None
+        return _descriptor_of(rights), channel
+
+    def listeners(self) -> list[tuple[str, int]]:
+        channel = self._sockets.pop("gate", None)
+        if channel is None:
+            return []
+        room = _socket.CMSG_SPACE(4 * _MOST_LISTENERS)
+        try:
+            kinds, ancillary, _flags, _address = channel.recvmsg(4096, room, CMSG_CLOEXEC)
+        finally:
+            channel.close()
+        rights = b"".join(data for _level, _kind, data in ancillary)
+        descriptors = [int.from_bytes(rights[offset : offset + 4], "little") for offset in range(0, len(rights), 4)]
+        names = kinds.decode().split()
+        if len(descriptors) < len(names):  # MSG_CTRUNC: more than RLIMIT_NOFILE permits (unix(7))
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return list(zip(names, descriptors, strict=True))
+
+    def door(self) -> _socket.socket:
+        data = os.read(self._report, 65536)
+        record = parse_report(data) if data else None
+        if record is None:
+            raise _died()
+        if record[0] != "ready":
+            raise self._fate.failed(record)
+        return self._sockets.pop("door")
+
+    def wait(self) -> Exit:
+        try:
+            data = os.read(self._report, 65536)  # at most PIPE_BUF were written, at once
+            record = parse_report(data) if data else None
+            if record is None or (record[0] == "exited" and not record[-1]):
+                self.wait_gone()  # processes are left: they end with init, and the pipe with it
+        finally:
+            self._connection.active.discard(self._id)
+        if record is not None and record[0] != "exited":
+            raise self._fate.failed(record)
+        ended = self._fate.vanished() if record is None else Exit(*record[1:-1])
+        self._fate.exited()
+        return ended
+
+    def wait_gone(self) -> None:
+        """Block, after ``wait``, until init and every mount of the sandbox are gone, too.
+
+        The end of file on the report pipe proves it. Init closes the pipe as it ends, the launcher when it has reaped
+        init, and a process is reaped only after it has given up its mount namespace (exit_task_namespaces and
+        exit_task_work in kernel/exit.c come before exit_notify). Most often this has long happened at the time of the
+        call.
+        """
+        self._close_untaken()
+        while self._report >= 0 and os.read(self._report, 65536):
+            pass
+        self.close()
+
+    def close(self) -> None:
+        report, self._report = self._report, -1
+        if report >= 0:
+            os.close(report)
+        self._close_untaken()
+        self._connection.active.discard(self._id)
+
+    def _close_untaken(self) -> None:
+        """Close the sockets that were not taken. A view in transit would keep its mount alive."""
+        for name in list(self._sockets):
+            sock = self._sockets.pop(name, None)
+            if sock is not None:
+                sock.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _died() -> MudroomError:
+    return MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+
+
+def _not_running() -> MudroomError:
+    return MudroomError("the sandbox launcher is not running", AGAIN)
+
+
+def _rights(channel: _socket.socket) -> bytes:
+    """Return the descriptor that comes over a socket; empty at its end."""
+    _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), CMSG_CLOEXEC)
+    return ancillary[0][2] if ancillary else b""
+
+
+def _descriptor_of(rights: bytes) -> int:
+    descriptor = int.from_bytes(rights[:4], "little")
+    os.set_inheritable(descriptor, False)
+    return descriptor
+
+
+def _offer_to_the_oom_killer(pid: int) -> None:
+    """Make a process and all that it clones the kernel's first choice when the machine has no memory left: better a
+    command than the user's desktop. As root a command cannot take that back (proc_pid_oom_score_adj(5))."""
+    try:
+        with open("/proc/self/oom_score_adj", "rb", buffering=0) as stream:
+            if int(stream.read()) >= FIRST_TO_GO:
+                return
+        with open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as stream:
+            stream.write(b"%d" % FIRST_TO_GO)
+    except OSError:
+        pass  # not mounted, or forbidden: the kernel then chooses by size alone
+
+
+class SpawnedLauncher:
+    """A launcher that is a child of this process. Owner: the owner of its client."""
+
+    most_templates, is_local = TEMPLATES, True
+    traits = ClientTraits(awaits_tick=True)
+
+    def __init__(self, *, apart: bool = False) -> None:
+        """With ``apart`` it has none of this process's standard descriptors, for whose end a caller may wait."""
+        self._actions = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3 if apart else 0)]
+        self.connection: Connection | None = None
+        self.pid = 0
+
+    def start(self) -> None:
+        """Start it, unless it runs. It is in a session of its own: signals to this process's group and the end of a
+        terminal do not reach it. It ends when this process does."""
+        if self.connection is not None and self.connection.is_open():
+            return  # it was started ahead
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        os.set_inheritable(theirs.fileno(), True)
+        try:
+            self.pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-I", "-S", "-c", _START, str(theirs.fileno())],
+                {"PATH": os.defpath, "LC_ALL": "C"},
+                file_actions=self._actions,
+                setsid=True,
+                setsigmask=GROUP_SIGNALS,  # blocked until the launcher ignores them; pending ones are then dropped
+            )
+        finally:
+            theirs.close()
+        _offer_to_the_oom_killer(self.pid)
+        self.connection = Connection(ours)
+
+    def require_pid(self) -> int:
+        return self.pid
+
+    def template_ahead(self, _shared: TemplatePlan | None, *, native: bool) -> None:  # noqa: ARG002 - of the protocol
+        return None
+
+    def has_ended(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+        pid, self.pid = self.pid, 0
+        if pid:
+            os.waitpid(pid, 0)
+
+
+class LauncherTemplates:
+    """``client.Templates``. ``_choosing`` guards the templates and the choice; ``_place`` is for the holder of the lock
+    of the limits, ``_native`` for the machine of a session, before its commands."""
+
+    def __init__(self, launcher: LauncherProcess) -> None:
+        self._launcher = launcher
+        self._native = launcher.is_local
+        self._place = 0
+        self._templates: dict[tuple[Any, ...], Connection | None] = {}
+        self._choosing = _thread.allocate_lock()
+
+    def connections(self) -> list[Connection]:
+        with self._choosing:
+            return [template for template in self._templates.values() if template is not None]
+
+    def choose(
+        self, plan: Plan, standing: StandingSandbox | None, identity: int
+    ) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
+        """Return the process that performs a plan, its namespaces, its steps, and those of the steps that it does not
+        know yet. The steps that commands share are performed once, from the second command with the same steps on."""
+        with self._choosing:
+            chosen = self._choose(plan) if standing is None else standing.parts(plan)
+            chosen[0].active.add(identity)  # keeps other threads from ending that template to make room
+        return chosen
+
+    def _choose(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
+        shared = template_plan(plan) if plan.shared else None
+        ahead = self._launcher.template_ahead(shared, native=self._native)
+        launcher = self._require_launcher()
+        if shared is None:
+            return launcher, plan.namespaces, plan.steps, plan.steps
+        key = (self._place, shared)
+        if ahead is not None:
+            self._templates[key] = ahead
+        if key not in self._templates:
+            self._make_room()
+            self._templates[key] = None  # seen once
+            return launcher, plan.namespaces, plan.steps, plan.steps
+        template = self._templates.pop(key)
+        if template is not None and not template.is_open():
+            template.close()
+            template = None
+        if template is None:
+            from mudroom.sandbox.client.template import prepare
+
+            template, report = prepare(launcher, shared, native=self._native)
+            os.close(report)
+        self._templates[key] = template  # the most recently used is the last
+        own = plan.steps[plan.shared + plan.ahead : len(plan.steps) - plan.last]
+        steps = (*shared.ahead, *own, *shared.last)
+        return template, of_each(plan.namespaces), steps, own
+
+    def _require_launcher(self) -> Connection:
+        launcher = self._launcher.connection
+        if launcher is None:
+            raise _not_running()
+        return launcher
+
+    def _make_room(self) -> None:
+        """End the templates that have been unused for longest, but none that runs a command."""
+        self._end(max(0, len(self._templates) - self._launcher.most_templates + 1))
+
+    def _end(self, most: int) -> None:
+        idle = [key for key, template in self._templates.items() if template is None or not template.active]
+        for key in idle[:most]:
+            template = self._templates.pop(key)
+            if template is not None:
+                template.close()
+
+    def end_idle(self) -> None:
+        with self._choosing:
+            self._end(len(self._templates))
+
+    def stand(self, plan: StandingPlan, door: int) -> StandingSandbox:
+        launcher = self._require_launcher()
+        from mudroom.sandbox.client.template import StandingSandbox, prepare
+
+        place = self._place
+        shared = TemplatePlan(plan.namespaces, plan.maps, plan.template, plan.ahead, ())
+        made = prepare(launcher, shared, plan.mounts, (door,), native=self._native)
+        return StandingSandbox(*made, plan, lambda: self._place == place)
+
+    def forgo_native(self) -> None:
+        self._native = False
+
+    def leave_place(self) -> None:
+        """Use the templates that exist for no new command: the launcher is moved into another control group."""
+        self._place += 1
+
+    def close(self) -> None:
+        for template in self._templates.values():
+            if template is not None:
+                template.close()
+        self._templates.clear()
+
+
+OWN_SOCKETS = ("view", "channel", "gate", "door")
+"""Sockets of a sandbox, in the order in which they are passed."""
+
+
+class LauncherClient:
+    """``client.Client`` of a launcher. ``_clearing`` guards ``_works``."""
+
+    def __init__(self, launcher: LauncherProcess) -> None:
+        self.launcher, self.templates, self.traits = launcher, LauncherTemplates(launcher), launcher.traits
+        self._ids = itertools.count(1)
+        self._works: list[tuple[bytes, bytes]] = []
+        """Work directories of ended commands that the launcher is to remove."""
+        self._clearing = _thread.allocate_lock()
+
+    def start(self) -> None:
+        self.launcher.start()
+
+    def run(self, plan: Plan, invocation: Invocation, options: RunOptions = NO_OPTIONS) -> LaunchedCommand:
+        leaf, standing = options.leaf, options.standing
+        assert standing is None or leaf is None, "its init has no privilege left to enter a group"
+        identity = next(self._ids)
+        place = None if standing is None else standing.sandbox
+        connection, namespaces, steps, sent = self.templates.choose(plan, place, identity)
+        wanted = (options.view, invocation.terminal, options.gate, options.held)
+        sockets = [name for name, is_wanted in zip(OWN_SOCKETS, wanted, strict=True) if is_wanted]
+        head = {
+            "op": "run",
+            "id": identity,
+            "into": leaf is not None and leaf.is_cloned_into,
+            "refresh": standing is not None and standing.refresh,
+        }
+        rest = {
+            "maps": plan.maps,
+            "first": 0,
+            "mediation": plan.mediation,
+            **invocation.request(),
+            "join": 0 if leaf is None or leaf.is_cloned_into else len(leaf.descriptors),
+            "sockets": sockets,
+            "held": options.held,
+            "after": options.after,
+        }
+        groups = leaf.descriptors if leaf is not None else ()
+        pairs = {name: _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) for name in sockets}
+        try:
+            passed = (*invocation.stdio, *(theirs.fileno() for _ours, theirs in pairs.values()), *groups)
+            try:
+                report = with_report(connection, command_request(head, rest, namespaces, sent), passed)
+            except MudroomError:
+                launcher = self.launcher.connection
+                if standing is not None or launcher is None or connection is launcher:
+                    raise
+                # The template was killed since it was chosen, and has not had the whole request.
+                connection.active.discard(identity)
+                connection, steps = launcher, plan.steps
+                connection.active.add(identity)
+                report = with_report(connection, command_request(head, rest, plan.namespaces, steps), passed)
+        except BaseException:
+            connection.active.discard(identity)
+            for ours, _theirs in pairs.values():
+                ours.close()
+            raise
+        finally:
+            for _ours, theirs in pairs.values():
+                theirs.close()
+        fate = _fate_of(self.launcher, connection, steps, invocation.argv[0])
+        return LaunchedCommand(connection, identity, report, fate, {name: pair[0] for name, pair in pairs.items()})
+
+    def clear(self, works: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Have the launcher remove work directories of overlays, as (parent, name), and return at once. It does so when
+        no command runs, or for ``_MOST_WORKS`` at a time. Return False if it cannot: then nothing is done."""
+        launcher = self.launcher.connection
+        if launcher is None or not self.launcher.is_local:
+            return False
+        connections = (*self.templates.connections(), launcher)
+        with self._clearing:
+            self._works += works
+            if len(self._works) < _MOST_WORKS and any(connection.active for connection in connections):
+                return True  # the command that ends last asks for them
+            due, self._works = self._works, []
+        return _ask_to_clear(launcher, due)
+
+    def prepare_move(self) -> int:
+        """Return the pid of the launcher. Templates that exist already stay in the old group and are not used for new
+        commands."""
+        pid = self.launcher.require_pid()
+        self.templates.leave_place()
+        return pid
+
+    def close(self) -> None:
+        """End the launcher and all its sandboxes."""
+        if self._works and self.launcher.connection is not None:
+            _ask_to_clear(self.launcher.connection, self._works)
+            self._works = []
+        self.templates.close()
+        self.launcher.close()
+
+
+def _fate_of(launcher: LauncherProcess, connection: Connection, steps: Sequence[Step], program: bytes) -> Fate:
+    """Return the fate of a command that performs these steps in a sandbox of its own."""
+
+    def failed(record: tuple[Any, ...]) -> MudroomError:
+        from mudroom.sandbox.client.failure import failure_of
+
+        return failure_of(record, steps, program)
+
+    def vanished() -> Exit:
+        if not connection.is_open() or launcher.has_ended():
+            raise _died()
+        return KILLED  # init itself was killed, and with it the whole sandbox
+
+    return Fate(failed, vanished)
+
+
+def _ask_to_clear(launcher: Connection, works: Sequence[tuple[bytes, bytes]]) -> bool:
+    try:
+        launcher.send({"op": "clear", "works": tuple(works)}, ())
+    except MudroomError:
+        return False  # the launcher is gone: each fork's next session removes what is left
+    return True
