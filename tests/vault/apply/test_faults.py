@@ -46,7 +46,19 @@ from faults import (
 from faults import why_impossible as why_not_watched
 from mudroom.sandbox.client.client import Client
 from tiers import QUICK, SEED, sample
-from world import SCRIPT, SMALL, TOGETHER, WAYS, Portraits, Way, World, fast_place, portraits, why_impossible
+from world import (
+    SCRIPT,
+    SMALL,
+    TOGETHER,
+    WAYS,
+    Portraits,
+    Way,
+    World,
+    fast_place,
+    load_modules,
+    portraits,
+    why_impossible,
+)
 
 ALL = os.environ.get("MUDROOM_FAULTS") == "all"
 SAMPLE = sample(3)
@@ -122,8 +134,9 @@ def _measured(client: Client, root: Path, way: Way, script: str, what: str) -> t
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def root(tmp_path_factory: pytest.TempPathFactory, client: Client) -> Iterator[Path]:
     with fast_place(tmp_path_factory.mktemp("faults")) as place:
+        load_modules(client)
         yield place
 
 

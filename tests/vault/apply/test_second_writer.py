@@ -34,7 +34,19 @@ from faults import why_impossible as why_not_watched
 from mudroom.core.merge.merge import Conflict
 from mudroom.sandbox.client.client import Client
 from tiers import QUICK
-from world import APART, PLAIN, TOGETHER, Portrait, Portraits, Way, World, fast_place, portraits, why_impossible
+from world import (
+    APART,
+    PLAIN,
+    TOGETHER,
+    Portrait,
+    Portraits,
+    Way,
+    World,
+    fast_place,
+    load_modules,
+    portraits,
+    why_impossible,
+)
 
 SECONDS = float(os.environ.get("MUDROOM_WRITER", "4"))
 ROUNDS = 4
@@ -44,7 +56,8 @@ pytestmark = [pytest.mark.slow]
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
+def root(tmp_path: Path, client: Client) -> Iterator[Path]:
+    load_modules(client)
     with fast_place(tmp_path) as place:
         yield place
 
