@@ -3,7 +3,7 @@
 The quick tier is what ``./check`` runs, and CI: MUDROOM_TESTS=quick, without tests marked ``deep``, each test once, as
 an ordinary user, and those marked ``both_users`` as root too. ``dev/deep`` runs everything as both users. Property
 tests have a quarter of their examples in the quick tier (``examples``; 25 where a test names no number), and the fault
-tests a smaller sample (``sample``, ``every``).
+tests a smaller sample (``sample``, ``every``, ``pairs``).
 
 The calls in which the fault tests inject faults, and the deep tests that the quick tier runs (``--of-the-day``), are
 drawn at random. The seed is MUDROOM_SEED, by default the date (UTC). A failed test prints the command that runs it
@@ -19,12 +19,15 @@ import time
 import tomllib
 import zlib
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+Row = TypeVar("Row")
+Column = TypeVar("Column")
 SECONDS = Path(__file__).with_name("seconds.toml")
 QUICK = os.environ.get("MUDROOM_TESTS") == "quick"
 SEED = os.environ.setdefault("MUDROOM_SEED", time.strftime("%Y%m%d", time.gmtime()))
@@ -50,6 +53,18 @@ def every(step: int, limit: int) -> range:
     """Return the numbers from 1 below ``limit`` of the calls at which a test cuts something off: in the quick tier one
     of ``step``, and another one each day."""
     return range(1 + zlib.crc32(SEED.encode()) % step, limit, step) if QUICK else range(1, limit)
+
+
+def pairs(rows: Sequence[Row], columns: Sequence[Column]) -> list[tuple[Row, Column]]:
+    """Return every pair of a row and a column; in the quick tier the white fields of a chessboard, or the black ones,
+    as the seed of the day says: each row and each column has half of its fields each day."""
+    first = zlib.crc32(SEED.encode()) % 2
+    return [
+        (row, column)
+        for number, row in enumerate(rows)
+        for other, column in enumerate(columns)
+        if not QUICK or (number + other) % 2 == first
+    ]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
