@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+import tiers
 from tiers import SECONDS
 
 TESTS = Path(__file__).parent
@@ -163,6 +164,21 @@ def test_the_quick_tier_has_some_of_the_browser_and_not_all() -> None:
     pages = [path for path in FILES if path.parent.name == "web" and "_page" in path.name]
     quick = [path.name for path in pages if "deep" not in marks(path)]
     assert 5 <= len(quick) < len(pages) / 2, quick
+
+
+def test_the_quick_tier_has_half_of_the_pairs_and_every_row_and_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, columns = ["a", "b", "c"], [1, 2, 3, 4]
+    halves = set()
+    for seed in map(str, range(20)):
+        monkeypatch.setattr(tiers, "SEED", seed)
+        monkeypatch.setattr(tiers, "QUICK", False)
+        assert len(tiers.pairs(rows, columns)) == 12
+        monkeypatch.setattr(tiers, "QUICK", True)
+        half = tiers.pairs(rows, columns)
+        assert ({row for row, _column in half}, {column for _row, column in half}) == (set(rows), set(columns))
+        halves.add(tuple(half))
+    assert sorted(map(len, halves)) == [6, 6]
+    assert len(set().union(*halves)) == 12
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 The quick tier is what ``./check`` runs, and CI: MUDROOM_TESTS=quick, without tests marked ``deep``, each test once, as
 an ordinary user, and those marked ``both_users`` as root too. ``dev/deep`` runs everything as both users. Property
 tests have a quarter of their examples in the quick tier (``examples``; 25 where a test names no number), and the fault
-tests a smaller sample (``sample``, ``every``).
+tests a smaller sample (``sample``, ``every``, ``pairs``).
 
 The calls in which the fault tests inject faults are drawn at random, and the deep tests that the quick tier runs
 (deep_table.py) change each day. The seed is MUDROOM_SEED, by default the date (UTC). A failed test prints the command
@@ -12,16 +12,21 @@ that runs it again with the same seed.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 import tomllib
 import zlib
 from collections import defaultdict
+from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+Row = TypeVar("Row")
+Column = TypeVar("Column")
 SECONDS = Path(__file__).with_name("seconds.toml")
 QUICK = os.environ.get("MUDROOM_TESTS") == "quick"
 SEED = os.environ.setdefault("MUDROOM_SEED", time.strftime("%Y%m%d", time.gmtime()))
@@ -49,8 +54,32 @@ def every(step: int, limit: int) -> range:
     return range(1 + zlib.crc32(SEED.encode()) % step, limit, step) if QUICK else range(1, limit)
 
 
+def pairs(rows: Sequence[Row], columns: Sequence[Column]) -> list[tuple[Row, Column]]:
+    """Return every pair of a row and a column; in the quick tier the white fields of a chessboard, or the black ones,
+    as the seed of the day says: each row and each column has half of its fields each day."""
+    first = zlib.crc32(SEED.encode()) % 2
+    return [
+        (row, column)
+        for number, row in enumerate(rows)
+        for other, column in enumerate(columns)
+        if not QUICK or (number + other) % 2 == first
+    ]
+
+
 def pytest_report_header() -> str:
     return f"tier: {'quick' if QUICK else 'deep'}, MUDROOM_SEED={SEED}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the collector of garbage, which would visit the 600,000 objects that all stay, again and again;
+    afterwards it leaves them alone, and a fork of this process shares their pages."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-import acp
-from acp import schema
 from conftest import Place
 from editor import PYTHON, environment, mudroom
 
-PACKAGES = Path(acp.__file__).parents[1]
+# The SDK is imported by what uses it: it takes a third of a second, and every process of a run imports this file.
 
 
 class SdkClient:
@@ -27,6 +25,8 @@ class SdkClient:
         self.asked: list[Any] = []
 
     async def request_permission(self, *, tool_call: Any, options: Any, **_more: Any) -> Any:
+        from acp import schema
+
         self.asked.append(tool_call)
         outcome = schema.AllowedOutcome(outcome="selected", option_id=options[0].option_id)
         return schema.RequestPermissionResponse(outcome=outcome)
@@ -43,13 +43,16 @@ class SdkClient:
 
 @pytest.mark.parametrize("options", [(), ("--outside",)], ids=["inside", "outside"])
 def test_the_sdk_on_both_sides(place: Place, options: tuple[str, ...]) -> None:
+    import acp
+
+    packages = Path(acp.__file__).parents[1]
     script = place.root / "agent/sdk_agent.py"
     script.parent.mkdir()
     shutil.copy(Path(__file__).with_name("sdk_agent.py"), script)
-    reads = ("--read", str(script.parent), "--read", str(PACKAGES), "--read", sys.base_prefix)
+    reads = ("--read", str(script.parent), "--read", str(packages), "--read", sys.base_prefix)
     words = ("-m", "mudroom", "acp", *reads, *options)
     if not options:
-        words += ("--env", f"PYTHONPATH={PACKAGES}")
+        words += ("--env", f"PYTHONPATH={packages}")
     client: Any = SdkClient()
 
     async def run() -> str:

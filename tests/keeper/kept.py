@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from clocks import give_way
 from conftest import Place, tick
 from mudroom.keeper.client import DIRECTORY
 from mudroom.keeper.status import KeeperStatus, keepers, stop
@@ -71,21 +72,21 @@ class Kept:
         until = time.monotonic() + PATIENCE
         while not self.waiting():
             assert time.monotonic() < until
-            os.sched_yield()
+            give_way()
 
     def wait_for_end(self) -> None:
         """Wait until the keeper runs no command: its process ends a moment after the client."""
         until = time.monotonic() + PATIENCE
         while self.list()[0].commands:
             assert time.monotonic() < until
-            os.sched_yield()
+            give_way()
 
     def adopt(self) -> int:
         """Take a keeper that a command has started for this test's."""
         until = time.monotonic() + PATIENCE
         while not self.list():
             assert time.monotonic() < until
-            os.sched_yield()
+            give_way()
         self.pid = self.list()[0].pid
         self.wait()
         return self.pid
@@ -133,7 +134,7 @@ class Kept:
             if len(zygotes) == len(launchers) == len(templates) == 1 and len(children(templates[0])) == below:
                 return templates[0]
             assert time.monotonic() < until
-            os.sched_yield()
+            give_way()
 
     def list(self) -> list[KeeperStatus]:
         return keepers(self.directory)

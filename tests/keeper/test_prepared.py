@@ -20,6 +20,7 @@ from typing import cast
 import pytest
 
 from box import if_namespaces
+from clocks import give_way
 from conftest import Place, tick
 from kept import PATIENCE, Kept, children, kept
 from mudroom.core.confinement.plan import Plan, Step, TemplatePlan
@@ -149,7 +150,7 @@ def test_a_part_of_it_is_killed(place: Place, source: LauncherSource, victim: st
     assert prepared is not None
     pid = launcher.require_pid()
     while not (templates := children(pid)) or not children(templates[0]):
-        os.sched_yield()
+        give_way()
     pid = {"launcher": pid, "template": templates[0], "spare": children(templates[0])[0]}[victim]
     pidfd = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
@@ -187,7 +188,7 @@ def test_it_is_killed_and_looks_alive(
     assert prepared is not None
     pid = launcher.require_pid()
     while not (templates := children(pid)) or not children(templates[0]):
-        os.sched_yield()
+        give_way()
     held: list[socket.socket | Connection] = []
     if moment == "after the look at it":
         monkeypatch.setattr(prepared._connection, "is_open", lambda: True)
@@ -406,6 +407,7 @@ def test_the_processes_of_an_idle_keeper(kept: Kept) -> None:
     count, until = 7 if os.path.exists(NATIVE_INIT) else 6, time.monotonic() + PATIENCE
     while len(below(kept.pid)) != count:  # the list has just asked, and a launcher may be replaced
         assert time.monotonic() < until, below(kept.pid)
+        give_way()
     template = kept.wait_prepared()
     pidfd = os.pidfd_open(template)
     kept.stop()

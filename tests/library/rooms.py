@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import mudroom
+from clocks import give_way
 from conftest import Place
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def until(condition: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "it did not come to that"
-        os.sched_yield()
+        give_way()
 
 
 def processes_with(word: str) -> list[str]:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
-import httpx2
-import mcp_types as types
 import pytest
-from mcp.client.client import Client as SdkClient
-from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
 
 from conftest import Place, full_listing, tick
 from mudroom.tools.table import TOOLS
 from wire import environment, mudroom, web
 
 HANDSHAKE, ENVELOPED = "legacy", "2026-07-28"
-Use = Callable[[SdkClient], Awaitable[None]]
-Answer = Callable[[Any, types.ElicitRequestParams], Awaitable[types.ElicitResult]]
+
+if TYPE_CHECKING:  # it takes a third of a second, and every process of a run imports this file
+    import mcp_types as types
+    from mcp.client.client import Client as SdkClient
+
+    Use = Callable[[SdkClient], Awaitable[None]]
+    Answer = Callable[[Any, types.ElicitRequestParams], Awaitable[types.ElicitResult]]
 
 
 def run(place: Place, transport: str, mode: str, use: Use, *words: str, answer: Answer | None = None) -> None:
@@ -39,6 +39,11 @@ def run(place: Place, transport: str, mode: str, use: Use, *words: str, answer: 
 async def _connected(
     place: Place, transport: str, mode: str, words: tuple[str, ...], answer: Answer | None
 ) -> AsyncIterator[SdkClient]:
+    import httpx2
+    from mcp.client.client import Client as SdkClient
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+    from mcp.client.streamable_http import streamable_http_client
+
     options: Any = {"mode": mode, "elicitation_callback": answer}
     if transport == "stdio":
         arguments = ["-m", "mudroom", "mcp", *words]
@@ -137,6 +142,8 @@ def test_output_comes_as_progress_and_resources_are_read(place: Place, transport
 @every_way
 @pytest.mark.parametrize("word", ["once", "no", "always", "decline"])
 def test_the_client_s_user_is_asked_about_a_command(place: Place, transport: str, mode: str, word: str) -> None:
+    import mcp_types as types
+
     place.write("kept", "k")
     place.write(".mudroom/policy.yaml", "commands: {classes: {destructive: require_approval}}\n")
     asked: list[str] = []

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from clocks import give_way
 from conftest import Place, full_listing, tick
 from mudroom.mcp import message
 from mudroom.mcp.connection import MOST_CALLS
@@ -267,7 +268,7 @@ def test_a_server_that_is_killed_in_mid_command_leaves_no_process_and_the_same_b
     assert full_listing(place.project) == before
     deadline = time.monotonic() + 20
     while _commands_of(place) and time.monotonic() < deadline:
-        pass
+        give_way()
     assert _commands_of(place) == []
     with server(place, "--fork", "tester") as again:
         again.initialize()

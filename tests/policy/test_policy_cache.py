@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clocks import give_way
 from conftest import Place
 from mudroom.core.settings import Loaded
 from mudroom.policy import cache, combine
@@ -263,7 +264,7 @@ def test_a_command_reads_no_yaml_twice(place: Place) -> None:
     path = place.write(".mudroom/policy.yaml", first_policy())
     assert heavy <= modules() | {"tree_sitter"}
     while not stamp.is_settled(path.stat().st_ctime_ns, time.time_ns()):
-        pass
+        give_way()
     modules()
     assert not modules() & heavy
 

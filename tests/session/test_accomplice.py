@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from box import if_namespaces
+from clocks import give_way
 from conftest import Place
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
@@ -43,6 +44,7 @@ def sandboxed(session: Session, fork: str = "f") -> tuple[Background, Path]:
     background = session.start([b"sh", b"-c", (MADE + WAITING).encode()], fork=fork)
     while b"up" not in background.output()[0]:
         assert background.poll() is None, background.output()
+        give_way()
     project = os.fsdecode(session.vault.project)
     for name in os.listdir("/proc"):
         seen = Path(f"/proc/{name}/root{project}")

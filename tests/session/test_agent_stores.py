@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from clocks import give_way
 from conftest import Place, act_as
 from mudroom.agents.catalog import Catalog
 from mudroom.core.agent.agent_store import AgentStore, StagedStore, StorePlace
@@ -86,6 +87,7 @@ def test_a_command_beside_one_in_the_background_sees_the_same_copy(place: Place)
     started = session.start([b"sh", b"-c", PLANT.encode() + b"; echo up; sleep 60"], fork="f")
     while b"up" not in started.output()[0]:
         assert started.poll() is None, started.output()
+        give_way()
     assert run(session, "cat ~/.claude/settings.json").stdout == b"planted\n"
     started.end()
     assert (place.home / ".claude/settings.json").read_text() == "mine\n"

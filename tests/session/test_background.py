@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from clocks import give_way
 from conftest import Place, act_as, full_listing
 from mudroom.cli.fork.ls import fork_rows
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
@@ -48,6 +49,7 @@ def heard(background: Background, what: bytes) -> None:
     """Until it has printed that; a test has its own limit of time."""
     while what not in background.output()[0]:
         assert background.poll() is None, background.output()
+        give_way()
 
 
 def started(session: Session, script: str, timeout: float | None = None) -> Background:
@@ -89,6 +91,7 @@ def test_its_processes_are_seen_outside_and_inside(place: Place) -> None:
     server = started(session, "echo up; echo $$; sleep 1000")
     while (usage := server.usage()) is None or usage.processes < 2:
         assert server.poll() is None
+        give_way()
     assert server.output()[0] == b"up\n%d\n" % usage.inside
     assert Path(f"/proc/{usage.pid}/comm").read_text() == "sh\n"
     assert usage.memory > 0 and usage.ports == ()
@@ -233,6 +236,7 @@ def test_a_destructive_command_beside_one_gets_its_checkpoint(place: Place) -> N
     server = started(session, "echo up; echo y > y; while :; do sleep 0.02; done")
     while b"y" not in {change.path for change in session.changes.of("f").changes}:
         assert server.poll() is None
+        give_way()
     result = session.run([b"rm", b"-rf", b"build"], fork="f")
     assert result.checkpoint is not None and result.exit_code == 0
     server.end()
@@ -531,11 +535,13 @@ def test_who_has_the_vault_alone_stops_it(place: Place) -> None:
             user.changes.apply("f")
     while count.read_bytes() in (one, b""):
         assert server.poll() is None
+        give_way()
     with session.alone("another"):  # by the very session that has it
         one = count.read_bytes()
         assert count.read_bytes() == one
     while count.read_bytes() in (one, b""):
         assert server.poll() is None
+        give_way()
     server.end()
 
 

@@ -25,6 +25,7 @@ import pytest
 from conftest import Place
 from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.session import Session, upkeep
 from tiers import QUICK, SEED, sample
 
@@ -63,7 +64,7 @@ class Person:
 
     def perform(self, calls: int) -> None:
         if self._client is None:
-            self._client = Client()
+            self._client = LauncherClient(SpawnedLauncher())
             self._client.start()
         verbs = [verb for verb, weight in VERBS.items() for _time in range(weight)]
         for _call in range(calls):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from clocks import give_way
 from conftest import Place, full_listing, listing
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
@@ -86,9 +87,9 @@ def test_while_a_command_runs_tools_go_through_its_mount(place: Place, view: str
         while b"from the tool\n" not in text:
             text += os.read(answer, 64)
         while files.look("made") is None:
-            pass
+            give_way()
         while not files.read("made"):
-            pass
+            give_way()
         seen["made"], seen["gone"] = files.read("made"), files.look("before")
         os.write(ours, b"end\n")
 

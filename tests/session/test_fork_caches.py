@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from box import if_namespaces
+from clocks import give_way
 from conftest import Place
 from mudroom.core.confinement.cache_place import CACHES, CacheShare
 from mudroom.core.settings import Settings, ViewChoice
@@ -83,6 +84,7 @@ def session(place: Place) -> Iterator[Session]:
 def heard(background: Background, what: bytes) -> None:
     while what not in background.output()[0]:
         assert background.poll() is None, background.output()
+        give_way()
 
 
 def test_two_forks_of_a_session_meet_nowhere(session: Session) -> None:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 
+from clocks import give_way
 from conftest import Place
 from mudroom.core.agent.card import parse_card
 from mudroom.core.agent.endpoint import AgentEndpoint
@@ -104,6 +105,7 @@ def served(session: Session, *ports: int, fork: str = "coder", agent: bool = Fal
     try:
         while not Path(session.vault.fork(fork).upper.decode(), "ready").exists():
             assert thread.is_alive()
+            give_way()
         yield
     finally:
         session.sandboxes.interrupt(fork=fork)
@@ -324,6 +326,7 @@ def test_a_command_that_ends_in_the_middle(place: Place) -> None:
             thread.start()
             while not Path(session.vault.fork("coder").upper.decode(), "got").exists():
                 assert thread.is_alive()
+                give_way()
         thread.join()
         assert answers == [(502, "")]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from clocks import give_way
 from conftest import Place
 from mudroom.core.agent.card import parse_card
 from mudroom.core.network.fork_host import parse_link
@@ -68,6 +69,7 @@ def served(session: Session, port: int, *, as_agent: bool = False, program: str 
     try:
         while not _is_ready(session):
             assert thread.is_alive()
+            give_way()
         yield
     finally:
         session.sandboxes.interrupt(fork="coder")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clocks import give_way
 from conftest import Place, full_listing
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
@@ -391,7 +392,7 @@ def test_the_second_command_hashes_and_parses_nothing(project: Place, monkeypatc
     project.write(".env", "T\n")
     used = [project.project / name for name in (".git/index", "locked.key", ".env", "server.key")]
     while not all(is_settled(path.lstat().st_ctime_ns, time.time_ns()) for path in used):
-        pass
+        give_way()
     first = project.session().forks.secrets.look()
     monkeypatch.setattr(git_layer, "plan_git", None)
     assert project.session().forks.secrets.look() == first

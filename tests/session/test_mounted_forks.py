@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from clocks import give_way
 from conftest import Place, act_as, full_listing
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.result import Result
@@ -85,6 +86,7 @@ def changed(session: Session, fork: str = "f") -> set[str]:
 def heard(background: Background, text: bytes) -> None:
     while text not in background.output()[0]:
         assert background.poll() is None, background.output()
+        give_way()
 
 
 def test_commands_and_the_user_see_one_truth(place: Place, session: Session, kind: Kind) -> None:
@@ -397,7 +399,7 @@ def _killed(kind: Kind, at: Path) -> None:
     os.kill(server, 9)
     os.waitid(os.P_PIDFD, waiting, os.WEXITED) if os.getppid() == server else None
     while os.path.exists(f"/proc/{server}/stat") and b") Z " not in Path(f"/proc/{server}/stat").read_bytes():
-        pass
+        give_way()
     os.close(waiting)
 
 

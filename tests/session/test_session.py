@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import mudroom.session
+from clocks import give_way
 from conftest import Place, full_listing, listing, tick
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
@@ -116,7 +117,7 @@ def test_an_edit_during_the_command_is_a_conflict(place: Place) -> None:
 
     def edit() -> None:
         while not started.exists():
-            pass
+            give_way()
         tick()
         place.write("file", "user\n")
         os.write(write, b"go\n")

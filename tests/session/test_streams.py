@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from clocks import give_way
 from conftest import Place
 from mudroom.core.settings import Settings, ViewChoice
 from mudroom.errors import MudroomError
@@ -70,6 +71,7 @@ def test_beside_a_command_in_the_background(place: Place, log: Path, given: int)
     server = session.start([*SH, b"echo up; while :; do sleep 0.02; done"], fork="f")
     while b"up" not in server.output()[0]:
         assert server.poll() is None
+        give_way()
     attacked(session, log, given)
 
 

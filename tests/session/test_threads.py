@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import mudroom.vault.forks.flatten
+from clocks import give_way
 from conftest import Place
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.command.policy import ClassRule, CommandPolicy
@@ -123,7 +124,7 @@ def test_the_vault_alone_holds_against_other_threads(place: Place) -> None:
     counting = b"i=0; while [ ! -e stop ]; do i=$((i+1)); echo $i >> count; done"
     agent = Waiting(session, "agent", counting)
     while not agent.size("count"):
-        pass
+        give_way()
     stopped: list[bool] = []
     with session.alone("the user", stopping=lambda: stopped.append(True)):
         assert stopped == [True], "the command of the other thread"
@@ -150,7 +151,7 @@ def test_a_thread_without_the_vault_waits_for_it(place: Place, monkeypatch: pyte
     with session.alone("the user"):
         other = Call(run)
         while not at_the_door.is_set() and not order:
-            pass
+            give_way()
         assert session.run([b"true"]).exit_code == 0
         order.append("free")
     other.result()

@@ -11,6 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from clocks import give_way
+
 pytest.importorskip("textual", reason="the extra tui is not installed")
 
 from conftest import Place
@@ -432,6 +434,7 @@ def test_a_command_that_runs_in_the_fork(place: Place) -> None:
     try:
         while session.vault.fork(result.fork).interrupted is None:
             assert command.is_alive()
+            give_way()
         drive(place, result.fork, script, session=session)
     finally:
         other.interrupt(signal.SIGKILL)

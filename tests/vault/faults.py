@@ -17,6 +17,7 @@ import pickle
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -104,6 +105,7 @@ def without_flags(decide: Decider) -> Decider:
     return decider
 
 
+@functools.cache
 def why_impossible() -> str:
     """Why nothing can be watched here; empty if it can."""
     if shutil.which("gcc") is None:
@@ -189,6 +191,7 @@ def _child(library: ctypes.CDLL, work: Callable[[], Any], report: int) -> None:
     import traceback
 
     code = 70
+    sys.dont_write_bytecode = True  # a module that is loaded here first is no call of the work
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.alarm(0)

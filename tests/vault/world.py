@@ -5,6 +5,7 @@ Used by the tests that cut applies off (``test_faults.py``, ``test_power_loss.py
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
@@ -22,6 +23,7 @@ from mudroom.core.retention import DAY
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.session.upkeep import problems, retention_limits
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_tree
@@ -303,6 +305,17 @@ def oracle(root: Path, script: str = SCRIPT) -> Portraits:
         return portraits(project)
     finally:
         remove_tree(os.fsencode(project))
+
+
+@functools.cache
+def load_modules(client: LauncherClient) -> None:
+    """Load what applies, undoes and redoes, once: each child that is watched would load it again."""
+    with tempfile.TemporaryDirectory(dir=SHM if os.access(SHM, os.W_OK) else None) as place:
+        world = World(Path(place, "world"), client, TOGETHER, SMALL)
+        world.apply()
+        world.undo()
+        world.redo()
+        world.remove()
 
 
 @contextmanager

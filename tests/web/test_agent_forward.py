@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from clocks import give_way
 from conftest import Place
 from mudroom.core.agent.card import parse_card
 from mudroom.core.agent.endpoint import AgentEndpoint
@@ -55,6 +56,7 @@ def running(session: Session, fork: str = "coder-1") -> Iterator[None]:
     try:
         while not Path(session.vault.fork(fork).upper.decode(), "ready").exists():
             assert thread.is_alive()
+            give_way()
         yield
     finally:
         session.sandboxes.interrupt(fork=fork)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from clocks import give_way
+
 pytest.importorskip("starlette", reason="the extra web")
 
 from conftest import Place
@@ -300,7 +302,7 @@ def settle(place: Place) -> None:
     """Wait until whatever is done to a record gives it another stamp: 20 ms. What may be another one unseen is read."""
     for record in place.state.glob("vaults/*/forks/*/record"):
         while not is_settled(record.stat().st_ctime_ns, time.time_ns()):
-            pass
+            give_way()
 
 
 def test_a_list_reads_each_record_once(place: Place, page: PageSide, monkeypatch: pytest.MonkeyPatch) -> None:

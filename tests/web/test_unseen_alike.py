@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
@@ -19,9 +20,6 @@ from mudroom.web.api.region import result_of
 
 NODE = shutil.which("node")
 SEGMENTS = str(files("mudroom.web") / "page/segments.js")
-ALL = [chr(code) for code in range(0x110000)]
-UNASSIGNED = {one for one in ALL if unicodedata.category(one) == "Cn"}
-"""In a line they stay; the terminal and the page see to them, which know another Unicode."""
 SIGNS = {
     *map(chr, (*range(0x600, 0x606), *range(0x13430, 0x13440))),
     *"\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd",
@@ -32,21 +30,33 @@ WIDE = {"\u3000"}
 """The space of Chinese and Japanese text, as wide as its letters."""
 
 
+@functools.cache
+def all_characters() -> list[str]:
+    """Not at the import: every process of a run imports this file, and one runs its tests."""
+    return [chr(code) for code in range(0x110000)]
+
+
+@functools.cache
+def unassigned() -> set[str]:
+    """In a line they stay; the terminal and the page see to them, which know another Unicode."""
+    return {one for one in all_characters() if unicodedata.category(one) == "Cn"}
+
+
 def unseen() -> set[str]:
     """In a line, surrogates apart: of no file's text is one (they stand for bytes that are no text)."""
     pattern = re.compile(f"[{ACTING}{PASSED}{CHOICE}]")
-    return {one for one in ALL if pattern.match(one)}
+    return {one for one in all_characters() if pattern.match(one)}
 
 
 def test_each_part_of_the_table_is_what_it_says() -> None:
     assert all(map(str.isprintable, PASSED + CHOICE))
-    assert [one for one in ALL if re.match(f"[{ACTING}]", one) and one.isprintable()] == []
+    assert [one for one in all_characters() if re.match(f"[{ACTING}]", one) and one.isprintable()] == []
 
 
 def test_in_names_and_in_lines() -> None:
-    names = {one for one in ALL if not is_seen(one)}
+    names = {one for one in all_characters() if not is_seen(one)}
     assert unseen() - names == set()
-    assert names - unseen() - UNASSIGNED == {"\t"} | WIDE | (SIGNS - UNASSIGNED)
+    assert names - unseen() - unassigned() == {"\t"} | WIDE | (SIGNS - unassigned())
     for one in unseen():
         if not "\ud800" <= one <= "\udfff" and one != "\n":
             assert escape_line(one.encode()).odd, hex(ord(one))
@@ -68,9 +78,9 @@ def test_by_the_page() -> None:
     words = [str(NODE), "--input-type=module", "--eval", script.replace("MODULE", json.dumps(f"file://{SEGMENTS}"))]
     run = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
     page = set(map(chr, json.loads(run.stdout)))
-    names = {one for one in ALL if not is_seen(one)}
+    names = {one for one in all_characters() if not is_seen(one)}
     assert page - names == set()
-    assert names - page - UNASSIGNED == {"\t"} | WIDE
+    assert names - page - unassigned() == {"\t"} | WIDE
 
 
 def test_the_terminal_and_the_page_know_the_same_escapes() -> None:

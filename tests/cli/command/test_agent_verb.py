@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from clocks import give_way
 from conftest import Place, full_listing, tick
 from screen import BASH, Screen
 from test_asking import ASK, MACHINE, NOBODY, answers, needs_a_name
@@ -446,6 +447,7 @@ def wait_for(condition: Any) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, "it did not come"
+        give_way()
 
 
 def alive(word: str) -> list[int]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from clocks import give_way
 from conftest import Place
 from mudroom.cli.main import run
 from test_vault_verb import MUDROOM, Cli
@@ -42,7 +43,7 @@ def until(condition: Callable[[], object]) -> None:
     end = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < end, "it did not come to that"
-        os.sched_yield()
+        give_way()
 
 
 def begun(cli: Cli, *words: str) -> subprocess.Popen[str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from clocks import give_way
 from conftest import Place
 from mudroom.vault.approvals.bell import Bell
 from screen import BASH, PATIENCE, Screen
@@ -97,6 +98,7 @@ def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline
+        give_way()
 
 
 def names(cli: Approving) -> list[str]:

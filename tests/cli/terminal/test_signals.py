@@ -18,6 +18,7 @@ from typing import NoReturn, cast
 
 import pytest
 
+from clocks import give_way
 from mudroom.cli.terminal.command_signals import Terminated, command_signals
 from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.cli.terminal.terminal import Terminal
@@ -52,7 +53,7 @@ def unheard(number: int) -> Iterator[None]:
     def take() -> None:
         begun.wait()
         while place.read_text().rpartition(")")[2].split()[0] != "S":
-            pass
+            give_way()
         signal.pthread_kill(threading.get_ident(), number)
 
     thread = threading.Thread(target=take)
@@ -172,7 +173,7 @@ def nothing_left() -> Iterator[None]:
     assert signal.set_wakeup_fd(-1) == -1
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
     while set(os.listdir("/proc/self/task")) - set(threads):
-        pass  # it has said that it ends
+        give_way()  # it has said that it ends
 
 
 def test_everything_is_as_it_was() -> None:

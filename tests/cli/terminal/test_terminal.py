@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from clocks import give_way
 from conftest import Place
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.terminal import raw, substitutes
@@ -231,6 +232,7 @@ def test_hang_up(place: Place, screens: list[Screen]) -> None:
     deadline = time.monotonic() + PATIENCE
     while any(os.path.exists(f"/proc/{pid}") for pid in inside):
         assert time.monotonic() < deadline
+        give_way()
 
 
 def descendants(pid: int) -> list[int]:

@@ -7,6 +7,7 @@ import random
 import resource
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -97,47 +98,49 @@ def test_what_is_missing_is_a_key_error() -> None:
 
 ONE, TWO = digest_of_content(b"1"), digest_of_content(b"22")
 LARGE = digest_of_content(bytes(PART + 1))
-HOSTILE: dict[str, bytes] = {
-    "nothing": b"",
-    "a method": b"\0",
-    "another method": b"\7" + frame((False, ONE, 1, 0, 1), contents=b"1")[1:],
-    "rows of 2^32 bytes": b"\0\xff\xff\xff\xff\x90",
-    "no rows": b"\0\0\0\0\0",
-    "2^32 rows": b"\0\0\0\0\5\xdd\xff\xff\xff\xff",
-    "too large": bytes(PACK + 1),
-    "no zlib": b"\1garbage",
-    "cut zlib": frame((False, ONE, 1, 0, 1), contents=b"1", method=1)[:-3],
-    "zlib and more": frame((False, ONE, 1, 0, 1), contents=b"1", method=1) + b"x",
-    "a zlib bomb": b"\1" + zlib.compress(bytes(200 << 20)),
-    "a zlib bomb in zlib": b"\1" + zlib.compress(zlib.compress(bytes(200 << 20)) * 3),
-    "another content": frame((False, ONE, 1, 0, 1), contents=b"2"),
-    "a node as a file": frame((True, ONE, 1, 0, 1), contents=b"1"),
-    "a file as a node": frame((False, digest_of_node(NODE), len(NODE), 0, len(NODE)), contents=NODE),
-    "bytes behind the last": frame((False, ONE, 1, 0, 1), contents=b"11"),
-    "bytes that are missing": frame((False, ONE, 1, 0, 1)),
-    "a size of 2^32": frame((False, ONE, 1 << 32, 0, 1), contents=b"1"),
-    "a size of 2^63": frame((False, ONE, (1 << 63) - 1, 0, 1), contents=b"1"),
-    "a cut number": b"\0\0\0\0\1\xcf",
-    "a length below 0": frame((False, ONE, 1, 0, -1)),
-    "a length beyond the size": frame((False, ONE, 1, 0, 2), contents=b"11"),
-    "an offset below 0": frame((False, ONE, 1, -1, 1), contents=b"1"),
-    "an offset beyond the size": frame((False, ONE, 1, 2, 1), contents=b"1"),
-    "an offset that overflows": frame((False, ONE, 1, (1 << 63) - 1, 1), contents=b"1"),
-    "small parts": frame((False, TWO, 2, 0, 1), (False, TWO, 2, 1, 1), contents=b"22"),
-    "a later part": frame((False, LARGE, PART + 1, PART, 1), contents=b"\0"),
-    "a short digest": frame((False, ONE[:5], 1, 0, 1), contents=b"1"),
-    "a digest as text": frame((False, "1" * 32, 1, 0, 1), contents=b"1"),
-    "a number for a boolean": frame((1, ONE, 1, 0, 1), contents=b"1"),
-    "a short row": frame((False, ONE, 1, 0), contents=b"1"),
-    "a node of 4 GiB": frame((True, ONE, 1 << 32, 0, PART), contents=bytes(PART)),
-    "pickle": b"\0\0\0\0\4cos\nsystem\n",
+HOSTILE: dict[str, Callable[[], bytes]] = {
+    "nothing": lambda: b"",
+    "a method": lambda: b"\0",
+    "another method": lambda: b"\7" + frame((False, ONE, 1, 0, 1), contents=b"1")[1:],
+    "rows of 2^32 bytes": lambda: b"\0\xff\xff\xff\xff\x90",
+    "no rows": lambda: b"\0\0\0\0\0",
+    "2^32 rows": lambda: b"\0\0\0\0\5\xdd\xff\xff\xff\xff",
+    "too large": lambda: bytes(PACK + 1),
+    "no zlib": lambda: b"\1garbage",
+    "cut zlib": lambda: frame((False, ONE, 1, 0, 1), contents=b"1", method=1)[:-3],
+    "zlib and more": lambda: frame((False, ONE, 1, 0, 1), contents=b"1", method=1) + b"x",
+    "a zlib bomb": lambda: b"\1" + zlib.compress(bytes(200 << 20)),
+    "a zlib bomb in zlib": lambda: b"\1" + zlib.compress(zlib.compress(bytes(200 << 20)) * 3),
+    "another content": lambda: frame((False, ONE, 1, 0, 1), contents=b"2"),
+    "a node as a file": lambda: frame((True, ONE, 1, 0, 1), contents=b"1"),
+    "a file as a node": lambda: frame((False, digest_of_node(NODE), len(NODE), 0, len(NODE)), contents=NODE),
+    "bytes behind the last": lambda: frame((False, ONE, 1, 0, 1), contents=b"11"),
+    "bytes that are missing": lambda: frame((False, ONE, 1, 0, 1)),
+    "a size of 2^32": lambda: frame((False, ONE, 1 << 32, 0, 1), contents=b"1"),
+    "a size of 2^63": lambda: frame((False, ONE, (1 << 63) - 1, 0, 1), contents=b"1"),
+    "a cut number": lambda: b"\0\0\0\0\1\xcf",
+    "a length below 0": lambda: frame((False, ONE, 1, 0, -1)),
+    "a length beyond the size": lambda: frame((False, ONE, 1, 0, 2), contents=b"11"),
+    "an offset below 0": lambda: frame((False, ONE, 1, -1, 1), contents=b"1"),
+    "an offset beyond the size": lambda: frame((False, ONE, 1, 2, 1), contents=b"1"),
+    "an offset that overflows": lambda: frame((False, ONE, 1, (1 << 63) - 1, 1), contents=b"1"),
+    "small parts": lambda: frame((False, TWO, 2, 0, 1), (False, TWO, 2, 1, 1), contents=b"22"),
+    "a later part": lambda: frame((False, LARGE, PART + 1, PART, 1), contents=b"\0"),
+    "a short digest": lambda: frame((False, ONE[:5], 1, 0, 1), contents=b"1"),
+    "a digest as text": lambda: frame((False, "1" * 32, 1, 0, 1), contents=b"1"),
+    "a number for a boolean": lambda: frame((1, ONE, 1, 0, 1), contents=b"1"),
+    "a short row": lambda: frame((False, ONE, 1, 0), contents=b"1"),
+    "a node of 4 GiB": lambda: frame((True, ONE, 1 << 32, 0, PART), contents=bytes(PART)),
+    "pickle": lambda: b"\0\0\0\0\4cos\nsystem\n",
 }
+"""Made by the test: every process of a run imports this file, and one runs its tests."""
 
 
 def test_a_hostile_pack_stores_nothing(store: ObjectStore) -> None:
+    hostile = {why: make() for why, make in HOSTILE.items()}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     taken = []
-    for why, each in HOSTILE.items():
+    for why, each in hostile.items():
         try:
             unpack(each, store, Everything())
         except RefusedPack as error:

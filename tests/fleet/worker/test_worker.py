@@ -17,6 +17,7 @@ import pytest
 from scripted_origin import ScriptedOrigin, errand, message_of, row_of
 from worker_places import origin, process, project, start, started, worker_home
 
+from clocks import give_way
 from mudroom import __version__
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.command.policy import ClassRule, CommandPolicy
@@ -118,6 +119,7 @@ def test_a_slow_origin_holds_up_no_command_and_takes_no_memory(process: Worker, 
     folders = worker.home / ".local/state/mudroom/worker" / worker.origin
     while len(list(folders.glob("*/errands/errand-*/outcome"))) < 2:  # both end, and nobody reads
         assert Path(f"/proc/{worker.pid}").exists()
+        give_way()
     peak = Path(f"/proc/{worker.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
     assert int(peak) < 160_000
     worker.outcome(quiet)

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from box import Box, Conversation, if_namespaces
+from clocks import give_way
 from conftest import Place
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import CommandNotStarted
@@ -399,7 +400,7 @@ def test_nothing_is_left_of_it(tmp_path: Path, native: LauncherClient) -> None:
     native.close()
     deadline = time.monotonic() + 20
     while any(os.path.exists(f"/proc/{pid}") for pid in nurseries) and time.monotonic() < deadline:
-        pass
+        give_way()
     assert not any(os.path.exists(f"/proc/{pid}") for pid in nurseries)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from box import KINDS, Box, Conversation
+from clocks import give_way
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
@@ -38,7 +39,7 @@ def until_all_grow(directory: Path, count: int) -> None:
     """Every one of the files gets longer; a test that waits in vain ends by its alarm."""
     before = sizes(directory)
     while len(now := sizes(directory)) < count or any(now[name] <= before.get(name, 0) for name in now):
-        pass
+        give_way()
 
 
 BUSY = f"""
@@ -234,7 +235,7 @@ def test_what_does_not_come_to_rest_goes_on(sleeper: int, monkeypatch: pytest.Mo
     with pytest.raises(TimeoutError):
         pause.pause(sleeper, stopped)
     while rests(sleeper):
-        pass  # it has been told to go on
+        give_way()  # it has been told to go on
     assert stopped == []
 
 

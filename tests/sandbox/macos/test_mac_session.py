@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from clocks import give_way
 from conftest import Place, full_listing
 from macbox import SPEC, fake_sandbox_exec
 from mudroom.core.agent.card import AgentCard, Requirements
@@ -60,7 +61,7 @@ def mac(place: Place, tmp_path: Path) -> Iterator[Mac]:
 def until(condition: Callable[[], object]) -> None:
     """A test has its own limit of time."""
     while not condition():
-        pass
+        give_way()
 
 
 def test_limits_of_a_mac_are_not_looked_up_by_the_numbers_of_linux(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +207,7 @@ def test_a_failure_is_the_only_report(mac: Mac, monkeypatch: pytest.MonkeyPatch)
 
     def late(running: LaunchedCommand) -> Exit:
         while running._connection.is_open():
-            pass
+            give_way()
         return wait(running)
 
     monkeypatch.setattr(LaunchedCommand, "wait", late)

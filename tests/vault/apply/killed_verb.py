@@ -10,18 +10,23 @@ from pathlib import Path
 
 from workbench import Killer, Workbench
 
+def nothing(_result: object) -> list[str]:
+    return []
+
+
+def discard(bench: Workbench) -> list[str]:
+    bench.forks.discard("f")
+    return []
+
+
 DO: dict[str, Callable[[Workbench], list[str]]] = {
     "apply": lambda bench: bench.apply("f"),
     "undo": lambda bench: bench.undo(),
     "checkpoint": lambda bench: nothing(bench.forks.checkpoint("f", "here")),
     "rollback": lambda bench: nothing(bench.forks.rollback("f", "one")),
-    "discard": lambda bench: nothing(bench.forks.discard("f")),
+    "discard": discard,
 }
 """What to do; each returns the conflicts."""
-
-
-def nothing(_result: object) -> list[str]:
-    return []
 
 
 def work(root: str, verb: str, at: str) -> None:

@@ -10,7 +10,7 @@ the next command recovers. Whatever N is, and whichever way project, fork and va
 * a call that fails is one error that names its reason, never another crash, never silence.
 
 A run takes a sample: for each mode, evenly spread calls, others for each and others each day (``tiers.SEED``), and
-every call on a plan; in the quick tier, one call for each and one on a plan.
+every call on a plan; in the quick tier, one call for each and one on a plan, and half of the pairs of a way and a mode.
 ``MUDROOM_FAULTS=all`` takes every call, and prints how many runs that were (MUDROOM_TEST_SECONDS=3600 with it).
 """
 
@@ -45,8 +45,20 @@ from faults import (
 )
 from faults import why_impossible as why_not_watched
 from mudroom.sandbox.client.launcher_client import LauncherClient
-from tiers import QUICK, SEED, sample
-from world import SCRIPT, SMALL, TOGETHER, WAYS, Portraits, Way, World, fast_place, portraits, why_impossible
+from tiers import QUICK, SEED, pairs, sample
+from world import (
+    SCRIPT,
+    SMALL,
+    TOGETHER,
+    WAYS,
+    Portraits,
+    Way,
+    World,
+    fast_place,
+    load_modules,
+    portraits,
+    why_impossible,
+)
 
 ALL = os.environ.get("MUDROOM_FAULTS") == "all"
 SAMPLE = sample(3)
@@ -94,7 +106,13 @@ SOME = list(MODES) if ALL else ["killed-before", "dead-from-here"]
 """For what goes the way that something else has gone before."""
 
 
-@pytest.fixture(params=WAYS, ids=lambda way: way.name)
+def every_way_and(name: str, kinds: list[str]) -> pytest.MarkDecorator:
+    chosen = pairs(WAYS, kinds)
+    ids = [f"{way.name}-{kind}" for way, kind in chosen]
+    return pytest.mark.parametrize(("way", name), chosen, indirect=["way"], ids=ids)
+
+
+@pytest.fixture
 def way(request: pytest.FixtureRequest) -> Way:
     found: Way = request.param
     if why_impossible(found):
@@ -122,8 +140,9 @@ def _measured(client: LauncherClient, root: Path, way: Way, script: str, what: s
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def root(tmp_path_factory: pytest.TempPathFactory, client: LauncherClient) -> Iterator[Path]:
     with fast_place(tmp_path_factory.mktemp("faults")) as place:
+        load_modules(client)
         yield place
 
 
@@ -257,21 +276,21 @@ def _strike(
     _tell(capsys, f"{what:5} {way.name:10} {mode:14} {len(numbers):4} runs {dict(became)} {dict(errors)}")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@every_way_and("mode", list(MODES))
 def test_apply_struck_at_any_call(
     root: Path, client: LauncherClient, way: Way, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _strike(root, client, way, "apply", mode, capsys)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@every_way_and("mode", list(MODES))
 def test_undo_struck_at_any_call(
     root: Path, client: LauncherClient, way: Way, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _strike(root, client, way, "undo", mode, capsys)
 
 
-@pytest.mark.parametrize("mode", SOME)
+@every_way_and("mode", SOME)
 def test_redo_struck_at_any_call(
     root: Path, client: LauncherClient, way: Way, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -304,7 +323,7 @@ def _timeless(world: World) -> Portraits:
     return {name: one._replace(mtime=0) for name, one in portraits(world.project).items()}
 
 
-@pytest.mark.parametrize("mode", SOME)
+@every_way_and("mode", SOME)
 def test_apply_with_conflicts_struck_at_any_call(
     root: Path, client: LauncherClient, way: Way, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -340,7 +359,7 @@ def test_apply_with_conflicts_struck_at_any_call(
 # --- recovery itself ---
 
 
-@pytest.mark.parametrize("what", ["apply", "undo", "redo"])
+@every_way_and("what", ["apply", "undo", "redo"])
 def test_recovery_killed_at_any_call(
     root: Path, client: LauncherClient, way: Way, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,8 +33,21 @@ from faults import ASK_AGAIN, KILL_BEFORE, PASS, Call, at, passing, watched, wit
 from faults import why_impossible as why_not_watched
 from mudroom.core.merge.merge import Conflict
 from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.launcher_client import LauncherClient
 from tiers import QUICK
-from world import APART, PLAIN, TOGETHER, Portrait, Portraits, Way, World, fast_place, portraits, why_impossible
+from world import (
+    APART,
+    PLAIN,
+    TOGETHER,
+    Portrait,
+    Portraits,
+    Way,
+    World,
+    fast_place,
+    load_modules,
+    portraits,
+    why_impossible,
+)
 
 SECONDS = float(os.environ.get("MUDROOM_WRITER", "4"))
 ROUNDS = 4
@@ -44,7 +57,8 @@ pytestmark = [pytest.mark.slow]
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
+def root(tmp_path: Path, client: LauncherClient) -> Iterator[Path]:
+    load_modules(client)
     with fast_place(tmp_path) as place:
         yield place
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from clocks import give_way
 from conftest import Place
 from mudroom.core.tree.entry import Entry
 from mudroom.session import Session
@@ -22,7 +23,7 @@ from mudroom.vault.forks.review import fingerprint
 
 def settle(path: Path) -> None:
     while not is_settled(path.lstat().st_ctime_ns, time.time_ns()):
-        pass
+        give_way()
 
 
 def keeping(place: Place) -> Session:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from clocks import give_way
 from inner_path import inner
 from mudroom.core.journal.event import ChainHead, data_of, wall
 from mudroom.core.journal.event_filter import EventFilter
@@ -354,6 +355,7 @@ def test_a_writer_that_is_killed_leaves_a_whole_chain(path: Path) -> None:
     journal = again(path)
     while journal.head().number < 50:
         assert running[0].poll() is None
+        give_way()
     running[0].kill()
     for process in running:
         process.wait()
