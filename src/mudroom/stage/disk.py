@@ -327,6 +327,10 @@ def group() -> int:
     return os.getegid()
 
 
+read = os.read
+"""Read from the position of a file. Raise FileHeld on Windows for a part that another process has locked."""
+
+
 def pread(descriptor: int, length: int, offset: int) -> bytes:
     return os.pread(descriptor, length, offset)
 

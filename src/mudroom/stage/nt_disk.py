@@ -94,6 +94,7 @@ from mudroom.stage.nt_file import given_path as given_path
 from mudroom.stage.nt_file import is_absolute as is_absolute
 from mudroom.stage.nt_file import pread as pread
 from mudroom.stage.nt_file import pwrite as pwrite
+from mudroom.stage.nt_file import read as read
 from mudroom.stage.nt_file import real_path as real_path
 from mudroom.stage.nt_layer import (
     drop_table,

@@ -13,13 +13,14 @@ import os
 from collections.abc import Callable
 from ctypes import wintypes
 
+from mudroom.core.tree.entry import FileHeld
 from mudroom.core.tree.windows_name import why_no_name
 from mudroom.core.tree.windows_path import inner_path
 from mudroom.errors import UsageError
 from mudroom.stage.nt_call import handle_of, kernel
 
-_HANDLE_EOF = 38
-"""ERROR_HANDLE_EOF of winerror.h."""
+_HANDLE_EOF, _LOCK_VIOLATION = 38, 33
+"""ERROR_HANDLE_EOF and ERROR_LOCK_VIOLATION of winerror.h."""
 _CLOUD = (358, *range(362, 367), 374, 375, *range(377, 384), *range(386, 399), 404, 426, 434)
 """ERROR_CLOUD_FILE_… of winerror.h, as 362, ERROR_CLOUD_FILE_PROVIDER_NOT_RUNNING."""
 
@@ -41,6 +42,19 @@ for _call in (kernel.ReadFile, kernel.WriteFile):
     _call.argtypes = (wintypes.HANDLE, ctypes.c_void_p, wintypes.DWORD, ctypes.c_void_p, ctypes.c_void_p)
 
 
+def read(descriptor: int, length: int) -> bytes:
+    """As ``os.read``. Raise FileHeld for a part that another process has locked (LockFileEx), which is EACCES of the C
+    runtime."""
+    try:
+        return os.read(descriptor, length)
+    except PermissionError as error:
+        raise _locked() from error
+
+
+def _locked() -> FileHeld:
+    return FileHeld(errno.EBUSY, "another program has locked a part of it")
+
+
 def pread(descriptor: int, length: int, offset: int) -> bytes:
     buffer, done = ctypes.create_string_buffer(length), wintypes.DWORD()
     at = _At(low=offset & 0xFFFFFFFF, high=offset >> 32)
@@ -48,6 +62,8 @@ def pread(descriptor: int, length: int, offset: int) -> bytes:
         number = ctypes.get_last_error()
         if number == _HANDLE_EOF:
             return b""
+        if number == _LOCK_VIOLATION:
+            raise _locked()
         raise OSError(errno.EIO, _why_unread(number))
     return buffer.raw[: done.value]
 

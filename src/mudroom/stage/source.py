@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 
 from mudroom.core.tree.entry import Entry
+from mudroom.stage import disk
 from mudroom.stage.beneath import directory, entries, look_beneath, open_file, open_layer, open_root
 from mudroom.typing import Protocol
 
@@ -98,10 +99,10 @@ def read_all(source: SourceContent, path: bytes, limit: int) -> bytes | None:
         size = os.fstat(descriptor).st_size
         if size > limit:
             return None
-        data = os.read(descriptor, size + 1)
+        data = disk.read(descriptor, size + 1)
         if len(data) == size:
             return data
-        while len(data) <= limit and (more := os.read(descriptor, 1 << 20)):
+        while len(data) <= limit and (more := disk.read(descriptor, 1 << 20)):
             data += more
         return data if len(data) <= limit else None
     finally:
@@ -112,7 +113,7 @@ def same_bytes(descriptor: int, other: int) -> bool:
     """Return whether two open files have the same content from their positions to their ends. The descriptors stay
     open."""
     while True:
-        a, b = os.read(descriptor, 1 << 20), os.read(other, 1 << 20)
+        a, b = disk.read(descriptor, 1 << 20), disk.read(other, 1 << 20)
         if a != b:
             return False
         if not a:

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from mudroom.core.attempt import TryRecord
     from mudroom.session import Session
 
-ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGBREAK if sys.platform == "win32" else signal.SIGHUP)
+if sys.platform == "win32":
+    ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGBREAK)
+else:
+    ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def _heed(loop: asyncio.AbstractEventLoop, number: int, heard: Callable[[int], None]) -> None:

@@ -30,8 +30,9 @@ SHELL_LINE = (b"cmd", b"/d", b"/s", b"/c")
 _OPERATORS = frozenset("|&<>^()%")
 _INSIDE = frozenset((
     "assoc", "break", "call", "cd", "chdir", "cls", "color", "copy", "date", "del", "dir", "echo", "erase", "exit",
-    "for", "ftype", "goto", "if", "md", "mkdir", "mklink", "move", "path", "pause", "popd", "prompt", "pushd", "rd", "rem",
-    "ren", "rename", "rmdir", "set", "setlocal", "shift", "start", "time", "title", "type", "ver", "verify", "vol",
+    "for", "ftype", "goto", "if", "md", "mkdir", "mklink", "move", "path", "pause", "popd", "prompt", "pushd", "rd",
+    "rem", "ren", "rename", "rmdir", "set", "setlocal", "shift", "start", "time", "title", "type", "ver", "verify",
+    "vol",
 ))  # fmt: skip
 """Commands of cmd.exe itself ("help" lists them): there is no program of these names."""
 

@@ -27,7 +27,7 @@ from stat import S_ISGID
 from mudroom.core.clock import EditWindow
 from mudroom.core.text.linediff import count_lines, is_binary, split_lines
 from mudroom.core.tree.change import Change, Changeset, Remark, Verb
-from mudroom.core.tree.entry import Entry, is_untouched
+from mudroom.core.tree.entry import Entry, FileHeld, is_untouched
 from mudroom.core.tree.flag import MADE, add_flags, flags_of, git_directory
 from mudroom.core.tree.landing_form import (
     LANDING_KINDS,
@@ -399,8 +399,10 @@ class _Collector:
         except OSError:
             return os.fsencode(f"unreadable {change.path!r}")
         try:
-            while block := os.read(descriptor, 1 << 20):
+            while block := disk.read(descriptor, 1 << 20):
                 hasher.update(block)
+        except FileHeld:
+            return os.fsencode(f"unreadable {change.path!r}")
         finally:
             os.close(descriptor)
         return hasher.digest()

@@ -14,7 +14,7 @@ from mudroom.core.merge.operations import Op
 from mudroom.core.text.linediff import is_binary
 from mudroom.core.tree.entry import Entry, FileHeld
 from mudroom.stage import disk
-from mudroom.stage.beneath import look, open_beneath
+from mudroom.stage.beneath import look
 from mudroom.stage.originals.original import SMALL, Originals
 from mudroom.stage.source import DirectorySource, read_all
 from mudroom.vault.apply.group import give_group
@@ -96,11 +96,9 @@ class Unmerge:
             return None
         with os.fdopen(original, "rb") as stream:
             applied = stream.read()
-        descriptor = open_beneath(self._root, op.path, os.O_RDONLY | disk.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as stream:
-            mine = stream.read()
+        mine = read_all(DirectorySource(self._root), op.path, SMALL)
         before = read_all(DirectorySource(self._slots), b"%d" % op.slot, SMALL)
-        if before is None:
+        if before is None or mine is None:
             return None
         content, reason = merge_texts(applied, mine, before)
         return None if reason else content

@@ -167,21 +167,21 @@ class Reconciler:
         kept = self._ground.open_original(path, base)
         if kept is None:
             return None
+        opened = [kept]
         try:
-            mine = self._live.open(path if at is None else at)
+            opened += [self._live.open(path if at is None else at)]
+            return same_bytes(*opened)
         except FileHeld:
-            os.close(kept)
             if at is None:
                 raise
             return False
         except OSError:
-            os.close(kept)
+            if len(opened) > 1:
+                raise
             return False
-        try:
-            return same_bytes(kept, mine)
         finally:
-            os.close(kept)
-            os.close(mine)
+            for descriptor in opened:
+                os.close(descriptor)
 
     def _git_moved(self, git: bytes) -> bool:
         heads = (look_beneath(self._live.root, git + b"/" + name) for name in _GIT_HEADS)

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mudroom.core.clock import EditWindow
 from mudroom.core.tree.change import Change, Changeset
-from mudroom.core.tree.entry import Entry, is_untouched, same_shape
+from mudroom.core.tree.entry import Entry, FileHeld, is_untouched, same_shape
 from mudroom.stage.layers.closed_directory import entered
 from mudroom.stage.layers.landed import LandedPaths, elsewhere
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
@@ -130,7 +130,7 @@ def same_file(one: SourceContent, other: SourceContent, path: bytes, a: Entry, b
         opened += [one.open(path)]
         opened += [other.open(path)]
         return same_bytes(*opened)
-    except PermissionError:
+    except (PermissionError, FileHeld):
         return False
     finally:
         for descriptor in opened:
