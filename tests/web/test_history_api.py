@@ -15,7 +15,8 @@ from conftest import Place
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.network.flow import Flow, flow_to_json
 from mudroom.core.tree.stack import ForkState, from_text
-from mudroom.review.activity import search
+from mudroom.errors import ForkMoved
+from mudroom.review.activity import preview, roll_back, search
 from mudroom.web.state.refusal import Refusal
 
 MS = 10**6
@@ -62,6 +63,24 @@ def test_the_way_back_to_a_checkpoint_and_forth_again(ask: Asked) -> None:
     }  # fmt: skip
     ask.post(fork + "/rollback", {"checkpoint": done["undo"], "fingerprint": back["fingerprint"]})
     assert ask.place.session().forks.files("f").read(b"d/late.txt") == b"x\n"
+
+
+def test_the_way_back_where_the_session_has_written_files_itself(place: Place) -> None:
+    """As it does for "keep both" of a conflict. What is written after the preview is not dropped."""
+    session = place.session()
+    session.forks.new("f")
+    files = session.forks.files("f")
+    files.write("a", "one")
+    session.forks.checkpoint("f", "green")
+    files.write("a", "two")
+    seen = preview(session, "f", "green")
+    assert [change.path for change in seen.rows] == [b"a"]
+    files.write("late", "")
+    with pytest.raises(ForkMoved):
+        roll_back(session, "f", "green", seen.fingerprint)
+    assert files.read("a") == b"two"
+    roll_back(session, "f", "green", preview(session, "f", "green").fingerprint)
+    assert (files.read("a"), files.look("late")) == (b"one", None)
 
 
 def test_what_was_not_seen_is_not_dropped(ask: Asked) -> None:

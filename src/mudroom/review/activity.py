@@ -34,23 +34,22 @@ class DroppedChanges(NamedTuple):
 def preview(session: Session, fork: str, point: str) -> DroppedChanges:
     """Return the changes since a checkpoint. Raise UsageError if there is no such checkpoint."""
     find_checkpoint(session.vault.fork(fork), point)
-    return _dropped(_since(session, fork, point))
+    with session.forks.compare(f"{fork}@{point}", fork) as comparison:
+        return _dropped(comparison.changeset)
 
 
 def roll_back(session: Session, fork: str, point: str, seen: str) -> Checkpoint | None:
     """Roll back to a checkpoint and return the checkpoint that restores the dropped changes. ``seen``: fingerprint of
     the changes that the user saw (``DroppedChanges.fingerprint``). Raise ForkMoved if the changes are different now."""
+    from mudroom.vault.forks.comparison import Comparison
 
     def require() -> None:
-        if _dropped(_since(session, fork, point)).fingerprint != seen:
-            raise ForkChanged(fork, "rolled back")
+        # The fork is at rest: its changes are recorded, and its lock is held, for which Forks.compare would wait.
+        with Comparison(session.vault, f"{fork}@{point}", fork) as comparison:
+            if _dropped(comparison.changeset).fingerprint != seen:
+                raise ForkChanged(fork, "rolled back")
 
     return session.forks.rollback(fork, point, require=require)
-
-
-def _since(session: Session, fork: str, point: str) -> Changeset:
-    with session.forks.compare(f"{fork}@{point}", fork) as comparison:
-        return comparison.changeset
 
 
 def _dropped(changeset: Changeset) -> DroppedChanges:

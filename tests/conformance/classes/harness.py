@@ -51,7 +51,8 @@ class Harness:
         self._environment = {
             "PATH": path, "HOME": world.HOME, "LANG": "C.UTF-8", "TERM": "xterm", "USER": "u", "LOGNAME": "u",
             "SHELL": "/bin/bash", "PYTHONDONTWRITEBYTECODE": "1", "GIT_CONFIG_NOSYSTEM": "1",
-            "NO_UPDATE_NOTIFIER": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "NO_UPDATE_NOTIFIER": "1", "npm_config_update_notifier": "false",  # npm heeds only its own
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         }  # fmt: skip
         self._kept = _contents(world.TEMPLATE)
         self._home = _contents(world.HOME)

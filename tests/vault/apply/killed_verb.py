@@ -10,6 +10,7 @@ from pathlib import Path
 
 from workbench import Killer, Workbench
 
+
 def nothing(_result: object) -> list[str]:
     return []
 
