@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 Row = TypeVar("Row")
@@ -39,7 +40,9 @@ def examples(full: int) -> int:
     return int(os.environ.get("MUDROOM_EXAMPLES", full // 4 if QUICK else full))
 
 
-hypothesis_settings.register_profile("here", deadline=None, max_examples=examples(100))  # a busy machine is no finding
+hypothesis_settings.register_profile(
+    "here", deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow]
+)  # a busy machine is no finding
 hypothesis_settings.load_profile("here")
 
 

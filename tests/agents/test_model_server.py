@@ -31,7 +31,7 @@ def post(server: ModelServer, path: str, message: Any) -> tuple[int, str]:
     body = message if isinstance(message, bytes) else json.dumps(message).encode()
     request = urllib.request.Request(server.url + path, body, {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -205,7 +205,7 @@ def test_bad_requests_are_answered(server: ModelServer) -> None:
 def test_tokens_are_counted_and_models_listed(server: ModelServer) -> None:
     assert json.loads(post(server, "/v1/messages/count_tokens", anthropic([], False)[1])[1])["input_tokens"] > 0
     assert json.loads(post(server, "/v1beta/models/m:countTokens", {"contents": []})[1])["totalTokens"] >= 0
-    with urllib.request.urlopen(server.url + "/v1/models", timeout=10) as answer:
+    with urllib.request.urlopen(server.url + "/v1/models", timeout=60) as answer:
         assert json.load(answer)["data"][0]["id"] == "scripted"
     assert server.paths[-1] == "GET /v1/models"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from conftest import Place, tick
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds for what is expected to come at once."""
 LOOK = 0.05
 """Seconds that a look at the screen may take at least."""

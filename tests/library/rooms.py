@@ -14,7 +14,7 @@ from conftest import Place
 if TYPE_CHECKING:
     from mudroom.library.question import Ask
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 LONG = str(7_000_000 + os.getpid())
 """Seconds that only the commands of this process sleep, by which they are found."""
 

@@ -19,7 +19,7 @@ from mudroom.core.network.inspection import Inspection
 from mudroom.net.door import Door, Gate, Kind, Listener, Received
 
 _PATHS = [str(Path(mudroom.__file__).parent.parent), str(Path(__file__).parent)]
-WAIT = 20.0
+WAIT = 60.0
 """Seconds until a test that waits for something has failed."""
 
 

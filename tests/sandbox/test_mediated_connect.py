@@ -74,7 +74,7 @@ def test_the_gate_is_reached_by_a_socket_that_is_like_its_own(gated: GatedBox) -
     said, refused = gated.told(program)
     assert said.splitlines() == ["0 True True True True 5"] * 2
     assert refused == []
-    gated.server.settimeout(10)
+    gated.server.settimeout(60)
     for _number in range(2):
         accepted, _where = gated.server.accept()
         with accepted:
@@ -107,14 +107,14 @@ def test_a_place_of_the_hosts_loopback_leads_to_its_listener(gated: GatedBox) ->
         "for where in (('::ffff:127.0.0.1', 9), ('::1', 11), ('::1', 9)): tried(socket.AF_INET6, where)\n"
     )
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(10)
+        server.settimeout(60)
         port = server.getsockname()[1]
         said, refused = gated.told(program, ("127.0.0.1", 9, port), ("::1", 11, port))
         assert said.split() == ["ok", "EACCES", "EACCES", "ok", "ok", "ok", "EACCES"]
         assert refused == ["127.0.0.1:10", "127.0.0.2:9", "[::1]:9"]
         for _number in range(3):
             server.accept()[0].close()
-        gated.server.settimeout(10)
+        gated.server.settimeout(60)
         gated.server.accept()[0].close()
         said, refused = gated.told(
             _HEAD + f"print(socket.socket().connect_ex(('127.0.0.1', {port})))", ("::1", 11, port)

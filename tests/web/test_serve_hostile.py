@@ -247,7 +247,7 @@ def listening(site: Site, number: int) -> Iterator[list[http.client.HTTPResponse
 def test_pages_that_listen_do_not_hold_the_end_up(place: Place) -> None:
     with serving(place) as site, listening(site, 3) as streams:
         site.process.send_signal(signal.SIGTERM)
-        assert site.process.wait(10) == 0
+        assert site.process.wait(60) == 0
         assert all(b"event: end" in one.read() for one in streams)
 
 

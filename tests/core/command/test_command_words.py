@@ -30,7 +30,7 @@ def ran_by_bash(line: bytes, where: Path) -> list[tuple[bytes, ...]]:
         cwd=where,
         env={"HOME": str(where)},
         stdin=subprocess.DEVNULL,
-        timeout=10,
+        timeout=60,
     )
     found = [one.split(b"\0")[:-1] for one in done.stderr.split(b"\1\0")[:-1]]
     return [tuple(words[:1] and (words[0].rpartition(b"\n")[2], *words[1:])) for words in found]

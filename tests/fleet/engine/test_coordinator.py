@@ -245,7 +245,7 @@ def test_a_node_that_takes_nothing_is_lost_and_nobody_waits_for_it(
         one.stall()
         for number in range(400):
             origin.send(wire.PING, wire.Ping(number))
-            while other.came.get(timeout=10).kind != wire.PING:  # so that it is never the one which is behind
+            while other.came.get(timeout=60).kind != wire.PING:  # so that it is never the one which is behind
                 pass
         told = message_of(origin.wait_for(wire.OUTCOME), wire.ErrandOutcome)
         assert (told.state, told.errand) == ("lost", next(iter(one.errands)))

@@ -37,7 +37,7 @@ class ScriptedWorker:
     def close(self) -> None:
         os.close(self.reader)
         os.close(self.writer)
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def last_words(self) -> str:

@@ -79,7 +79,7 @@ def ends() -> Iterator[Ends]:
     yield ends
     ends.link.end("the test is over")
     if ends.has_begun:
-        ends.link.join(5.0)
+        ends.link.join(60.0)
     for descriptor in (ends.out, ends.into):
         try:
             os.close(descriptor)
@@ -88,7 +88,7 @@ def ends() -> Iterator[Ends]:
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.001)

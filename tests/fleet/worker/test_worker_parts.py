@@ -308,7 +308,7 @@ def test_two_workers_keep_the_same_bases(tmp_path: Path) -> None:
 
     def keep(supply: BaseSupply) -> None:
         for number in range(100):
-            together.wait(10)
+            together.wait(60)
             try:
                 supply._keep(b"%032d" % number, message.Base(bytes(32), b"/p", b"/h", (), (), 0o22))
             except OSError as error:

@@ -90,7 +90,7 @@ def test_headers_that_nobody_takes_are_charged_and_hold_up_the_other_end() -> No
             await asyncio.sleep(0)
         assert not waiting.done()
         end.peer.resume_writing()
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, 60)
         assert end.peer.account.held == before
         writing.cancel()
 

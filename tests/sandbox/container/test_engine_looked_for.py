@@ -334,7 +334,7 @@ def _has_begun(fakes: Fakes) -> bool:
 
 def _ends(group: int) -> bool:
     """Return whether no process of a group runs any more, once the kernel has ended the killed ones."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         if not any(_group_of(entry) == group for entry in os.listdir("/proc") if entry.isdigit()):
             return True

@@ -30,7 +30,7 @@ import socket, sys
 for line in sys.stdin:
     host, port = line.split()
     try:
-        print(socket.create_connection((host, int(port)), timeout=10).recv(100).decode() or "closed", flush=True)
+        print(socket.create_connection((host, int(port)), timeout=60).recv(100).decode() or "closed", flush=True)
     except OSError as error:
         print(type(error).__name__, flush=True)
 '"""
@@ -194,7 +194,7 @@ def test_a_name_is_looked_up_here(gated: GatedBox) -> None:
     with inside(gated, "overlay") as command:
         (udp,) = command.sockets["dns-udp"]
         command.connect("registry.example", 443)
-        udp.settimeout(10)
+        udp.settimeout(60)
         query, ancillary, _flags, sender = udp.recvmsg(512, 256)
         assert b"\x08registry\x07example\x00" in query
         assert [(level, kind) for level, kind, _data in ancillary] == [(41, 50)], "IPV6_PKTINFO"
@@ -209,7 +209,7 @@ def test_a_name_is_looked_up_here(gated: GatedBox) -> None:
 def test_nothing_is_sent_by_a_socket_without_a_listener(gated: GatedBox) -> None:
     script = (
         f'{PYTHON} -c \'import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.connect(("8.8.8.8", 443)); '
-        's.send(b"x"); s.settimeout(10); s.recv(1)\' 2>&1 | tail -n 1'
+        's.send(b"x"); s.settimeout(60); s.recv(1)\' 2>&1 | tail -n 1'
     )
     ended, output = gated.run(script)
     assert (ended.status, output.split(":")[0]) == (0, "ConnectionRefusedError")

@@ -22,6 +22,7 @@ from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.apply.landing import LandingResult
 from tiers import QUICK, every
+from world import fast_place
 
 SCRIPT = (
     "echo more >> edited; rm -r gone removed; mkdir -p new/sub; echo n > new/sub/f; chmod +x mode;"
@@ -59,10 +60,16 @@ def counted(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> list
     return count
 
 
-def fresh(tmp_path: Path, client: Client, number: int) -> Place:
-    root = tmp_path / f"n{number}"
-    root.mkdir()
-    return Place(root, client)
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    with fast_place(tmp_path) as place:
+        yield place
+
+
+def fresh(root: Path, client: Client, number: int) -> Place:
+    place = root / f"n{number}"
+    place.mkdir()
+    return Place(place, client)
 
 
 def crash_in_child(work: Callable[[], object], at: int) -> bool:
@@ -89,10 +96,10 @@ def points(limit: int = 400) -> Iterator[int]:
     raise AssertionError("the work never came to its end")
 
 
-def test_apply_killed_anywhere(tmp_path: Path, client: Client) -> None:
+def test_apply_killed_anywhere(root: Path, client: Client) -> None:
     outcomes = set()
     for number in points():
-        place = fresh(tmp_path, client, number)
+        place = fresh(root, client, number)
         project(place)
         before = listing(place.project)
         session, result = place.sh(SCRIPT)
@@ -121,10 +128,10 @@ def test_apply_killed_anywhere(tmp_path: Path, client: Client) -> None:
     assert number > 30
 
 
-def test_redo_killed_anywhere(tmp_path: Path, client: Client) -> None:
+def test_redo_killed_anywhere(root: Path, client: Client) -> None:
     outcomes = set()
     for number in points():
-        place = fresh(tmp_path, client, number)
+        place = fresh(root, client, number)
         project(place)
         before = listing(place.project)
         session, result = place.sh(SCRIPT)
@@ -150,10 +157,10 @@ def test_redo_killed_anywhere(tmp_path: Path, client: Client) -> None:
 
 @pytest.mark.parametrize("script", ["echo theirs > edited", "echo theirs > edited; echo n > new"])
 @pytest.mark.parametrize("verb", ["apply", "undo", "redo"])
-def test_what_is_dropped_survives_being_killed_anywhere(tmp_path: Path, client: Client, verb: str, script: str) -> None:
+def test_what_is_dropped_survives_being_killed_anywhere(root: Path, client: Client, verb: str, script: str) -> None:
     """Whatever happens, either the fork has its change, or there is an apply to be undone that brings it back."""
     for number in points():
-        place = fresh(tmp_path, client, number)
+        place = fresh(root, client, number)
         project(place)
         before = listing(place.project)
         session, result = place.sh(script)
@@ -190,10 +197,10 @@ def test_what_is_dropped_survives_being_killed_anywhere(tmp_path: Path, client: 
             return
 
 
-def test_undo_killed_anywhere(tmp_path: Path, client: Client) -> None:
+def test_undo_killed_anywhere(root: Path, client: Client) -> None:
     outcomes = set()
     for number in points():
-        place = fresh(tmp_path, client, number)
+        place = fresh(root, client, number)
         project(place)
         before = listing(place.project)
         session, result = place.sh(SCRIPT)
@@ -217,10 +224,10 @@ def test_undo_killed_anywhere(tmp_path: Path, client: Client) -> None:
 
 @pytest.mark.parametrize("number_of_error", [errno.ENOSPC, errno.EIO])
 def test_a_full_or_failing_disk_anywhere(
-    tmp_path: Path, client: Client, monkeypatch: pytest.MonkeyPatch, number_of_error: int
+    root: Path, client: Client, monkeypatch: pytest.MonkeyPatch, number_of_error: int
 ) -> None:
     for number in points():
-        place = fresh(tmp_path, client, number)
+        place = fresh(root, client, number)
         project(place)
         before = listing(place.project)
         session, result = place.sh(SCRIPT)
