@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import BY_GIT, EXECUTES, NEW_REPOSITORY, add_flags, git_directory, runs_when
@@ -50,9 +51,15 @@ def flag_later(changes: Sequence[Change], staged: Source, base: Source, project:
 
 def _own_places(project: bytes) -> tuple[bytes, ...]:
     """Return the places in the project that this mudroom runs from: its package, and its interpreter's environment."""
-    places = (os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), sys.prefix)
-    paths = {os.fsencode(form) for place in places for form in (place, os.path.realpath(place))}
-    return tuple(sorted(path[len(project) + 1 :] for path in paths if is_below(path, project) and path != project))
+    paths = _own_paths(sys.prefix)
+    return tuple(path[len(project) + 1 :] for path in paths if is_below(path, project) and path != project)
+
+
+@cache
+def _own_paths(prefix: str) -> tuple[bytes, ...]:
+    """Return the paths of this package and of its interpreter's environment, as they are written and without links."""
+    places = (os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), prefix)
+    return tuple(sorted({os.fsencode(form) for place in places for form in (place, os.path.realpath(place))}))
 
 
 def _with_reason(change: Change, staged: Source, named: Mapping[bytes, str], ours: Sequence[bytes]) -> Change:
