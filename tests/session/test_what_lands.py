@@ -258,3 +258,14 @@ def test_a_change_of_what_mudroom_runs_from_is_told_apart(place: Place, monkeypa
         ),
         b"tools2/data": ("", False),
     }
+
+
+def test_a_link_in_the_place_of_a_directory_whose_files_run_is_flagged(place: Place, settings: Settings) -> None:
+    """Two forks, one after the other: a file with a harmless name, and the link by which it has another one."""
+    session = place.session(settings)
+    result = session.run([b"sh", b"-c", b"mkdir assets; echo '[build]' > assets/config.toml"], fork="one")
+    assert "executes-later" not in flags(result)["assets/config.toml"]
+    apply(session, "one")
+    result = session.run([b"sh", b"-c", b"ln -s assets .cargo; ln -s assets latest"], fork="other")
+    assert "executes-later" in flags(result)[".cargo"] and "executes-later" not in flags(result)["latest"]
+    assert "runs by itself later: .cargo (at the next cargo" in shown(session, "other")

@@ -16,6 +16,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import BY_GIT, EXECUTES, NEW_REPOSITORY, add_flags, git_directory, runs_when
 from mudroom.core.tree.manifest import LIMIT, MANIFESTS, SUBDIRECTORIES, named_paths
 from mudroom.core.tree.path import is_below, parent
+from mudroom.core.tree.runs_later import link_runs_later
 from mudroom.stage.source import Source, is_absence
 
 _SCRIPTS = tuple(
@@ -68,7 +69,7 @@ def _with_reason(change: Change, staged: Source, named: Mapping[bytes, str], our
     if EXECUTES in change.flags:
         runs = runs_when(change.path) or named.get(change.path) or change.runs or BY_GIT
         return change if runs == change.runs else change._replace(runs=runs)
-    runs = "" if _is_of_git(change) else named.get(change.path) or _by_content(change, staged)
+    runs = "" if _is_of_git(change) else named.get(change.path) or _by_link(change) or _by_content(change, staged)
     if runs:
         return change._replace(runs=runs, flags=add_flags(change.flags, EXECUTES))
     return change._replace(runs="") if change.runs else change
@@ -77,6 +78,10 @@ def _with_reason(change: Change, staged: Source, named: Mapping[bytes, str], our
 def _is_of_git(change: Change) -> bool:
     """Return whether other rules judge the file: those of repositories (``repository_flags.py``)."""
     return NEW_REPOSITORY in change.flags or (b".git" in change.path and git_directory(change.path) is not None)
+
+
+def _by_link(change: Change) -> str:
+    return link_runs_later(change.path) if change.staged is not None and change.staged.kind == "symlink" else ""
 
 
 # --- content ---
