@@ -242,6 +242,17 @@ def test_only_the_mode_of_the_project_itself(place: Place, settings: Settings) -
     assert [(remark.path, "sticky" in remark.text) for remark in result.changeset.remarks] == [(b"", True)]
 
 
+def test_a_link_in_the_place_of_a_directory_whose_scripts_a_manifest_names_is_flagged(place: Place) -> None:
+    place.write("package.json", '{"scripts": {"build": "node scripts/build.js"}}')
+    place.write("scripts/build.js", "build()\n")
+    place.write("other/text", "text\n")
+    session = place.session()
+    script = b"for one in scripts other; do mv $one $one-2; ln -s $one-2 $one; done; echo 'evil()' >> scripts/build.js"
+    told = flags(session.run([b"sh", b"-c", script], fork="f"))
+    assert "executes-later" in told["scripts"] and "executes-later" not in told["other"]
+    assert "runs by itself later: scripts (with npm: package.json names it)" in shown(session, "f")
+
+
 def test_a_change_of_what_mudroom_runs_from_is_told_apart(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """mudroom may be installed in an environment of the project. A command's file lands there like others: it would run
     outside of every sandbox at the next command of mudroom."""

@@ -218,6 +218,10 @@ def _seconds(paths: list[bytes]) -> float:
         ("pyproject.toml", '[build-system\nx = "src/a.py"', "src/a.py", "src/a.py"),
         (".pre-commit-config.yaml", "repos: [{hooks: [{entry: ./check/it.sh}]}]", "check/it.sh", "check/it.sh"),
         ("Makefile", "all:\n\tsh tools/x.sh\n", "tools/x.sh tools/y.sh", "tools/x.sh"),
+        ("Makefile", "all:\n\tsh ./a/tools/x.sh\n", "a a/tools a/tool tools x.sh", "a a/tools"),
+        ("package.json", '{"scripts": {"t": "node tools/run"}, "files": ["dist/a.js"]}', "tools dist", "tools"),
+        ("pyproject.toml", '[tool.mypy]\nplugins = ["tools.plug"]', "src/tools tools tool", "src/tools tools"),
+        ("Makefile", "a/" * 500_000, "a b", ""),
     ],
 )
 def test_what_a_manifest_names(manifest: str, data: str, wanted: str, named: str) -> None:
