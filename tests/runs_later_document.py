@@ -25,12 +25,14 @@ A file is flagged for one of these reasons:
 2. **Its place**: a hook below `core.hooksPath` (of the repository and of files that its settings include, not
    of `~/.gitconfig`), or a
    file that a manifest names, in the project's version or in the fork's. A manifest that cannot be parsed names
-   each word in it; one of more than 1 MiB names all.
+   each word in it; one of more than 1 MiB names all. A link counts as well where a directory of such a name would be
+   (`.cargo`, for `.cargo/config.toml`).
 3. **Its content**: a new or changed executable that begins as a script (`#!`), ELF, Mach-O, PE or WebAssembly does.
    An executable that was only renamed is not flagged for that.
 4. **mudroom itself**: a file of the environment or the package that mudroom runs from, if that is in the project.
 
-Not seen: files that code names or computes when it runs (`import`, `include`, `source` in scripts), settings of
+Not seen: files to which a link of the project leads, by their own name (with the project's link `.cargo` to `assets`,
+`assets/config.toml`); files that code names or computes when it runs (`import`, `include`, `source` in scripts), settings of
 programs that are not in the table, and names that only settings outside the project hold.
 """
 

@@ -26,6 +26,9 @@ from mudroom.tools.table import TOOLS, call
 from mudroom.tools.workspace import ToolWorkspace
 
 HOLES = published.holes()
+ROOT = Path(__file__).resolve().parents[2]
+SAFE = ("'-I", "'-P", "*_o")
+"""Beginnings of the first option; the last is ``*_options()`` of the keeper, which has -P."""
 
 
 @functools.cache
@@ -189,6 +192,21 @@ def test_settings_of_a_repository_run_nothing_on_the_host(place: Place) -> None:
     assert not ran.exists(), ran.read_text()
     subprocess.run(["git", "status"], cwd=place.project, capture_output=True, check=False)
     assert ran.exists(), "the settings are such that git runs the program"
+
+
+def test_no_python_that_mudroom_starts_has_the_current_directory_among_its_modules() -> None:
+    """That is the project. -I or -P leaves it out (python(1)). The room ``certify`` works on no project."""
+    bare = []
+    for path in sorted((ROOT / "src/mudroom").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "sys.executable" not in text or "certify" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.List | ast.Tuple):
+                words = [ast.unparse(element) for element in node.elts]
+                if words[:1] == ["sys.executable"] and {"'-m'", "'-c'"} & set(words) and words[1][:3] not in SAFE:
+                    bare.append(f"{path}:{node.lineno}: {', '.join(words)}")
+    assert bare == []
 
 
 def test_a_program_of_the_project_is_not_run_on_the_host(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

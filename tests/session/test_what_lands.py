@@ -242,6 +242,17 @@ def test_only_the_mode_of_the_project_itself(place: Place, settings: Settings) -
     assert [(remark.path, "sticky" in remark.text) for remark in result.changeset.remarks] == [(b"", True)]
 
 
+def test_a_link_in_the_place_of_a_directory_whose_scripts_a_manifest_names_is_flagged(place: Place) -> None:
+    place.write("package.json", '{"scripts": {"build": "node scripts/build.js"}}')
+    place.write("scripts/build.js", "build()\n")
+    place.write("other/text", "text\n")
+    session = place.session()
+    script = b"for one in scripts other; do mv $one $one-2; ln -s $one-2 $one; done; echo 'evil()' >> scripts/build.js"
+    told = flags(session.run([b"sh", b"-c", script], fork="f"))
+    assert "executes-later" in told["scripts"] and "executes-later" not in told["other"]
+    assert "runs by itself later: scripts (with npm: package.json names it)" in shown(session, "f")
+
+
 def test_a_change_of_what_mudroom_runs_from_is_told_apart(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """mudroom may be installed in an environment of the project. A command's file lands there like others: it would run
     outside of every sandbox at the next command of mudroom."""
@@ -258,3 +269,14 @@ def test_a_change_of_what_mudroom_runs_from_is_told_apart(place: Place, monkeypa
         ),
         b"tools2/data": ("", False),
     }
+
+
+def test_a_link_in_the_place_of_a_directory_whose_files_run_is_flagged(place: Place, settings: Settings) -> None:
+    """Two forks, one after the other: a file with a harmless name, and the link by which it has another one."""
+    session = place.session(settings)
+    result = session.run([b"sh", b"-c", b"mkdir assets; echo '[build]' > assets/config.toml"], fork="one")
+    assert "executes-later" not in flags(result)["assets/config.toml"]
+    apply(session, "one")
+    result = session.run([b"sh", b"-c", b"ln -s assets .cargo; ln -s assets latest"], fork="other")
+    assert "executes-later" in flags(result)[".cargo"] and "executes-later" not in flags(result)["latest"]
+    assert "runs by itself later: .cargo (at the next cargo" in shown(session, "other")

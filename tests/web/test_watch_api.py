@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,19 @@ def test_no_module_of_the_project_is_loaded_outside_of_the_sandbox(ask: Asked, n
     at, row = started(ask, "exec sleep 60")
     ask.post(f"{at}/commands/{row['id']}/end", {"grace": 0})
     assert not ran.exists(), ran.read_text()
+
+
+def test_nor_by_an_entry_of_pythonpath_that_is_not_absolute(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory that the server was started in is not the project's."""
+    monkeypatch.setattr(sys, "path", ["", "src", *sys.path])  # those of the server's commands
+    ask, ran = Asked(place), place.root / "ran"
+    for name in ("json.py", "src/json.py"):
+        place.write(name, f"open({str(ran)!r}, 'a').write(__name__)\n")
+    at, row = started(ask, "pwd; exec sleep 60")
+    found = until(ask, at, row["id"], lambda one: "\n" in one["stdout"])
+    ask.post(f"{at}/commands/{row['id']}/end", {"grace": 0})
+    assert not ran.exists(), ran.read_text()
+    assert found["stdout"] == f"{place.project}\n"
 
 
 def until(ask: Asked, at: str, identity: str, true: Any) -> Any:

@@ -24,7 +24,9 @@ def absolute_entries(search: str) -> str:
 def find_program(word: str, environ: Mapping[bytes, bytes]) -> str | None:
     """Return the path of the program that a word means, None if there is none. A word with a slash is a path."""
     search = os.fsdecode(environ.get(b"PATH", os.fsencode(os.defpath)))
-    return shutil.which(word, path=absolute_entries(search))
+    found = shutil.which(word, path=absolute_entries(search))
+    # On Windows which() looks in the current directory first: then there is none, rather than that one.
+    return found if found is None or os.path.isabs(found) or os.path.dirname(word) else None
 
 
 def require_program(word: bytes, environ: Mapping[bytes, bytes]) -> bytes:

@@ -12,7 +12,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.later_table import TABLE, WHOLE, parse_rows
 from mudroom.core.tree.manifest import named_paths
-from mudroom.core.tree.runs_later import group_later, runs_later, whole_directory
+from mudroom.core.tree.runs_later import group_later, link_runs_later, runs_later, whole_directory
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from runs_later_document import DOCUMENT, document
@@ -218,7 +218,35 @@ def _seconds(paths: list[bytes]) -> float:
         ("pyproject.toml", '[build-system\nx = "src/a.py"', "src/a.py", "src/a.py"),
         (".pre-commit-config.yaml", "repos: [{hooks: [{entry: ./check/it.sh}]}]", "check/it.sh", "check/it.sh"),
         ("Makefile", "all:\n\tsh tools/x.sh\n", "tools/x.sh tools/y.sh", "tools/x.sh"),
+        ("Makefile", "all:\n\tsh ./a/tools/x.sh\n", "a a/tools a/tool tools x.sh", "a a/tools"),
+        ("package.json", '{"scripts": {"t": "node tools/run"}, "files": ["dist/a.js"]}', "tools dist", "tools"),
+        ("pyproject.toml", '[tool.mypy]\nplugins = ["tools.plug"]', "src/tools tools tool", "src/tools tools"),
+        ("Makefile", "a/" * 500_000, "a b", ""),
     ],
 )
 def test_what_a_manifest_names(manifest: str, data: str, wanted: str, named: str) -> None:
     assert named_paths(manifest.encode(), data.encode(), set(wanted.encode().split())) == set(named.encode().split())
+
+
+@pytest.mark.parametrize(
+    ("link", "when_of"),
+    [
+        (b".cargo", b".cargo/config.toml"),
+        (b"deep/.CARGO", b".cargo/config.toml"),
+        (b".hg", b".hg/hgrc"),
+        (b".jj", b".jj/repo/config.toml"),
+        (b".jj/repo", b".jj/repo/config.toml"),
+        (b"grails-app", b"grails-app/conf/x"),
+        (b"project", b"project/x.sbt"),
+        (b"renv", b"renv/library/x"),
+    ],
+)
+def test_a_link_in_the_place_of_a_directory_whose_files_run(link: bytes, when_of: bytes) -> None:
+    """What it leads to has another name, by which it would not be flagged."""
+    assert runs_later(link) == ""
+    assert link_runs_later(link) == runs_later(when_of) != ""
+
+
+@pytest.mark.parametrize("link", [b"", b"repo", b"src", b"cargo", b".cargo/x", b"README", b"latest.log"])
+def test_other_links(link: bytes) -> None:
+    assert link_runs_later(link) == ""

@@ -92,8 +92,10 @@ def _outlook(context: Context, project: bytes) -> Outlook:
 
 
 def _start(context: Context, project: bytes, fork: str, command: Sequence[bytes], timeout: float | None) -> str:
-    """Start a command by ``mudroom exec --background``, which leaves a process of its own behind. ``-P``: Python would
-    look for each module in the current directory first, which is the project."""
+    """Start a command by ``mudroom exec --background``, which leaves a process of its own behind.
+
+    Python looks for each module in the current directory first (without ``-P``), and in what PYTHONPATH has below it:
+    the project must not be that directory."""
     if sys.platform == "win32":
         raise MudroomError("no command runs in the background on Windows", f"mudroom exec --fork {fork} -- COMMAND")
     arguments: list[bytes | str] = [sys.executable, "-P", "-m", "mudroom", "exec", "--background", "--json"]
@@ -107,7 +109,7 @@ def _start(context: Context, project: bytes, fork: str, command: Sequence[bytes]
         *command,
     ]
     run = subprocess.run(
-        arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=dict(context.environ), cwd=project
+        arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=dict(context.environ), cwd=b"/"
     )
     output = run.stdout.decode("utf-8", "replace")
     if run.returncode:

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from mudroom.core.text.regex import regex
+from mudroom.core.tree.path import ancestors
 from mudroom.typing import Any
 
 LIMIT = 1 << 20
 """Bytes. A larger manifest is not read: it may name any file."""
+_LONGEST = 1024
+"""Bytes of a word whose directories count: one word can be a whole hostile manifest, with half a million of them."""
 
 MANIFESTS: dict[bytes, str] = {
     b"package.json": "npm",
@@ -97,12 +100,15 @@ def _candidates(word: bytes) -> Iterator[bytes]:
     plain = b"/".join(part for part in word.split(b"/") if part not in (b"", b"."))
     for end in _COMPLETED:
         yield plain + end
+    if len(plain) <= _LONGEST:
+        yield from ancestors(plain)  # a changed one is a link, or has taken the place of a directory
     if _MODULE.fullmatch(plain) and b"." in plain:  # a module, or an attribute of one
         names = plain.split(b".")
         for length in range(len(names), 0, -1):
             module = b"/".join(names[:length])
             for top in (b"", b"src/", b"lib/"):
                 yield top + module + b".py"
+                yield top + module
                 if length == len(names):
                     yield top + module + b"/__init__.py"
     elif _MODULE.fullmatch(plain):

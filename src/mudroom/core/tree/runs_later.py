@@ -47,6 +47,16 @@ def runs_later(path: bytes) -> str:
     return row.when if row is not None else ""
 
 
+def link_runs_later(path: bytes) -> str:
+    """Return when a file runs whose name in the table begins with this path (``.cargo`` of ``.cargo/config``), "" if
+    there is none. A link at the path puts another directory there, whose own name tells nothing."""
+    parts = tuple(map(_spelling, path.split(b"/")))
+    for above, row in _rules().beginnings.get(parts[-1], ()):
+        if parts[:-1][len(parts) - 1 - len(above) :] == above:
+            return row.when
+    return ""
+
+
 def whole_directory(path: bytes) -> bytes:
     """Return the outermost directory in ``path`` that nobody reviews file by file; b"" if there is none."""
     parts = path.split(b"/")
@@ -90,6 +100,8 @@ class _Rules:
         self.paths: dict[bytes, list[tuple[tuple[bytes, ...], LaterRow]]] = {}
         """Components that precede a name, by the name: ``a/b`` under ``b``."""
         self.directory_paths: dict[bytes, list[tuple[tuple[bytes, ...], LaterRow]]] = {}
+        self.beginnings: dict[bytes, list[tuple[tuple[bytes, ...], LaterRow]]] = {}
+        """The same of the directories of such paths: ``a`` of ``a/b``."""
         self.ends_in: dict[bytes, list[tuple[bytes, LaterRow]]] = {}
         """Ends of names, by the name of the directory: ``a/*.end`` under ``a``."""
         self.middles: list[tuple[bytes, bytes, LaterRow]] = []
@@ -107,6 +119,8 @@ class _Rules:
     def _add(self, pattern: bytes, row: LaterRow, *, whole: bool) -> None:
         is_directory = pattern.endswith(b"/")
         *above, last = pattern.rstrip(b"/").split(b"/")
+        for index, part in enumerate(above):
+            self.beginnings.setdefault(part, []).append((tuple(above[:index]), row))
         if above and b"*" in last:
             self.ends_in.setdefault(above[-1], []).append((last.lstrip(b"*"), row))
         elif above:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import BY_GIT, EXECUTES, NEW_REPOSITORY, add_flags, git_directory, runs_when
 from mudroom.core.tree.manifest import LIMIT, MANIFESTS, SUBDIRECTORIES, named_paths
 from mudroom.core.tree.path import is_below, parent
+from mudroom.core.tree.runs_later import link_runs_later
 from mudroom.stage.source import Source, is_absence
 
 _SCRIPTS = tuple(
@@ -50,9 +52,15 @@ def flag_later(changes: Sequence[Change], staged: Source, base: Source, project:
 
 def _own_places(project: bytes) -> tuple[bytes, ...]:
     """Return the places in the project that this mudroom runs from: its package, and its interpreter's environment."""
-    places = (os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), sys.prefix)
-    paths = {os.fsencode(form) for place in places for form in (place, os.path.realpath(place))}
-    return tuple(sorted(path[len(project) + 1 :] for path in paths if is_below(path, project) and path != project))
+    paths = _own_paths(sys.prefix)
+    return tuple(path[len(project) + 1 :] for path in paths if is_below(path, project) and path != project)
+
+
+@cache
+def _own_paths(prefix: str) -> tuple[bytes, ...]:
+    """Return the paths of this package and of its interpreter's environment, as they are written and without links."""
+    places = (os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), prefix)
+    return tuple(sorted({os.fsencode(form) for place in places for form in (place, os.path.realpath(place))}))
 
 
 def _with_reason(change: Change, staged: Source, named: Mapping[bytes, str], ours: Sequence[bytes]) -> Change:
@@ -61,7 +69,7 @@ def _with_reason(change: Change, staged: Source, named: Mapping[bytes, str], our
     if EXECUTES in change.flags:
         runs = runs_when(change.path) or named.get(change.path) or change.runs or BY_GIT
         return change if runs == change.runs else change._replace(runs=runs)
-    runs = "" if _is_of_git(change) else named.get(change.path) or _by_content(change, staged)
+    runs = "" if _is_of_git(change) else named.get(change.path) or _by_link(change) or _by_content(change, staged)
     if runs:
         return change._replace(runs=runs, flags=add_flags(change.flags, EXECUTES))
     return change._replace(runs="") if change.runs else change
@@ -70,6 +78,10 @@ def _with_reason(change: Change, staged: Source, named: Mapping[bytes, str], our
 def _is_of_git(change: Change) -> bool:
     """Return whether other rules judge the file: those of repositories (``repository_flags.py``)."""
     return NEW_REPOSITORY in change.flags or (b".git" in change.path and git_directory(change.path) is not None)
+
+
+def _by_link(change: Change) -> str:
+    return link_runs_later(change.path) if change.staged is not None and change.staged.kind == "symlink" else ""
 
 
 # --- content ---
