@@ -14,7 +14,7 @@ from mudroom.typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DECIDING: Sequence[str] = (
-    "certify", "core/confinement/plan.py", "core/confinement/spec.py", "sandbox/client/client.py",
+    "certify", "core/confinement/plan.py", "core/confinement/spec.py", "sandbox/client/launcher_client.py",
     "sandbox/host/host.py", "sandbox/host/process_table.py", "sandbox/launcher/wire.py", "sandbox/macos",
     "sandbox/platform.py", "net/gate", "stage/clone.py", "stage/copy.py", "stage/disk.py", "stage/nt_disk.py",
     "system", "vault/apply",

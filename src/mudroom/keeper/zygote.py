@@ -45,7 +45,8 @@ def main() -> None:
 
 
 def _become_launcher(control: _socket.socket, channel: int, answer: int) -> None:
-    """Serve one host. Signals of a process group are blocked until they are ignored, as ``Client.start`` has it."""
+    """Serve one host. Signals of a process group are blocked until they are ignored, as ``SpawnedLauncher`` has
+    it."""
     try:
         control.close()
         os.close(answer)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import _socket
 import _thread
 import os
-import select
 import socket
 import sys
 import time
@@ -29,10 +28,8 @@ from mudroom.net.protocol.upstream import parse_upstream
 
 if sys.platform == "win32":
     from mudroom.net.nt_process import PROGRAM, is_readable, start
-    from mudroom.system.nt_packet import packet_pair
 else:
-    from mudroom.system.packet import packet_pair
-    from mudroom.system.process import ProcessHandle
+    from mudroom.net.posix_process import PROGRAM, is_readable, start
 
 Kind = str
 """A kind of listener, as ``Listener`` lists them."""
@@ -65,38 +62,6 @@ class Listener(NamedTuple):
     loopback=ADDRESS:PORT: the destination, on this machine's loopback. keyed=HEX: as proxy, for connections that begin
     with these bytes."""
     descriptor: int
-
-
-if sys.platform != "win32":
-    _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    PROGRAM = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.net.process import main; main()"
-
-    def start(program: str, _memory: int) -> tuple[socket.socket, ProcessHandle]:
-        """Start the process, which limits its own memory. Return the control socket and the process. Raise OSError."""
-        ours, theirs = packet_pair()
-        try:
-            pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-c", program],
-                {"PATH": os.defpath, "LC_ALL": "C"},
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
-                    (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, 1, 2),
-                ],
-                setpgroup=0,  # terminal keys must not signal the gate
-            )
-        except OSError:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        return ours, ProcessHandle(pid)
-
-    def is_readable(channel: socket.socket | int, timeout: float) -> bool:
-        poller = select.poll()
-        poller.register(channel, select.POLLIN)
-        return bool(poller.poll(timeout * 1000))
 
 
 Received = Flow | FlowQuestion | ForkDial
@@ -314,7 +279,7 @@ class Door:
     # --- ---
 
     def _connect(self) -> socket.socket:
-        ours, theirs = packet_pair()
+        ours, theirs = wire.packet_pair()
         ours.setblocking(False)
         kinds = [listener.kind for listener in self._listeners]
         message = wire.OpenMessage(

@@ -1,5 +1,5 @@
-"""The gate's process on Windows: how the host starts it, and how it takes its control socket. The twin of what
-``door.py`` and ``process.py`` ask of POSIX."""
+"""The gate's process on Windows: how the host starts it, and how it takes its control socket. The twin of
+``posix_process.py``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ import os
 import select
 import signal
 import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mudroom.system.nt_packet import PacketSocket, packet_pair
 from mudroom.windows.child import Child, given_socket
 
+if TYPE_CHECKING:
+    import asyncio
+
+RESERVED = 100
+"""Sockets of the process that are not for connections."""
 MOST_SOCKETS = 500
 """Of one process: select() of CPython on Windows serves 512 sockets (FD_SETSIZE of Modules/selectmodule.c)."""
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -45,8 +52,12 @@ def is_readable(channel: socket.socket | int, timeout: float) -> bool:
     return bool(select.select([channel], [], [], timeout)[0])
 
 
-def take_control() -> tuple[socket.socket, int]:
-    """In the process itself: return the control socket, and how many sockets it may have. Its memory, and its end with
-    the host, are its job's."""
+def take_control(_memory: int) -> tuple[socket.socket, int]:
+    """In the process itself: return the control socket, and how many sockets it may have. Its memory is its job's."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return given_socket(), MOST_SOCKETS
+
+
+def watch_host(_loop: asyncio.AbstractEventLoop, _ended: Callable[[], None]) -> object:
+    """Do nothing: its end with the host is its job's."""
+    return None

@@ -26,20 +26,23 @@ from mudroom.net.gate.guard import MOST_HELD, DoorGuard
 from mudroom.net.gate.resolve import Resolver, resolve
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.synthetic import Synthetic
-from mudroom.system.process import ProcessHandle
+
+if sys.platform == "win32":
+    from mudroom.net.nt_process import RESERVED, take_control, watch_host
+else:
+    from mudroom.net.posix_process import RESERVED, take_control, watch_host
 
 MOST_MEMORY = 512 << 20
-"""Bytes of private memory of the process (RLIMIT_DATA of setrlimit(2), with mappings since Linux 4.7), libraries and
-accounting errors included. An allocation beyond them fails, and the connection with it."""
-_OPEN_MAX = 10_240
+"""Bytes of private memory of the process, libraries and accounting errors included. An allocation beyond them fails,
+and the connection with it."""
 _COLLECT_AFTER = 10_000
 """New objects until the garbage collector looks at them; Python's 700 are three connections."""
 
 
 def main(resolver: Resolver = resolve) -> NoReturn:
     os.chdir("/")
-    control, most_descriptors = take_control()
-    budget = MemoryBudget(MOST_HELD, max(16, (most_descriptors - _RESERVED) // 2))  # a connection may take two
+    control, most_descriptors = take_control(MOST_MEMORY)
+    budget = MemoryBudget(MOST_HELD, max(16, (most_descriptors - RESERVED) // 2))  # a connection may take two
     gc.freeze()  # what is imported stays; the collector need not look at it again
     gc.set_threshold(_COLLECT_AFTER)
     status = 1
@@ -49,48 +52,6 @@ def main(resolver: Resolver = resolve) -> NoReturn:
         status = 0
     finally:
         os._exit(status)  # exit without waiting for a thread that hangs in a lookup
-
-
-if sys.platform == "win32":
-    from mudroom.net.nt_process import take_control
-
-    _RESERVED = 100
-else:
-    import resource
-    import signal
-
-    _RESERVED = 400
-
-    def take_control() -> tuple[socket.socket, int]:
-        """Return the control socket, and how many descriptors the process may have. Limit its memory."""
-        _close_inherited()
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # its memory contains the traffic
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the signal is for the command, not for its network
-        hard_limit = _raise_open_files()
-        _, hard_memory = resource.getrlimit(resource.RLIMIT_DATA)
-        most_memory = MOST_MEMORY if hard_memory == resource.RLIM_INFINITY else min(MOST_MEMORY, hard_memory)
-        resource.setrlimit(resource.RLIMIT_DATA, (most_memory, most_memory))
-        return socket.socket(fileno=0), hard_limit
-
-    def _close_inherited() -> None:
-        """Close descriptors inherited from the host."""
-        if sys.platform == "darwin":
-            for name in os.listdir("/dev/fd"):  # SC_OPEN_MAX may be without bounds there
-                if int(name) > 2:
-                    try:
-                        os.close(int(name))
-                    except OSError:
-                        pass  # the descriptor of the listing itself
-            return
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-
-    def _raise_open_files() -> int:
-        """Raise the limit of open files, and return it. setrlimit(2) of macOS refuses RLIM_INFINITY for it, and takes
-        OPEN_MAX of sys/syslimits.h."""
-        _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = _OPEN_MAX if sys.platform == "darwin" and hard_limit == resource.RLIM_INFINITY else hard_limit
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard_limit))
-        return most
 
 
 async def serve(control: socket.socket, resolver: Resolver, budget: MemoryBudget) -> None:
@@ -113,9 +74,7 @@ async def serve(control: socket.socket, resolver: Resolver, budget: MemoryBudget
             finished.set()
 
     loop.add_reader(control.fileno(), ready)
-    if sys.platform != "win32":  # a fork of the host may keep its end of the socket open
-        host = ProcessHandle(os.getppid())
-        loop.add_reader(host.fileno(), finished.set)
+    _host = watch_host(loop, finished.set)
     await finished.wait()
 
 

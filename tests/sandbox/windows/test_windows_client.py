@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.confinement.limit import Limits
-from mudroom.core.confinement.plan import Plan
+from mudroom.core.confinement.plan import Plan, StandingPlan
 from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.sandbox.client.invocation import Invocation, RunOptions
@@ -86,7 +86,25 @@ def test_requests_of_other_platforms_are_refused(fake: Fake) -> None:
     with pytest.raises(Unsupported) as raised:
         running.fileno()
     assert str(raised.value) == "waiting for a command with others needs a descriptor; found: a process of Windows"
+    for ask, told in (
+        (running.view, "the view of a running command needs a mount; found: a copy"),
+        (running.door, "a held sandbox needs namespaces that others can join; found: a job"),
+    ):
+        with pytest.raises(Unsupported) as raised:
+            ask()
+        assert str(raised.value) == told
+    assert (running.gate, running.listeners()) == (None, [])
     running.wait()
+
+
+def test_it_keeps_no_templates(fake: Fake) -> None:
+    templates = client_of(fake).templates
+    templates.end_idle()
+    templates.forgo_native()
+    wanted = StandingPlan((), (), (), (), 0, (b"", b"", False))
+    with pytest.raises(Unsupported) as raised:
+        templates.stand(wanted, 0)
+    assert str(raised.value) == "a sandbox that stands between commands needs a launcher; found: a client without one"
 
 
 def test_a_command_whose_plan_has_no_bridge_has_no_gate(fake: Fake) -> None:

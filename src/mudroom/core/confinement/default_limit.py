@@ -11,7 +11,7 @@
 A default is never a reason to refuse a command: where it cannot be held, it is not. Memory has no replacement that is
 harmless. RLIMIT_AS and RLIMIT_DATA count what is reserved: a JVM, a sanitizer and a thousand threads reserve more than
 a machine has. So the launcher, and with it every command, is the kernel's first choice when memory runs out
-(``sandbox/client/client.py``).
+(``sandbox/client/launcher_client.py``).
 
 The counters of a user namespace (/proc/sys/user, namespaces(7)) count for all commands of a session together. The
 kernel charges an instance of inotify to the user in the sandbox's namespace and in every namespace above it, and

@@ -22,8 +22,10 @@ from mudroom.core.network.inspection import Inspection
 if sys.platform == "win32":
     from mudroom.system.nt_packet import SocketPacketReader as PacketReader
     from mudroom.system.nt_packet import framed, send_framed
+    from mudroom.system.nt_packet import packet_pair as packet_pair
 else:
     from mudroom.system.packet import PacketReader, framed, send_framed
+    from mudroom.system.packet import packet_pair as packet_pair
 
 _PACKET = 65_536
 _LONGEST = 64 << 20

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from mudroom.core.confinement.limit import LimitReached, Limits
 from mudroom.core.confinement.windows_plan import CAPABILITIES, WindowsPlan, describe
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
-from mudroom.sandbox.windows.calls import Accounting, BridgeCalls, Calls, Console, Creation, Process
+from mudroom.sandbox.windows.calls import Accounting, BridgeCalls, Calls, Console, Creation, Process, TokenCalls
 from mudroom.typing import Any, NamedTuple, NoReturn
 from mudroom.windows import types as w
 from mudroom.windows.api import CallFailed
@@ -168,6 +168,46 @@ _ADMINISTRATION = ("S-1-5-18", "S-1-5-32-544")
 """SYSTEM and Administrators: "Well-known SIDs"."""
 
 
+class _Expected:
+    """What is read back of a process before it runs (rule 2), as the plan's steps say."""
+
+    def __init__(self) -> None:
+        self.flags = 0
+        """Of the job's limits."""
+        self.restricting: frozenset[str] = frozenset()
+        self.integrity: int | None = None
+
+    def require(self, calls: Calls, job: int, process: int, container: tuple[str, tuple[str, ...]] | None) -> None:
+        """Raise Unsupported unless the process is confined so. ``container``: the SIDs of its AppContainer and of the
+        capabilities that it has there."""
+        if not calls.jobs.is_in_job(process, job):
+            raise Unsupported("the job object", "a process that is in it", "one that is not", NOT_RUN)
+        if calls.jobs.limit_flags(job) != self.flags:
+            raise Unsupported(
+                "holding the limits of the job", "a job that keeps them", "one that has lost some", NOT_RUN
+            )
+        token = calls.tokens.process_token(process)
+        try:
+            self._require_token(calls.tokens, token, container)
+        finally:
+            calls.close(token)
+
+    def _require_token(self, tokens: TokenCalls, token: int, container: tuple[str, tuple[str, ...]] | None) -> None:
+        if tokens.privileges(token):
+            raise Unsupported("a command without privileges", "a token without any", "one that still has some", NOT_RUN)
+        if self.restricting and frozenset(tokens.restricting(token)) != self.restricting:
+            raise Unsupported(
+                "writing only where it is meant to", "a write-restricted token", "one that is not", NOT_RUN
+            )
+        if self.integrity is not None and tokens.integrity(token) > self.integrity:
+            raise Unsupported("low integrity", "a token of that level", "one of a higher level", NOT_RUN)
+        if container is not None and tokens.container(token) != container[0]:
+            raise Unsupported("a sandbox", "a process in its AppContainer", "one that is not in it", NOT_RUN)
+        if container is not None and frozenset(tokens.capabilities(token)) != frozenset(container[1]):
+            needs = "an AppContainer with no more capabilities than asked for"
+            raise Unsupported("a closed network", needs, "one with others", NOT_RUN)
+
+
 class _Performing:
     """State while a plan is performed; a method for each op of ``core/confinement/windows_plan.py``."""
 
@@ -179,7 +219,7 @@ class _Performing:
         self._sids: dict[str, str] = {}
         self._capabilities: tuple[str, ...] = ()
         self._token = 0
-        self._expected: dict[str, Any] = {}
+        self._expected = _Expected()
         self._mitigations = 0
         self._fewer_packages = False
         self._checked = False
@@ -237,16 +277,13 @@ class _Performing:
     def label(self, path: str, integrity: int) -> None:
         self._calls.files.label(path, integrity)  # of the vault's own directories: the label stays
 
-    def _identify(self, token: int) -> None:
-        self._sids["@user"] = self._calls.tokens.user(token)
-        self._sids["@logon"] = self._calls.tokens.logon(token)
-
     def token(self, flags: int, restricting: tuple[str, ...]) -> None:
         own = self._calls.tokens.own_token()
         try:
-            self._identify(own)
+            self._sids["@user"] = self._calls.tokens.user(own)
+            self._sids["@logon"] = self._calls.tokens.logon(own)
             sids = tuple(self._sid_of(trustee) for trustee in restricting)
-            self._expected["restricting"] = frozenset(sids)
+            self._expected.restricting = frozenset(sids)
             # Listed in addition to DISABLE_MAX_PRIVILEGE, for systems that ignore the flag.
             self._token = self._push_close(
                 "the token", self._calls.tokens.restrict(own, flags, self._calls.tokens.privileges(own), sids)
@@ -258,12 +295,12 @@ class _Performing:
         self._calls.tokens.set_default_dacl(self._token, tuple(self._sid_of(trustee) for trustee in who))
 
     def integrity(self, level: int) -> None:
-        self._expected["integrity"] = level
+        self._expected.integrity = level
         self._calls.tokens.set_integrity(self._token, level)
 
     def job(self, flags: int, processes: int, memory: int) -> None:
         self._running.job = self._push_close("the job", self._calls.jobs.create_job())
-        self._expected["flags"] = flags
+        self._expected.flags = flags
         self._calls.jobs.set_limits(self._running.job, flags, processes, memory)
 
     def cpu(self, rate: int) -> None:
@@ -305,60 +342,36 @@ class _Performing:
         """Start the container's first process, confined as the command, and wait until it serves."""
         if self._running.bridge is None:
             raise ValueError("a plan that starts a relay without a bridge")
-        stdio, console, self._stdio, self._running.console = self._stdio, self._running.console, None, None
-        try:
-            self.create(program, line, environment, cwd)
-        finally:
-            self._stdio, self._running.console = stdio, console
-        self.check(contained)
-        self.resume()
-        self._checked = False
+        process = self._create((program, line, environment, cwd), None, 0)  # the command's streams are not for it
+        self._require_confined(process, contained)
+        self._calls.processes.resume(process.thread)
         self._running.bridge.await_relay()
 
     def create(self, program: str, line: str, environment: str, cwd: str) -> None:
+        console = self._running.console
+        process = self._create((program, line, environment, cwd), self._stdio, console.handle if console else 0)
+        self._running._process, self._running.pid = process, process.pid
+
+    def _create(self, words: tuple[str, str, str, str], stdio: tuple[int, int, int] | None, console: int) -> Process:
+        """Create a process, suspended. ``words``: its program, command line, environment and directory."""
         if not (self._token and self._running.job):
             raise ValueError("a plan that makes a process without a token and a job of its own")
-        console = self._running.console
         creation = Creation(
-            self._token, self._running.job, program, line, environment, cwd, self._stdio,
-            console.handle if console else 0, self._sids.get("@package", ""), self._capabilities, self._mitigations,
-            self._fewer_packages,
+            self._token, self._running.job, *words, stdio, console, self._sids.get("@package", ""),
+            self._capabilities, self._mitigations, self._fewer_packages,
         )  # fmt: skip
         process = self._calls.processes.create_process(creation)
         self._push_close("the process", process.process)
         self._push_close("its first thread", process.thread)
-        self._running._process, self._running.pid = process, process.pid
+        return process
 
     def check(self, contained: bool) -> None:
-        process, job = self._running._process.process, self._running.job
-        if not self._calls.jobs.is_in_job(process, job):
-            raise Unsupported("the job object", "a process that is in it", "one that is not", NOT_RUN)
-        if self._calls.jobs.limit_flags(job) != self._expected["flags"]:
-            raise Unsupported(
-                "holding the limits of the job", "a job that keeps them", "one that has lost some", NOT_RUN
-            )
-        token = self._calls.tokens.process_token(process)
-        try:
-            self._check_token(token, contained)
-        finally:
-            self._calls.close(token)
+        self._require_confined(self._running._process, contained)
         self._checked = True
 
-    def _check_token(self, token: int, contained: bool) -> None:
-        if self._calls.tokens.privileges(token):
-            raise Unsupported("a command without privileges", "a token without any", "one that still has some", NOT_RUN)
-        expected = self._expected["restricting"]
-        if expected and frozenset(self._calls.tokens.restricting(token)) != expected:
-            raise Unsupported(
-                "writing only where it is meant to", "a write-restricted token", "one that is not", NOT_RUN
-            )
-        if "integrity" in self._expected and self._calls.tokens.integrity(token) > self._expected["integrity"]:
-            raise Unsupported("low integrity", "a token of that level", "one of a higher level", NOT_RUN)
-        if contained and self._calls.tokens.container(token) != self._sids["@package"]:
-            raise Unsupported("a sandbox", "a process in its AppContainer", "one that is not in it", NOT_RUN)
-        if contained and frozenset(self._calls.tokens.capabilities(token)) != frozenset(self._capabilities):
-            needs = "an AppContainer with no more capabilities than asked for"
-            raise Unsupported("a closed network", needs, "one with others", NOT_RUN)
+    def _require_confined(self, process: Process, contained: bool) -> None:
+        container = (self._sids["@package"], self._capabilities) if contained else None
+        self._expected.require(self._calls, self._running.job, process.process, container)
 
     def resume(self) -> None:
         if not self._checked:
