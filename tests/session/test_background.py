@@ -2,60 +2,28 @@
 
 from __future__ import annotations
 
-import _socket
-import errno
 import os
-import signal
-import socket
-import struct
-import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
+from background_command import SERVER, SH, heard, started
 from clocks import give_way
 from conftest import Place, act_as, full_listing
-from mudroom.cli.fork.ls import fork_rows
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
-from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
-from mudroom.sandbox.client.invocation import Invocation
+from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.host.host import landlock_abi
-from mudroom.session import Session, Stdio
-from mudroom.session.background import Background
+from mudroom.session import Stdio
 from mudroom.session.order import Pipes
-from mudroom.session.shared_sandbox import visitor
-from mudroom.session.shared_sandbox.remote import connect
-from mudroom.session.shared_sandbox.tender import SharedSandbox
 from mudroom.vault.forks.background import RING
-from mudroom.vault.forks.fork_summary import ForkSummaries
-from test_vault_verb import Cli
 from whole_text import whole
 
 pytestmark = pytest.mark.both_users
-
-SH = (b"sh", b"-c")
-SERVER = "echo up; echo there > made; while :; do sleep 0.02; done"
-
-
-def heard(background: Background, what: bytes) -> None:
-    """Until it has printed that; a test has its own limit of time."""
-    while what not in background.output()[0]:
-        assert background.poll() is None, background.output()
-        give_way()
-
-
-def started(session: Session, script: str, timeout: float | None = None) -> Background:
-    background = session.start([*SH, script.encode()], fork="f", timeout=timeout)
-    heard(background, b"up")
-    return background
 
 
 @pytest.mark.parametrize("view", ["overlay", "copy"])
@@ -229,22 +197,6 @@ def test_the_background_may_have_to_be_approved(place: Place, allow: bool) -> No
         assert session.vault.forks() == []
 
 
-def test_a_destructive_command_beside_one_gets_its_checkpoint(place: Place) -> None:
-    place.write("build/x", "x\n")
-    session = place.session()
-    act_as(session, agent="tester")
-    server = started(session, "echo up; echo y > y; while :; do sleep 0.02; done")
-    while b"y" not in {change.path for change in session.changes.of("f").changes}:
-        assert server.poll() is None
-        give_way()
-    result = session.run([b"rm", b"-rf", b"build"], fork="f")
-    assert result.checkpoint is not None and result.exit_code == 0
-    server.end()
-    session.sandboxes.end("f")
-    session.forks.rollback("f", result.checkpoint)
-    assert {change.path for change in session.changes.of("f").changes} == {b"y"}
-
-
 def test_a_terminal_beside_one(place: Place) -> None:
     """As a user has it: both ends of a pseudo-terminal outside."""
     session = place.session()
@@ -300,275 +252,6 @@ def test_all_ends_with_the_session_and_is_collected(place: Place) -> None:
     assert again.run([b"true"], fork="f").exit_code == 0
 
 
-def test_changes_are_those_of_now_and_an_original_is_that_of_the_start(place: Place) -> None:
-    place.write("a", "1\n")
-    place.write("b", "1\n")
-    session = place.session()
-    server = started(session, "echo up; echo 2 > a; while ! [ -e go ]; do sleep 0.01; done; echo 3 > b; sleep 1000")
-    assert {change.path for change in session.changes.of("f").changes} == {b"a"}
-    place.write("b", "the user's\n")
-    session.run([*SH, b"touch go; while ! grep -q 3 b; do sleep 0.01; done"], fork="f")
-    known = {change.path: change.original_known for change in session.changes.of("f").changes}
-    assert known == {b"a": True, b"b": False, b"go": True}
-    server.end()
-
-
-def test_other_settings_cannot_join(place: Place) -> None:
-    session = place.session()
-    server = started(session, SERVER)
-    act_as(session, settings=session.actor.settings._replace(network="none"))
-    with pytest.raises(UsageError, match="other settings"):
-        session.run([b"true"], fork="f")
-    act_as(session, settings=session.actor.settings._replace(network="auto"))
-    assert session.run([b"true"], fork="f").exit_code == 0
-    place.write(".env", "SECRET=1\n")
-    with pytest.raises(UsageError, match=r"\.env is a secret that the commands in the background can read"):
-        while session.run([b"true"], fork="f").exit_code == 0:
-            pass  # where looking for secrets is slow, they are looked for once a second
-    server.end()
-    assert session.run([*SH, b"test ! -s .env"], fork="f").exit_code == 0
-
-
-@pytest.mark.parametrize(
-    "do",
-    [
-        lambda session: session.forks.rollback("f", "p"),
-        lambda session: session.forks.discard("f"),
-        lambda session: session.changes.apply("f"),
-        lambda session: session.forks.mount("f"),
-        lambda session: session.forks.rename("f", "g"),
-    ],
-    ids=["rollback", "discard", "apply", "mount", "rename"],
-)
-def test_what_needs_the_fork_at_rest_is_refused(place: Place, do: Callable[[Session], object]) -> None:
-    session = place.session()
-    session.forks.new("f")
-    session.forks.checkpoint("f", "p")
-    server = started(session, SERVER)
-    for one in (session, place.session()):
-        with pytest.raises(UsageError, match=f"background of the fork f \\({server.id}: sh -c echo up") as raised:
-            do(one)
-        assert raised.value.hint == f"mudroom ps --end {server.id} ends it"
-    assert server.poll() is None
-
-
-def test_a_fork_of_what_it_holds_can_be_applied_meanwhile(place: Place) -> None:
-    session, other = place.session(), place.session()
-    server = started(session, SERVER)
-    session.run([*SH, b"echo x > tested"], fork="f")
-    for name, one in (("g", session), ("h", other)):
-        one.forks.new(name, parent="f")
-        assert {change.path for change in one.changes.of(name).changes} == {b"made", b"tested"}
-    with other.alone("a test"):
-        assert other.changes.apply("h").applied.written == 2
-    assert (place.project / "tested").read_text() == "x\n"
-    assert server.poll() is None
-    server.end()
-    assert {change.path for change in session.changes.of("f").changes} <= {b"made", b"tested"}
-
-
-def test_rollback_and_discard_can_end_it(place: Place) -> None:
-    session = place.session()
-    session.forks.new("f")
-    session.forks.checkpoint("f", "p")
-    server = started(session, SERVER)
-    session.sandboxes.end("f")
-    session.forks.rollback("f", "p")
-    assert server.poll() is not None
-    assert session.changes.of("f").changes == ()
-    started(session, SERVER)
-    session.sandboxes.end("f")
-    session.forks.discard("f")
-    assert session.vault.forks() == []
-
-
-@pytest.mark.parametrize("view", ["overlay", "copy"])
-def test_a_checkpoint_while_it_runs(place: Place, view: str) -> None:
-    place.write("gone", "x\n")
-    place.write("d/e", "x\n")
-    session = place.session(Settings(view=view))  # type: ignore[arg-type]
-    program = (
-        "echo up; chmod 750 .; rm gone; rm -r d; mkdir d; echo 1 > d/f; ln d/f g; echo 1 > closed; chmod 0 closed; "
-        "ln -s g l; "
-    )
-    server = started(session, program + "echo done; while ! [ -e go ]; do sleep 0.01; done; echo 2 > d/f; sleep 1000")
-    heard(server, b"done")
-    session.forks.checkpoint("f", "p")
-    before = {change.path: change.verb for change in session.changes.of("f").changes}
-    session.run([*SH, b"touch go; while ! grep -q 2 g; do sleep 0.01; done; echo x > later"], fork="f")
-    session.sandboxes.end("f")
-    session.forks.rollback("f", "p")
-    assert {change.path: change.verb for change in session.changes.of("f").changes} == before
-    result = session.run([*SH, b"cat d/f g; test d/f -ef g && test ! -e gone -a ! -e d/e -a ! -e later"], fork="f")
-    assert (result.exit_code, result.stdout) == (0, b"1\n1\n")
-    assert session.changes.apply("f").applied.written > 0
-    assert (place.project / "d/f").read_text() == "1\n" and place.project.stat().st_mode & 0o777 == 0o750
-    assert not (place.project / "gone").exists()
-    with pytest.raises(UsageError, match="has a checkpoint named p already"):
-        started(session, SERVER)
-        session.forks.checkpoint("f", "p")
-
-
-def test_a_copy_of_what_a_running_command_has_done_was_not_cut_off(place: Place) -> None:
-    """Neither a fork of its fork, nor a checkpoint that is gone back to."""
-    session, script = place.session(), "echo there > made; echo up; sleep 1000"
-    server = started(session, script)
-    session.forks.checkpoint("f", "p")
-    session.forks.new("child", parent="f")
-    server.end()
-    session.sandboxes.end("f")
-    session.forks.rollback("f", "p")
-    words = [os.fsdecode(word) for word in (*SH, script.encode())]
-    for row in fork_rows(session):
-        assert (row["state"], row["command"]) == ("ended", words)
-    assert {summary.state for summary in ForkSummaries().all(session.vault)} == {"idle"}
-
-
-def test_another_process_joins_it(place: Place) -> None:
-    """Another session of this process has another vault object, and comes in by the socket."""
-    session, other = place.session(), place.session()
-    server = started(session, SERVER)
-    result = other.run([*SH, b"cat made; echo x > theirs; exit 4"], fork="f")
-    assert (result.exit_code, result.stdout) == (4, b"there\n")
-    assert {change.path for change in result.changeset.changes} == {b"made", b"theirs"}
-    with pytest.raises(CommandNotStarted):
-        other.run([b"no-such-program"], fork="f")
-    second = other.start([*SH, b"echo up; sleep 1000"], fork="f")
-    heard(second, b"up")
-    assert other.run([b"true"], fork="f", timeout=60).exit_code == 0
-    ended = second.end()
-    assert ended is not None and ended.signal == 15
-    other.forks.checkpoint("f", "p")
-    assert session.vault.fork("f").state.checkpoint("p") is not None
-    timed = other.run([b"sleep", b"1000"], fork="f", timeout=0.1)
-    assert timed.timed_out
-    act_as(other, settings=other.actor.settings._replace(network="none"))
-    with pytest.raises(UsageError, match="other settings"):
-        other.run([b"true"], fork="f")
-    other.sandboxes.end("f")
-    assert server.poll() is not None
-    assert other.run([*SH, b"cat theirs"], fork="f").stdout == b"x\n"
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_the_end_of_the_sandbox_is_the_end_of_what_has_joined(place: Place, own: bool) -> None:
-    session = place.session()
-    joining = session if own else place.session()
-    started(session, SERVER)
-    stdio = Stdio(on_output=lambda _stream, _data: shared_of(session, "f").end())
-    result = joining.run([*SH, b"echo x > more; echo up; sleep 1000"], fork="f", stdio=stdio)
-    assert result.signal == 9
-    assert {change.path for change in joining.changes.of("f").changes} == {b"made", b"more"}
-    assert joining.run([b"cat", b"more"], fork="f").stdout == b"x\n"
-
-
-def test_a_visitor_that_goes_away_takes_its_command_with_it(place: Place) -> None:
-    session = place.session()
-    server = started(session, SERVER)
-    visitor = connect(session.vault.fork("f"))
-    assert visitor is not None
-    read, write = os.pipe()
-    environment = {b"PATH": os.environb[b"PATH"]}
-    argv = [*SH, b"echo up; exec sleep 1000"]
-    invocation, terms = Invocation(argv, environment, (0, write, 2)), shared_of(session, "f").basis.terms()
-    running = visitor.join(invocation, session.project, terms)
-    os.close(write)
-    assert os.read(read, 3) == b"up\n"
-    visitor.close()
-    assert running.wait().status == 9
-    assert os.read(read, 1) == b""
-    os.close(read)
-    assert server.poll() is None
-
-
-def shared_of(session: Session, fork: str) -> SharedSandbox:
-    found = session.forks.users.shared(fork)
-    assert found is not None
-    return found
-
-
-CONNECT = """
-import ctypes, os, socket, sys
-if sys.argv[2] == "confined":
-    ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
-os.chdir(sys.argv[1])
-one = socket.socket(socket.AF_UNIX)
-one.connect("socket")
-print(one.recv(1))
-"""
-
-
-@pytest.mark.parametrize(("who", "heard"), [("confined", "b''\n"), ("the user", "b'w'\n")])
-def test_a_sandboxed_process_is_no_visitor(place: Place, who: str, heard: str) -> None:
-    session = place.session()
-    server = started(session, SERVER)
-    book = Path(os.fsdecode(session.vault.fork("f").path)) / "background"
-    asked = subprocess.run([sys.executable, "-c", CONNECT, book, who], capture_output=True, text=True, check=True)
-    assert asked.stdout == heard
-    server.end()
-
-
-def test_file_tools_go_through_the_live_mount(place: Place) -> None:
-    place.write("a", "1\n")
-    session = place.session()
-    files = session.forks.files("f") if session.forks.new("f") else None
-    assert files is not None
-    files.write(b"before", b"b\n")
-    server = started(session, SERVER)
-    assert session.run([b"cat", b"before"], fork="f").stdout == b"b\n"
-    files.write(b"after", b"a\n")
-    assert session.run([b"cat", b"after"], fork="f").stdout == b"a\n"
-    assert files.read(b"made") == b"there\n"
-    server.end()
-    assert {change.path for change in session.changes.of("f").changes} == {b"before", b"after", b"made"}
-
-
-def test_who_has_the_vault_alone_stops_it(place: Place) -> None:
-    session, user = place.session(), place.session()
-    server = started(session, "echo up; i=0; while :; do i=$((i+1)); echo $i > count; done")
-    count = Path(os.fsdecode(session.vault.fork("f").upper)) / "count"
-    with user.alone("a test"):
-        one = count.read_bytes()
-        user.run([b"sleep", b"0.2"])
-        assert count.read_bytes() == one
-        with pytest.raises(UsageError, match="background of the fork f"):
-            user.changes.apply("f")
-    while count.read_bytes() in (one, b""):
-        assert server.poll() is None
-        give_way()
-    with session.alone("another"):  # by the very session that has it
-        one = count.read_bytes()
-        assert count.read_bytes() == one
-    while count.read_bytes() in (one, b""):
-        assert server.poll() is None
-        give_way()
-    server.end()
-
-
-def test_turns_while_others_join(place: Place) -> None:
-    """Nobody waits for somebody who waits for him: it would hang."""
-    session, other, user = place.session(), place.session(), place.session()
-    server = started(session, SERVER)
-    over = threading.Event()
-
-    def commands() -> None:
-        while not over.is_set():
-            with user.alone("a test"):
-                user.run([b"true"], fork="user")
-
-    thread = threading.Thread(target=commands)
-    thread.start()
-    try:
-        for number in range(10):
-            assert (session, other)[number % 2].run([b"true"], fork="f").exit_code == 0
-            other.changes.of("f")
-    finally:
-        over.set()
-        thread.join()
-    assert server.poll() is None
-    server.end()
-
-
 def test_output_is_told_as_it_comes(place: Place) -> None:
     session = place.session()
     told: list[tuple[str, bytes]] = []
@@ -598,44 +281,6 @@ def test_what_cannot_be_started_now(place: Place) -> None:
     server.end()
 
 
-def test_a_holder_that_is_killed_while_it_is_asked(place: Place) -> None:
-    cli, session = Cli(place), place.session()
-    assert cli("exec", "--background", "--fork", "f", "--", "sleep", "1000").returncode == 0
-    remote = connect(session.vault.fork("f"))
-    assert remote is not None
-    connection: Any = remote._connection
-    holder = struct.unpack("3i", connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-    os.kill(holder, signal.SIGSTOP)
-    send = connection.send
-
-    def last(*words: Any) -> None:
-        send(*words)
-        os.kill(holder, signal.SIGKILL)
-
-    connection.send = last
-    told = "the process that holds the commands of this fork has ended (try again)"
-    with pytest.raises(MudroomError, match=whole(told)):
-        remote.checkpoint("p", 1)
-    with pytest.raises(MudroomError, match=whole(told)):
-        remote.checkpoint("p", 1)
-    remote.close()
-
-
-def test_a_file_system_without_sockets(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Socket(_socket.socket):
-        def bind(self, _address: object) -> None:
-            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-
-    session = place.session()
-    with monkeypatch.context() as patch:
-        patch.setattr(visitor, "_socket", SimpleNamespace(**{**vars(_socket), "socket": Socket}))
-        server = started(session, SERVER)
-    told = "no other mudroom can join the commands of this fork: Operation not permitted"
-    assert shared_of(session, "f").notes == [told]
-    assert session.run([b"cat", b"made"], fork="f").stdout == b"there\n"
-    server.end()
-
-
 @pytest.mark.skipif(not landlock_abi(), reason="this kernel has no Landlock")
 def test_without_namespaces(place: Place) -> None:
     place.write("old", "o\n")
@@ -660,24 +305,3 @@ def test_without_namespaces(place: Place) -> None:
     ended = server.end()
     assert ended is not None and ended.signal == 15
     assert {change.path for change in session.changes.of("f").changes} == {b"made", b"old"}
-
-
-@pytest.mark.parametrize("view", ["overlay", "copy"])
-def test_a_command_beside_it_sees_what_the_user_has_changed_meanwhile(place: Place, view: str) -> None:
-    """An overlay caches names, missing ones too; a copy stays as it was made."""
-    for name in ("edited", "deleted", "moved/inside"):
-        place.write(name, "old\n")
-    names = b"edited deleted made moved/inside away/inside"
-    session = place.session(Settings(view=view))  # type: ignore[arg-type]
-    started(session, f"cat {names.decode()} 2>/dev/null; ls -R >/dev/null; echo up; sleep 1000")
-    place.write("edited.new", "new\n")
-    (place.project / "edited.new").rename(place.project / "edited")  # as editors do
-    (place.project / "deleted").unlink()
-    place.write("made", "made\n")
-    (place.project / "moved").rename(place.project / "away")
-    show = b"for name in %s; do cat $name 2>/dev/null || echo none; done; ls" % names
-    result = session.run([*SH, show], fork="f")
-    after = b"new\nnone\nmade\nnone\nold\naway\nedited\nmade\n"
-    before = b"old\nold\nnone\nold\nnone\ndeleted\nedited\nmoved\n"
-    assert result.stdout == (after if view == "overlay" else before)
-    assert not result.changeset.changes

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from story import Outcome, fill
+from story import Outcome
+from story_world import fill
 
 HERE = Path(__file__).resolve().parent
 Where = Literal["project", "state", "both"]

@@ -1,7 +1,7 @@
 """The transport of a client that has started us: a message a line, on stdin and stdout.
 
-1. Stdout carries messages alone: our own descriptor 1 leads to stderr from then on, and 0 to /dev/null, so neither a
-   library nor a child can write into the stream, or read from it.
+1. The streams carry messages alone: they are the client's (``cli/terminal/protocol_streams.py``), and no longer 0 and
+   1.
 2. A line is read up to ``message.MOST`` bytes; the rest of a longer one is skipped and not kept.
 3. The end of stdin is the end of the client. Requests under way have ``LAST_WORDS`` seconds to be answered: in a pipe
    of a shell the last request and the end come together. Clients wait longer than that before they send SIGTERM (2 s
@@ -52,16 +52,6 @@ class Stream:
         poll = select.poll()
         poll.register(self._descriptor, 0)
         return not poll.poll(0)
-
-
-def taken_streams() -> tuple[int, int]:
-    """Return descriptors of stdin and stdout for messages alone."""
-    read, write = os.dup(0), os.dup(1)  # close-on-exec (PEP 446)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    os.dup2(2, 1)
-    return read, write
 
 
 def lines(descriptor: int) -> Iterator[bytes | RpcError]:

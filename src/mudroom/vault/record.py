@@ -108,7 +108,7 @@ def load(path: bytes, kind: type[_Record]) -> _Record:
     try:
         record = msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        _require_format(path, _format_of(data), kind)
+        _require_format(path, format_of(data), kind)
         raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", "other forks are not affected") from error
     _require_format(path, record.format, kind)
     return current(record) if isinstance(record, ForkRecord) else record
@@ -123,7 +123,7 @@ def current(record: ForkRecord) -> ForkRecord:
     return record._replace(format=FORK_FORMAT, exit_code=exit_code_of(record.exit_code))
 
 
-def _format_of(data: bytes) -> int:
+def format_of(data: bytes) -> int:
     """Return the format number of a record that cannot be decoded; 0 if there is none."""
     try:
         fields = msgspec.msgpack.decode(data)

@@ -383,7 +383,7 @@ def test_the_state_is_this_user_s_alone_and_names_are_checked(process: Worker) -
 
 def test_prints_do_not_reach_the_link() -> None:
     program = (
-        "from mudroom.fleet.worker.stdio import taken_streams; import os; read, write = taken_streams();"
+        "from mudroom.cli.terminal.protocol_streams import take_streams; import os; read, write = take_streams();"
         "print('a print', flush=True); os.system('echo a child'); os.write(write, b'frames'); assert not os.read(0, 1)"
     )
     done = subprocess.run([sys.executable, "-c", program], input=b"from the origin", capture_output=True, check=True)

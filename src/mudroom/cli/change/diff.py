@@ -55,18 +55,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    words = [word for word in (args.fork, *args.paths) if word is not None]
-    if (args.patch or args.repository is not None) and not args.commits:
-        raise UsageError(
-            "--patch and --repository are for --commits", "mudroom diff FORK prints the differences of files"
-        )
-    if args.stat and (args.commits or args.conflicts):
-        raise UsageError("--stat is not for --commits and --conflicts", "mudroom diff FORK --stat")
-    if args.commits and args.conflicts:
-        raise UsageError("--commits and --conflicts are two different lists", "one of them at a time")
+    _refuse(args)
+    words = [word for word in (args.named, args.fork, *args.paths) if word is not None]
     with open_session(context, needs_policy=False) as session:
-        if args.named is not None:
-            words.insert(0, args.named)
         name = words.pop(0) if words else only_fork(session, None)
         _require_fork(session, name, context)
         if args.commits:
@@ -80,36 +71,58 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             return _compare(session, old, new, words, context, stat=args.stat)
         name = only_fork(session, new)
         if context.as_json:
-            changes, fingerprint = session.changes.review(name)
-            listed = changes_to_json(changes, session.changes.moves(name))
-            report = {"schema": "mudroom.diff/1", "fork": name, "changes": listed, "reviewed": fingerprint}
-            context.terminal.out(json.dumps(report | {"credentials": list(session.vault.fork(name).credentials)}))
-            return 0
-        if not words:
-            session.changes.review(name)
-        for line in (*credentials_line(session, name), *session.forks.unsaid()):
-            context.terminal.note(line)
-        paths, changeset = project_paths(words, session), session.changes.of(name)
-        within = _own_files(changeset.changes) if not words else set()
-        for word, path in zip(words, paths, strict=True):
-            if not _chosen(changeset, [path]):
-                context.terminal.say(f"no change at {show(word.encode('utf-8', 'surrogateescape'))}")
+            return _review_as_json(session, name, context)
+        return _review(session, name, words, context, stat=args.stat)
 
-        def is_own(change: Change) -> bool:
-            return change.path in within
 
-        if args.stat:
-            page(_stat([change for change in _chosen(changeset, paths) if not is_own(change)]), context)
-        else:
-            page(session.changes.diff(name, paths, without=is_own), context)
-        if within:
-            from mudroom.core.tree.change import counted_changes
+def _refuse(args: argparse.Namespace) -> None:
+    """Raise UsageError if options do not go together."""
+    if (args.patch or args.repository is not None) and not args.commits:
+        raise UsageError(
+            "--patch and --repository are for --commits", "mudroom diff FORK prints the differences of files"
+        )
+    if args.stat and (args.commits or args.conflicts):
+        raise UsageError("--stat is not for --commits and --conflicts", "mudroom diff FORK --stat")
+    if args.commits and args.conflicts:
+        raise UsageError("--commits and --conflicts are two different lists", "one of them at a time")
 
-            files = [change for change in counted_changes(changeset.changes) if is_own(change)]
-            shown = f"mudroom diff {name} --commits shows the commits, mudroom diff {name} .git the files"
-            context.terminal.note(f"{counted(len(files), 'file')} inside .git not shown ({shown})")
-        for line in _settings(session, name) if not words else ():
-            context.terminal.say(line)
+
+def _review_as_json(session: Session, name: str, context: Context) -> int:
+    changes, fingerprint = session.changes.review(name)
+    listed = changes_to_json(changes, session.changes.moves(name))
+    report = {"schema": "mudroom.diff/1", "fork": name, "changes": listed, "reviewed": fingerprint}
+    context.terminal.out(json.dumps(report | {"credentials": list(session.vault.fork(name).credentials)}))
+    return 0
+
+
+def _review(session: Session, name: str, words: list[str], context: Context, *, stat: bool) -> int:
+    """Show the changes of a fork. Without paths the fork is reviewed by it, and the files of git itself are left
+    out."""
+    if not words:
+        session.changes.review(name)
+    for line in (*credentials_line(session, name), *session.forks.unsaid()):
+        context.terminal.note(line)
+    paths, changeset = project_paths(words, session), session.changes.of(name)
+    within = _own_files(changeset.changes) if not words else set()
+    for word, path in zip(words, paths, strict=True):
+        if not _chosen(changeset, [path]):
+            context.terminal.say(f"no change at {show(word.encode('utf-8', 'surrogateescape'))}")
+
+    def is_own(change: Change) -> bool:
+        return change.path in within
+
+    if stat:
+        page(_stat([change for change in _chosen(changeset, paths) if not is_own(change)]), context)
+    else:
+        page(session.changes.diff(name, paths, without=is_own), context)
+    if within:
+        from mudroom.core.tree.change import counted_changes
+
+        files = [change for change in counted_changes(changeset.changes) if is_own(change)]
+        shown = f"mudroom diff {name} --commits shows the commits, mudroom diff {name} .git the files"
+        context.terminal.note(f"{counted(len(files), 'file')} inside .git not shown ({shown})")
+    for line in _settings(session, name) if not words else ():
+        context.terminal.say(line)
     return 0
 
 

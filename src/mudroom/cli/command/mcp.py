@@ -79,9 +79,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             "mudroom mcp speaks a protocol on its standard input, and that is a terminal",
             "claude mcp add mudroom -- mudroom mcp lets a client start it",
         )
+    from mudroom.cli.terminal.protocol_streams import take_streams
     from mudroom.mcp import stdio
 
-    streams = stdio.taken_streams() if args.http is None else None
+    streams = take_streams() if args.http is None else None
     client = context.client or new_client(context.environ)
     client.start()  # it starts while settings and project are read
     try:

@@ -50,10 +50,11 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             "mudroom worker speaks a protocol on its standard input, and that is a terminal",
             "an origin starts it: mudroom fleet add NAME -- ssh HOST mudroom worker --stdio",
         )
-    from mudroom.fleet.worker.stdio import serve, taken_streams
+    from mudroom.cli.terminal.protocol_streams import take_streams
+    from mudroom.fleet.worker.stdio import serve
 
     os.umask(0o077)  # of state; a command's umask is the origin's
-    streams = taken_streams()
+    streams = take_streams()
     try:
         with _ended_by_signals():
             if args.engine != "local":

@@ -31,7 +31,7 @@ from mudroom.fleet.origin.link import OriginLink
 from mudroom.fleet.wire.frame import Frame, LinkError
 from mudroom.fleet.wire.message import DIALLED, Dial, Dialled, frame_of
 from mudroom.fleet.wire.tunnel import Tunnels
-from mudroom.net.gate.resolve import LocalAddresses
+from mudroom.net.gate import resolve
 from mudroom.sandbox.client.connection import wait_readable
 from mudroom.session.confinement.dialler import ForkRefused, PendingConnection
 from mudroom.typing import NamedTuple
@@ -78,7 +78,7 @@ class FarGate:
         the errand of a stream. ``journal``: keeps a flow of a fork. ``upstream``: the proxy of this machine, if it has
         one."""
         self._rules, self._is_answered, self._journal = rules, is_answered, journal
-        self._upstream, self._look_up, self._dial_fork = upstream, look_up or _look_up, dial_fork
+        self._upstream, self._look_up, self._dial_fork = upstream, look_up or resolve.look_up, dial_fork
         self._lock = threading.Lock()
         self._tunnels: dict[OriginLink, Tunnels] = {}
         self._making: dict[OriginLink, int] = {}
@@ -188,7 +188,7 @@ class FarGate:
         if is_fork_host(call.host):
             return self._made_to_fork(call), f"fork {fork_of(call.host)}"
         addresses = self._look_up(call.host)
-        reason = vet(decision, addresses, LocalAddresses(addresses), rules=self._rules(), port=call.port)
+        reason = vet(decision, addresses, resolve.LocalAddresses(addresses), rules=self._rules(), port=call.port)
         if reason is not None:
             raise DialRefused(reason)
         failure = OSError("it has no address")
@@ -256,9 +256,3 @@ def _blind(rule: HostRule) -> HostRule:
     if not (rule.inspect or rule.set_headers or rule.remove_headers or rule.foreign) or rule.action == "deny":
         return rule
     return rule._replace(action="deny") if rule.action == "ask" else rule._replace(methods=("NONE",))
-
-
-def _look_up(host: str) -> list[bytes]:
-    rows = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    packed = (socket.inet_pton(family, address[0]) for family, *_rest, address in rows if isinstance(address[0], str))
-    return list(dict.fromkeys(packed))

@@ -36,16 +36,6 @@ from mudroom.policy.config import places
 SHORTEST_NAME, LONGEST_NAME = 16, 64
 
 
-def taken_streams() -> tuple[int, int]:
-    """Return descriptors of stdin and stdout for frames alone."""
-    read, write = os.dup(0), os.dup(1)  # close-on-exec (PEP 446)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    os.dup2(2, 1)
-    return read, write
-
-
 def serve(read: int, write: int, environ: Mapping[bytes, bytes], at_once: int) -> None:
     """Serve one link until its origin is gone and its commands have ended. Raise LinkError if the origin speaks another
     protocol, UsageError if the state directory or this user's policy cannot be used."""

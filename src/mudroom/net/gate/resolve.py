@@ -41,7 +41,7 @@ async def resolve(host: str) -> list[bytes]:
     literal = parse_ipv4(raw) or parse_ipv6(raw)
     if literal is not None:
         return [literal]
-    call = asyncio.get_running_loop().run_in_executor(_threads(), _look_up, raw)
+    call = asyncio.get_running_loop().run_in_executor(_threads(), look_up, host)
     try:
         async with asyncio.timeout(PATIENCE):
             return await call
@@ -49,8 +49,9 @@ async def resolve(host: str) -> list[bytes]:
         raise OSError(errno.ETIMEDOUT, f"no answer in {PATIENCE:.0f} s") from None
 
 
-def _look_up(name: bytes) -> list[bytes]:
-    rows = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+def look_up(host: str) -> list[bytes]:
+    """Return the addresses of a canonical host, as ``resolve``, in this thread. Raise OSError."""
+    rows = socket.getaddrinfo(host.encode("ascii"), None, type=socket.SOCK_STREAM)
     packed = (socket.inet_pton(family, address[0]) for family, *_rest, address in rows if isinstance(address[0], str))
     return list(dict.fromkeys(packed))
 

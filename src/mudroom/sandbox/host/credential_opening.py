@@ -18,7 +18,10 @@ from mudroom.core.agent.card import CredentialRequest, OpenedCredentials
 from mudroom.core.agent.credential_stores import AGENTS, STORES, CredentialStore, store_places
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below, show
+from mudroom.typing import NamedTuple
 
+_DISPLAY = "display"
+"""Store of the graphical session, which is no file to be written."""
 _BUS = b"DBUS_SESSION_BUS_ADDRESS"
 _NOT_SOCKETS = (b"/tmp/.X11-unix", b"$XAUTHORITY")
 _USERS_OWN = (b"", b".config", b".local", b".local/share")
@@ -27,68 +30,96 @@ _LINKS = 40
 """The number of symlinks that path_resolution(7) follows."""
 
 
+class _OpenedStore(NamedTuple):
+    """A store as it is on this host. ``places``: its real paths by the paths that were named."""
+
+    name: str
+    store: CredentialStore
+    places: Mapping[bytes, bytes]
+    sockets: tuple[bytes, ...]
+    notes: tuple[str, ...]
+    is_refused: bool
+    """Whether a place of it is there and is not opened."""
+
+
 def open_stores(wanted: CredentialRequest, home: bytes, environ: Mapping[bytes, bytes]) -> OpenedCredentials:
     """Find the named stores. Notes report missing stores, which cannot be created from inside, and symlinks to a place
     that was not named: any program that can write beside a store could have put them there."""
+    requested, refusals = _requested(wanted, home)
+    agents = {store.name for store in wanted.agents}
+    all_places = [home + b"/" + place for _name, store in requested for place in (*store.directories, *store.files)]
+    all_places = [path for path in all_places if not _holds_user_links(path, home)]
+    opened = [_open(name, store, home, all_places, environ) for name, store in requested]
     live: dict[bytes, bool] = {}
-    named: list[bytes] = []
-    variables: list[bytes] = []
-    stores: list[str] = []
-    notes = list(wanted.notes)
     logins: list[Bind] = []
-    abstract = False
+    for one in opened:
+        if one.name in agents:
+            logins += [Bind(real, path, writable=True) for path, real in one.places.items()]
+        else:
+            live.update(dict.fromkeys(one.places.values(), one.name != _DISPLAY))
+        live.update(dict.fromkeys(one.sockets, False))  # a connection to a socket does not write to its file system
+    named = [path for one in opened for path in (*one.places, *one.places.values(), *one.sockets)]
+    named += [home + b"/" + place for store in wanted.agents for place in store.places]
+    variables = [variable for one in opened for variable in one.store.variables if variable in environ]
+    notes = [note for one in opened for note in (*one.notes, *_missing(one, is_agents=one.name in agents))]
+    return OpenedCredentials(
+        tuple(one.name for one in opened if one.places or one.sockets),
+        (*(Bind(path, path, writable) for path, writable in live.items()), *logins),
+        _unique(named),
+        _unique(variables),
+        any(one.name == _DISPLAY or _is_abstract(environ, one.store.variables) for one in opened),
+        tuple(_staged(store, home) for store in wanted.agents),
+        (*wanted.notes, *refusals, *notes),
+    )
+
+
+def _requested(wanted: CredentialRequest, home: bytes) -> tuple[list[tuple[str, CredentialStore]], list[str]]:
+    """Return the stores by name, each path that was named as a store of its own, and notes about paths that are not
+    opened: they are in the store of an agent."""
     requested = [(name, STORES[name]) for name in wanted.stores]
     requested += [(store.name, CredentialStore("", files=store.tokens)) for store in wanted.agents if store.tokens]
-    agents = {store.name for store in wanted.agents}
+    notes = []
     for path in wanted.paths:
         owner = "" if _holds_user_links(home + b"/" + path, home) else _agent_of(path)
         if owner:
             notes.append(f"credentials ~/{show(path)}: it is in the store of {owner}: name that store; not opened")
         else:
             requested.append(("~/" + show(path), CredentialStore("", (path,))))
-    all_places = [home + b"/" + place for _name, store in requested for place in (*store.directories, *store.files)]
-    all_places = [path for path in all_places if not _holds_user_links(path, home)]
-    for name, store in requested:
-        below = [home + b"/" + place for place in (*store.directories, *store.files)]
-        existing = {path: os.path.realpath(path) for path in below if os.path.exists(path)}
-        wide = [path for path in existing if path not in all_places]
-        notes += [f"credentials {name}: {show(path)} contains other tools' stores: not opened" for path in wide]
-        forbidden = [
-            path
-            for path, real in existing.items()
-            if path not in wide and _is_forbidden_link(path, real, home, all_places)
-        ]
-        notes += [
-            f"credentials {name}: {show(path)} is a symlink to a place that is not named: not opened"
-            for path in forbidden
-        ]
-        opened = {path: real for path, real in existing.items() if path not in forbidden and path not in wide}
-        notes += [
-            f"credentials {name}: {show(path)} is a symlink: {show(real)} is open"
-            for path, real in opened.items()
-            if path != real
-        ]
-        sockets = [path for path in _sockets_of(store, environ) if path]
-        named += [*opened, *opened.values(), *sockets]
-        if name in agents:
-            logins += [Bind(real, path, writable=True) for path, real in opened.items()]
+    return requested, notes
+
+
+def _open(
+    name: str, store: CredentialStore, home: bytes, all_places: Collection[bytes], environ: Mapping[bytes, bytes]
+) -> _OpenedStore:
+    """Return what of a store is opened. ``all_places``: of all stores that were named."""
+    places: dict[bytes, bytes] = {}
+    wide, forbidden, linked = list[str](), list[str](), list[str]()
+    for path in (home + b"/" + place for place in (*store.directories, *store.files)):
+        if not os.path.exists(path):
+            continue
+        real, told = os.path.realpath(path), f"credentials {name}: {show(path)}"
+        if path not in all_places:
+            wide.append(f"{told} contains other tools' stores: not opened")
+        elif _is_forbidden_link(path, real, home, all_places):
+            forbidden.append(f"{told} is a symlink to a place that is not named: not opened")
         else:
-            live.update(dict.fromkeys(opened.values(), name != "display"))
-        live.update(dict.fromkeys(sockets, False))  # a connection to a socket does not write to its file system
-        variables += [variable for variable in store.variables if variable in environ]
-        abstract = abstract or name == "display" or _is_abstract(environ, store.variables)
-        if opened or sockets:
-            stores.append(name)
-        elif name in agents:
-            notes.append(f"{name}: no login is on this host; one inside stays in its fork")
-        elif name != "display" and not forbidden and not wide:
-            places = [f"~/{show(place)}" for place in (*store.directories, *store.files)] or [show(store.sockets[0])]
-            where = ", ".join(places)
-            notes.append(f"credentials {name}: not found: {where} (a login inside will not be kept)")
-    binds = (*(Bind(path, path, writable) for path, writable in live.items()), *logins)
-    staged = tuple(_staged(store, home) for store in wanted.agents)
-    named += [home + b"/" + place for store in wanted.agents for place in store.places]
-    return OpenedCredentials(tuple(stores), binds, _unique(named), _unique(variables), abstract, staged, tuple(notes))
+            places[path] = real
+            if path != real:
+                linked.append(f"{told} is a symlink: {show(real)} is open")
+    sockets = tuple(path for path in _sockets_of(store, environ) if path)
+    return _OpenedStore(name, store, places, sockets, (*wide, *forbidden, *linked), bool(wide or forbidden))
+
+
+def _missing(opened: _OpenedStore, *, is_agents: bool) -> Iterator[str]:
+    """Yield a note if there is nothing of a store on this host."""
+    if opened.places or opened.sockets:
+        return
+    store = opened.store
+    if is_agents:
+        yield f"{opened.name}: no login is on this host; one inside stays in its fork"
+    elif opened.name != _DISPLAY and not opened.is_refused:
+        places = [f"~/{show(place)}" for place in (*store.directories, *store.files)] or [show(store.sockets[0])]
+        yield f"credentials {opened.name}: not found: {', '.join(places)} (a login inside will not be kept)"
 
 
 def _staged(store: AgentStore, home: bytes) -> StagedStore:

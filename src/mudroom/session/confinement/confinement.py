@@ -11,7 +11,7 @@ from mudroom.core.confinement.cache_place import CACHES, NO_CACHES, CacheShare, 
 from mudroom.core.confinement.default_limit import NO_NAMESPACES, counters, session_rlimits, tmpfs_size
 from mudroom.core.confinement.environment import select_image_variables, select_variables
 from mudroom.core.confinement.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
-from mudroom.core.confinement.limit import requested, rlimits
+from mudroom.core.confinement.limit import Limits, requested, rlimits
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Bind, Copy, Network, Overlay, SandboxSpec
 from mudroom.core.settings import Settings
@@ -280,29 +280,33 @@ class Confinement:
             sockets=tuple(bind.path for bind in grant.live if not bind.writable),
             stores=(*grant.credentials, *(("display",) if grant.abstract else ())),
         )
+        spec = (
+            self._with_surroundings(spec, settings, grant) if bare else spec._replace(binds=(*spec.binds, *grant.live))
+        )
+        return self._compiled(spec, mode, host, requested(settings.limits), grant), env
+
+    def _compiled(self, spec: SandboxSpec, mode: Mode, host: Host, limits: Limits, grant: Grant) -> Plan:
+        """Return the plan of a spec. Raise Unsupported for a machine whose system calls are not known."""
         try:
-            if not bare:
-                spec = spec._replace(binds=(*spec.binds, *grant.live))
-            else:
-                spec = self._with_surroundings(spec, settings, grant)
             if mode in CONTAINERS:
                 spec = spec._replace(binds=(*spec.binds, *self._kept(spec.files)))
-                return self._in_its_image(_made_for(mode, spec, host.machine, grant), grant), env
+                return self._in_its_image(_made_for(mode, spec, host.machine, grant), grant)
             if grant.image:
                 from mudroom.sandbox.container.image_plan import compile_imaged
 
-                return self._in_its_image(compile_imaged(spec, host.machine, self._hidden), grant), env
+                return self._in_its_image(compile_imaged(spec, host.machine, self._hidden), grant)
             plan = (LINUX if grant.level == 2 else self.platform).compile(spec, host.machine)
-            if self.platform.hold is not None:
-                plan = self.platform.hold(plan, requested(settings.limits))
-            if isinstance(view, Copy) and view.identity is not None and plan.shared:
-                look = ("mounted", view.work, b"", 0, view.identity)  # a template of its own, made since the mount
-                plan = plan._replace(steps=(look, *plan.steps), shared=plan.shared + 1)
-            return plan, env
         except ValueError as error:
             if host.machine in ("x86_64", "aarch64"):
                 raise
             raise Unsupported("a system call filter", "x86_64 or aarch64", host.machine) from error
+        if self.platform.hold is not None:
+            plan = self.platform.hold(plan, limits)
+        view = spec.view
+        if isinstance(view, Copy) and view.identity is not None and plan.shared:
+            look = ("mounted", view.work, b"", 0, view.identity)  # a template of its own, made since the mount
+            plan = plan._replace(steps=(look, *plan.steps), shared=plan.shared + 1)
+        return plan
 
     def _session_rlimits(self, host: Host, settings: Settings) -> Rlimits:
         usual = session_rlimits(settings.limits, counts_processes=host.counts_processes)
@@ -399,9 +403,10 @@ class Confinement:
 
     def _resolver(self) -> Resolver:
         """Return a replacement of /etc/resolv.conf that names the gate's listener. On many machines the file is a link
-        into /run, which is the command's own."""
+        into /run, which is the command's own. resolv.conf(5): without the file, the resolver on the local machine is
+        asked."""
         if self._resolves is None:
-            place = os.path.realpath(_RESOLV_CONF)
+            place, self._resolves = os.path.realpath(_RESOLV_CONF), _NO_RESOLVER
             if is_below(place, b"/run"):
                 self._resolves = Resolver((), ((place, _NAMESERVER),))
             elif os.path.isfile(place):
@@ -414,10 +419,6 @@ class Confinement:
                 finally:
                     os.close(descriptor)
                 self._resolves = Resolver((Bind(ours, place),), ())
-            else:
-                self._resolves = (
-                    _NO_RESOLVER  # resolv.conf(5): without the file, the resolver on the local machine is asked
-                )
         return self._resolves
 
     def _provided(self, image: str) -> ProvidedImage:

@@ -25,6 +25,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import disk, safe_open
 from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from mudroom.vault.record import format_of
 
 KEPT = 100
 REPORT = 1 << 16
@@ -101,7 +102,7 @@ def load(vault: bytes, name: str) -> TryRecord:
     try:
         record = msgspec.msgpack.decode(data, type=TryRecord)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        if _format_of(data) <= FORMAT:
+        if format_of(data) <= FORMAT:
             raise MudroomError(f"the record of the try {name} is damaged: {error}", hint) from error
         raise MudroomError(f"the record of the try {name} is of a newer mudroom", "upgrade mudroom") from error
     if record.format > FORMAT:
@@ -192,12 +193,3 @@ def _read(path: bytes) -> bytes:
     if len(data) > _LARGEST:
         raise MudroomError(f"{show(path)} has more than {_LARGEST:,} bytes")
     return data
-
-
-def _format_of(data: bytes) -> int:
-    """Return the format number of a record that cannot be decoded; 0 if there is none."""
-    try:
-        fields = msgspec.msgpack.decode(data)
-    except msgspec.DecodeError:
-        return 0
-    return fields[0] if isinstance(fields, list) and fields and isinstance(fields[0], int) else 0
