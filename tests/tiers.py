@@ -21,6 +21,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 SECONDS = Path(__file__).with_name("seconds.toml")
@@ -35,7 +36,9 @@ def examples(full: int) -> int:
     return int(os.environ.get("MUDROOM_EXAMPLES", full // 4 if QUICK else full))
 
 
-hypothesis_settings.register_profile("here", deadline=None, max_examples=examples(100))  # a busy machine is no finding
+hypothesis_settings.register_profile(  # a busy machine is no finding
+    "here", deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow]
+)
 hypothesis_settings.load_profile("here")
 
 

@@ -83,7 +83,7 @@ def without_fifos(root: Path) -> Listing:
 @settings(
     max_examples=examples(60),
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(before=OPERATIONS, staged=OPERATIONS, more=OPERATIONS)
 def test_applied_tree_is_the_tree_of_the_bare_command(

@@ -223,7 +223,11 @@ def test_what_a_rule_names_is_not_screened_out(patterns: list[str], name: str) -
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.lists(LINES, min_size=1, max_size=4), st.lists(LINES, max_size=2))
 def test_git_ignores_the_same(top: list[str], nested: list[str]) -> None:
     with tempfile.TemporaryDirectory() as name:

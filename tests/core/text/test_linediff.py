@@ -348,7 +348,11 @@ newline before it away as well (seen with 2.39)."""
     "command",
     [pytest.param(_PATCH, marks=needs_patch, id="patch"), pytest.param(_APPLY, marks=needs_git, id="git")],
 )
-@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+)
 @given(pair=pairs(), context=st.sampled_from([3, 3, 0, 1]))
 def test_unified_applies(command: list[str], tmp_path: Path, pair: tuple[bytes, bytes], context: int) -> None:
     old, new = pair

@@ -154,7 +154,11 @@ STEPS = st.lists(st.tuples(NAMES, st.sampled_from(THEN)), max_size=14)
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(steps=STEPS)
 def test_any_order_of_writes(tmp_path: Path, steps: list[tuple[bytes, str]]) -> None:
     root = tmp_path / os.urandom(6).hex()
