@@ -10,18 +10,13 @@ from pathlib import Path
 
 from workbench import Killer, Workbench
 
-DO: dict[str, Callable[[Workbench], list[str]]] = {
+DO: dict[str, Callable[[Workbench], object]] = {
     "apply": lambda bench: bench.apply("f"),
     "undo": lambda bench: bench.undo(),
-    "checkpoint": lambda bench: nothing(bench.forks.checkpoint("f", "here")),
-    "rollback": lambda bench: nothing(bench.forks.rollback("f", "one")),
-    "discard": lambda bench: nothing(bench.forks.discard("f")),
+    "checkpoint": lambda bench: bench.forks.checkpoint("f", "here"),
+    "rollback": lambda bench: bench.forks.rollback("f", "one"),
+    "discard": lambda bench: bench.forks.discard("f"),
 }
-"""What to do; each returns the conflicts."""
-
-
-def nothing(_result: object) -> list[str]:
-    return []
 
 
 def work(root: str, verb: str, at: str) -> None:
@@ -31,4 +26,4 @@ def work(root: str, verb: str, at: str) -> None:
     killer.begin()
     said = DO[verb](bench)
     killer.at = 0
-    sys.stdout.write(json.dumps([killer.count, said]))
+    sys.stdout.write(json.dumps([killer.count, said if verb in ("apply", "undo") else []]))
