@@ -22,6 +22,7 @@ DO: dict[str, Callable[[Workbench], object]] = {
 def work(root: str, verb: str, at: str) -> None:
     """Do it, ended before change number ``at``. Print the number of changes, and the conflicts, if it comes to that."""
     bench = Workbench(Path(root))
+    sys.dont_write_bytecode = True  # a module that is imported from here on would be counted
     killer = Killer(int(at))
     killer.begin()
     said = DO[verb](bench)
