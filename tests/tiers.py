@@ -40,9 +40,9 @@ def examples(full: int) -> int:
     return int(os.environ.get("MUDROOM_EXAMPLES", full // 4 if QUICK else full))
 
 
-hypothesis_settings.register_profile(
+hypothesis_settings.register_profile(  # a busy machine is no finding
     "here", deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow]
-)  # a busy machine is no finding
+)
 hypothesis_settings.load_profile("here")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conftest import Place
 from inner_path import inner
 from mudroom.core.clock import CommandStart
 from mudroom.core.network.fork_consent import ShownPort
@@ -16,12 +16,20 @@ from mudroom.errors import MudroomError
 from mudroom.vault import standing
 from mudroom.vault.forks.fork_grants import edit_grants
 from mudroom.vault.lock import Lock, holder_of
+from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import open_vault
 from whole_text import whole
 
 
-def test_who_only_looks_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    fork = place.session().vault.new_fork("a")
+@pytest.fixture
+def fork(tmp_path: Path) -> Iterator[Fork]:
+    (tmp_path / "p").mkdir()
+    vault = open_vault(inner(tmp_path / "state"), inner(tmp_path / "p"))
+    yield vault.new_fork("a")
+    vault.close()
+
+
+def test_who_only_looks_is_waited_for(fork: Fork, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Lock(fork.path + b"/lock", "the page")
     assert other.acquire_now()
     waits: list[float] = []
@@ -36,22 +44,19 @@ def test_who_only_looks_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPa
     assert len(waits) == 1
 
 
-def test_a_command_is_not_waited_for(place: Place) -> None:
-    fork = place.session().vault.new_fork("a")
+def test_a_command_is_not_waited_for(fork: Fork) -> None:
     with Lock(fork.path + b"/lock", "npm install"):
         fork.begin(CommandStart(1))
         with fork.lock_if_free("mudroom apply", 3600) as free:
             assert not free
 
 
-def test_nobody_is_waited_for_without_patience(place: Place) -> None:
-    fork = place.session().vault.new_fork("a")
+def test_nobody_is_waited_for_without_patience(fork: Fork) -> None:
     with Lock(fork.path + b"/lock", "the page"), fork.lock_if_free("mudroom apply") as free:
         assert not free
 
 
-def test_what_tells_of_a_command_may_be_half_written(place: Place) -> None:
-    fork = place.session().vault.new_fork("a")
+def test_what_tells_of_a_command_may_be_half_written(fork: Fork) -> None:
     assert fork.interrupted is None
     for content in (b"", b"12x", b"\xff"):
         with open(fork.path + b"/running", "wb") as stream:
