@@ -140,6 +140,7 @@ def test_an_agent_of_a_profile_from_its_first_word_to_the_project(place: Place, 
     assert place.say("agent", "settings", "scripted").code == 0
 
 
+@pytest.mark.slow
 def test_an_agent_of_a_card_gets_what_the_user_allows(place: Place, model: Model) -> None:
     """Its files go where the user says; no host that its card names is open without a word of the user's."""
     needs = {"needsNetwork": [f"127.0.0.1:{model.port}"], "needsKeychain": True}

@@ -104,6 +104,7 @@ def test_a_signal_ends_it_and_nothing_is_applied(place: Place, keys: Callable[[S
     assert "made.txt" not in place.files()
 
 
+@pytest.mark.slow
 def test_its_data_and_what_is_wrong(place: Place) -> None:
     change(place, "echo three>> a.txt")
     report = json.loads(place.say("review", "--json").out)
@@ -118,6 +119,7 @@ def test_its_data_and_what_is_wrong(place: Place) -> None:
         assert (said.code, said.out) == (125, "") and said.err.count("\n") == 1 and says in said.err, said
 
 
+@pytest.mark.slow
 def test_no_editor_is_run(place: Place) -> None:
     change(place, "echo theirs> a.txt")
     (place.project / "a.txt").write_bytes(b"mine\r\n")
