@@ -167,7 +167,7 @@ def test_the_fork_moved_is_exit_code_4(cli: Cli) -> None:
         (["discard", "a/../b"], 125, "cannot be the name of a fork"),
         (["undo"], 125, "there is nothing to undo"),
         (["undo", "u7"], 125, "there is no apply named u7"),
-        (["--project", "/", "ls"], 125, "--project stands before the verb (mudroom ls --project /)\n"),
+        (["--project", "/", "ls"], 125, "--project belongs behind the verb (mudroom ls --project /)\n"),
         (["--project", "/a b", "run", "--", "ls"], 125, "(mudroom run --project '/a b' -- ls)\n"),
         (["--frobnicate"], 125, "there is no verb '--frobnicate' (options follow the verb; "),
         (["ls", "--project", "/"], 125, "the project cannot be /"),

@@ -80,7 +80,7 @@ mudroom net allow @npm example.org --json
 mudroom net deny gist.github.com --json
 mudroom net ls --json
 mudroom net presets --json
-mudroom net why registry.npmjs.org '?' --json
+mudroom net why registry.npmjs.org example.com --json
 mudroom net log --json
 mudroom net show 8000 --fork a --json
 mudroom net rm example.org --json

@@ -199,7 +199,7 @@ def test_a_fork_that_moves_is_not_applied(place: Place) -> None:
         await driver.ask("a", "Apply to")
         other.run([b"sh", b"-c", b"echo 2 > a; echo 1 > c"], fork=result.fork)
         await driver.press("y")
-        await driver.until(lambda: "is not what was reviewed" in str(driver.review.query_one("#banner").render()))
+        await driver.until(lambda: "has changed since it was shown" in str(driver.review.query_one("#banner").render()))
         assert not (place.project / "a").exists()
         await driver.press("a")
         assert not driver.dialog(), "not before it was looked at again"

@@ -27,7 +27,6 @@ from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import TITLE, cut
 from mudroom.core.tree.path import is_below, show
-from mudroom.core.tree.quote import show_words
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.sandbox.platform import new_client
 from mudroom.stage import disk
@@ -140,6 +139,8 @@ def _run(session: Session, argv: list[bytes], fork: str | None, stdio: Stdio) ->
         return session.run(argv, fork=fork, cwd=_directory(session), stdio=stdio)
     except CommandNotStarted as error:
         if fork is None and argv[1:] and os.fsdecode(argv[0]) in {known.name for known in session.vault.forks()}:
+            from mudroom.core.tree.quote import show_words
+
             error.hint = f"in that fork: mudroom exec --fork {os.fsdecode(argv[0])} -- {show_words(argv[1:])}"
         raise
 
