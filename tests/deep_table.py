@@ -239,8 +239,8 @@ class DeepTable:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         log, examples = os.environ.get("MUDROOM_DEEP"), dict(report.user_properties).get("examples")
-        if not log or examples is None or hasattr(self.config, "workerinput"):
-            return
+        if not log or examples is None or hasattr(self.config, "workerinput") or not os.path.exists(log):
+            return  # the file is gone when dev/deep was interrupted, before its last test
         test, phase = function_of(report.nodeid), report.when
         outcome = "passed" if hasattr(report, "wasxfail") else report.outcome
         result = Result(me(), test, report.nodeid, int(str(examples)), phase, outcome, report.duration)
