@@ -162,6 +162,8 @@ def test_a_run_is_entered_and_the_next_one_goes_on(tmp_path: Path) -> None:
         "def test_skipped(): pytest.skip()\n"
     )
 
+    (tmp_path / "log").touch()
+
     def run() -> str:
         words = ["-p", "deep_table", "-p", "no:cacheprovider", "-o", "markers=deep", "--unseen", "bbbbbbbb", "-q"]
         environ = {"PYTHONPATH": str(tests), "MUDROOM_DEEP": str(tmp_path / "log"), "PATH": "/usr/bin:/bin"}
