@@ -5,8 +5,8 @@
     "net/test_it.py::test_it" = { seconds = 1.4, root = "2026-11-26 f9284fd5", user = "…", red = ["root"] }
 
 ``seconds`` are those of its longest example. ``root`` and ``user`` are the date and the commit at which all its
-examples were last green for that user; a test that was only skipped has none. ``red`` names the users for whom it
-failed when it last ran. A commit with a "+" had changes beside it.
+examples were last green for that user. ``red`` names the users for whom it failed when it last ran, ``skips`` those for
+whom it was skipped. A commit with a "+" had changes beside it.
 
     --of-the-day SECONDS   a part of the selected tests that takes about so long; each day the next part
     --shard I/N            every test function is in one of N shards
@@ -48,6 +48,7 @@ class Row(NamedTuple):
     green: Mapping[str, str] = {}
     """Date and commit, by user."""
     red: tuple[str, ...] = ()
+    skips: tuple[str, ...] = ()
 
     @property
     def last(self) -> str:
@@ -81,7 +82,12 @@ def read_table(path: Path = TABLE) -> dict[str, Row]:
     if not path.exists():
         return {}
     return {
-        name: Row(row["seconds"], {user: row[user] for user in USERS if user in row}, tuple(row.get("red", ())))
+        name: Row(
+            row["seconds"],
+            {user: row[user] for user in USERS if user in row},
+            tuple(row.get("red", ())),
+            tuple(row.get("skips", ())),
+        )
         for name, row in tomllib.loads(path.read_text()).items()
     }
 
@@ -92,7 +98,8 @@ def write_table(rows: Mapping[str, Row]) -> str:
     for name, row in sorted(rows.items()):
         values = [f"seconds = {row.seconds:.1f}"]
         values += [f"{user} = {json.dumps(row.green[user])}" for user in USERS if user in row.green]
-        values += [f"red = {json.dumps(sorted(row.red))}"] if row.red else []
+        values += [f"red = {json.dumps(row.red)}"] if row.red else []
+        values += [f"skips = {json.dumps(row.skips)}"] if row.skips else []
         lines.append(f"{json.dumps(name)} = {{ {', '.join(values)} }}\n")
     return "".join(lines)
 
@@ -106,7 +113,7 @@ def enter(rows: Mapping[str, Row], results: Iterable[Result], seen: str) -> dict
     entered = dict(rows)
     for test, by_user in runs.items():
         row = rows.get(test, Row())
-        green, red = dict(row.green), set(row.red)
+        green, red, skips = dict(row.green), set(row.red), set(row.skips)
         for user, phases in by_user.items():
             outcomes = {phase.outcome for phase in phases if phase.phase == "call" or phase.outcome != "passed"}
             if "failed" in outcomes:
@@ -114,9 +121,13 @@ def enter(rows: Mapping[str, Row], results: Iterable[Result], seen: str) -> dict
             elif sum(phase.phase == "teardown" for phase in phases) == phases[0].of:
                 red.discard(user)
                 green.pop(user, None)
-                green |= {user: seen} if "passed" in outcomes else {}
+                if "passed" in outcomes:
+                    green[user] = seen
+                    skips.discard(user)
+                else:
+                    skips.add(user)
         longest = longest_of(phase for phases in by_user.values() for phase in phases)
-        entered[test] = Row(longest or row.seconds, green, tuple(sorted(red)))
+        entered[test] = Row(longest or row.seconds, green, tuple(sorted(red)), tuple(sorted(skips)))
     return entered
 
 
@@ -204,8 +215,7 @@ class DeepTable:
 
     def seconds(self, item: pytest.Item) -> float:
         row = self.rows.get(function_of(item.nodeid), Row())
-        is_skipped = (row.green or row.red) and me() not in (*row.green, *row.red)
-        return 0.0 if is_skipped else row.seconds
+        return 0.0 if me() in row.skips else row.seconds
 
     def is_seen(self, test: str) -> bool:
         row, commit = self.rows.get(test, Row()), self.config.getoption("--unseen")
@@ -239,8 +249,8 @@ class DeepTable:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         log, examples = os.environ.get("MUDROOM_DEEP"), dict(report.user_properties).get("examples")
-        if not log or examples is None or hasattr(self.config, "workerinput"):
-            return
+        if not log or examples is None or hasattr(self.config, "workerinput") or not os.path.exists(log):
+            return  # the file is gone when dev/deep was interrupted, before its last test
         test, phase = function_of(report.nodeid), report.when
         outcome = "passed" if hasattr(report, "wasxfail") else report.outcome
         result = Result(me(), test, report.nodeid, int(str(examples)), phase, outcome, report.duration)

@@ -84,13 +84,19 @@ def test_a_red_test_is_red_until_it_is_seen_green() -> None:
     assert enter(rows, ran("passed"), NOW)["net/test_a.py::test_a"].red == ()
 
 
+def test_a_skipped_test_is_so_until_it_passes() -> None:
+    rows = enter(KNOWN, ran("skipped"), NOW)
+    assert rows["net/test_a.py::test_a"].skips == ("user",)
+    assert enter(rows, ran("passed"), NOW)["net/test_a.py::test_a"].skips == ()
+
+
 def test_the_seconds_are_those_of_the_longest_example_that_ran() -> None:
     assert enter(KNOWN, ran("passed"), NOW)["net/test_a.py::test_a"].seconds == 1.5
     assert enter(KNOWN, ran("skipped"), NOW)["net/test_a.py::test_a"].seconds == 9.0
 
 
 def test_the_table_is_written_as_it_is_read(tmp_path: Path) -> None:
-    rows = {"a/test_b.py::test_c": Row(1.5, {"root": THEN}, ("user",)), **KNOWN}
+    rows = {"a/test_b.py::test_c": Row(1.5, {"root": THEN}, ("user",), ("root", "user")), **KNOWN}
     (tmp_path / "deep.toml").write_text(write_table(rows))
     assert read_table(tmp_path / "deep.toml") == rows
     assert read_table(tmp_path / "none") == {}
@@ -162,6 +168,8 @@ def test_a_run_is_entered_and_the_next_one_goes_on(tmp_path: Path) -> None:
         "def test_skipped(): pytest.skip()\n"
     )
 
+    (tmp_path / "log").touch()
+
     def run() -> str:
         words = ["-p", "deep_table", "-p", "no:cacheprovider", "-o", "markers=deep", "--unseen", "bbbbbbbb", "-q"]
         environ = {"PYTHONPATH": str(tests), "MUDROOM_DEEP": str(tmp_path / "log"), "PATH": "/usr/bin:/bin"}
@@ -178,7 +186,7 @@ def test_a_run_is_entered_and_the_next_one_goes_on(tmp_path: Path) -> None:
     rows = tomllib.loads((tests / "deep.toml").read_text())
     (user,) = rows["test_it.py::test_red"]["red"]
     assert rows["test_it.py::test_green"][user].endswith(" bbbbbbbb")
-    assert rows["test_it.py::test_skipped"].keys() == {"seconds"}
+    assert rows["test_it.py::test_skipped"].keys() == {"seconds", "skips"}
     assert "1 failed, 1 passed, 1 skipped, 1 deselected" in run()
     (tests / "test_it.py").write_text("def test_green(): pass\n")
     main(str(tmp_path / "log"), "bbbbbbbb", tests / "deep.toml")

@@ -250,23 +250,26 @@ def _project_path(call: Call, project: Path) -> Path | None:
 def _meanwhile(
     world: World, outside: Outside, act: Act, number: int, ended: bool, wishes: list[Wish]
 ) -> Callable[[Call], int]:
-    """A decider that lets the user act at one moment."""
+    """A decider that lets the user act at one moment: at this call, or the next one about a path of the project. On a
+    busy machine there are some calls more."""
 
     def decide(call: Call) -> int:
-        if call.number != number:
-            return PASS
-        if ended and not call.has_ended:
-            remembered.append(call)
-            return ASK_AGAIN
-        path = _project_path(remembered[0] if call.has_ended else call, world.project)
-        assert path is not None
+        if not call.has_ended:
+            path = _project_path(call, world.project)
+            if remembered or call.number < number or path is None:
+                return PASS
+            remembered.append(path)
+            if ended:
+                return ASK_AGAIN
         try:
-            wishes.extend([*act(path, outside.path, b"user \0 %d" % number), Wish(path, anything=True)])
+            wishes.extend(
+                [*act(remembered[0], outside.path, b"user \0 %d" % number), Wish(remembered[0], anything=True)]
+            )
         except OSError:
             pass  # there is no such file at the moment, so the user cannot do that
         return PASS
 
-    remembered: list[Call] = []
+    remembered: list[Path] = []
     return decide
 
 
