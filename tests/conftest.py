@@ -120,7 +120,7 @@ NUMBERS = itertools.count()
 def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of the test's own, as pytest's, which lists the directories of all earlier tests to number the next
     one: a millisecond and a half after 2,500 tests."""
-    name = re.sub(r"\W", "_", request.node.name)[:30]
+    name = re.sub(r"\W", "_", request.node.name)[:26]  # with its number no longer than pytest's: sockets lie below
     path = tmp_path_factory.getbasetemp() / f"{name}{next(NUMBERS)}"
     path.mkdir(0o700)
     return path

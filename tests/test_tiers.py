@@ -9,7 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -179,6 +179,21 @@ def test_the_quick_tier_has_half_of_the_pairs_and_every_row_and_column(monkeypat
         halves.add(tuple(half))
     assert sorted(map(len, halves)) == [6, 6]
     assert len(set().union(*halves)) == 12
+
+
+def test_each_row_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def equal(one: int, other: int) -> None:
+        assert one == other
+
+    rows = [(1, 1), (1, 2), (2, 3)]
+    monkeypatch.setattr(tiers, "QUICK", True)
+    with pytest.raises(ExceptionGroup) as raised:
+        tiers.each(("one", "other"), rows)(equal)()
+    assert [error.__notes__ for error in raised.value.exceptions] == [["row: (1, 2)"], ["row: (2, 3)"]]
+    tiers.each(("one", "other"), rows[:1])(equal)()
+    monkeypatch.setattr(tiers, "QUICK", False)
+    mark: Any = tiers.each(("one", "other"), rows)
+    assert mark.args == (("one", "other"), rows)
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ import time
 import tomllib
 import zlib
 from collections import defaultdict
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck
@@ -67,6 +67,30 @@ def pairs(rows: Sequence[Row], columns: Sequence[Column]) -> list[tuple[Row, Col
         for other, column in enumerate(columns)
         if not QUICK or (number + other) % 2 == first
     ]
+
+
+def each(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Callable[..., None]], Any]:
+    """Mark a test of thousands of rows that takes microseconds for each, and no fixture: as parametrized, but one test
+    in the quick tier. pytest takes some milliseconds for a test, in two processes. Every row that fails is told."""
+    if not QUICK:
+        return pytest.mark.parametrize(names, list(rows), ids=repr)
+
+    def of_all(test: Callable[..., None]) -> Callable[[], None]:
+        def all_rows() -> None:
+            failures = []
+            for row in rows:
+                try:
+                    test(*(row if isinstance(names, tuple) else (row,)))
+                except Exception as error:  # noqa: BLE001 - raised below, with all others
+                    error.add_note(f"row: {row!r}")
+                    failures.append(error)
+            if failures:
+                raise ExceptionGroup(f"{len(failures)} rows fail", failures)
+
+        all_rows.__name__, all_rows.__doc__, all_rows.__module__ = test.__name__, test.__doc__, test.__module__
+        return all_rows
+
+    return of_all
 
 
 def pytest_report_header() -> str:

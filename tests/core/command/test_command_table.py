@@ -6,32 +6,27 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from command_files import COMMANDS, EVASIONS
 from mudroom.core.command.program.classification import TABLES, classify_line, classify_words
 from mudroom.core.command.verdict import CLASSES
+from tiers import each
 
 ROOT = Path(__file__).parents[3]
 
 
-def ident(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ",".join(value)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("expected", "line"), COMMANDS, ids=ident)
+@each(("expected", "line"), COMMANDS)
 def test_a_command_is_what_the_table_says(expected: tuple[str, ...], line: bytes) -> None:
     found = classify_line(line)
     assert (tuple(name for name in found.classes if name != "read_only") or ("read_only",)) == expected, found.parts
 
 
-@pytest.mark.parametrize(("expected", "line"), COMMANDS, ids=ident)
+@each(("expected", "line"), COMMANDS)
 def test_it_is_the_same_inside_a_shell(expected: tuple[str, ...], line: bytes) -> None:
     found = classify_words([b"bash", b"-c", line])
     assert (tuple(name for name in found.classes if name != "read_only") or ("read_only",)) == expected
 
 
-@pytest.mark.parametrize(("hidden", "line"), EVASIONS, ids=ident)
+@each(("hidden", "line"), EVASIONS)
 def test_what_hides_a_command_is_as_strict_or_unknown(hidden: tuple[str, ...], line: bytes) -> None:
     strictest = classify_line(line).strictest
     assert strictest != "read_only"

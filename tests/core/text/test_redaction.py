@@ -25,6 +25,7 @@ from mudroom.core.text.redaction import (
     truncate,
 )
 from mudroom.core.text.secret_place import NAMES, SHAPES
+from tiers import each
 
 ALNUM = "q7Zx2LmT9vKcR4bW8nYd1HsF6gJpU3eA5tXo0iEw"
 HEX = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -207,7 +208,7 @@ ORDINARY = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "text", "secret"), HIDDEN, ids=[f"{one[0]}-{i}" for i, one in enumerate(HIDDEN)])
+@each(("name", "text", "secret"), HIDDEN)
 def test_what_is_secret_is_hidden_in_a_line(name: str, text: str, secret: str) -> None:
     assert name
     assert secret in text
@@ -243,7 +244,7 @@ def test_and_in_the_words_of_a_command(name: str, text: str, secret: str) -> Non
     assert words[0] == shlex.split(text)[0] or "=" in words[0] or words[0].endswith(":")
 
 
-@pytest.mark.parametrize("text", ORDINARY)
+@each("text", ORDINARY)
 def test_ordinary_commands_stay_as_they_are(text: str) -> None:
     assert redact(text) == text
     try:

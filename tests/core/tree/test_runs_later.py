@@ -13,6 +13,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.later_table import TABLE, WHOLE, parse_rows
 from mudroom.core.tree.manifest import named_paths
 from mudroom.core.tree.runs_later import group_later, link_runs_later, runs_later, whole_directory
+from tiers import each
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from runs_later_document import DOCUMENT, document
@@ -120,7 +121,7 @@ def test_the_list_is_long_enough() -> None:
     assert len(set(NAMES)) >= 330
 
 
-@pytest.mark.parametrize("path", NAMES)
+@each("path", NAMES)
 def test_names_that_run_later(path: str) -> None:
     from mudroom.core.tree.flag import runs_when
 
@@ -128,7 +129,7 @@ def test_names_that_run_later(path: str) -> None:
         assert runs_when((above + path).encode())
 
 
-@pytest.mark.parametrize("path", PLAIN)
+@each("path", PLAIN)
 def test_everyday_names(path: str) -> None:
     for above in ("", "sub/deep/"):
         assert runs_later((above + path).encode()) == ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from mudroom.sandbox.macos.seatbelt import (
 )
 from mudroom.sandbox.macos.service import GUARDED, MACH
 from sbpl import Profile, parse, read
+from tiers import each
 
 GATE = SPEC._replace(network="gate", proxy=3128)
 OPEN = SPEC._replace(network="open")
@@ -198,22 +201,16 @@ CASES: list[tuple[str, str, dict[str, Any], frozenset[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@functools.cache
 def profiles() -> dict[str, Profile]:
     return {name: parse(compile_profile(spec)) for name, spec in SPECS.items()}
 
 
-@pytest.mark.parametrize("name", SPECS)
-@pytest.mark.parametrize(("about", "operation", "context", "permitted"), CASES, ids=[case[0] for case in CASES])
+@each(("name", "about", "operation", "context", "permitted"), [(name, *case) for name, case in product(SPECS, CASES)])
 def test_what_a_profile_decides(
-    name: str,
-    about: str,
-    operation: str,
-    context: dict[str, Any],
-    permitted: frozenset[str],
-    profiles: dict[str, Profile],
+    name: str, about: str, operation: str, context: dict[str, Any], permitted: frozenset[str]
 ) -> None:
-    assert profiles[name].allows(operation, **context) == (name in permitted), about
+    assert profiles()[name].allows(operation, **context) == (name in permitted), about
 
 
 # --- paths ---

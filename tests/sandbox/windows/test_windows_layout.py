@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-import pytest
-
 from mudroom.windows import types
+from tiers import each
 
 ROWS = [
     line.split()
@@ -26,7 +25,7 @@ def ours(name: str) -> int:
     return int(types.ENUM[name] if name in types.ENUM else getattr(types, name))
 
 
-@pytest.mark.parametrize(("name", "value"), ROWS, ids=str)
+@each(("name", "value"), ROWS)
 def test_as_in_the_headers(name: str, value: str) -> None:
     assert ours(name) == int(value)
 

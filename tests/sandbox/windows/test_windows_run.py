@@ -13,6 +13,7 @@ from mudroom.sandbox.windows.run import _Performing, start
 from mudroom.windows import types as w
 from mudroom.windows.api import CallFailed
 from test_windows_plan import BARE, COMMAND, RELAYING, SPEC, only, plan
+from tiers import each
 from windows_fake import PACKAGE, Fake
 
 STDIO = (1, 2, 3)
@@ -118,7 +119,7 @@ def calls_of(found: WindowsPlan) -> int:
 EACH = [(name, number) for name, found in PLANS.items() for number in range(calls_of(found))]
 
 
-@pytest.mark.parametrize(("name", "number"), EACH)
+@each(("name", "number"), EACH)
 def test_whatever_fails_nothing_runs_and_nothing_is_left(name: str, number: int) -> None:
     fake = Fake(number)
     with pytest.raises(Unsupported) as raised:
@@ -132,7 +133,7 @@ def test_whatever_fails_nothing_runs_and_nothing_is_left(name: str, number: int)
     assert fake.left == lost
 
 
-@pytest.mark.parametrize(("name", "number"), EACH)
+@each(("name", "number"), EACH)
 def test_also_where_it_goes_on_failing_nothing_runs(name: str, number: int) -> None:
     fake = Fake(number, always=True)
     with pytest.raises(MudroomError):
