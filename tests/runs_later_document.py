@@ -32,8 +32,8 @@ A file is flagged for one of these reasons:
 4. **mudroom itself**: a file of the environment or the package that mudroom runs from, if that is in the project.
 
 Not seen: files to which a link of the project leads, by their own name (with the project's link `.cargo` to `assets`,
-`assets/config.toml`); files that code names or computes when it runs (`import`, `include`, `source` in scripts), settings of
-programs that are not in the table, and names that only settings outside the project hold.
+`assets/config.toml`); files that code names or computes when it runs (`import`, `include`, `source` in scripts),
+settings of programs that are not in the table, and names that only settings outside the project hold.
 """
 
 
