@@ -13,6 +13,7 @@ from conftest import Place
 from mudroom.core.confinement.container import Engine
 from mudroom.core.confinement.image import _MACHINES
 from mudroom.core.settings import Settings
+from mudroom.sandbox.container import engine
 from mudroom.session.confinement import containers
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
@@ -34,6 +35,7 @@ def test_the_host_waits_for_the_clock_itself(place: Place, tmp_path: Path, monke
     program.write_text(ENGINE % json.dumps([image]))
     program.chmod(0o755)
     far = Engine("docker", os.fsencode(program), remote=True)
-    monkeypatch.setattr(containers, "current", lambda *_wanted: far)
+    for room in (engine, containers):
+        monkeypatch.setattr(room, "current", lambda *_wanted: far)
     result = place.session(Settings(network="none", image="x", level=2)).run([b"echo", b"hi"])
     assert (result.stdout, result.level) == (b"hi\n", 2)
