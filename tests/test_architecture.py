@@ -35,6 +35,9 @@ from house import (
 )
 
 
+pytestmark = pytest.mark.limit(300)  # the first of them reads all code: two seconds, or a hundred on a busy machine
+
+
 @functools.cache
 def house() -> Structure:
     """Not at the import: every process of a run imports this file, and one runs its tests."""
