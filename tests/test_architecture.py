@@ -34,7 +34,6 @@ from house import (
     without_owner,
 )
 
-
 pytestmark = pytest.mark.limit(300)  # the first of them reads all code: two seconds, or a hundred on a busy machine
 
 
