@@ -34,6 +34,8 @@ from house import (
     without_owner,
 )
 
+pytestmark = pytest.mark.limit(300)  # the first of them reads all code: two seconds, or a hundred on a busy machine
+
 
 @functools.cache
 def house() -> Structure:
