@@ -19,8 +19,8 @@ from mudroom.core.tree.windows_path import inner_path
 from mudroom.errors import UsageError
 from mudroom.stage.nt_call import handle_of, kernel
 
-_HANDLE_EOF, _LOCK_VIOLATION = 38, 33
-"""ERROR_HANDLE_EOF and ERROR_LOCK_VIOLATION of winerror.h."""
+_HANDLE_EOF = 38
+"""ERROR_HANDLE_EOF of winerror.h."""
 
 
 class _At(ctypes.Structure):
@@ -38,6 +38,10 @@ class _At(ctypes.Structure):
 
 for _call in (kernel.ReadFile, kernel.WriteFile):
     _call.argtypes = (wintypes.HANDLE, ctypes.c_void_p, wintypes.DWORD, ctypes.c_void_p, ctypes.c_void_p)
+
+
+_LOCK_VIOLATION = 33
+"""ERROR_LOCK_VIOLATION of winerror.h."""
 
 
 def read(descriptor: int, length: int) -> bytes:
@@ -58,10 +62,10 @@ def pread(descriptor: int, length: int, offset: int) -> bytes:
     at = _At(low=offset & 0xFFFFFFFF, high=offset >> 32)
     if not kernel.ReadFile(handle_of(descriptor), buffer, length, ctypes.byref(done), ctypes.byref(at)):
         number = ctypes.get_last_error()
-        if number == _HANDLE_EOF:
-            return b""
         if number == _LOCK_VIOLATION:
             raise _locked()
+        if number == _HANDLE_EOF:
+            return b""
         raise OSError(errno.EIO, f"it cannot be read ({number})")
     return buffer.raw[: done.value]
 
