@@ -4,6 +4,7 @@ Run by ``dev/wine``."""
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 
@@ -12,8 +13,10 @@ import pytest
 if sys.platform != "win32":
     pytest.skip("needs Windows, or dev/wine", allow_module_level=True)
 
+from mudroom.policy.config import environment, places
 from mudroom.policy.host_answers import NAME
-from mudroom.stage import nt_private
+from mudroom.policy.trust import seen
+from mudroom.stage import disk, nt_private
 from test_session_on_windows import Place, place
 
 __all__ = ["place"]
@@ -73,9 +76,11 @@ def test_what_a_project_opens_counts_once_it_is_trusted(place: Place, monkeypatc
     said = place.say("policy", "trust", "--yes")
     assert said.code == 0 and "trusted on this machine" in said.err, said
     assert place.say(*why).code == 0
+    record = (disk.real_path(os.fsencode(place.project)), places(environment()).state)
+    assert seen(*record)
     with monkeypatch.context() as patched:
         patched.setattr(nt_private, "is_own", lambda _descriptor: False)
-        assert place.say(*why).code == 1
+        assert not seen(*record)
     assert place.say("policy", "distrust").code == 0 and place.say(*why).code == 1
 
 
