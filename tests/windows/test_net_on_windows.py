@@ -4,6 +4,7 @@ Run by ``dev/wine``."""
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 
@@ -12,7 +13,10 @@ import pytest
 if sys.platform != "win32":
     pytest.skip("needs Windows, or dev/wine", allow_module_level=True)
 
+from mudroom.policy.config import environment, places
 from mudroom.policy.host_answers import NAME
+from mudroom.policy.trust import seen
+from mudroom.stage import disk, nt_private
 from test_session_on_windows import Place, place
 
 __all__ = ["place"]
@@ -61,6 +65,23 @@ def test_presets_and_the_log(place: Place) -> None:
     assert place.say("net", "rm", "@npm").code == 0 and rules(place) == []
     said = place.say("net", "log", "--har", "flows.har")
     assert said.code == 0 and json.loads(place.files()["flows.har"])["log"]["entries"] == [], said
+
+
+def test_what_a_project_opens_counts_once_it_is_trusted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record of that counts as missing where others could have written it."""
+    (place.project / ".mudroom").mkdir()
+    (place.project / ".mudroom" / "policy.yaml").write_text("network:\n  allow: [api.example.com]\n")
+    why = ("net", "why", "api.example.com")
+    assert place.say(*why).code == 1
+    said = place.say("policy", "trust", "--yes")
+    assert said.code == 0 and "trusted on this machine" in said.err, said
+    assert place.say(*why).code == 0
+    record = (disk.real_path(os.fsencode(place.project)), places(environment()).state)
+    assert seen(*record)
+    with monkeypatch.context() as patched:
+        patched.setattr(nt_private, "is_own", lambda _descriptor: False)
+        assert not seen(*record)
+    assert place.say("policy", "distrust").code == 0 and place.say(*why).code == 1
 
 
 WRONG = (

@@ -15,6 +15,7 @@ if sys.platform != "win32":
     pytest.skip("needs Windows, or dev/wine", allow_module_level=True)
 pytest.importorskip("textual")
 
+from driving import Driver
 from mudroom.cli.terminal import terminal
 from mudroom.session import Session
 from mudroom.tui import app as reviewing
@@ -23,8 +24,6 @@ from mudroom.tui.base_app import ReviewHooks
 from test_session_on_windows import Place, place
 
 __all__ = ["place"]
-
-from driving import Driver
 
 Script = Callable[[Driver], Awaitable[None]]
 

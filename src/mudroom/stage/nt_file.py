@@ -60,10 +60,10 @@ def pread(descriptor: int, length: int, offset: int) -> bytes:
     at = _At(low=offset & 0xFFFFFFFF, high=offset >> 32)
     if not kernel.ReadFile(handle_of(descriptor), buffer, length, ctypes.byref(done), ctypes.byref(at)):
         number = ctypes.get_last_error()
-        if number == _HANDLE_EOF:
-            return b""
         if number == _LOCK_VIOLATION:
             raise _locked()
+        if number == _HANDLE_EOF:
+            return b""
         raise OSError(errno.EIO, _why_unread(number))
     return buffer.raw[: done.value]
 
