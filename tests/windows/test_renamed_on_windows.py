@@ -76,7 +76,8 @@ class Meanwhile:
 
 @pytest.fixture(params=[(command, act) for command in (change, delete, add) for act in (move_away, put_another)])
 def meanwhile(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Meanwhile]:
-    made = Meanwhile(tmp_path, *request.param, monkeypatch)
+    command, act = request.param
+    made = Meanwhile(tmp_path, command, act, monkeypatch)
     yield made
     made.bench.remove()
 
