@@ -266,10 +266,11 @@ def test_something_else_than_what_was_looked_at_is_not_thrown_away(place: Place,
 def test_what_runs_in_the_background_is_ended_only_if_that_is_said(place: Place, page: PageSide) -> None:
     session = place.session()
     session.forks.new("a")
-    session.start([b"sleep", b"60"], fork="a")
+    started = session.start([b"sleep", b"60"], fork="a")
     assert forks(page)["a"]["state"] == "running"
     refused = page.ask("DELETE", f"{page.project}/forks/a", status=409)
     assert (refused["code"], refused["error"]) == ("busy", "a command runs in the background of a")
+    assert refused["hint"] == f"mudroom ps --end {started.id} ends it; end=true ends all there"
     page.ask("DELETE", f"{page.project}/forks/a?end=true")
     assert forks(page) == {}
 

@@ -253,7 +253,9 @@ def discard(call: ApiCall) -> shape.DoneShape:
         if query.end:
             session.sandboxes.end(name)
         elif has_background(session, name):
-            raise Refusal(409, "busy", f"a command runs in the background of {name}", "end it first, or end=true")
+            running = [started.id for started, ended in session.sandboxes.backgrounds(name) if ended is None]
+            hint = f"mudroom ps --end {running[0]} ends it; " if running else ""
+            raise Refusal(409, "busy", f"a command runs in the background of {name}", f"{hint}end=true ends all there")
         with call.server.hold_vault(session, f"discard {name}") as recovered:
             for remark in recovered_of(remark for remark in recovered if remark.fork == name):
                 message = f"{remark.path} {remark.text}; {name} was not thrown away"
