@@ -300,7 +300,7 @@ def test_the_keyboard_after_a_rollback(place: Place, site: Site, page: Page) -> 
     part(page, "Journal")
     press(page, "Verify the journal")
     page.get_by_text("Intact: ").wait_for()
-    settled(page, "BUTTON Is it as")
+    settled(page, "BUTTON Verify the journal")
     part(page, "Commands")
     page.get_by_label("Run a command in").fill("sleep 1000")
     press(page, "Run")
