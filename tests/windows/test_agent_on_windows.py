@@ -156,6 +156,7 @@ def test_an_agent_of_a_card_gets_what_the_user_allows(place: Place, model: Model
     assert checked.code == 0 and "credentials  none" in checked.out and "not opened on Windows" in checked.out, checked
 
 
+@pytest.mark.slow
 def test_what_is_wrong_or_closed_is_said_in_one_line(
     place: Place, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
