@@ -326,15 +326,19 @@ VARIES = re.compile(
 
 
 def seen(kept: Kept, *options: str, both: bool, **more: str) -> str:
-    """What a command sees of its machine, without numbers of mounts."""
+    """What a command sees of its machine, without numbers of mounts, and without what other tests mount meanwhile."""
     files = "ls -A ~ /tmp /run; stat -c %n:%a /etc/resolv.conf ~; cat ~/.gitconfig"
     script = f"cat /proc/self/mountinfo; {files}; env; ulimit -a; id"
     done = kept("run", "--no", *options, "--", "sh", "-c", script, kept=both, more=more)
     assert done.returncode in (0, 1, 2) and b"/proc" in done.stdout
-    return VARIES.sub("", done.stdout.decode()) + NUMBER.sub("", done.stderr.decode())
+    own = f"/{kept.place.root.name}/"
+    lines = [line for line in done.stdout.decode().splitlines() if own in line or not OTHER_TEST.search(line)]
+    return VARIES.sub("", "\n".join(lines)) + NUMBER.sub("", done.stderr.decode())
 
 
 NUMBER = re.compile(r"[0-9a-f]{8}")
+OTHER_TEST = re.compile(r"^[\d ]+:\d+ \S* /\S*/popen-gw\d+/")
+"""A line of mountinfo with a mount in the directory of a test: another's, if it has not the own name."""
 
 
 def policy(kept: Kept) -> None:
