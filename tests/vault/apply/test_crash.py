@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from conftest import Listing, Place, listing, tick
+from mudroom.errors import ApplyUnwritten
 from mudroom.sandbox.client.client import Client
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_tree
@@ -242,6 +243,9 @@ def test_a_full_or_failing_disk_anywhere(
             counted(patch, fail)
             try:
                 session.changes.apply(result.fork)
+            except ApplyUnwritten as error:
+                assert os.strerror(number_of_error) in error.why
+                assert listing(place.project) == _expected(before), f"{number}: {error}"
             except OSError as error:
                 assert error.errno == number_of_error
         again = place.session()
