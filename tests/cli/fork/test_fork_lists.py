@@ -99,11 +99,12 @@ def test_a_full_disk_is_no_dead_end(cli: Cli) -> None:
 
 def test_a_line_with_a_fork_or_a_file_in_the_wrong_place_is_told_as_it_would_be_right(cli: Cli) -> None:
     assert cli("exec", "--fork", "x", "--", "touch", "src/b").returncode == 0
-    ran = cli("exec", "x", "ls", "a b")
-    assert (ran.returncode, ran.stderr) == (
-        127,
-        "mudroom: x: command not found (in that fork: mudroom exec --fork x -- ls 'a b')\n",
-    )
+    for words in (("ls", "a b"), ("--", "ls", "a b")):
+        ran = cli("exec", "x", *words)
+        assert (ran.returncode, ran.stderr) == (
+            127,
+            "mudroom: x: command not found (in that fork: mudroom exec --fork x -- ls 'a b')\n",
+        )
     looked = cli("diff", "src/a")
     assert (looked.returncode, looked.stderr) == (125, "mudroom: there is no fork named src/a (mudroom diff x src/a)\n")
     cli.place.session().forks.new("y")
