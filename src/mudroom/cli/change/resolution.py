@@ -98,7 +98,8 @@ def decide_by_driver(session: Session, fork: str, conflict: ForkConflict, tool: 
 
     _require_shown(session, conflict)
     words = shlex.split(DRIVERS.get(tool, tool))
-    if not words or find_program(words[0], context.environ) is None:
+    program = find_program(words[0], context.environ) if words else None
+    if program is None:
         raise UsageError(f"there is no merge driver {words[0] if words else 'named'}", "install it, or give its path")
     if not {"%A", "%B"} <= set(" ".join(words).split()):
         raise UsageError(f"the merge driver {tool!r} is not told the files", "a command with %O %A %B")
@@ -116,7 +117,8 @@ def decide_by_driver(session: Session, fork: str, conflict: ForkConflict, tool: 
             names[sign] = str(place)
         edited = _Edited(Path(names["%A"]), conflict.ours.content or b"", context.terminal.say)
         with edited:
-            _run(runner, [names.get(word, word) for word in words], directory, words[0], is_typed_in=False)
+            started = [os.path.abspath(program), *(names.get(word, word) for word in words[1:])]
+            _run(runner, started, directory, words[0], is_typed_in=False)
             content = edited.read(words[0])
             if has_markers(content) and not any(has_markers(side.content or b"") for side in sides):
                 raise UsageError(
