@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -11,7 +12,7 @@ from conftest import Place
 from mudroom.cli.fork.ls import describe
 from mudroom.cli.main import run
 from mudroom.cli.terminal.terminal import Terminal
-from mudroom.errors import MudroomError
+from mudroom.errors import ForkGone, MudroomError
 from mudroom.session.changes import Changes
 from test_vault_verb import Cli
 
@@ -144,3 +145,13 @@ def test_an_apply_that_fails_names_the_fork_that_keeps_the_changes(
     [row] = cli.json("ls")["forks"]
     assert kept.startswith(f"kept as {row['fork']}: mudroom diff ")
     assert told == "mudroom: no room on the file system (make room there)"
+
+    def overtaken(_changes: Changes, name: str, **_more: object) -> None:
+        (place,) = cli.place.root.glob(f"**/vaults/*/forks/{name}")  # a discard would wait for this command
+        shutil.rmtree(place)
+        raise ForkGone(name)
+
+    monkeypatch.setattr(Changes, "apply", overtaken)
+    assert run(["run", "--yes", "--", "touch", "src/c"], environ) == 125
+    said = capfd.readouterr().err
+    assert "any more (mudroom ls shows the forks of this project)" in said and "kept as" not in said
