@@ -29,7 +29,8 @@ def let_pass(vault: Vault, now: int) -> int:
 
 
 def give_way() -> None:
-    """Let others work between two looks at what a test waits for: a loop that only looks takes their processor."""
+    """Sleep for 2 ms between two looks at what a test waits for: a loop that only looks takes the processor from those
+    that it waits for. A test must not depend on how long this takes."""
     sleep(0.002)
 
 

@@ -20,6 +20,7 @@ from mudroom.certify import canary
 from mudroom.certify.deed import DEEDS, tried
 from mudroom.certify.macos import mac_trial
 from mudroom.certify.row import RowResult, TrialRow, opens
+from mudroom.certify.server import listen_tcp
 from mudroom.certify.table import MACOS, READINGS
 from mudroom.certify.trial import certify
 from mudroom.certify.volume import Volume, try_volume
@@ -233,6 +234,12 @@ def test_a_link_local_address_is_reached_by_its_scope(tmp_path: Path, monkeypatc
         assert tried(DEEDS["connect_other"], facts, str(tmp_path / "d"))[0] == 0
         assert made.is_done("")
         assert tried(DEEDS["connect_other"], {**facts, "scope": 0}, str(tmp_path / "e"))[0] != 0
+
+
+def test_a_machine_without_an_address_family_has_no_server_of_it() -> None:
+    """As with ``ipv6.disable=1``: socket(2), EAFNOSUPPORT."""
+    with contextlib.ExitStack() as stack:
+        assert listen_tcp(stack, 4095, ("127.0.0.1", 0)) is None
 
 
 def link_local() -> tuple[str, int] | None:

@@ -140,6 +140,32 @@ def test_a_run_is_journalled_though_its_changes_cannot_be_collected(
     assert sh(session, "cat b", "work").stdout == b"b\n"
 
 
+def test_a_directory_that_is_closed_to_the_user_is_told_with_what_opens_it(place: Place) -> None:
+    """It hinders root in a sandbox, and not outside of one."""
+    place.write("a b/file", "x")
+    closed, session = place.project / "a b", place.session(Settings(view="overlay"))
+    closed.chmod(0)
+    try:
+        if os.geteuid():
+            told = "the command has changed a b, which is closed to you in the project: "
+            told += f"chmod u+rwx '{closed}' opens it"
+            with pytest.raises(MudroomError) as caught:
+                sh(session, "chmod 700 'a b'; rm -r 'a b'", "work")
+            assert caught.value.message.endswith(f"its changes could not be collected: {told}")
+            with pytest.raises(MudroomError) as caught:
+                session.changes.review("work")
+            assert (caught.value.message, caught.value.hint) == (told, "then mudroom diff work shows the changes")
+            closed.chmod(0o700)
+        else:
+            sh(session, "chmod 700 'a b'; rm -r 'a b'", "work")
+        session.changes.review("work")
+        session.changes.apply("work")
+        assert not closed.exists()
+    finally:
+        if closed.exists():
+            closed.chmod(0o700)
+
+
 def test_a_full_disk_while_collecting_is_journalled(
     place: Place, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -326,31 +326,6 @@ def test_nobody_is_waited_for(place: Place, page: PageSide) -> None:
     assert page.landed(f"{page.project}/forks/agent-1/apply", body)["written"] == 1
 
 
-def test_what_a_crash_had_left_is_told(place: Place, page: PageSide, monkeypatch: pytest.MonkeyPatch) -> None:
-    changed(place, "echo 1 > a", "first")
-    changed(place, "echo 2 > b", "second")
-    cut_off(place, monkeypatch, "first")
-    assert names(place) == set()
-    landed = page.apply("second")
-    assert landed["remarks"] == [
-        {"id": "", "path": "apply u1 of first", "text": "was cut off in the middle; it is finished now"}
-    ]
-    assert names(place) == {"a", "b"}
-
-
-def test_what_was_finished_first_is_told_with_what_did_not_happen(
-    place: Place, page: PageSide, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    changed(place, "echo 1 > a")
-    cut_off(place, monkeypatch)
-    job = page.job(f"{page.project}/forks/agent-1/apply", {"reviewed": page.fingerprint("agent-1")})
-    assert (job["state"], job["problem"]["code"]) == ("failed", "recovered")
-    first, _stop, more = job["problem"]["error"].partition(". ")
-    assert first == "apply u1 of agent-1 was cut off in the middle; it is finished now"
-    assert more.startswith("Nothing more was applied: ")
-    assert names(place) == {"a"}
-
-
 def test_a_fork_is_looked_at_although_its_apply_was_cut_off(
     place: Place, page: PageSide, monkeypatch: pytest.MonkeyPatch
 ) -> None:

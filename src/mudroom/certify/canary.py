@@ -1,10 +1,10 @@
-"""What shows, from outside, that a deed was done: a directory with what the deeds are aimed at, and one kind of watch.
+"""Canaries, which show from outside that a deed was done: a directory with the aims of deeds, and one kind of watch.
 
 Rules of this file:
 1. A kind is a row of ``KINDS``: the function that puts it up, and the deeds of permitted twins that it sees.
 2. That function returns what a deed is told beside its directory, and how the effect is looked for. Nothing else knows
    the kinds.
-3. What a kind opens, starts or serves is ended by the stack in its ``Site``.
+3. The stack in the ``Site`` of a kind ends all that it opens, starts or serves.
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ def port_of(server: socket.socket | None) -> int:
 def listen_tcp(
     stack: ExitStack, family: int, address: tuple[str, int] | tuple[str, int, int, int]
 ) -> socket.socket | None:
-    """Return a server of TCP, or None if this machine has no such address."""
-    server = stack.enter_context(socket.socket(family))
+    """Return a server of TCP, or None if this machine has no such address, or no such family (``ipv6.disable=1``)."""
     try:
+        server = stack.enter_context(socket.socket(family))
         server.bind(address)
     except OSError:
         return None

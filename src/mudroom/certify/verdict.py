@@ -30,7 +30,7 @@ class Judged(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What was seen of the command of a row: the twin's deed, then the row's."""
+    """The observed end of the command of a row, which tries the twin's deed, then the row's."""
 
     status: int
     """wait(2). Windows has no os.WIFEXITED."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import signal
@@ -204,6 +205,30 @@ def test_an_editor_that_leaves_no_file(cli: Cli) -> None:
 def test_nothing_is_left_of_an_edit_that_was_decided_for(cli: Cli) -> None:
     assert edited(cli, 'echo good > "$1"')[0] == 0
     assert list((cli.place.root / "tmp").iterdir()) == []
+
+
+def test_a_program_is_one_of_an_absolute_entry_of_path_or_named_from_here(cli: Cli) -> None:
+    """It is started in a directory of its own, where other entries and names mean something else."""
+    log = cli.place.root / "log"
+    ours = script(cli, f"echo merged > \"$1\"; echo ours >> '{log}'")
+    beside = cli.place.root / "tmp/program"  # ".." of that directory
+    beside.write_text(f"#!/bin/sh\necho theirs >> '{log}'\n")
+    beside.chmod(0o755)
+    cli.environment["PATH"] = f"..:{cli.place.root}:{cli.environment['PATH']}"
+    for word in ("program", os.path.relpath(ours, cli.place.project)):
+        cli.environment["EDITOR"] = word
+        for words in (("--tool", f"{word} %A %B"), ("--edit",)):
+            done = cli("resolve", "x", "f", *words)
+            assert done.returncode == 0, done.stderr
+            assert cli("resolve", "x", "f", "--undecide").returncode == 3
+    assert log.read_text() == "ours\n" * 4
+
+
+def test_a_program_with_an_open_quote_is_one_line(cli: Cli) -> None:
+    cli.environment["EDITOR"] = "vi 'x"
+    for words in (("--tool", "vi 'x"), ("--edit",)):
+        done = cli("resolve", "x", "f", *words)
+        assert (done.returncode, done.stderr) == (125, "mudroom: vi 'x: No closing quotation (close the quote)\n")
 
 
 def test_what_a_merge_driver_made_is_kept(cli: Cli) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -11,7 +12,7 @@ from conftest import Place
 from mudroom.cli.fork.ls import describe
 from mudroom.cli.main import run
 from mudroom.cli.terminal.terminal import Terminal
-from mudroom.errors import MudroomError
+from mudroom.errors import ForkGone, MudroomError
 from mudroom.session.changes import Changes
 from test_vault_verb import Cli
 
@@ -99,11 +100,12 @@ def test_a_full_disk_is_no_dead_end(cli: Cli) -> None:
 
 def test_a_line_with_a_fork_or_a_file_in_the_wrong_place_is_told_as_it_would_be_right(cli: Cli) -> None:
     assert cli("exec", "--fork", "x", "--", "touch", "src/b").returncode == 0
-    ran = cli("exec", "x", "ls", "a b")
-    assert (ran.returncode, ran.stderr) == (
-        127,
-        "mudroom: x: command not found (in that fork: mudroom exec --fork x -- ls 'a b')\n",
-    )
+    for words in (("ls", "a b"), ("--", "ls", "a b")):
+        ran = cli("exec", "x", *words)
+        assert (ran.returncode, ran.stderr) == (
+            127,
+            "mudroom: x: command not found (in that fork: mudroom exec --fork x -- ls 'a b')\n",
+        )
     looked = cli("diff", "src/a")
     assert (looked.returncode, looked.stderr) == (125, "mudroom: there is no fork named src/a (mudroom diff x src/a)\n")
     cli.place.session().forks.new("y")
@@ -143,3 +145,13 @@ def test_an_apply_that_fails_names_the_fork_that_keeps_the_changes(
     [row] = cli.json("ls")["forks"]
     assert kept.startswith(f"kept as {row['fork']}: mudroom diff ")
     assert told == "mudroom: no room on the file system (make room there)"
+
+    def overtaken(_changes: Changes, name: str, **_more: object) -> None:
+        (place,) = cli.place.root.glob(f"**/vaults/*/forks/{name}")  # a discard would wait for this command
+        shutil.rmtree(place)
+        raise ForkGone(name)
+
+    monkeypatch.setattr(Changes, "apply", overtaken)
+    assert run(["run", "--yes", "--", "touch", "src/c"], environ) == 125
+    said = capfd.readouterr().err
+    assert "any more (mudroom ls shows the forks of this project)" in said and "kept as" not in said

@@ -52,8 +52,9 @@ def test_a_program_is_not_one_of_the_current_directory(tmp_path: Path, monkeypat
     assert pager_words(Context(environ, Terminal(environ), False, None)) == [str(ours / "less")]
     environ[b"PAGER"] = b"./less -X"  # so the user wants it
     assert pager_words(Context(environ, Terminal(environ), False, None)) == ["./less", "-X"]
-    environ[b"PAGER"] = b""
-    assert pager_words(Context(environ, Terminal(environ), False, None)) == [shutil.which("cat")]
+    for none in (b"", b"less 'X"):
+        environ[b"PAGER"] = none
+        assert pager_words(Context(environ, Terminal(environ), False, None)) == [shutil.which("cat")]
 
 
 def test_an_event_loop_hears_nothing_of_what_is_typed(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_at
-from mudroom.system.search_path import find_program
+from mudroom.system.search_path import find_program, require_program
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def decide_in_editor(session: Session, fork: str, conflict: ForkConflict, contex
     from mudroom.core.merge.marker import Labels, has_markers, marker_size, why_not_mergeable, with_markers
 
     _require_shown(session, conflict)
-    editor = context.environ.get(b"VISUAL") or context.environ.get(b"EDITOR") or b"vi"
+    editor = _split(os.fsdecode(context.environ.get(b"VISUAL") or context.environ.get(b"EDITOR") or b"vi"))
     merged = _merged_text(conflict)
     initial = conflict.result
     with_conflicts = initial is None or bool(why_not_mergeable(initial))
@@ -81,8 +81,7 @@ def decide_in_editor(session: Session, fork: str, conflict: ForkConflict, contex
     with ForegroundRunner() as runner, _program_directory() as directory:
         edited = _Edited(directory / ("conflict" + _suffix(conflict.path)), initial, context.terminal.say)
         with edited:
-            words = [*shlex.split(os.fsdecode(editor)), str(edited.place)]
-            _run(runner, words, directory, "the editor", is_typed_in=True)
+            _run(runner, [*editor, str(edited.place)], directory, "the editor", context, is_typed_in=True)
             content = edited.read("the editor")
             if has_markers(content, marker_size(merged)):
                 raise UsageError(
@@ -97,7 +96,7 @@ def decide_by_driver(session: Session, fork: str, conflict: ForkConflict, tool: 
     from mudroom.core.merge.marker import has_markers
 
     _require_shown(session, conflict)
-    words = shlex.split(DRIVERS.get(tool, tool))
+    words = _split(DRIVERS.get(tool, tool))
     if not words or find_program(words[0], context.environ) is None:
         raise UsageError(f"there is no merge driver {words[0] if words else 'named'}", "install it, or give its path")
     if not {"%A", "%B"} <= set(" ".join(words).split()):
@@ -116,13 +115,21 @@ def decide_by_driver(session: Session, fork: str, conflict: ForkConflict, tool: 
             names[sign] = str(place)
         edited = _Edited(Path(names["%A"]), conflict.ours.content or b"", context.terminal.say)
         with edited:
-            _run(runner, [names.get(word, word) for word in words], directory, words[0], is_typed_in=False)
+            _run(runner, [names.get(word, word) for word in words], directory, words[0], context, is_typed_in=False)
             content = edited.read(words[0])
             if has_markers(content) and not any(has_markers(side.content or b"") for side in sides):
                 raise UsageError(
                     f"{words[0]} left conflict markers in {show_path(conflict.path)}", "nothing was decided"
                 )
             session.changes.decide(fork, conflict, "content", content)
+
+
+def _split(line: str) -> list[str]:
+    """Return the words of a program. Raise UsageError if a quote is open."""
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"{line}: {error}", "close the quote") from None
 
 
 def _require_shown(session: Session, conflict: ForkConflict) -> None:
@@ -235,9 +242,13 @@ def _suffix(path: bytes) -> str:
     return suffix.decode() if suffix[1:].isalnum() and len(suffix) < 12 and suffix.isascii() else ""
 
 
-def _run(runner: ForegroundRunner, words: list[str], directory: Path, what: str, *, is_typed_in: bool) -> None:
+def _run(
+    runner: ForegroundRunner, words: list[str], directory: Path, what: str, context: Context, *, is_typed_in: bool
+) -> None:
+    """Run a program in a directory, where its name must not mean another one than here."""
     try:
-        code = runner.run(words, directory, is_typed_in=is_typed_in)
+        program = os.path.abspath(os.fsdecode(require_program(os.fsencode(words[0]), context.environ)))
+        code = runner.run([program, *words[1:]], directory, is_typed_in=is_typed_in)
     except OSError as error:
         raise UsageError(f"{words[0]} cannot be run: {error.strerror}", "set VISUAL or EDITOR") from error
     if code < 0:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from mudroom.cli.command.run import add_confinement_options, adjusted, asked_level, warn_if_bare
 from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.protocol_streams import take_streams
 from mudroom.core.tree.path import is_below
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.sandbox.platform import new_client
@@ -126,7 +127,7 @@ def _serve_outside(args: argparse.Namespace, context: Context, client: Client) -
 def _serve(session: Session, agent: AgentStart, args: argparse.Namespace) -> int:
     from mudroom.acp.serve import ServeEnd, serve
 
-    ends = _taken_stdio()
+    ends = take_streams()
     end = ServeEnd()
     with _signals(end):
         code = serve(session, agent, _asking(session, args), end, ends)
@@ -161,17 +162,6 @@ def _asking(session: Session, args: argparse.Namespace) -> Asking:
         return Asking(lambda approver: session.approval.ask_about(approver, remember), by_queue)
     session.approval.ask_about(None if args.ask == "never" else by_queue, remember)
     return Asking(None, by_queue)
-
-
-def _taken_stdio() -> tuple[int, int]:
-    """Return stdin and stdout as descriptors of their own. Where they were, nothing can be read, and a line that is
-    printed by mistake goes to stderr instead of between two messages."""
-    ends = os.dup(0), os.dup(1)
-    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    os.dup2(null, 0)
-    os.dup2(2, 1)
-    os.close(null)
-    return ends
 
 
 @contextmanager

@@ -138,10 +138,11 @@ def _run(session: Session, argv: list[bytes], fork: str | None, stdio: Stdio) ->
     try:
         return session.run(argv, fork=fork, cwd=_directory(session), stdio=stdio)
     except CommandNotStarted as error:
-        if fork is None and argv[1:] and os.fsdecode(argv[0]) in {known.name for known in session.vault.forks()}:
+        words = argv[2:] if argv[1:2] == [b"--"] else argv[1:]
+        if fork is None and words and os.fsdecode(argv[0]) in {known.name for known in session.vault.forks()}:
             from mudroom.core.tree.quote import show_words
 
-            error.hint = f"in that fork: mudroom exec --fork {os.fsdecode(argv[0])} -- {show_words(argv[1:])}"
+            error.hint = f"in that fork: mudroom exec --fork {os.fsdecode(argv[0])} -- {show_words(words)}"
         raise
 
 

@@ -446,7 +446,8 @@ def _apply(
     except ApplyUnwritten:
         raise
     except MudroomError:  # main tells the reason
-        _print_kept(result.fork, context)
+        if session.vault.find(result.fork) is not None:
+            _print_kept(result.fork, context)
         raise
     if not context.as_json:
         print_landed(landed, result.fork, context)

@@ -95,7 +95,7 @@ def _is_running(fork: Fork) -> bool:
 
 def describe(row: dict[str, Any], width: int) -> str:
     """Return the row of a fork. ``width``: columns of the terminal; a longer command, or one of several lines, is
-    cut. What does not fit goes on in a line of its own, indented. A reason is not cut."""
+    cut. A cell that does not fit begins a line of its own, indented. A reason is not cut."""
     if row["problem"]:
         return f"{row['fork']}  damaged: {row['problem']}  (mudroom discard {row['fork']} removes it)"
     counts = counted(row["changed"], "file")

@@ -58,7 +58,10 @@ def page(lines: Iterator[bytes], context: Context) -> None:
 
 def pager_words(context: Context) -> list[str]:
     """Return the words of the user's pager, or of cat(1): the program by its path."""
-    words = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less")))
+    try:
+        words = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less")))
+    except ValueError:  # a quote is open
+        words = []
     program = find_program(words[0], context.environ) if words else None
     return [program, *words[1:]] if program is not None else [find_program("cat", context.environ) or "/bin/cat"]
 

@@ -1,4 +1,4 @@
-"""What a session needs of a client of sandboxes, and of a command that runs in one.
+"""A client of sandboxes, and a command that runs in one, as a session knows them: protocols.
 
 Each platform has a client of its own, a plain class (``sandbox/platform.py``). The one of Linux, containers and keepers
 starts commands through a launcher: ``launcher_client.py``. A command with a launcher, or with a warden beside it

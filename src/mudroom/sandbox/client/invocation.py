@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ClientTraits(NamedTuple):
-    """What a session has to know of a client."""
+    """The facts of a client that a session has to know."""
 
     awaits_tick: bool = False
     """Whether its launcher waits for ``RunOptions.after``, and can be trusted with the time of the start."""

@@ -169,7 +169,7 @@ _ADMINISTRATION = ("S-1-5-18", "S-1-5-32-544")
 
 
 class _Expected:
-    """What is read back of a process before it runs (rule 2), as the plan's steps say."""
+    """The confinement that is read back of a process before it runs (rule 2), as the plan's steps say."""
 
     def __init__(self) -> None:
         self.flags = 0

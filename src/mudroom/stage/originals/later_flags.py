@@ -58,9 +58,11 @@ def _own_places(project: bytes) -> tuple[bytes, ...]:
 
 @cache
 def _own_paths(prefix: str) -> tuple[bytes, ...]:
-    """Return the paths of this package and of its interpreter's environment, as they are written and without links."""
+    """Return the paths of this package and of its interpreter's environment, as they are written and without links,
+    with ``/`` between their names."""
     places = (os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), prefix)
-    return tuple(sorted({os.fsencode(form) for place in places for form in (place, os.path.realpath(place))}))
+    forms = {form for place in places for form in (place, os.path.realpath(place))}
+    return tuple(sorted(os.fsencode(form.replace(os.sep, "/")) for form in forms))
 
 
 def _with_reason(change: Change, staged: Source, named: Mapping[bytes, str], ours: Sequence[bytes]) -> Change:

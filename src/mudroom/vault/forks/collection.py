@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,9 @@ from mudroom.core.clock import CommandStart, EditWindow, edit_window
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset, Remark
+from mudroom.core.tree.path import ancestors, show
 from mudroom.core.tree.stack import LIVE
+from mudroom.errors import MudroomError
 from mudroom.stage import disk
 from mudroom.stage.layers.closed_directory import open_to_owner
 from mudroom.stage.source import is_absence
@@ -225,7 +228,28 @@ def _collected(fork: Fork, opened: OpenFork, view: View, window: EditWindow) -> 
             return collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), window)
         except OSError as error:
             if not tries or not is_absence(error):
-                raise
+                closed = _closed_to_user(fork, opened.ground().project, error)
+                if closed is None:
+                    raise
+                raise closed from error
+
+
+def _closed_to_user(fork: Fork, project: bytes, error: OSError) -> MudroomError | None:
+    """Return the error that tells of a directory of the project which its owner has closed, None if there is none at
+    the path of ``error``. A command may have opened its own view of it."""
+    if error.errno != errno.EACCES or not isinstance(error.filename, bytes):
+        return None
+    for path in (*ancestors(error.filename), error.filename):
+        place = project + b"/" + path
+        if os.path.isdir(place) and not os.access(place, os.R_OK | os.X_OK):
+            from mudroom.core.tree.quote import show_words
+
+            opens = f"chmod u+rwx {show_words([place])}"
+            return MudroomError(
+                f"the command has changed {show(path)}, which is closed to you in the project: {opens} opens it",
+                f"then mudroom diff {fork.name} shows the changes",
+            )
+    return None
 
 
 def _is_untouched(fork: Fork, opened: OpenFork) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mudroom.core.merge.apply_summary import apply_words, undo_words
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
+from mudroom.errors import ApplyUnwritten
 from mudroom.web import shape
 from mudroom.web.api.choice import ChosenChanges, choice_of
 from mudroom.web.api.endpoint import ApiCall, Endpoint, id_of
@@ -124,8 +125,9 @@ def _naming_recovered(recovered: Sequence[Recovery], done: str) -> Iterator[None
             raise
         first = "; ".join(f"{remark.path} {remark.text}" for remark in recovered_of(recovered))
         problem = problem_of(error)
+        more = "" if isinstance(error, ApplyUnwritten) else f"Nothing more was {done}: "
         raise Refusal(
-            409, "recovered", f"{first}. Nothing more was {done}: {problem.error.removesuffix(_NOTHING)}", problem.hint
+            409, "recovered", f"{first}. {more}{problem.error.removesuffix(_NOTHING)}", problem.hint
         ) from error
 
 
