@@ -9,12 +9,13 @@ from contextlib import closing
 
 import pytest
 
+from clocks import give_way
 from conftest import Place, act_as
 from mudroom.core.attempt import TryRecord, tied
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
-from mudroom.session.attempts.attempts import start
+from mudroom.session.attempts.attempts import Attempts, start
 from mudroom.session.attempts.discard import discard
 from mudroom.session.attempts.request import AttemptRequest
 from mudroom.vault.attempts import record as records
@@ -460,3 +461,22 @@ def test_the_fork_of_a_judge_that_somebody_looks_at(place: Place, monkeypatch: p
     monkeypatch.setattr("mudroom.session.attempts.judge.discarded", lambda *_arguments: False)
     session, record = combined(place, "echo a > a", "echo b > b")
     assert not [name for name in forks(session) if name.startswith("judge-")], record
+
+
+def test_an_interruption_while_it_begins_ends_what_has_begun(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C that comes then removed the record of attempts that went on, or failed to remove it."""
+    begin = Attempts.begin
+
+    def begun(running: Attempts) -> None:
+        begin(running)
+        while all(row.state != "running" for row in running.record.attempts):
+            give_way()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Attempts, "begin", begun)
+    with pytest.raises(KeyboardInterrupt):
+        start(session, several("echo x > made; sleep 1000", 2))
+    (record,), damaged = records.tries(session.vault.path)
+    assert (record.end, damaged) == ("interrupted", ())
+    assert not records.is_running(session.vault.path, record.name)
+    assert forks(session) == {row.fork for row in record.attempts if row.fork}

@@ -59,13 +59,17 @@ def start(session: Session, request: AttemptRequest) -> Attempts:
     if request.parent is not None:
         session.vault.fork(request.parent)
     lock = records.begin(session.vault.path)
+    made = None
     try:
         origin = _origin(session, request, lock.name)
         made = Attempts(session, request, origin, lock)
         made.begin()
     except BaseException:
-        records.remove(session.vault.path, lock.name)
-        lock.release()
+        if made is not None and made.has_workers:  # interrupted: what they have begun is ended, and stays in the record
+            made.close()
+        else:
+            records.remove(session.vault.path, lock.name)
+            lock.release()
         raise
     return made
 
@@ -149,6 +153,11 @@ class Attempts:
     def record(self) -> TryRecord:
         """The record as it is now; complete when the iteration has ended."""
         return self._record
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether a thread runs attempts, or has run them."""
+        return self._workers > 0 or self._is_over
 
     @property
     def is_over(self) -> bool:
