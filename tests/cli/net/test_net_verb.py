@@ -161,6 +161,7 @@ def test_why(cli: Cli, asked: str, code: int, said: str) -> None:
         ("a.com..", "a.com..: a part of a name is empty"),
         ("a.com:x", "x is no port (1 to 65535)"),
         ("https://u:hunter2@a.com/", "this is a URL; ask about a.com"),
+        ("http://", "this is a URL; ask about example.com"),
     ],
 )
 def test_why_of_what_is_no_host_is_an_error_as_of_allow(cli: Cli, asked: str, said: str) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 from mudroom.core.network.fork_host import ENDPOINT_PORT, decide_fork, fork_of, is_fork_host
 from mudroom.core.network.host import Authority, parse_authority, parse_host
-from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
+from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, host_of_url
 from mudroom.core.network.loopback import is_loopback, look_at_loopback
-from mudroom.core.tree.path import show
 
 
 def look_at_host(
@@ -43,11 +42,7 @@ def look_at_authority(
 def parse_asked(raw: bytes) -> Authority:
     """Return the host and port of a text as of ``look_at_host``. Raise ValueError with a printable problem."""
     if b"://" in raw:
-        raise ValueError(f"this is a URL; ask about {_host_of(raw)}")
+        raise ValueError(f"this is a URL; ask about {host_of_url(raw)}")
     if raw.count(b":") > 1 and not raw.startswith(b"["):
         return Authority(parse_host(raw), 443)
     return parse_authority(raw, ENDPOINT_PORT if is_fork_host(raw.decode("utf-8", "surrogateescape")) else 443)
-
-
-def _host_of(url: bytes) -> str:
-    return show(url.partition(b"://")[2].partition(b"/")[0].rpartition(b"@")[2])

@@ -186,7 +186,7 @@ def parse_rule(text: str, action: Action, source: str = "", *, private: bool = F
     the correct form."""
     raw = text.encode("utf-8", "surrogateescape")
     if b"://" in raw:
-        raise ValueError(f"this is a URL; write the host alone: {_host_of_url(raw)}")
+        raise ValueError(f"this is a URL; write the host alone: {host_of_url(raw)}")
     pattern, ports = _split(raw)
     canonical, network = parse_pattern(pattern)
     never = METADATA.get(canonical) if network is None else unreachable(network)
@@ -231,7 +231,8 @@ def _ports(raw: bytes, ports: bytes) -> tuple[int, ...]:
     return tuple(sorted(set(numbers)))
 
 
-def _host_of_url(raw: bytes) -> str:
+def host_of_url(raw: bytes) -> str:
+    """Return the host of a URL to print, without a user and a password; ``example.com`` if it has none."""
     host = raw.partition(b"://")[2].partition(b"/")[0].rpartition(b"@")[2]
     return show(host) or "example.com"
 
