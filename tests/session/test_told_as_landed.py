@@ -10,6 +10,7 @@ from conftest import Place
 from mudroom.errors import ApplyUnwritten, MudroomError
 from mudroom.session.session import Session
 from mudroom.vault.apply import landing
+from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.journal.journal import Journal
 
 FAILURES = [
@@ -77,3 +78,19 @@ def test_what_fails_before_it_is_told_as_it_is(session: Session, monkeypatch: py
         session.changes.apply("f")
     with pytest.raises(MudroomError, match="no apply named u7"), session.alone("a test"):
         session.changes.undo("u7")
+
+
+def test_a_record_that_cannot_be_read_hides_no_failure(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(_place: ApplyDirectory) -> str:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def failing(*_words: object, **_more: object) -> None:
+        monkeypatch.setattr(ApplyDirectory, "state", unreadable)
+        raise MemoryError
+
+    with session.alone("a test"):
+        assert session.changes.apply("f").applied.name == "u1"
+    session.run([b"sh", b"-c", b"echo 3 > a"], fork="g")
+    monkeypatch.setattr(landing, "perform", failing)
+    with session.alone("a test"), pytest.raises(MemoryError):
+        session.changes.apply("g")

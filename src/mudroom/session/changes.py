@@ -443,7 +443,10 @@ def _told_as_landed(landed: Callable[[], str], done: str) -> Iterator[None]:
     try:
         yield
     except (MudroomError, OSError, MemoryError, ImportError, SystemError) as error:
-        name = landed()
+        try:
+            name = landed()
+        except (MudroomError, OSError, MemoryError):
+            name = ""  # the record cannot be read: the first failure is the one to tell
         if not name:
             raise
         if isinstance(error, MudroomError):
