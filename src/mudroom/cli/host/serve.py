@@ -253,12 +253,16 @@ def _open(context: Context, address: str) -> None:
     write_own(
         path, f'<!doctype html><meta http-equiv="refresh" content="0; url={to}"><title>mudroom</title>\n'.encode()
     )
-    search = os.environ.get("PATH", os.defpath)
-    os.environ["PATH"] = absolute_entries(search)  # webbrowser looks there for the browsers that it knows
+    search = os.environ.get("PATH")
+    # webbrowser looks there for the browsers that it knows
+    os.environ["PATH"] = absolute_entries(os.defpath if search is None else search)
     try:
         opened = webbrowser.open("file://" + ("/" + quote(path, "/:") if sys.platform == "win32" else quote(path)))
     finally:
-        os.environ["PATH"] = search
+        if search is None:
+            del os.environ["PATH"]
+        else:
+            os.environ["PATH"] = search
     if not opened:
         context.terminal.note("no browser could be opened")
 
