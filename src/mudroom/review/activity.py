@@ -40,7 +40,7 @@ def preview(session: Session, fork: str, point: str) -> DroppedChanges:
 
 def roll_back(session: Session, fork: str, point: str, seen: str) -> Checkpoint | None:
     """Roll back to a checkpoint and return the checkpoint that restores the dropped changes. ``seen``: fingerprint of
-    the changes that the user saw (``DroppedChanges.fingerprint``). Raise ForkMoved if the changes are different now."""
+    the changes that the user saw (``DroppedChanges.fingerprint``). Raise ForkChanged if they are different now."""
     from mudroom.vault.forks.comparison import Comparison
 
     def require() -> None:
