@@ -71,24 +71,17 @@ def storm(world: World, rounds: int, filler: Filler | None = None) -> None:
         if any(line.startswith(fork + " ") for line in world.ok("ls").out.splitlines()):
             world.ok("discard", fork)
         world.shell(fork, SMALL)
-        done = killed("apply", fork, "--yes")
-        if one_of(before, after) == before:
-            if done:
-                raise Defect("reported as applied, and is not")
-            world.ok("apply", fork, "--yes")
-        world.expect(after, "applied after a kill")
-        done = killed("undo")
-        if one_of(after, before) == after:
-            if done:
-                raise Defect("reported as undone, and is not")
-            world.ok("undo")
-        world.expect(before, "undone after a kill")
-        done = killed("redo")
-        if one_of(before, after) == before:
-            if done:
-                raise Defect("reported as redone, and is not")
-            world.ok("redo")
-        world.expect(after, "redone after a kill")
+        for words, was, wanted, past in (
+            (("apply", fork, "--yes"), before, after, "applied"),
+            (("undo",), after, before, "undone"),
+            (("redo",), before, after, "redone"),
+        ):
+            done = killed(*words)
+            if one_of(was, wanted) == was:
+                if done:
+                    raise Defect(f"reported as {past}, and is not")
+                world.ok(*words)
+            world.expect(wanted, f"{past} after a kill")
         world.ok("undo")
         world.shell(fork, "echo again >> edit")
         killed("checkpoint", "p", "--fork", fork)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_repository import project
 from conftest import Place
 from handgit import Copy, git, with_settings
 from mudroom.core.settings import Settings
@@ -21,6 +22,8 @@ from mudroom.vault.git.commit_diff import CommitDiff, read_commit_diff
 from mudroom.vault.git.fork_refs import ForkFiles
 from mudroom.vault.git.log import CommitLog, LogSource, open_log
 from whole_text import whole
+
+__all__ = ["project"]  # a fixture
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -46,14 +49,6 @@ class Fork:
 
     def text(self, commit: str) -> str:
         return b"".join(line for file in self.diff(commit).files for line in file.lines()).decode()
-
-
-@pytest.fixture
-def project(place: Place) -> Place:
-    place.write("file", "one\n")
-    place.write("directory/other", "other\n")
-    git(place.project, "git init -q; git add -A; git commit -qm one")
-    return place
 
 
 @pytest.fixture
