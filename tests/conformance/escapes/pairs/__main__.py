@@ -18,7 +18,7 @@ from . import section
 from .backend import BACKENDS, Backend, landed, sides
 from .outside import Ground, meet
 from .section import NONE, Column
-from .side import ProcessSide
+from .side import ProcessSide, own_host_name
 from .way import WAYS, unconfined
 
 WINDOW = 3.0
@@ -37,7 +37,7 @@ def changed_on(backend: Backend, way: str) -> int:
 
 
 def without() -> Column:
-    with Ground() as ground:
+    with Ground() as ground, own_host_name():
         side = ProcessSide(ground.project, [], {**os.environ, "HOME": str(ground.home)})
         meetings = meet(ground, side, side, window=WINDOW)
     with Ground() as ground:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from mudroom.session import Session, Stdio
 from mudroom.session.background import Background
+
+_NEW_UTS = 0x04000000
+"""CLONE_NEWUTS of clone(2)."""
 
 
 class Program(Protocol):
@@ -117,6 +123,25 @@ class ProcessSide:
 
     def touch(self, name: str) -> None:
         self.run(["touch", name])
+
+
+@contextmanager
+def own_host_name() -> Iterator[None]:
+    """Give the programs that this thread starts a host name of their own (uts_namespaces(7)): root's could change that
+    of the machine, which is part of the name of each user's keepers. An ordinary user may do neither."""
+    if os.geteuid() != 0:
+        yield
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    before = os.open("/proc/thread-self/ns/uts", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if libc.unshare(_NEW_UTS) < 0:
+            raise OSError(ctypes.get_errno(), "unshare")
+        yield
+    finally:
+        if libc.setns(before, _NEW_UTS) < 0:
+            raise OSError(ctypes.get_errno(), "setns")
+        os.close(before)
 
 
 def command_line(project: Path, home: Path, state: Path, words: list[str]) -> ProcessSide:
