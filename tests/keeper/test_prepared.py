@@ -330,9 +330,6 @@ def seen(kept: Kept, *options: str, both: bool, **more: str) -> str:
     files = "ls -A ~ /tmp /run; stat -c %n:%a /etc/resolv.conf ~; cat ~/.gitconfig"
     script = f"cat /proc/self/mountinfo; {files}; env; ulimit -a; id"
     done = kept("run", "--no", *options, "--", "sh", "-c", script, kept=both, more=more)
-    if both and done.stderr == b"no keeper\n":  # a client gives up a connection after half a second: a busy machine
-        assert kept.pid in [row.pid for row in kept.list()], "it has ended"
-        done = kept("run", "--no", *options, "--", "sh", "-c", script, kept=both, more=more)
     assert done.returncode in (0, 1, 2) and b"/proc" in done.stdout, done
     own = f"/{kept.place.root.name}/"
     lines = [line for line in done.stdout.decode().splitlines() if own in line or not OTHER_TEST.search(line)]
