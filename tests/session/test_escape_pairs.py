@@ -80,6 +80,8 @@ def test_where_nothing_confines_they_meet(ground: Ground) -> None:
     with own_host_name():
         meetings = meet(ground, side, side, window=0, expected=able)
     assert os.uname().nodename == host_name, "every command of the machine sees it"
+    ground.close()
+    assert ground.left() == []
     missing = able - set(met(meetings))
     assert {name: meetings[name].error for name in missing} == {}
 

@@ -76,10 +76,14 @@ class Ground:
         return [PYTHON, "-I", "-S", "-B", "-c", _START, " ".join(words)]
 
     def close(self) -> None:
-        for place in ("/tmp", "/var/tmp", "/dev/shm"):
-            for path in Path(place).glob(f"{self.key}*"):
-                path.unlink(missing_ok=True)
+        for path in self.left():
+            path.unlink(missing_ok=True)
         remove_tree(os.fsencode(self.root))
+
+    def left(self) -> list[Path]:
+        """Return what programs have made in directories of the machine; root's can in more of them than a user's."""
+        places = [Path(place.format(uid=os.getuid())) for place in PLACES.values() if place.startswith("/")]
+        return [path for place in places for path in place.glob(f"{self.key}*")]
 
     def __enter__(self) -> Ground:
         return self
