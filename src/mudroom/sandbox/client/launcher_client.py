@@ -146,7 +146,11 @@ class LaunchedCommand:
         channel = self._sockets.pop("channel", None)
         if channel is None:
             return None
-        rights = _rights(channel)
+        try:
+            rights = _rights(channel)
+        except BaseException:
+            channel.close()
+            raise
         if not rights:
             channel.close()
             return None
