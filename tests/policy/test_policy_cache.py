@@ -18,8 +18,7 @@ from mudroom.policy import cache, combine
 from mudroom.policy.config import load_policy
 from mudroom.policy.first_policy import first_policy
 from mudroom.stage import stamp
-from test_policy_combine import Files
-from test_policy_trust import LOOSE, TIGHT, Strange, text_of
+from policy_files import LOOSE, TIGHT, Files, Strange, text_of
 
 
 class Kept(Strange):

@@ -11,43 +11,9 @@ from mudroom.core.agent.sandbox_level import REFUSE
 from mudroom.core.command.policy import ClassRule, CommandRule
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Loaded, Settings
-from mudroom.errors import UsageError
 from mudroom.policy.combine import LOCAL, PROJECT, USER
-from mudroom.policy.config import load_policy, load_settings, user_config
-
-
-class Files:
-    def __init__(self, root: Path) -> None:
-        self.project, self.home = root / "project", root / "home"
-        self.places = {
-            "project": self.project / ".mudroom/policy.yaml",
-            "user": self.home / ".config/mudroom/policy.yaml",
-            "local": self.project / ".mudroom/local/policy.yaml",
-            "rules": self.project / ".mudroom/local/rules.yaml",
-        }
-        self.project.mkdir()
-        self.home.mkdir()
-        self.environ = {b"HOME": os.fsencode(self.home), b"MUDROOM_TRUST_POLICY": b"1"}
-        self.environ[b"MUDROOM_STATE"] = os.fsencode(root / "state")
-
-    def write(self, **texts: str | bytes) -> None:
-        for name, text in texts.items():
-            path = self.places[name]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text.encode() if isinstance(text, str) else text)
-
-    def load(self) -> Loaded:
-        return load_policy(os.fsencode(self.project), self.environ, items=True)
-
-    @property
-    def settings(self) -> Settings:
-        return self.load().settings
-
-    def refusal(self) -> str:
-        with pytest.raises(UsageError) as caught:
-            self.load()
-        assert str(caught.value).isprintable()
-        return str(caught.value).replace(str(self.project), "P").replace(str(self.home), "H")
+from mudroom.policy.config import load_settings, user_config
+from policy_files import Files
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from mudroom.policy.first_policy import first_policy
 from mudroom.policy.parse import FREE_SECTIONS
 from mudroom.policy.schema import schema
 from mudroom.policy.settings_table import SECTIONS
+from policy_files import LOOSE, TIGHT, text_of
 from policy_text import WRONG
-from test_policy_trust import LOOSE, TIGHT, text_of
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = schema()

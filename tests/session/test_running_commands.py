@@ -7,7 +7,7 @@ from typing import cast
 
 from mudroom.sandbox.client.client import Running
 from mudroom.session.order import Outcome
-from mudroom.session.own_sandbox import RunningCommands
+from mudroom.session.users import RunningCommands
 from mudroom.vault.store.fork import Fork
 
 FORK = Fork("a", b"/nowhere/forks/a", b"/nowhere")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +41,12 @@ class Said(NamedTuple):
     err: str
 
 
+def client_here(variables: Mapping[str, str]) -> WindowsClient:
+    """Return a client without what Wine lacks."""
+    machine = WindowsMachine(os.cpu_count() or 1, python=sys.executable, relay=relay_text())
+    return WindowsClient(NATIVE, variables=variables, machine=machine, shape=without_container)
+
+
 class Place:
     """A project with two files, the state of a user of its own, and the certificate of this machine."""
 
@@ -61,12 +67,7 @@ class Place:
 
     def say(self, *words: str) -> Said:
         """Run ``mudroom`` with these words, in this process."""
-        client = WindowsClient(
-            NATIVE,
-            variables=os.environ,
-            machine=WindowsMachine(os.cpu_count() or 1, python=sys.executable, relay=relay_text()),
-            shape=without_container,
-        )
+        client = client_here(os.environ)
         self._capture.readouterr()
         try:
             code = start(words, client)

@@ -17,9 +17,10 @@ import pytest
 if sys.platform != "win32":
     pytest.skip("needs Windows, or dev/wine", allow_module_level=True)
 
+from mudroom.sandbox.windows import client
 from mudroom.vault.apply.execution import Executor
 from mudroom.windows.pipe_end import is_read, is_readable
-from test_session_on_windows import Place, place  # noqa: F401 - a fixture
+from test_session_on_windows import Place, client_here, place  # noqa: F401 - a fixture
 
 RUN = ("exec", "--net", "none", "--fork")
 
@@ -85,6 +86,23 @@ def test_a_killed_apply_is_recovered(place: Place, monkeypatch: pytest.MonkeyPat
     assert files in (before, {"a.txt": b"one\r\ntwo\r\nthree\r\n"}), files
     assert place.say("recover").code == 0  # nothing is left to be done
     assert place.files() == files
+
+
+def test_a_verify_line_is_read_by_cmd(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setattr(client, "WindowsClient", client_here)  # apply makes its client itself
+    (place.project / ".mudroom").mkdir()
+    (place.project / ".mudroom" / "policy.yaml").write_text(
+        'run: {network: none}\nverify:\n  when: always\n  command: |\n    echo "a b" & if exist bad.txt exit 3\n'
+    )
+    assert place.say("policy", "trust", "--yes").code == 0
+    before = place.files()
+    change(place, "good", "echo x> good.txt")
+    change(place, "bad", "echo x> bad.txt")
+    said = place.say("apply", "--yes", "bad")
+    assert said.code == 5 and "exited with 3" in said.err and '"a b"' in said.out + said.err, said
+    assert place.files() == before
+    assert place.say("apply", "--yes", "good").code == 0
+    assert place.files() == before | {"good.txt": b"x\r\n"}
 
 
 @pytest.mark.slow

@@ -14,8 +14,6 @@ from __future__ import annotations
 import hmac
 import json
 import os
-import stat
-import sys
 import time
 from collections.abc import Sequence
 
@@ -51,7 +49,7 @@ def load(state: bytes, identity: Identity, table: Sequence[TrialRow]) -> LoadedC
             return LoadedCertificate(
                 None, "it was certified with another system, mudroom or Python" if others else _NEVER
             )
-        if not _is_private(directory):
+        if not private_file.is_own_directory(directory):
             return LoadedCertificate(None, "others may write in the directory of its certificate")
     except FileNotFoundError:
         return LoadedCertificate(None, _NEVER)
@@ -70,15 +68,6 @@ def load(state: bytes, identity: Identity, table: Sequence[TrialRow]) -> LoadedC
 
 
 _NEVER = "it is not certified yet"
-
-
-def _is_private(directory: bytes) -> bool:
-    if sys.platform == "win32":
-        from mudroom.stage.nt_private import is_private_directory
-
-        return is_private_directory(directory)
-    info = os.lstat(directory)
-    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & 0o022
 
 
 def _key(directory: bytes) -> bytes | None:
@@ -121,7 +110,7 @@ def save(state: bytes, identity: Identity, certificate: Certificate) -> None:
     """Store a certificate, in place of an earlier one. Raise OSError."""
     directory = directory_of(state)
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    if not _is_private(directory):
+    if not private_file.is_own_directory(directory):
         raise PermissionError(1, "others may write in it, or it is a link", directory)
     record = {"format": FORMAT, "key": identity.key, "certificate": encode(certificate)}
     body = json.dumps(record).encode()

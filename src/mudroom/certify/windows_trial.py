@@ -18,14 +18,14 @@ from mudroom.core.confinement.windows_command import join
 from mudroom.core.confinement.windows_plan import CHANGE, READ
 from mudroom.errors import Unsupported
 from mudroom.sandbox.client.invocation import Invocation
+from mudroom.sandbox.platform import WIN32
 from mudroom.sandbox.windows.calls import FileCalls
-from mudroom.sandbox.windows.client import WindowsClient, attend
 from mudroom.sandbox.windows.plan import text
-from mudroom.sandbox.windows.stream import PipedOutput
 from mudroom.typing import TYPE_CHECKING
 from mudroom.windows.api import CallFailed
 
 if TYPE_CHECKING:
+    from mudroom.sandbox.client.client import Client
     from mudroom.windows.api import Library
 
 _LIMIT = 1 << 16
@@ -42,12 +42,11 @@ OTHERS: Mapping[str, tuple[str, int]] = {
 ("Well-known SIDs")."""
 
 
-def windows_trial(client: WindowsClient, library: Library, variables: Mapping[str, str], *, volume: Volume) -> Trial:
+def windows_trial(client: Client, library: Library, variables: Mapping[str, str], *, volume: Volume) -> Trial:
     """Return the trial of AppContainers and restricted tokens by ``client``. ``variables``: the host's environment."""
     from mudroom.sandbox.windows.native import NativeFiles
 
-    start = _start_by(client, library, variables)
-    return Trial(prepare_by(NativeFiles(library)), start, volume, witness=native_witness())
+    return Trial(prepare_by(NativeFiles(library)), _start_by(client, variables), volume, witness=native_witness())
 
 
 def prepare_by(files: FileCalls) -> Prepare:
@@ -74,12 +73,14 @@ def prepare_by(files: FileCalls) -> Prepare:
     return prepare
 
 
-def _start_by(client: WindowsClient, library: Library, variables: Mapping[str, str]) -> Start:
+def _start_by(client: Client, variables: Mapping[str, str]) -> Start:
     root = next((value for name, value in variables.items() if name.upper() == "SYSTEMROOT"), "C:\\Windows")
+    assert WIN32.streams is not None
+    captured, attend = WIN32.streams()
 
     def start(plan: Plan, words: Sequence[bytes], ground: TrialGround, patience: float) -> tuple[int, bytes, bool]:
         environment = {b"PATH": join(root, "System32").encode(), b"HOME": os.fsencode(ground.private)}
-        with PipedOutput(library, None, None, None, _LIMIT) as output:
+        with captured(None, None, None, _LIMIT) as output:
             running = client.run(plan, Invocation(words, environment, output.descriptors))
             ((_windows, spec, _limits),) = plan.steps
             if spec.network == "gate":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mudroom.certify.identity import tool_of
 from mudroom.certify.opening import can_be_tried, look, make
@@ -16,7 +16,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.policy.config import places
 from mudroom.sandbox.platform import BY_RECORD
 from mudroom.stage.private_directory import require_private
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.certify.trial import Trial
@@ -30,15 +30,52 @@ def certified(environ: Mapping[bytes, bytes], platform: str = sys.platform, tool
     return lines(look(platform, places(environ).state, tool or tool_of(platform)))
 
 
-def new_client(platform: str, tool: bytes) -> Client:
-    """Return the client of a platform that is to be certified. ``tool``: its program that confines."""
-    if platform == "win32":
-        from mudroom.sandbox.windows.client import WindowsClient
+def _client_windows(_tool: bytes) -> Client:
+    from mudroom.sandbox.windows.client import WindowsClient
 
-        return WindowsClient(variables=os.environ)
+    return WindowsClient(variables=os.environ)
+
+
+def _trial_windows(client: Client, _home: bytes, _context: Context) -> Trial:
+    from mudroom.certify.windows_trial import windows_trial
+    from mudroom.doctor.killed_apply import volume_here
+    from mudroom.windows.api import Library
+
+    return windows_trial(client, Library(), os.environ, volume=volume_here())
+
+
+def _client_darwin(tool: bytes) -> Client:
     from mudroom.sandbox.macos.client import DarwinClient
 
     return DarwinClient(tool=tool)
+
+
+def _trial_darwin(client: Client, home: bytes, context: Context) -> Trial:
+    from mudroom.certify.macos import mac_trial
+    from mudroom.doctor.killed_apply import volume_here
+
+    search = [entry for entry in context.environ.get(b"PATH", b"").split(b":") if entry.startswith(b"/")]
+    return mac_trial(client, home=home, search=search, volume=volume_here())
+
+
+class TriedPlatform(NamedTuple):
+    """A platform that opens by a record of what held on this machine."""
+
+    client: Callable[[bytes], Client]
+    """Return its client for a program that confines, where it has one."""
+    trial: Callable[[Client, bytes, Context], Trial]
+    """Return its trial by a client. Its other arguments are the home directory and the context."""
+
+
+_TRIALS: Mapping[str, TriedPlatform] = {
+    "darwin": TriedPlatform(_client_darwin, _trial_darwin),
+    "win32": TriedPlatform(_client_windows, _trial_windows),
+}
+
+
+def new_client(platform: str, tool: bytes) -> Client:
+    """Return the client of a platform that is to be certified. ``tool``: its program that confines."""
+    return _TRIALS[platform].client(tool)
 
 
 def tried(platform: str, tool: bytes, client: Client, context: Context) -> Certificate:
@@ -47,26 +84,10 @@ def tried(platform: str, tool: bytes, client: Client, context: Context) -> Certi
     require_private(place.state)
     try:
         with tempfile.TemporaryDirectory(dir=place.state, prefix=b"certify-") as directory:
-            trial = _trial(platform, client, place.home, context)
+            trial = _TRIALS[platform].trial(client, place.home, context)
             return make(platform, place.state, tool, trial, directory, progress=_progress(context))
     finally:
         client.close()
-
-
-def _trial(platform: str, client: Client, home: bytes, context: Context) -> Trial:
-    from mudroom.doctor.killed_apply import volume_here
-
-    if platform == "win32":
-        from mudroom.certify.windows_trial import windows_trial
-        from mudroom.sandbox.windows.client import WindowsClient
-        from mudroom.windows.api import Library
-
-        assert isinstance(client, WindowsClient)
-        return windows_trial(client, Library(), os.environ, volume=volume_here())
-    from mudroom.certify.macos import mac_trial
-
-    search = [entry for entry in context.environ.get(b"PATH", b"").split(b":") if entry.startswith(b"/")]
-    return mac_trial(client, home=home, search=search, volume=volume_here())
 
 
 def tried_on_linux(context: Context) -> Certificate:

@@ -16,7 +16,7 @@ from mudroom.errors import MudroomError
 from mudroom.keeper.prepared import PreparedTemplate
 from mudroom.sandbox.client.connection import Connection
 from mudroom.sandbox.client.invocation import ClientTraits
-from mudroom.sandbox.client.launcher_client import FIRST_TO_GO, GROUP_SIGNALS, TEMPLATES, SpawnedLauncher
+from mudroom.sandbox.client.launcher_client import TEMPLATES, SpawnedLauncher, spawn_interpreter
 
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
 _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.keeper.zygote import main; main()"
@@ -35,20 +35,7 @@ class LauncherSource:
 
     def __init__(self) -> None:
         """Start the zygote. It has none of this process's descriptors."""
-        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-        os.set_inheritable(theirs.fileno(), True)
-        try:
-            self.pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-S", "-c", _START, str(theirs.fileno())],
-                {"PATH": os.defpath, "LC_ALL": "C"},
-                setsid=True,
-                setsigmask=GROUP_SIGNALS,
-            )
-        finally:
-            theirs.close()
-        self._control = ours
-        _offer(self.pid)
+        self._control, self.pid = spawn_interpreter(_START, _socket.SOCK_SEQPACKET)
 
     def request(self) -> tuple[_socket.socket, int]:
         """Ask for a launcher and return at once. Return the socket to it, and a pipe from which its pid is read. Raise
@@ -180,13 +167,3 @@ class ForkedLauncher:
         answer, self._answer = self._answer, -1
         if answer >= 0:
             os.close(answer)
-
-
-def _offer(pid: int) -> None:
-    """Make launchers the kernel's first choice when no memory is left, as ``SpawnedLauncher.start`` does."""
-    try:
-        with open(f"/proc/{pid}/oom_score_adj", "r+b", buffering=0) as stream:
-            if int(stream.read()) < FIRST_TO_GO:
-                stream.write(b"%d" % FIRST_TO_GO)
-    except OSError:
-        pass  # not mounted, or forbidden: the kernel then chooses by size alone

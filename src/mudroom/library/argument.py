@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
+from mudroom.system.shell import shell_words
 from mudroom.typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -16,19 +17,17 @@ if TYPE_CHECKING:
     StrPath: TypeAlias = str | os.PathLike[str]
     Word: TypeAlias = str | bytes | os.PathLike[str]
     CommandLine: TypeAlias = str | Sequence[Word]
-    """A list is the program and its arguments; a text is a line for ``sh``."""
+    """A list is the program and its arguments; a text is a line for the shell, which is ``sh``; on Windows cmd.exe."""
     NetworkMode: TypeAlias = Literal["gate", "none", "open"]
     ViewMode: TypeAlias = Literal["auto", "overlay", "copy"]
 
-SHELL = (b"sh", b"-c")
-
 
 def words_of(command: CommandLine) -> tuple[bytes, ...]:
-    """Return the words of a command: a line is for ``sh``."""
+    """Return the words of a command: a line is for the shell."""
     if isinstance(command, str):
         if not command.strip():
             raise UsageError("the command is empty", 'write a line ("make test") or a list (["make", "test"])')
-        return (*SHELL, _word(command, "the command"))
+        return (*shell_words(), _word(command, "the command"))
     if isinstance(command, (bytes, os.PathLike)) or not isinstance(command, Sequence):
         shown = f"{type(command).__name__}: {command!r}"[:80]
         raise UsageError(

@@ -42,7 +42,8 @@ _DYING = 0.2
 _PATIENCE = 10
 """Seconds that sending a message to the gate process may block."""
 MOST_MEMORY = 512 << 20
-"""Bytes of the process's memory where its job holds it (Windows). Elsewhere it holds itself (``process.py``)."""
+"""Bytes of private memory of the process, libraries and accounting errors included. An allocation beyond them fails,
+and the connection with it."""
 
 
 class GateProcess(Protocol):

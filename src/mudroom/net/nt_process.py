@@ -52,7 +52,7 @@ def is_readable(channel: socket.socket | int, timeout: float) -> bool:
     return bool(select.select([channel], [], [], timeout)[0])
 
 
-def take_control(_memory: int) -> tuple[socket.socket, int]:
+def take_control() -> tuple[socket.socket, int]:
     """In the process itself: return the control socket, and how many sockets it may have. Its memory is its job's."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return given_socket(), MOST_SOCKETS

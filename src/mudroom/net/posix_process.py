@@ -26,13 +26,14 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 PROGRAM = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.net.process import main; main()"
 
 
-def start(program: str, _memory: int) -> tuple[socket.socket, ProcessHandle]:
-    """Start the process, which limits its own memory. Return the control socket and the process. Raise OSError."""
+def start(program: str, memory: int) -> tuple[socket.socket, ProcessHandle]:
+    """Start the process, which limits itself to ``memory`` bytes. Return the control socket and the process. Raise
+    OSError."""
     ours, theirs = packet_pair()
     try:
         pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-c", program],
+            [sys.executable, "-I", "-c", program, str(memory)],
             {"PATH": os.defpath, "LC_ALL": "C"},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
@@ -55,9 +56,9 @@ def is_readable(channel: socket.socket | int, timeout: float) -> bool:
     return bool(poller.poll(timeout * 1000))
 
 
-def take_control(memory: int) -> tuple[socket.socket, int]:
-    """In the process itself: return the control socket, and how many descriptors it may have. Limit its memory to
-    ``memory`` bytes (RLIMIT_DATA of setrlimit(2), with mappings since Linux 4.7)."""
+def take_control() -> tuple[socket.socket, int]:
+    """In the process itself: return the control socket, and how many descriptors it may have. Limit its memory as
+    ``start`` says (RLIMIT_DATA of setrlimit(2), with mappings since Linux 4.7)."""
     import resource
     import signal
 
@@ -69,6 +70,7 @@ def take_control(memory: int) -> tuple[socket.socket, int]:
     most = _OPEN_MAX if sys.platform == "darwin" and hard_limit == resource.RLIM_INFINITY else hard_limit
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard_limit))
     _, hard_memory = resource.getrlimit(resource.RLIMIT_DATA)
+    memory = int(sys.argv[1])
     most_memory = memory if hard_memory == resource.RLIM_INFINITY else min(memory, hard_memory)
     resource.setrlimit(resource.RLIMIT_DATA, (most_memory, most_memory))
     return socket.socket(fileno=0), most

@@ -32,16 +32,13 @@ if sys.platform == "win32":
 else:
     from mudroom.net.posix_process import RESERVED, take_control, watch_host
 
-MOST_MEMORY = 512 << 20
-"""Bytes of private memory of the process, libraries and accounting errors included. An allocation beyond them fails,
-and the connection with it."""
 _COLLECT_AFTER = 10_000
 """New objects until the garbage collector looks at them; Python's 700 are three connections."""
 
 
 def main(resolver: Resolver = resolve) -> NoReturn:
     os.chdir("/")
-    control, most_descriptors = take_control(MOST_MEMORY)
+    control, most_descriptors = take_control()
     budget = MemoryBudget(MOST_HELD, max(16, (most_descriptors - RESERVED) // 2))  # a connection may take two
     gc.freeze()  # what is imported stays; the collector need not look at it again
     gc.set_threshold(_COLLECT_AFTER)

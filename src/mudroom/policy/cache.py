@@ -11,7 +11,6 @@ from __future__ import annotations
 import marshal
 import os
 import stat
-import sys
 from collections.abc import Iterable
 
 from mudroom import __version__
@@ -113,12 +112,7 @@ def store(path: bytes, key: tuple[Any, ...], loaded: Loaded, stamps: Iterable[tu
 
 def stamp(path: bytes) -> Stamp:
     try:
-        if sys.platform == "win32":  # whose st_ctime of os.lstat is the time of creation
-            from mudroom.stage.stamp import look
-
-            info = look(path)
-        else:
-            info = os.lstat(path)
+        info = disk.stat_at(None, path)
     except OSError as error:
         return error.errno or 0
     if stat.S_ISDIR(info.st_mode):  # the files in it have stamps of their own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 
 from mudroom.core.agent.sandbox_level import LEVELS, REFUSE
@@ -144,11 +145,23 @@ def _environment(value: Any, where: str) -> tuple[bytes, ...]:
 
 
 def _command(value: Any, where: str) -> tuple[bytes, ...]:
-    """Return a command. A text runs in the shell; a list holds the words of a command."""
+    """Return a command. A text is a line for the shell of this system; a list holds the words of a command."""
     words = _strings([value] if isinstance(value, str) else value, where)
     if not words or not words[0].strip():
         raise UsageError(f"{where} is empty", 'write a command: "make test", or [make, test]')
-    return (b"/bin/sh", b"-c", words[0]) if isinstance(value, str) else tuple(words)
+    return shell_command(words[0], where) if isinstance(value, str) else tuple(words)
+
+
+def shell_command(text: bytes, where: str, platform: str = sys.platform) -> tuple[bytes, ...]:
+    """Return the command that runs a line in the shell of ``platform``."""
+    from mudroom.system.shell import shell_words
+
+    if platform == "win32":
+        text = text.strip()  # a block of YAML ends with a line break
+        if b"\n" in text or b"\r" in text:
+            hint = "join them with &&, or name a script as a list: [python, check.py]"
+            raise UsageError(f"{where} has several lines, and cmd.exe reads one", hint)
+    return (*shell_words(b"/bin/sh", platform), text)
 
 
 def _names(value: Any, where: str) -> tuple[bytes, ...]:

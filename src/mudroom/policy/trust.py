@@ -14,7 +14,6 @@ cannot be read counts as missing.
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -401,12 +400,14 @@ def _read(path: bytes) -> dict[str, Any] | None:
     """Return a record, or None if it is missing, damaged, or could have been written by another user."""
     import json
 
+    from mudroom.stage.private_file import is_own
+
     try:
         descriptor = disk.open_path(path, os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC)
     except OSError:
         return None
     with open(descriptor, "rb") as stream:
-        if not _is_own(descriptor):
+        if not is_own(descriptor):
             return None
         data = stream.read(_LIMIT)
     try:
@@ -417,15 +418,3 @@ def _read(path: bytes) -> dict[str, Any] | None:
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
     return record if is_valid else None
-
-
-def _is_own(descriptor: int) -> bool:
-    """Return whether an open file is regular, and one that only this user and root could have written."""
-    info = os.fstat(descriptor)
-    if not stat.S_ISREG(info.st_mode):
-        return False
-    if sys.platform == "win32":  # where a mode says nothing
-        from mudroom.stage import nt_private
-
-        return nt_private.is_own(descriptor)
-    return info.st_uid in (disk.user(), 0) and not info.st_mode & 0o022

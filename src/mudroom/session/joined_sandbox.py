@@ -13,7 +13,8 @@ from mudroom.sandbox.client.invocation import Exit, Invocation
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome
-from mudroom.session.own_sandbox import RunningCommands, note_failures, reached_beside, relay_for
+from mudroom.session.own_sandbox import note_failures, reached_beside, relay_for
+from mudroom.session.users import RunningCommands
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.collection import CollectedCommand, work_place
 from mudroom.vault.store.fork import Fork

@@ -35,11 +35,12 @@ from mudroom.session.forks import Forks, set_fork_apart, settled_mount
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
 from mudroom.session.retention import keep_journal
+from mudroom.session.users import RunningCommands
 from mudroom.stage import disk
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
-from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.collection import (
     CollectedCommand,
@@ -67,63 +68,10 @@ if TYPE_CHECKING:
     from mudroom.sandbox.host.mirror import Mirror
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.gauge import Gauge
+    from mudroom.session.confinement.confinement import Rlimits
     from mudroom.session.confinement.gateway import Doorkeeper
     from mudroom.session.confinement.grant import Grant
     from mudroom.vault.store.mount_note import MountNote
-
-
-class RunningCommand:
-    """A foreground command, from its first attempt to start until its end."""
-
-    def __init__(self, fork: str) -> None:
-        self.fork = fork
-        self.running: Running | None = None
-        """None: it is being started, again if an attempt has failed."""
-        self.told: list[int] = []
-        """The signals for it. Each attempt gets all of them."""
-
-    def signal(self, number: int) -> None:
-        self.told.append(number)
-        if self.running is not None:
-            self.running.signal(number)
-
-
-class RunningCommands:
-    """The foreground commands of a session. No lock, only single operations of a dict: a signal handler uses it.
-    ``has_run`` is never reset."""
-
-    def __init__(self) -> None:
-        self._commands: dict[int, RunningCommand] = {}
-        self.has_run = False
-
-    def start(self, outcome: Outcome, fork: Fork, begin: Callable[[], Running]) -> Running:
-        """Start a command by ``begin``. A signal that comes meanwhile is sent to it afterwards."""
-        command = self._commands.setdefault(id(outcome), RunningCommand(fork.name))
-        self.has_run = True
-        running = command.running = begin()
-        for number in command.told:
-            running.signal(number)
-        cancellation = outcome.cancellation
-        if cancellation is not None and not cancellation.is_attached(command.signal):
-            cancellation.attach(command.signal)
-        return running
-
-    def failed(self, outcome: Outcome) -> None:
-        """The attempt to start it has failed; another one may follow."""
-        if id(outcome) in self._commands:
-            self._commands[id(outcome)].running = None
-
-    def remove(self, outcome: Outcome) -> None:
-        command = self._commands.pop(id(outcome), None)
-        if command is not None and outcome.cancellation is not None:
-            outcome.cancellation.detach(command.signal)
-
-    def signal(self, number: int, fork: str | None) -> bool:
-        """Send a signal to the commands of a fork, or to all of them. Return whether there are any."""
-        meant = [command for command in list(self._commands.values()) if fork is None or command.fork == fork]
-        for command in meant:
-            command.signal(number)
-        return bool(meant)
 
 
 def relay_for(stdio: Stdio, console: Callable[..., Any] | None = None) -> Relay | None:
@@ -209,6 +157,23 @@ def may_stand(fork: Fork, order: Order) -> bool:
     return order.grant.level == 1 and is_usual and fork.interrupted is None
 
 
+class CommandAttempt(NamedTuple):
+    """An attempt to run the command, with all that is open for it. A step that fails is followed by another one."""
+
+    view: View
+    mode: Mode
+    equipment: InspectionSetup | None
+    relay: Relay | None
+    keeper: Doorkeeper | None
+    port: int
+    """Of the gate on the host's loopback; 0: none."""
+    mirror: Mirror | None
+    rlimits: Rlimits
+    leaf: Leaf | None
+    output: CapturedOutput
+    attend: Callable[..., tuple[Exit, bool]]
+
+
 class OwnSandbox:
     """Used by one thread."""
 
@@ -268,7 +233,7 @@ class OwnSandbox:
                 else:
                     view.prepare()
                 try:
-                    end = self._attempt(view, mode, order, outcome)
+                    end = self._attempt(view, mode)
                 except StepFailed as failure:
                     if self._standing.failed(failure.op):
                         continue
@@ -330,64 +295,31 @@ class OwnSandbox:
 
     # --- one attempt ---
 
-    def _attempt(self, view: View, mode: Mode, order: Order, outcome: Outcome) -> CommandEnd:
-        machine, fork, settings = self._machine, self._fork, order.actor.settings
+    def _attempt(self, view: View, mode: Mode) -> CommandEnd:
+        """Run the command in a view. Raise StepFailed if a step of its plan fails."""
+        machine, fork, order, outcome = self._machine, self._fork, self._order, self._outcome
         equipment = machine.equipment(mode, order)
         platform = machine.confinement.platform
         relay = relay_for(order.stdio, platform.console)
         captured, attended = platform.streams() if platform.streams is not None else (CapturedOutput, attend)
         stdio = relay.descriptors if relay is not None else order.stdio[:3]
+        own, most = relay.own if relay is not None else (), order.actor.settings.output_limit
         gated, port = machine.at_the_gate(fork, mode, order, outcome, relay, equipment)
         mirror = machine.mirror(order)
         with (
             gated as keeper,
             machine.limited(mode, order, outcome) as (rlimits, leaf),
             LiveOutput(fork.path, order.stdio.on_output) as heard,
-            captured(*stdio, settings.output_limit, heard, relay.own if relay is not None else ()) as output,
+            captured(*stdio, most, heard, own) as output,
         ):
+            attempt = CommandAttempt(
+                view, mode, equipment, relay, keeper, port, mirror, rlimits, leaf, output, attended
+            )
             try:
-                grant = home_grant(machine, fork, order, mode, outcome)
-                within = keeper.loopback if keeper is not None else ()
-
-                def planned() -> tuple[Plan, dict[bytes, bytes]]:
-                    return machine.confinement.plan(
-                        view.mount(), mode, order.cwd, fork.path + b"/private",
-                        with_objects(self._vault, fork, settings), rlimits, grant, port, shown(equipment),
-                        machine.cache_view(self._caches, cache_mode(machine, outcome, mode), order,
-                                           self._standing.works[1]), within,
-                    )  # fmt: skip
-
-                plan, env = planned()
-                # a process that has given up its privileges enters no control group
-                if not self._standing.suits(plan, self._caches.stamps, is_usual=leaf is None):
-                    assert isinstance(view, OverlayView)
-                    view.prepare()  # another work directory: a volatile overlay takes none twice
-                    plan, env = planned()
-                if equipment is not None:
-                    env |= dict(equipment.environment)
-                with machine.at_its_place(plan, fork, order) as client:
-                    bound = start_bound(self._vault.path, order.called) if client.traits.awaits_tick else None
-                    outcome.started = bound.now if bound is not None else command_start(self._vault.path, order.called)
-                    fork.begin(outcome.started)
-                    if outcome.mounted is not None:  # what it has remembered of the project is as old as the mount
-                        outcome.started, bound = outcome.mounted.since, None
-                    self._stand(client, plan, view)
-                    running = self._begin(client, plan, env, output.descriptors, relay, leaf, keeper, bound)
-                    meanwhile = functools.partial(self._meanwhile, view)
-                    watch = self._watch(running, keeper, mirror)
-                    self._slot.give()
-                    ended, timed_out = attended(running, output, order.timeout, meanwhile, watch, keeper)
-                    self._slot.take()
-                    if self._standing.sandbox is not None:
-                        self._cleared = True  # with the sandbox
-                    elif isinstance(view, OverlayView):
-                        self._cleared = client.clear((view.work, *self._caches.works))
-                    if bound is not None and ended.started and self._standing.is_as_seen:
-                        outcome.started = bound.start(ended.started)
-                    done, use = self._reached(leaf or client.traits.gauge, ended, timed_out=timed_out, output=output)
+                end = self._perform(attempt)
                 outcome.flows = flows_of(self._forks, fork, keeper, outcome)
                 note_failures(output, outcome)
-                return CommandEnd(ended, timed_out, output, done, use, outcome.flows)
+                return end._replace(flows=outcome.flows)
             except (StepFailed, CommandNotStarted) as error:
                 fork.end()
                 if order.grant.image and isinstance(error, CommandNotStarted) and error.hint:
@@ -400,6 +332,67 @@ class OwnSandbox:
                 if relay is not None:
                     relay.close()
                 self._running.failed(outcome)
+
+    def _perform(self, attempt: CommandAttempt) -> CommandEnd:
+        """Start the command, and attend to it until it ends."""
+        fork, outcome, standing, view = self._fork, self._outcome, self._standing, attempt.view
+        plan, env = self._plan(attempt)
+        with self._machine.at_its_place(plan, fork, self._order) as client:
+            bound = self._note_start(client)
+            self._stand(client, plan, view)
+            running = self._begin(client, plan, env, attempt, bound)
+            meanwhile = functools.partial(self._meanwhile, view)
+            watch = self._watch(running, attempt.keeper, attempt.mirror)
+            self._slot.give()
+            ended, timed_out = attempt.attend(
+                running, attempt.output, self._order.timeout, meanwhile, watch, attempt.keeper
+            )
+            self._slot.take()
+            if standing.sandbox is not None:
+                self._cleared = True  # with the sandbox
+            elif isinstance(view, OverlayView):
+                self._cleared = client.clear((view.work, *self._caches.works))
+            if bound is not None and ended.started and standing.is_as_seen:
+                outcome.started = bound.start(ended.started)
+            group = attempt.leaf or client.traits.gauge
+            done, use = self._reached(group, ended, timed_out=timed_out, output=attempt.output)
+        return CommandEnd(ended, timed_out, attempt.output, done, use)
+
+    def _plan(self, attempt: CommandAttempt) -> tuple[Plan, dict[bytes, bytes]]:
+        """Return the plan of the command and its environment."""
+        machine, fork, order, view = self._machine, self._fork, self._order, attempt.view
+        grant = home_grant(machine, fork, order, attempt.mode, self._outcome)
+        within = attempt.keeper.loopback if attempt.keeper is not None else ()
+
+        def planned() -> tuple[Plan, dict[bytes, bytes]]:
+            return machine.confinement.plan(
+                view.mount(), attempt.mode, order.cwd, fork.path + b"/private",
+                with_objects(self._vault, fork, order.actor.settings), attempt.rlimits, grant, attempt.port,
+                shown(attempt.equipment),
+                machine.cache_view(self._caches, cache_mode(machine, self._outcome, attempt.mode), order,
+                                   self._standing.works[1]), within,
+            )  # fmt: skip
+
+        plan, env = planned()
+        # a process that has given up its privileges enters no control group
+        if not self._standing.suits(plan, self._caches.stamps, is_usual=attempt.leaf is None):
+            assert isinstance(view, OverlayView)
+            view.prepare()  # another work directory: a volatile overlay takes none twice
+            plan, env = planned()
+        if attempt.equipment is not None:
+            env |= dict(attempt.equipment.environment)
+        return plan, env
+
+    def _note_start(self, client: Client) -> StartBound | None:
+        """Record that the command begins. Return the bound of its start, which its launcher then tells exactly; None if
+        it does not, or the command works in a mount."""
+        outcome, vault, called = self._outcome, self._vault, self._order.called
+        bound = start_bound(vault.path, called) if client.traits.awaits_tick else None
+        outcome.started = bound.now if bound is not None else command_start(vault.path, called)
+        self._fork.begin(outcome.started)
+        if outcome.mounted is not None:  # what it has remembered of the project is as old as the mount
+            outcome.started, bound = outcome.mounted.since, None
+        return bound
 
     def _stand(self, client: Client, plan: Plan, view: View) -> None:
         """Make a standing sandbox if it is time for one."""
@@ -415,15 +408,13 @@ class OwnSandbox:
         client: Client,
         plan: Plan,
         env: dict[bytes, bytes],
-        descriptors: tuple[int, int, int],
-        relay: Relay | None,
-        leaf: Leaf | None,
-        keeper: Doorkeeper | None,
+        attempt: CommandAttempt,
         bound: StartBound | None,
     ) -> Running:
         """Start the command once the mount of the fork's previous command is gone. File tools that are in use go
         through the new mount from now on."""
         fork, tools, standing = self._fork, self._forks.tools, self._standing.taken()
+        relay, keeper = attempt.relay, attempt.keeper
         self._follows = standing is not None or self._machine.after_the_last(fork)
         edited = fork.name in tools
         numbers = relay.numbers if relay is not None else ()
@@ -431,8 +422,8 @@ class OwnSandbox:
         after = 0
         if bound is not None:
             after = bound.after_apply if self._standing.is_quiet else bound.after
-        invocation = Invocation(self._order.argv, env, descriptors, numbers)
-        options = RunOptions(view=edited, gate=gate, leaf=leaf, after=after, standing=standing)
+        invocation = Invocation(self._order.argv, env, attempt.output.descriptors, numbers)
+        options = RunOptions(view=edited, gate=gate, leaf=attempt.leaf, after=after, standing=standing)
         begin = functools.partial(client.run, plan, invocation, options)
         try:
             running = self._running.start(self._outcome, fork, begin)

@@ -19,8 +19,8 @@ from mudroom.sandbox.client.capture import GRACE, SIGTERM
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome
-from mudroom.session.own_sandbox import OwnSandbox, RunningCommands, may_stand, settled_vault
-from mudroom.session.users import Occupied, is_shared, remote_of
+from mudroom.session.own_sandbox import OwnSandbox, may_stand, settled_vault
+from mudroom.session.users import Occupied, RunningCommands, is_shared, remote_of
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.forks.damage import UNREADABLE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import _thread
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mudroom.core.tree.path import show
@@ -14,6 +14,8 @@ from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
+    from mudroom.sandbox.client.client import Running
+    from mudroom.session.order import Outcome
     from mudroom.session.shared_sandbox.remote import RemoteSandbox
     from mudroom.session.shared_sandbox.tender import SharedSandbox
 
@@ -23,6 +25,60 @@ if TYPE_CHECKING:
 
 class Occupied(UsageError):
     """A background command is running in the fork."""
+
+
+class RunningCommand:
+    """A foreground command, from its first attempt to start until its end."""
+
+    def __init__(self, fork: str) -> None:
+        self.fork = fork
+        self.running: Running | None = None
+        """None: it is being started, again if an attempt has failed."""
+        self.told: list[int] = []
+        """The signals for it. Each attempt gets all of them."""
+
+    def signal(self, number: int) -> None:
+        self.told.append(number)
+        if self.running is not None:
+            self.running.signal(number)
+
+
+class RunningCommands:
+    """The foreground commands of a session. No lock, only single operations of a dict: a signal handler uses it.
+    ``has_run`` is never reset."""
+
+    def __init__(self) -> None:
+        self._commands: dict[int, RunningCommand] = {}
+        self.has_run = False
+
+    def start(self, outcome: Outcome, fork: Fork, begin: Callable[[], Running]) -> Running:
+        """Start a command by ``begin``. A signal that comes meanwhile is sent to it afterwards."""
+        command = self._commands.setdefault(id(outcome), RunningCommand(fork.name))
+        self.has_run = True
+        running = command.running = begin()
+        for number in command.told:
+            running.signal(number)
+        cancellation = outcome.cancellation
+        if cancellation is not None and not cancellation.is_attached(command.signal):
+            cancellation.attach(command.signal)
+        return running
+
+    def failed(self, outcome: Outcome) -> None:
+        """The attempt to start it has failed; another one may follow."""
+        if id(outcome) in self._commands:
+            self._commands[id(outcome)].running = None
+
+    def remove(self, outcome: Outcome) -> None:
+        command = self._commands.pop(id(outcome), None)
+        if command is not None and outcome.cancellation is not None:
+            outcome.cancellation.detach(command.signal)
+
+    def signal(self, number: int, fork: str | None) -> bool:
+        """Send a signal to the commands of a fork, or to all of them. Return whether there are any."""
+        meant = [command for command in list(self._commands.values()) if fork is None or command.fork == fork]
+        for command in meant:
+            command.signal(number)
+        return bool(meant)
 
 
 class Users:

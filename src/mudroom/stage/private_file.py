@@ -1,5 +1,5 @@
-"""Read files of the user's own state that no other user may write or read, because a file that others can write could
-have been replaced by a link or another file."""
+"""Files and directories of the user's own that no other user may write: a file that others can write could have been
+replaced by a link or another file. On Windows, where a mode says nothing, access lists decide."""
 
 from __future__ import annotations
 
@@ -32,3 +32,21 @@ def read(path: bytes, limit: int) -> bytes | None:
         return None
     finally:
         os.close(descriptor)
+
+
+def is_own(descriptor: int) -> bool:
+    """Return whether an open file is regular, and only this user and root could have written it."""
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode):
+        return False
+    if sys.platform == "win32":
+        return nt_private.is_own(descriptor)
+    return info.st_uid in (disk.user(), 0) and not info.st_mode & 0o022
+
+
+def is_own_directory(path: bytes) -> bool:
+    """Return whether a directory, which is no link, is the user's, and no other user may change it. Raise OSError."""
+    if sys.platform == "win32":
+        return nt_private.is_private_directory(path)
+    info = os.lstat(path)
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == disk.user() and not info.st_mode & 0o022

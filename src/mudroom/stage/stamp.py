@@ -14,6 +14,7 @@ import time
 
 from mudroom.core.clock import SKEW, EditWindow
 from mudroom.core.tree.entry import Entry, StatResult
+from mudroom.stage import disk
 from mudroom.typing import NamedTuple
 
 _TICK = 20_000_000
@@ -38,11 +39,7 @@ class Stamp(NamedTuple):
 def look(path: bytes) -> StatResult | os.stat_result:
     """As lstat(2). On Windows ``os.stat`` has the time of creation as ``st_ctime``: a file that is written in place, of
     the same size and with its mtime set back, would be the same."""
-    if sys.platform == "win32":
-        from mudroom.stage.nt_disk import stat_at
-
-        return stat_at(None, path)
-    return os.stat(path, follow_symlinks=False)
+    return disk.stat_at(None, path)
 
 
 def stamp_of(path: bytes) -> Stamp | None:

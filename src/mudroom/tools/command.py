@@ -12,6 +12,7 @@ from mudroom.core.result import Denial, Result, denial_to_json, text
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.session.order import Stdio
+from mudroom.system.shell import shell_words
 from mudroom.tools import schema
 from mudroom.tools.error import ToolError
 from mudroom.tools.excerpt import MOST, decoded, middle_out
@@ -45,18 +46,12 @@ def _bash(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
         line = arguments["command"].encode("utf-8")
     except UnicodeEncodeError:
         raise ToolError("the command holds a lone surrogate", "send valid Unicode") from None
-    argv = [*_shell(), line]
+    shell = b"bash" if any(map(os.path.exists, _SHELLS)) else b"sh"
+    argv = [*shell_words(shell), line]
     cwd = _directory(workspace, arguments["cwd"])
     if arguments["background"]:
         return _start(workspace, argv, cwd, arguments, context)
     return _run(workspace, argv, cwd, arguments, context)
-
-
-def _shell() -> list[bytes]:
-    """Return the words before a line. On Windows bash is the door to a virtual machine (WSL): the shell is cmd.exe."""
-    if sys.platform == "win32":
-        return [b"cmd", b"/d", b"/s", b"/c"]
-    return [b"bash" if any(map(os.path.exists, _SHELLS)) else b"sh", b"-c"]
 
 
 def _mode(arguments: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ import pytest
 from mudroom.core.network.budget import FLOOR, MemoryBudget
 from mudroom.core.network.flow import Flow
 from mudroom.core.network.host_rules import HostRule, Request
-from mudroom.net import process
+from mudroom.net.door import MOST_MEMORY
 from mudroom.net.gate import guard
 from mudroom.net.gate.event_loop import GateLoop
 from mudroom.net.gate.guard import DoorGuard
@@ -240,4 +240,4 @@ def test_the_process_has_a_limit_of_memory_of_its_own(tmp_path: Path) -> None:
             port,
         )
         assert read_all(door.connect(request)).endswith(b"hello\n")
-        assert resource.prlimit(town.gate.pid, resource.RLIMIT_DATA) == (process.MOST_MEMORY, process.MOST_MEMORY)
+        assert resource.prlimit(town.gate.pid, resource.RLIMIT_DATA) == (MOST_MEMORY, MOST_MEMORY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import marshal
 import os
 import signal
@@ -112,8 +113,8 @@ def test_a_standing_sandbox_serves_no_other_plan(fresh: Box) -> None:
 
 
 @contextmanager
-def answering(record: bytes) -> Iterator[LaunchedCommand]:
-    """A command whose launcher answers each request, and reports its end, with these bytes."""
+def answering(record: bytes, sockets: dict[str, _socket.socket] | None = None) -> Iterator[LaunchedCommand]:
+    """A command whose launcher answers each request, and reports its end, with these bytes. ``sockets``: of it."""
     ours, theirs = socket.socketpair()
     read, write = os.pipe()
     os.write(write, record)
@@ -131,7 +132,8 @@ def answering(record: bytes) -> Iterator[LaunchedCommand]:
     thread = threading.Thread(target=answer)
     thread.start()
     connection = Connection(ours)
-    running = LaunchedCommand(connection, 1, read, Fate(lambda _record: MudroomError("failed"), lambda: KILLED), {})
+    fate = Fate(lambda _record: MudroomError("failed"), lambda: KILLED)
+    running = LaunchedCommand(connection, 1, read, fate, sockets or {})
     try:
         yield running
     finally:
@@ -146,6 +148,15 @@ def test_only_a_command_of_windows_has_a_bridge() -> None:
         assert told(lambda: running.open_gate(("127.0.0.2", 1), b"")) == (
             f"a bridge to the gate needs a container without the host's loopback; found: {sys.platform}"
         )
+
+
+def test_a_terminal_that_does_not_come_leaves_no_socket() -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)  # so that recvmsg(2) fails
+    with theirs, answering(b"", {"channel": ours}) as running:
+        with pytest.raises(BlockingIOError):
+            running.terminal()
+        assert ours.fileno() == -1
 
 
 def test_processes_that_do_not_stop() -> None:

@@ -22,7 +22,7 @@ from clocks import give_way
 from mudroom.stage.stamp import is_settled
 from mudroom.stage.views import directory_watch, secret
 from mudroom.stage.views.directory_watch import DirectoryChanges, DirectoryWatch, is_told
-from mudroom.stage.views.preflight import MountPoint, parse_mounts
+from mudroom.stage.views.preflight import MountPoint, crossed, parse_mounts
 from mudroom.stage.views.secret import Finder
 from tiers import examples
 
@@ -318,7 +318,8 @@ def test_the_table_of_mounts_changes(
     watch = DirectoryWatch(os.fsencode(project), 1)
     watch.add(b"")
     before = watch._table.mounts()
-    with_another = [*before, MountPoint(os.fsencode(tmp_path / place), kind)]
+    (*_, around) = crossed(os.fsencode(tmp_path), before)
+    with_another = [*before, MountPoint(os.fsencode(tmp_path / place), kind, -1, around.number)]
     tables = iter([with_another, with_another, [*before]])
     monkeypatch.setattr(watch._table, "mounts", lambda: next(tables))
     (project / "new").touch()
@@ -350,7 +351,7 @@ MOUNTS = b"""\
 30 22 0:30 / /home rw - %(home)s server:/home rw
 31 30 0:31 / /home/me/my\\040project rw,nosuid shared:5 master:1 - %(project)s none rw
 32 31 0:32 / /home/me/my\\040project/data rw - %(below)s none rw
-33 22 0:33 / /home/me/my\\040project-too rw - fuse.sshfs none rw
+33 30 0:33 / /home/me/my\\040project-too rw - fuse.sshfs none rw
 """
 
 

@@ -28,15 +28,15 @@ pytestmark = pytest.mark.both_users
 
 MOUNTINFO = rb"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
-28 27 0:27 / /home/me/pro\040ject/vol\134ume ro,nosuid master:3 propagate_from:2 - tmpfs tmpfs ro
+28 29 0:27 / /home/me/pro\040ject/vol\134ume ro,nosuid master:3 propagate_from:2 - tmpfs tmpfs ro
 29 27 0:28 /sub /home/me rw - nfs4 server:/home rw
-30 27 0:29 / /home/me/project2 rw - fuse.sshfs host: rw
+30 29 0:29 / /home/me/project2 rw - fuse.sshfs host: rw
 """
 
 
 def test_mountinfo() -> None:
     table = parse_mounts(MOUNTINFO)
-    assert table[2] == MountPoint(b"/home/me/pro ject/vol\\ume", "tmpfs")
+    assert table[2] == MountPoint(b"/home/me/pro ject/vol\\ume", "tmpfs", 28, 29)
     assert [mount.kind for mount in submounts(b"/home/me/pro ject", table)] == ["tmpfs"]
     assert submounts(b"/home/me/project", table) == [], "project2 is a neighbour, not inside"
     assert filesystem(b"/home/me/x", table) == "nfs4"
@@ -44,12 +44,33 @@ def test_mountinfo() -> None:
     assert filesystem(b"/etc", table) == "ext4"
 
 
+ROOT = "64 63 254:0 / / rw - ext4 x rw\n"
+
+
+@pytest.mark.parametrize(
+    ("mountinfo", "inside", "kind"),
+    [
+        (ROOT + "88 64 0:5 / /t/p/sub rw - nfs4 x rw\n89 64 0:6 / /t/p rw - tmpfs x rw\n", [], "tmpfs"),
+        (ROOT + "88 64 0:5 / /t/p/sub rw - nfs4 x rw\n89 88 0:6 / /t/p/sub rw - tmpfs x rw\n", [b"/t/p/sub"], "tmpfs"),
+        (ROOT + "88 64 0:5 / /t/p/sub/x rw - nfs4 x rw\n89 64 0:6 / /t rw - tmpfs x rw\n", [], "tmpfs"),
+        ("1 1 0:1 / / rw - rootfs x rw\n64 1 0:2 / / rw - ext4 x rw\n7 64 0:5 / /t rw - nfs4 x rw\n", [], "nfs4"),
+        ("7 5 0:5 / /t/p/sub rw - nfs4 x rw\n", [b"/t/p/sub"], "nfs4"),
+    ],
+    ids=["below its directory", "at one place", "far below", "a first mount that is its own parent", "a chroot"],
+)
+def test_a_mount_that_another_one_hides_is_none(mountinfo: str, inside: list[bytes], kind: str) -> None:
+    """No path leads to it: what was mounted later covers it. The lines are those of Linux, shortened."""
+    table = parse_mounts(mountinfo.encode())
+    assert [mount.path for mount in submounts(b"/t/p", table)] == inside
+    assert filesystem(b"/t/p/sub/x", table) == kind
+
+
 def test_a_project_of_another_group_of_the_user_is_no_place_for_an_overlay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its directories could not be copied up, so that each change below the first level failed (EOVERFLOW)."""
     place, group = os.fsencode(tmp_path), tmp_path.stat().st_gid
-    mounted = [MountPoint(place + b"/in", "tmpfs")]
+    mounted = [MountPoint(b"/", "ext4", 1, 0), MountPoint(place + b"/in", "tmpfs", 2, 1)]
     for user, own, groups, why in (
         (1000, group, [group, 7], ""),
         (1000, 7, [7, group], f"the project is shared by the group {group}, for which an overlay has no id"),

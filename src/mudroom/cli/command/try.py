@@ -22,6 +22,7 @@ from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.stage import disk
+from mudroom.system.shell import shell_words
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.attempts import record as records
 
@@ -177,15 +178,15 @@ def judge_words(line: str | None) -> tuple[bytes, ...]:
     if not line.strip():
         raise UsageError("the judge is empty", "--judge pytest")
     if sys.platform == "win32":
-        from mudroom.core.confinement.windows_command import SHELL_LINE, needs_shell, split
+        from mudroom.core.confinement.windows_command import needs_shell, split
 
-        is_plain, shell = not needs_shell(line), SHELL_LINE
+        is_plain = not needs_shell(line)
     else:
         from shlex import split
 
-        is_plain, shell = SHELL_CHARACTERS.isdisjoint(line.replace("{i}", "")), (b"sh", b"-c")
+        is_plain = SHELL_CHARACTERS.isdisjoint(line.replace("{i}", ""))
     if not is_plain:
-        return (*shell, os.fsencode(line))
+        return (*shell_words(), os.fsencode(line))
     try:
         return tuple(os.fsencode(word) for word in split(line))
     except ValueError as error:

@@ -6,6 +6,7 @@ from mudroom.core.attempt import AttemptRecord, TryRecord, distinct, ranked, tie
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
+from mudroom.system.shell import CMD, shell_words
 
 _ENDS = {
     "until": "enough attempts have passed, the others were ended",
@@ -50,7 +51,7 @@ def _heading(record: TryRecord, *, is_running: bool) -> str:
     return f"{record.name}: {_words(record.command)}{origin}{judge}: {counts}{state}"
 
 
-_SHELLS = ((b"sh", b"-c"), (b"cmd", b"/d", b"/s", b"/c"))
+_SHELLS = (shell_words(platform="linux"), CMD)
 """The words before a line for a shell, which stands for itself."""
 
 

@@ -24,9 +24,6 @@ LONGEST = 32_766
 """Limit of a command line in UTF-16 units, without the NUL: CreateProcessW."""
 LONGEST_BATCH = 8_191
 """The same limit of cmd.exe."""
-
-SHELL_LINE = (b"cmd", b"/d", b"/s", b"/c")
-"""The words before a line for cmd.exe, without AutoRun commands: rule 3."""
 _OPERATORS = frozenset("|&<>^()%")
 _INSIDE = frozenset((
     "assoc", "break", "call", "cd", "chdir", "cls", "color", "copy", "date", "del", "dir", "echo", "erase", "exit",

@@ -39,7 +39,7 @@ _ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
 # Imported instead of run as a script, to have its byte code cached: compiling would double the start-up time.
 _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launcher.launcher import main; main()"
 
-GROUP_SIGNALS = (1, 2, 3, 15, 20)
+_GROUP_SIGNALS = (1, 2, 3, 15, 20)
 """HUP, INT, QUIT, TERM and TSTP: the signals that terminals, timeout(1) and CI send to a whole process group."""
 _MOST_LISTENERS = 253
 """SCM_MAX_FD of unix(7)."""
@@ -146,7 +146,11 @@ class LaunchedCommand:
         channel = self._sockets.pop("channel", None)
         if channel is None:
             return None
-        rights = _rights(channel)
+        try:
+            rights = _rights(channel)
+        except BaseException:
+            channel.close()
+            raise
         if not rights:
             channel.close()
             return None
@@ -244,15 +248,38 @@ def _descriptor_of(rights: bytes) -> int:
     return descriptor
 
 
+def spawn_interpreter(program: str, kind: int, actions: Sequence[tuple[Any, ...]] = ()) -> tuple[_socket.socket, int]:
+    """Start an interpreter that runs a text of Python, with the number of its socket as the last argument. Return the
+    other end, and its pid. ``kind``: of the socket, as in socketpair(2). ``actions``: of posix_spawn(3).
+
+    It is in a session of its own: signals to this process's group and the end of a terminal do not reach it."""
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, kind)
+    os.set_inheritable(theirs.fileno(), True)
+    try:
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-I", "-S", "-c", program, str(theirs.fileno())],
+            {"PATH": os.defpath, "LC_ALL": "C"},
+            file_actions=actions,
+            setsid=True,
+            setsigmask=_GROUP_SIGNALS,  # blocked until the launcher ignores them; pending ones are then dropped
+        )
+    except OSError:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    _offer_to_the_oom_killer(pid)
+    return ours, pid
+
+
 def _offer_to_the_oom_killer(pid: int) -> None:
     """Make a process and all that it clones the kernel's first choice when the machine has no memory left: better a
     command than the user's desktop. As root a command cannot take that back (proc_pid_oom_score_adj(5))."""
     try:
-        with open("/proc/self/oom_score_adj", "rb", buffering=0) as stream:
-            if int(stream.read()) >= FIRST_TO_GO:
-                return
-        with open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as stream:
-            stream.write(b"%d" % FIRST_TO_GO)
+        with open(f"/proc/{pid}/oom_score_adj", "r+b", buffering=0) as stream:
+            if int(stream.read()) < FIRST_TO_GO:
+                stream.write(b"%d" % FIRST_TO_GO)
     except OSError:
         pass  # not mounted, or forbidden: the kernel then chooses by size alone
 
@@ -270,24 +297,10 @@ class SpawnedLauncher:
         self.pid = 0
 
     def start(self) -> None:
-        """Start it, unless it runs. It is in a session of its own: signals to this process's group and the end of a
-        terminal do not reach it. It ends when this process does."""
+        """Start it, unless it runs. It ends when this process does."""
         if self.connection is not None and self.connection.is_open():
             return  # it was started ahead
-        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        os.set_inheritable(theirs.fileno(), True)
-        try:
-            self.pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-S", "-c", _START, str(theirs.fileno())],
-                {"PATH": os.defpath, "LC_ALL": "C"},
-                file_actions=self._actions,
-                setsid=True,
-                setsigmask=GROUP_SIGNALS,  # blocked until the launcher ignores them; pending ones are then dropped
-            )
-        finally:
-            theirs.close()
-        _offer_to_the_oom_killer(self.pid)
+        ours, self.pid = spawn_interpreter(_START, _socket.SOCK_STREAM, self._actions)
         self.connection = Connection(ours)
 
     def require_pid(self) -> int:

@@ -26,6 +26,9 @@ class MountPoint(NamedTuple):
     path: bytes
     kind: str
     """The file system type: ext4, nfs4, overlay …"""
+    number: int
+    parent: int
+    """The number of the mount that has this one's directory. That of a first mount is not in the table, or its own."""
 
 
 def find_project(start: bytes, home: bytes) -> bytes:
@@ -78,10 +81,11 @@ def parse_mounts(mountinfo: bytes) -> list[MountPoint]:
     table = []
     for line in mountinfo.splitlines():
         before, _dash, after = line.partition(b" - ")
-        path = before.split(b" ")[4]
+        number, parent, _device, _root, path = before.split(b" ", 5)[:5]
         for code, character in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
             path = path.replace(code, character)
-        table.append(MountPoint(path, after.split(b" ", 1)[0].decode("ascii", "replace")))
+        kind = after.split(b" ", 1)[0].decode("ascii", "replace")
+        table.append(MountPoint(path, kind, int(number), int(parent)))
     return table
 
 
@@ -131,18 +135,32 @@ class MountTable:
         self.close()
 
 
+def crossed(path: bytes, table: Sequence[MountPoint]) -> list[MountPoint]:
+    """Return the mounts that a lookup of a path leads through, from the first to the one that has its file.
+
+    A lookup enters the first mount on its way that lies on a directory of the mount that it is in. What else lies on
+    that mount further down the path is hidden: it was mounted earlier (path_resolution(7), proc_pid_mountinfo(5))."""
+    numbers = {mount.number for mount in table}
+    above = [mount for mount in table if is_below(path, mount.path)]
+    way: list[MountPoint] = []
+    on_it = [mount for mount in above if mount.parent == mount.number or mount.parent not in numbers]
+    while on_it:
+        way.append(min(on_it, key=lambda mount: len(mount.path)))
+        on_it = [mount for mount in above if mount.parent == way[-1].number and mount not in way]
+    return way
+
+
 def submounts(project: bytes, table: Sequence[MountPoint]) -> list[MountPoint]:
-    """Return the mounts inside the project: the kernel refuses to lay an overlay over them."""
-    return [mount for mount in table if mount.path != project and is_below(mount.path, project)]
+    """Return the mounts inside the project that are not hidden by another one: the kernel refuses to lay an overlay
+    over them."""
+    inside = [mount for mount in table if mount.path != project and is_below(mount.path, project)]
+    return [mount for mount in inside if crossed(mount.path, table)[-1:] == [mount]]
 
 
 def filesystem(path: bytes, table: Sequence[MountPoint]) -> str:
     """Return the type of the file system of ``path``; empty if unknown."""
-    best = MountPoint(b"", "")
-    for mount in table:
-        if is_below(path, mount.path.rstrip(b"/")) and len(mount.path) >= len(best.path):
-            best = mount
-    return best.kind
+    way = crossed(path, table)
+    return way[-1].kind if way else ""
 
 
 def no_overlay(project: bytes, mounts: Sequence[MountPoint]) -> str:

@@ -7,21 +7,10 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
-import sys
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage import disk, private_file
-
-if sys.platform == "win32":
-    from mudroom.stage.nt_private import is_private_directory
-else:
-
-    def is_private_directory(path: bytes) -> bool:
-        info = os.lstat(path)
-        return stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & 0o022
-
 
 _SIZE = 32
 
@@ -53,7 +42,7 @@ def write_own(path: bytes, data: bytes) -> None:
     temporary = path + b"." + secrets.token_hex(4).encode()
     try:
         os.makedirs(directory, 0o700, exist_ok=True)
-        if not is_private_directory(directory):
+        if not private_file.is_own_directory(directory):
             hint = f"rm -r {show(directory)} removes it; it is made again"
             raise MudroomError(f"{show(directory)} belongs to another user, or others may write in it", hint)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
