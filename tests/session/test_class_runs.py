@@ -84,6 +84,16 @@ def test_a_line_with_a_terminal_and_one_that_ends_the_harness() -> None:
     assert found["echo x > new.out"].seen.changed == ("new.out",)
 
 
+def test_an_interruption_is_told_as_one_and_leaves_no_directory() -> None:
+    """It leaves the work directory of an overlay, which has mode 0 (as does a launcher that is killed)."""
+    with pytest.raises(KeyboardInterrupt), Runner() as runner:
+        work = runner.top / "state" / "work" / "work"
+        work.mkdir(parents=True)
+        work.chmod(0)
+        raise KeyboardInterrupt
+    assert not runner.top.exists()
+
+
 @pytest.mark.slow
 def test_lines_are_made_of_the_options_that_a_program_has_here() -> None:
     words = [words for words in installed(SYSTEM_PATH) if words == ("sort",)]

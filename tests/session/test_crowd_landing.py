@@ -146,6 +146,11 @@ class Person:
     def unmount(self, session: Session) -> None:
         session.forks.unmount(self._fork)
 
+    def leave(self) -> None:
+        """Unmount what he has left mounted."""
+        with self._session() as session, suppress(UsageError):
+            session.forks.unmount(self._fork)
+
     def look(self, session: Session) -> None:
         session.changes.review(self._fork)
 
@@ -213,6 +218,9 @@ def test_what_each_was_told_is_what_is_there(
     own = client if crowd is as_threads else None
     people = [Person(place, states[number % vaults], number, own) for number in range(PEOPLE)]
     told = crowd(people, report)
+    for person in people:
+        person.leave()
+    assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
     now = (place.project / "shared").read_bytes()
     assert len(now) == WIDTH * PEOPLE * APART * LINES
     for one in told:

@@ -168,7 +168,7 @@ class Harness:
         for place, kept in self._litter.items():
             for name in os.listdir(place):
                 if name not in kept and f"{place}/{name}" != _OUTPUT:
-                    _remove(f"{place}/{name}")
+                    remove(f"{place}/{name}")
 
 
 def _wait(process: int, terminal: int, limit: float) -> tuple[bool, bytes]:
@@ -276,15 +276,15 @@ def _put_back(top: str, now: dict[str, Content], kept: dict[str, Content]) -> No
     """Make a directory again what it was. Only what differs is written."""
     os.chdir("/")
     for name in sorted(now.keys() - kept.keys(), reverse=True):
-        _remove(f"{top}/{name}")
+        remove(f"{top}/{name}")
     for name in sorted(name for name, content in kept.items() if now.get(name) != content):
         path, (mode, content) = f"{top}/{name}", kept[name]
         if stat.S_ISDIR(mode):
             if not os.path.isdir(path) or os.path.islink(path):
-                _remove(path)
+                remove(path)
                 os.makedirs(path)
         else:
-            _remove(path)
+            remove(path)
             if stat.S_ISLNK(mode):
                 os.symlink(content, path)
                 continue
@@ -361,7 +361,7 @@ def _end_descendants() -> None:
                 continue  # it has ended meanwhile
 
 
-def _remove(path: str) -> None:
+def remove(path: str) -> None:
     """Remove a tree, also one whose directories have lost their permissions."""
     if not os.path.isdir(path) or os.path.islink(path):
         if os.path.lexists(path):
@@ -370,7 +370,7 @@ def _remove(path: str) -> None:
     os.chmod(path, 0o700)
     for entry in os.scandir(path):
         if entry.is_dir(follow_symlinks=False):
-            _remove(entry.path)
+            remove(entry.path)
         else:
             os.unlink(entry.path)
     os.rmdir(path)

@@ -17,6 +17,7 @@ from mudroom.core.settings import Settings
 from mudroom.session import Session
 
 from .comparison import Observed, observed
+from .harness import remove
 from .world import MARKS
 
 _HERE = Path(__file__).parent
@@ -48,10 +49,10 @@ class Runner:
 
     def __init__(self, path: str = SYSTEM_PATH, limit: float = 1.5, budget: float = 30) -> None:
         """``limit``: seconds for one line; ``budget``: for all lines of one program in a batch."""
-        self._top = Path(tempfile.mkdtemp(prefix="mudroom-classes.", dir="/var/tmp"))
+        self.top = Path(tempfile.mkdtemp(prefix="mudroom-classes.", dir="/var/tmp"))
         for name in ("project", "home", "state"):
-            (self._top / name).mkdir()
-        project = self._top / "project"
+            (self.top / name).mkdir()
+        project = self.top / "project"
         (project / "classes").mkdir()
         for name in ("__init__.py", "harness.py", "world.py"):
             shutil.copy(_HERE / name, project / "classes" / name)
@@ -64,7 +65,7 @@ class Runner:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        shutil.rmtree(self._top)
+        remove(str(self.top))  # an interruption and a killed launcher leave work directories of mode 0
 
     def run(self, lines: Sequence[Line]) -> Iterator[Ran]:
         """Yield the lines that had an effect, with what was observed."""
@@ -91,7 +92,7 @@ class Runner:
     def _batch(self, batch: Sequence[Line]) -> tuple[Mapping[int, Mapping[str, object]], int, bool, int]:
         """Return what was observed by index, the last index that was started or left out, whether the harness came to
         its end, and how many lines were run."""
-        project = self._top / "project"
+        project = self.top / "project"
         order = {
             "lines": batch, "path": self._path, "limit": self._limit, "budget": self._budget,
             "shared_object": str(project / "evil.so"),
@@ -117,7 +118,7 @@ class Runner:
         return told, reached, ended, count
 
     def _session(self, environ: Mapping[bytes, bytes]) -> Session:
-        project, home, state = (os.fsencode(self._top / name) for name in ("project", "home", "state"))
+        project, home, state = (os.fsencode(self.top / name) for name in ("project", "home", "state"))
         read = tuple(os.fsencode(place) for place in self._path.split(":") if place.startswith("/opt/"))
         settings = Settings(network="none", output_limit=64 * 1024 * 1024, read=read)
         return Session.open(project, state=state, home=home, environ=environ, settings=settings)
