@@ -116,7 +116,7 @@ def describe(row: dict[str, Any], width: int) -> str:
         lines[-1] += f"  {cell}"
     room = width - len(lines[-1]) - 2
     command = _first_line(" ".join(row["command"]), room if room >= _LEAST_COLUMNS else max(width - 2, 1))
-    if len(command) > room:
+    if command and len(command) > room:
         lines.append("")
     return "\n".join([*lines[:-1], f"{lines[-1]}  {command}".rstrip()])
 
