@@ -93,6 +93,10 @@ class SecretsUnknown(MudroomError):
     """The policy, which names secrets, cannot be read."""
 
 
+class ProjectClosed(MudroomError):
+    """A directory of the project is closed to the user: changes of a fork cannot be collected until it is opened."""
+
+
 class ForkMoved(MudroomError):
     """``path`` is the first path that differs from the review. ``what`` is the operation that was not performed,
     ``why`` the difference, if it is known."""

@@ -101,6 +101,11 @@ def test_a_word_that_is_a_verb_elsewhere_and_a_program_here_has_both(capfd: pyte
     environ = ENVIRON | {b"PATH": os.environb[b"PATH"]}
     for line, told in (
         ("rm x", "there is no verb 'rm' (did you mean mudroom discard x, or: mudroom run -- rm x)"),
+        ("kill", "there is no verb 'kill' (did you mean mudroom ps --end ID? mudroom ps lists them)"),
+        ("rm", "there is no verb 'rm' (did you mean mudroom discard FORK? mudroom ls lists them)"),
+        ("stop", "there is no verb 'stop' (did you mean mudroom ps --end ID? mudroom ps lists them)"),
+        ("kill -9 12", "there is no verb 'kill' (did you mean: mudroom run -- kill -9 12)"),
+        ("rm -rf src", "there is no verb 'rm' (did you mean: mudroom run -- rm -rf src)"),
         ("kill x", "there is no verb 'kill' (did you mean mudroom ps --end x, or: mudroom run -- kill x)"),
         ("install", "there is no verb 'install' (did you mean mudroom setup?)"),
         ("install -d x", "there is no verb 'install' (did you mean: mudroom run -- install -d x)"),

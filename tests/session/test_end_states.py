@@ -19,7 +19,7 @@ from typing import Any, Literal
 import pytest
 
 from conftest import Place
-from mudroom.cli.fork.ls import fork_rows
+from mudroom.cli.fork.ls import describe, fork_rows
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree.entry import Entry
@@ -155,6 +155,11 @@ def test_a_directory_that_is_closed_to_the_user_is_told_with_what_opens_it(place
             with pytest.raises(MudroomError) as caught:
                 session.changes.review("work")
             assert (caught.value.message, caught.value.hint) == (told, "then mudroom diff work shows the changes")
+            [row] = fork_rows(session)
+            assert (row["state"], row["problem"]) == ("cut off", told)
+            assert describe(row, 500) == f"work  not collected: {told}  (then mudroom diff work shows the changes)"
+            [listed] = forks_of(session)
+            assert (listed.is_damaged, listed.problem) == (False, told)
             closed.chmod(0o700)
         else:
             sh(session, "chmod 700 'a b'; rm -r 'a b'", "work")

@@ -55,6 +55,8 @@ class Driver:
         screen = self.app.screen
         if not isinstance(screen, Dialog) or (screen.lines._rows and not screen.lines.count):
             return ""
+        if not screen.lines._chooses:  # as they are before they are broken for the width
+            return "\n".join([screen._title, *("".join(text for text, _style in row) for row in screen.lines._rows)])
         lines = [text_of_row(screen.lines, number) for number in range(screen.lines.count)]
         return "\n".join([screen._title, *lines])
 

@@ -73,9 +73,10 @@ def test_a_large_commit_is_loaded_in_pages(project: Place, site: Site, page: Pag
     review(page, site)
     opened(page)
     page.locator("details.commits li > button").click()
-    page.get_by_role("button", name="More of this file").click()
-    page.get_by_role("button", name="More of this file").wait_for(state="detached")
-    page.get_by_role("button", name="Show this file").click()
+    commits = page.locator("details.commits")  # the file beside them is as long
+    commits.get_by_role("button", name="More of this file").click()
+    commits.get_by_role("button", name="More of this file").wait_for(state="detached")
+    commits.get_by_role("button", name="Show this file").click()
     page.locator(".commit td.code", has_text="z").first.wait_for()
 
 

@@ -283,11 +283,15 @@ def _suggest(words: Sequence[str], environ: Mapping[bytes, bytes]) -> str:
     one = [os.fsdecode(word) for word in as_words(words[0])] if " " in words[0].strip() else [words[0]]
     command = [*one, *words[1:]]  # "npm install", as one word
     word = words[0].lower()
+    if words == [word] and word in _OF_FORKS:
+        verb, lists, names = _OF_FORKS[word]
+        return f"did you mean mudroom {verb} {names}? mudroom {lists} lists them"
     is_alone = len(words) == 1 and word in _MEANT  # init(1) and install(1) are programs, too
     if not is_alone and command and shutil.which(command[0], path=os.fsdecode(environ.get(b"PATH", b""))) is not None:
         line = f"mudroom run -- {shlex.join(word for word in command if word != '--')}"
-        both = shlex.join(["mudroom", *_OF_FORKS[word].split(), *words[1:]]) if word in _OF_FORKS else ""
-        return f"did you mean {both}, or: {line}" if both and words[1:] else f"did you mean: {line}"
+        of_forks = word in _OF_FORKS and not any(word.startswith("-") for word in words)  # rm -rf is the program
+        both = shlex.join(["mudroom", *_OF_FORKS[word][0].split(), *words[1:]]) if of_forks else ""
+        return f"did you mean {both}, or: {line}" if both else f"did you mean: {line}"
     if word in _MEANT:
         return f"did you mean mudroom {_MEANT[word]}?"
     near = difflib.get_close_matches(word, (*VERBS, "help"), 1) or difflib.get_close_matches(
@@ -319,8 +323,11 @@ _MEANT = {
     "info": "status",
 }
 """Verbs of other tools, and the verb here."""
-_OF_FORKS = {"kill": "ps --end", "rm": "discard"}
-"""Programs whose names are verbs of other tools, and the verb here."""
+_OF_FORKS = {
+    **dict.fromkeys(("kill", "stop"), ("ps --end", "ps", "ID")),
+    "rm": ("discard", "ls", "FORK"),
+}
+"""Verbs of other tools that take a name: the verb here, the one that lists what it takes. Some are programs, too."""
 
 
 def version() -> str:

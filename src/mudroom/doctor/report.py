@@ -72,7 +72,8 @@ def screen(findings: Sequence[FindingLike], style: Style, columns: int = 80, row
         if len(lines) <= room:
             return lines
     left = room - len(names) - 2
-    return [head, *names, *table[:left], f"({len(table) - left} more and the fixes: {MORE})"]
+    more = f"({len(table) - left} more and the fixes: {MORE})"
+    return [head, *names, *table[:left], more if len(more) <= columns else more.replace(" and the fixes", "")]
 
 
 def everything(findings: Sequence[FindingLike], style: Style) -> list[str]:
@@ -87,12 +88,13 @@ def everything(findings: Sequence[FindingLike], style: Style) -> list[str]:
 
 def _table(findings: Sequence[FindingLike], style: Style, columns: int) -> list[str]:
     width = max((len(finding.protection) for finding in findings), default=0)
-    left = max(columns - width - _STATE - 4, _LEAST)
-    return [
-        f"{style(f'{finding.state:<{_STATE}}', STYLES[finding.state])}  {finding.protection:<{width}}  "
-        + shortened(finding.found, left)
-        for finding in findings
-    ]
+    left = columns - width - _STATE - 4
+    if left < _LEAST:
+        room = columns - _STATE - 2
+        rows = [(finding, shortened(finding.protection, room)) for finding in findings]
+    else:
+        rows = [(finding, f"{finding.protection:<{width}}  {shortened(finding.found, left)}") for finding in findings]
+    return [f"{style(f'{finding.state:<{_STATE}}', STYLES[finding.state])}  {text}" for finding, text in rows]
 
 
 def _wrapped(fix: Fix, columns: int) -> list[str]:

@@ -172,7 +172,9 @@ def _size_of(record: TryRecord) -> str:
 
 
 def _state_of(fork: ForkRow) -> str:
-    return f"damaged: {fork.problem}" if fork.problem else f"{fork.changed:,} changed"
+    if fork.problem:
+        return f"{'damaged' if fork.is_damaged else 'not collected'}: {fork.problem}"
+    return f"{fork.changed:,} changed"
 
 
 def review(session: Session, fork: str | None, hooks: ReviewHooks, *, tried: str | None = None) -> ReviewEnd:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, Generic, Literal, TypeAlias, TypeVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -41,15 +43,34 @@ class Lines(Pane):
     ) -> None:
         super().__init__(id=id)
         self._rows: Sequence[Pieces] = rows
+        self._shown: Sequence[Pieces] = rows
+        """The rows as lines of at most ``_cells``."""
+        self._cells = 0
+        """Cells of the longest line; 0: lines are not broken."""
         self._chooses = chooses
         self._first = cursor
 
     def on_mount(self) -> None:
-        self.show_rows(len(self._rows), self._first)
+        self._break()
+        self.show_rows(len(self._shown), self._first)
 
     def replace(self, rows: Sequence[Pieces], *, at_end: bool = False) -> None:
         self._rows = rows
-        self.show_rows(len(rows), len(rows) - 1 if at_end else self.cursor)
+        self._break()
+        self.show_rows(len(self._shown), len(self._shown) - 1 if at_end else self.cursor)
+
+    def break_at(self, cells: int) -> int:
+        """Break rows that are longer than this, if none is to be chosen; return the number of lines that this adds."""
+        if cells != self._cells and not self._chooses:
+            self._cells = cells
+            self._break()
+            self.show_rows(len(self._shown), self.cursor)
+        return len(self._shown) - len(self._rows)
+
+    def _break(self) -> None:
+        self._shown = (
+            self._rows if not self._cells else [line for row in self._rows for line in broken(row, self._cells)]
+        )
 
     def move(self, by: int) -> None:
         if self._chooses:
@@ -62,7 +83,7 @@ class Lines(Pane):
 
     def row(self, number: int, _width: int) -> Pieces:
         pointer = [("▌" if number == self.cursor else " ", "head")] if self._chooses else []
-        return [*pointer, *self._rows[number]]
+        return [*pointer, *self._shown[number]]
 
     def render_line(self, y: int) -> Strip:
         if self._chooses:
@@ -74,8 +95,49 @@ class Lines(Pane):
             self.cursor = cursor
 
 
+def broken(row: Pieces, cells: int) -> list[Pieces]:
+    """Return the row as lines of at most ``cells``, broken at blanks where there are some. A line that goes on stands
+    below the text of the one before: behind its label, if the first piece is one, or two further than it."""
+    text = "".join(part for part, _style in row)
+    if cell_len(text) <= cells:
+        return [row]
+    styles = [style for part, style in row for _character in part]
+    label = row[0][0]
+    hang = cell_len(label) if len(row) > 1 and label.endswith(" ") else len(text) - len(text.lstrip(" ")) + 2
+    hang = min(hang, cells // 2)
+    lines: list[Pieces] = []
+    begin = 0
+    while begin < len(text):
+        indent = hang if lines else 0
+        end = begin + _fitting(text[begin:], cells - indent)
+        blank = text.rfind(" ", begin, end + 1)
+        if end < len(text) and blank > begin and text[begin:blank].strip(" "):
+            end = blank
+        parts = itertools.groupby(range(begin, end), key=styles.__getitem__)
+        pieces = [("".join(text[at] for at in places), style) for style, places in parts]
+        lines.append([(" " * indent, ""), *pieces] if indent else pieces)
+        begin = end + len(text[end:]) - len(text[end:].lstrip(" "))
+    return lines
+
+
+def _fitting(text: str, cells: int) -> int:
+    """Return the number of characters, at least one, that fit into so many cells."""
+    used = 0
+    for at, character in enumerate(text):
+        used += cell_len(character)
+        if used > cells:
+            return max(at, 1)
+    return len(text)
+
+
 def plain(*lines: str, style: str = "") -> list[Pieces]:
     return [[(line, style)] for line in lines]
+
+
+_WIDEST = 110
+"""Cells of a dialog on a wide terminal, as in its style sheet."""
+_FRAME = 5
+"""Cells of its border, its padding and a scroll bar."""
 
 
 class Dialog(ModalScreen[T], Generic[T], inherit_bindings=False):
@@ -118,7 +180,9 @@ class Dialog(ModalScreen[T], Generic[T], inherit_bindings=False):
         self.fit(self._height)
 
     def fit(self, rows: int) -> None:
+        """Set the height for at most ``rows`` rows, each of which is a line or several."""
         self._height = rows
+        rows += self.lines.break_at(max(min(self.app.size.width * 9 // 10, _WIDEST) - _FRAME, 1))
         self.lines.styles.height = max(1, min(rows, self.app.size.height * 9 // 10 - 5))
 
     def action_move(self, by: int) -> None:

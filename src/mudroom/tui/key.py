@@ -118,10 +118,12 @@ def bindings(keys: tuple[Key, ...]) -> list[BindingType]:
     return [Binding(key.names, key.action, key.text, show=False) for key in keys]
 
 
+_FIRST = ("help", "quit", "back", "apply", "choose", "conflicts")
+"""At the beginning of the line at the bottom, because a narrow terminal cuts the line."""
+
+
 def brief(keys: tuple[Key, ...]) -> str:
     """Return the line at the bottom."""
-    first = [
-        key for key in keys if key.brief in ("help", "quit", "back")
-    ]  # first, because a narrow terminal cuts the line
+    first = [key for brief in _FIRST for key in keys if key.brief == brief]
     shown = [*first, *(key for key in keys if key.brief and key not in first)]
     return " " + "  ".join(f"{key.shown.split(' ', maxsplit=1)[0]} {key.brief}" for key in shown)

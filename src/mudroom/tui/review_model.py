@@ -16,7 +16,7 @@ from mudroom.core.tree.change import Change, Remark, Summary
 from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mode
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.stack import Checkpoint
-from mudroom.errors import MudroomError
+from mudroom.errors import MudroomError, ProjectClosed
 from mudroom.review.activity import DroppedChanges, preview, roll_back
 from mudroom.review.agent_settings import changed_settings
 from mudroom.review.rows import difference, is_masked_conflict, review_fork, stamp_of
@@ -339,7 +339,8 @@ class ForkRow(NamedTuple):
     """Nanoseconds since 1970; 0 if it is unknown."""
     changed: int
     problem: str = ""
-    """Why the fork cannot be read."""
+    """Why the fork cannot be read now."""
+    is_damaged: bool = False
 
 
 def forks_of(session: Session) -> list[ForkRow]:
@@ -352,7 +353,7 @@ def forks_of(session: Session) -> list[ForkRow]:
         except UNREADABLE as error:
             problem = damage_of(fork, error)
             if problem is not None:
-                rows.append(ForkRow(fork.name, 0, 0, problem))
+                rows.append(ForkRow(fork.name, 0, 0, problem, not isinstance(error, ProjectClosed)))
     return rows
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.cli.change.preview import left_out
+from mudroom.cli.change.preview import _later_lines, left_out
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry
 
 UNIT, NAMED, STAYS = (
     "left out, --git brings its commits: ",
@@ -29,3 +31,9 @@ UNIT, NAMED, STAYS = (
 )
 def test_what_was_left_out(withheld: bytes, lines: list[str]) -> None:
     assert left_out(withheld.split()) == lines
+
+
+def test_one_file_that_runs_later_is_one_file() -> None:
+    entry = Entry("file", 0o644, 1, b"", 0, 1, 1, 0, 0, 0, 0)
+    changes = [Change(b"__pycache__/a.pyc", "added", None, entry, flags=("executes-later",), runs="at the next import")]
+    assert _later_lines(changes) == ["runs by itself later: __pycache__/ (1 file, at the next import)"]

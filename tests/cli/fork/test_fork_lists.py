@@ -52,6 +52,16 @@ def test_a_row_is_no_wider_than_the_terminal() -> None:
     assert describe(row(""), 40) == "x  1 file, +1 -0  1 checkpoint"
 
 
+def test_a_reason_is_folded_and_not_cut() -> None:
+    damaged = row("") | {"state": "damaged", "problem": "the record of the fork is damaged: it ends in a file name"}
+    assert describe(damaged, 200) == (
+        "x  damaged: the record of the fork is damaged: it ends in a file name  (mudroom discard x removes it)"
+    )
+    assert describe(damaged, 40) == (
+        "x\n  damaged: the record of the fork is\n  damaged: it ends in a file name\n  (mudroom discard x removes it)"
+    )
+
+
 def test_status_says_how_many_applies_can_be_undone_before_the_last(cli: Cli) -> None:
     for name, said in (("a", "undo     u1\n"), ("b", "undo     u2, then 1 more\n")):
         assert cli("run", "--yes", "--", "touch", f"new-{name}").returncode == 0

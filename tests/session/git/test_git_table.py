@@ -157,6 +157,8 @@ def test_an_operation_that_is_not_finished(desk: Desk, operation: str) -> None:
     desk.fork("git add -A; git commit -qm finished --allow-empty || git commit -qm finished", "g")
     landed = desk.apply("g")
     assert "main" not in {target for result, target, _reason in outcomes(landed).values() if result == "moved"}
+    for conflict in landed.conflicts:  # git merge fails before
+        assert f"no file was applied: finish {operation} (git status), then git merge " in conflict.reason
     desk.require_sound()
 
 

@@ -67,6 +67,19 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     closed.chmod(0o700)
 
 
+@pytest.mark.skipif(disk.user() == 0, reason="root may read everything")
+@pytest.mark.parametrize("above", ["work/45027f8ec2243204", "caches/work/174eec34704c7c5c", "work/12"])
+def test_the_closed_directory_of_an_overlay_is_not_told(tmp_path: Path, above: str) -> None:
+    """It has stayed if the command was killed, and is empty."""
+    closed = tmp_path / "vault/forks/a" / above / "work"
+    closed.mkdir(parents=True)
+    closed.chmod(0)
+    remarks: list[str] = []
+    assert measure(inner(tmp_path / "vault"), None, remarks) > 0
+    assert remarks == []
+    closed.chmod(0o700)
+
+
 def test_an_empty_vault(vault: Vault) -> None:
     found = usage(vault)
     assert {found.forks.number, found.layers.number, found.applies.number, found.trash.number} == {0}

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { flat, grow, lines, offered } from "../../../src/mudroom/web/page/tree.js";
+import { flat, grow, lines, offered, repositories } from "../../../src/mudroom/web/page/tree.js";
 
 /** @param {string} path @param {any} [more] @returns {any} */
 const row = (path, more = {}) => ({ id: "id:" + path, path, change: "added", added: 1, removed: 2, flags: [], source: "", ...more });
@@ -30,6 +30,17 @@ test("rows of any order make the tree that one by one would", () => {
       assert.deepEqual([one.ids, one.added, one.removed], [within.map((item) => item.id), within.length, 2 * within.length]);
     }
   }
+});
+
+test("a repository's own files are closed at first, but for those that run", () => {
+  const git = (/** @type {string} */ path, /** @type {string[]} */ ...more) => row(path, { flags: ["repository", ...more] });
+  const rows = [git(".git/HEAD"), git(".git/objects/ab/c"), git("sub/.git/refs/heads/x"), row("sub/a"), row("b")];
+  assert.deepEqual([...repositories(grow(rows))].sort(), [".git/", "sub/.git/refs/heads/"]);
+  assert.deepEqual(lines(grow(rows), repositories(grow(rows))).map((one) => one.name), [".git", "sub", ".git/refs/heads", "a", "b"]);
+  const runs = [...rows, row(".git/hooks/pre-commit", { flags: ["protected"] }), git(".git/config", "protected")];
+  assert.deepEqual([...repositories(grow(runs))].sort(), [".git/objects/ab/", "sub/.git/refs/heads/"]);
+  assert.deepEqual(repositories(grow(rows.slice(0, 3))), new Set(), "there is nothing else to look at");
+  assert.deepEqual(repositories(grow([])), new Set());
 });
 
 test("as deep as a path can be", () => {

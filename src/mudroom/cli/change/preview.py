@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mudroom.cli.terminal.terminal import Terminal
+from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import Change, Changeset, summarise
 from mudroom.core.tree.flag import git_directory, is_left_out, is_protected, repositories
 from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mode
@@ -188,7 +189,7 @@ def _later_lines(changes: Sequence[Change]) -> list[str]:
 
 
 def _group_words(group: LaterGroup) -> str:
-    files = f"{group.files:,} files, " if any(path.endswith(b"/") for path in group.paths) else ""
+    files = f"{counted(group.files, 'file')}, " if any(path.endswith(b"/") for path in group.paths) else ""
     return f"{name_some(group.paths)} ({files}{group.when})"
 
 

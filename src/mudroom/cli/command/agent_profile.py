@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from mudroom.agents.catalog import Catalog
 from mudroom.cli.project_session import working_directory
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.fold import fold_beside, fold_row
 from mudroom.core.agent.inner_sandbox import InnerSandbox, switched_off
 from mudroom.core.agent.profile import GENERIC, AgentProfile
 from mudroom.core.network.host_rules import HostRule, parse_rule
@@ -162,11 +163,16 @@ def list_profiles(context: Context) -> int:
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.agents/1", "agents": rows}))
         return 0
-    width = max(len(row["name"]) for row in rows)
+    width, columns = max(len(row["name"]) for row in rows), context.terminal.columns(1)
     for row in sorted(rows, key=lambda row: row["path"] is None):
-        place = f"{row['version'] or 'installed'}  {row['path']}" if row["path"] else f"not installed: {row['install']}"
-        own = "  (your profile)" if row["yours"] else ""
-        context.terminal.out(f"{row['name']:<{width}}  {place}{own}")
+        own = ["(your profile)"] if row["yours"] else []
+        if row["path"]:
+            cells = [row["version"] or "installed", row["path"], *own]
+            line = f"{row['name']:<{width}}  {'  '.join(cells)}"
+        else:
+            cells = ["not installed:", row["install"], *own]
+            line = f"{row['name']:<{width}}  {' '.join(cells[:2])}{'  '.join(['', *own])}"
+        context.terminal.out(fold_row(line, [row["name"], *cells], columns, breaks_cells=False))
     context.terminal.say("mudroom agent run -- NAME runs one, mudroom agent show NAME says what it gets")
     return 0
 
@@ -197,7 +203,7 @@ def show_profile(name: str, context: Context) -> int:
         context.terminal.out(json.dumps({"schema": "mudroom.agent/1", **as_json(profile, profiles, context)}))
         return 0
     for label, content in described(profile, installed(profile, context)):
-        context.terminal.out(f"{label:<12} {content}")
+        context.terminal.out(fold_beside(f"{label:<12} ", content, context.terminal.columns(1)))
     return 0
 
 

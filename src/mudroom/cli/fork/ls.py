@@ -9,6 +9,7 @@ from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
+from mudroom.errors import ProjectClosed
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 from mudroom.vault.store.fork import Fork, last_holder
@@ -22,7 +23,7 @@ _EMPTY: dict[str, Any] = {
     "fork": "", "command": [], "state": "", "level": None, "changed": 0, "lines_added": 0, "lines_removed": 0,
     "agent": None, "checkpoints": [], "problem": None,
 }  # fmt: skip
-"""The fields of a row. ``problem``: why the fork cannot be read."""
+"""The fields of a row. ``problem``: why the fork cannot be read, or its last changes cannot be collected yet."""
 _LEAST_COLUMNS = 20
 """Columns that the command gets at least beside the rest of its row."""
 
@@ -60,6 +61,8 @@ def listed_forks(listing: ProjectListing) -> list[dict[str, Any]]:
     for fork in listing.vault.forks():
         try:
             rows.append(_row(listing, fork))
+        except ProjectClosed as error:
+            rows.append(_EMPTY | {"fork": fork.name, "state": "cut off", "problem": error.message})
         except UNREADABLE as error:
             problem = damage_of(fork, error)
             if problem is not None:
@@ -95,9 +98,9 @@ def _is_running(fork: Fork) -> bool:
 
 def describe(row: dict[str, Any], width: int) -> str:
     """Return the row of a fork. ``width``: columns of the terminal; a longer command, or one of several lines, is
-    cut. A cell that does not fit begins a line of its own, indented. A reason is not cut."""
+    cut. A cell that does not fit begins a line of its own, indented. A reason is not cut, but folded."""
     if row["problem"]:
-        return f"{row['fork']}  damaged: {row['problem']}  (mudroom discard {row['fork']} removes it)"
+        return _describe_problem(row, width)
     counts = counted(row["changed"], "file")
     if row["lines_added"] or row["lines_removed"]:  # those of very many files are not counted
         counts += f", +{row['lines_added']} -{row['lines_removed']}"
@@ -113,9 +116,21 @@ def describe(row: dict[str, Any], width: int) -> str:
         lines[-1] += f"  {cell}"
     room = width - len(lines[-1]) - 2
     command = _first_line(" ".join(row["command"]), room if room >= _LEAST_COLUMNS else max(width - 2, 1))
-    if len(command) > room:
+    if command and len(command) > room:
         lines.append("")
     return "\n".join([*lines[:-1], f"{lines[-1]}  {command}".rstrip()])
+
+
+def _describe_problem(row: dict[str, Any], width: int) -> str:
+    name, is_closed = row["fork"], row["state"] == "cut off"
+    reason = f"{'not collected' if is_closed else 'damaged'}: {row['problem']}"
+    hint = f"(then mudroom diff {name} shows the changes)" if is_closed else f"(mudroom discard {name} removes it)"
+    line = f"{name}  {reason}  {hint}"
+    if len(line) <= width:
+        return line
+    from mudroom.cli.terminal.fold import fold
+
+    return "\n".join([name, fold(f"  {reason}", width, ""), fold(f"  {hint}", width, "")])
 
 
 def _first_line(command: str, width: int) -> str:

@@ -12,6 +12,7 @@ from mudroom.cli.first_command import FirstCommand, harmless_command, install_co
 from mudroom.cli.host.doctor import screen_size
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.fold import fold_beside, visible
 from mudroom.core.settings import EngineChoice
 from mudroom.core.text.json_text import to_json_text
 from mudroom.doctor.first_look import FirstLook, first_look
@@ -111,10 +112,10 @@ def _screen(look: FirstLook, advice: _Advice, context: Context) -> list[str]:
     """Return lines that fit the terminal, but for a line to paste that is longer than it."""
     style = context.terminal.style
     columns, _rows = screen_size()
-    lines = [f"mudroom {__version__}: what this machine can protect", ""]
+    lines = [*_indented(f"mudroom {__version__}: what this machine can protect", columns, ""), ""]
     for row in look.levels:
         state = style(f"{row.state:<6}", _STYLES[row.state], 1)
-        lines.append(f"  level {row.level}  {state}  {row.about}")
+        lines += fold_beside(f"  level {row.level}  {state}  ", row.about, columns).split("\n")
         if row.missing:
             lines += _wrapped(f"{'' if row.state == 'no' else 'weaker: '}{', '.join(row.missing)}", columns)
     lines += _wrapped(", ".join(look.limits) or "none", columns, "limits")
@@ -129,14 +130,20 @@ def _screen(look: FirstLook, advice: _Advice, context: Context) -> list[str]:
     lines.append("")
     if advice.shell:
         line, file = _COMPLETIONS[advice.shell]
-        lines += [f"  {'completion':<{_ABOUT - 2}}{line}", f"{'':<{_ABOUT}}in {file}"]
+        lines += _two_lines("completion", line, f"in {file}", columns)
     else:
         lines += _wrapped("mudroom completion bash, zsh or fish prints it", columns, "completion")
     lines += _wrapped(", ".join(advice.agents) or "none is installed; mudroom agent ls names them", columns, "agents")
     if advice.agents:
-        lines.append(f"                   mudroom {advice.agents[0]} runs it in a fork of its own")
-    lines += ["", f"  try              {style(advice.first, 'bold', 1)}", f"                   {advice.about}"]
-    return lines
+        lines += _wrapped(f"mudroom {advice.agents[0]} runs it in a fork of its own", columns)
+    return [*lines, "", *_two_lines("try", style(advice.first, "bold", 1), advice.about, columns)]
+
+
+def _two_lines(word: str, command: str, about: str, columns: int) -> list[str]:
+    """Return a command to paste, which is not broken, and a remark below it; below their word if it is too narrow."""
+    if _ABOUT + visible(command) <= columns:
+        return [f"  {word:<{_ABOUT - 2}}{command}", *_wrapped(about, columns)]
+    return [f"  {word}", f"    {command}", *_indented(about, columns, "    ")]
 
 
 def _wrapped(text: str, columns: int, about: str = "") -> list[str]:

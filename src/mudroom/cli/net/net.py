@@ -16,6 +16,7 @@ from mudroom.cli.net.open_port import open_port
 from mudroom.cli.net.preset import chosen_entry, print_presets, unknown_preset
 from mudroom.cli.project_session import open_session, project_of, settings_of
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.fold import fold, fold_row
 from mudroom.core.network.fork_consent import look_at_names
 from mudroom.core.network.fork_host import fork_of, is_fork_host
 from mudroom.core.network.host import Authority, parse_host
@@ -309,17 +310,18 @@ def _list(_args: argparse.Namespace, context: Context) -> int:
         }
         context.terminal.out(json.dumps(report))
         return 0
-    for line in _rule_lines(rules):
+    columns = context.terminal.columns(1)
+    for line in _rule_lines(rules, columns):
         context.terminal.out(line)
     for warning in dict.fromkeys(filter(None, map(like_preset, rules))):
         context.terminal.note(warning)
     for link in settings.agent_links:
-        context.terminal.out(f"allow  {link!s:<40}  network.agents")
+        context.terminal.out(_row("allow", str(link), ["network.agents"], columns))
     for rule in settings.fork_rules:
-        context.terminal.out(f"{rule.side:<5}  {rule!s:<40}  network.forks")
+        context.terminal.out(_row(rule.side, str(rule), ["network.forks"], columns))
     for row in grants:
         side = "show" if "show" in row else "reach"
-        context.terminal.out(f"{side:<5}  {row[side]:<40}  net {side} --fork {row['fork']}")
+        context.terminal.out(_row(side, row[side], [f"net {side} --fork {row['fork']}"], columns))
     if not rules and not settings.agent_links and not settings.fork_rules and not grants:
         context.terminal.say(
             "no rules: nothing is let through (mudroom net allow @npm; mudroom net presets lists more)"
@@ -328,8 +330,13 @@ def _list(_args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _rule_lines(rules: Sequence[HostRule]) -> list[str]:
-    """Return a line for each rule, and one for each preset with all its hosts."""
+def _row(action: str, what: str, cells: Sequence[str], columns: int) -> str:
+    line = f"{action:<5}  {what:<40}  {'  '.join(cells)}"
+    return fold_row(line, [f"{action:<5}  {what}", *cells], columns, " " * 7)
+
+
+def _rule_lines(rules: Sequence[HostRule], columns: int) -> list[str]:
+    """Return a row for each rule, and one for each preset with all its hosts."""
     hosts: dict[tuple[str, ...], list[HostRule]] = {}
     for number, rule in enumerate(rules):
         key = (rule.action, rule.source) if preset_of(rule) else (str(number),)
@@ -338,12 +345,12 @@ def _rule_lines(rules: Sequence[HostRule]) -> list[str]:
     for parts in hosts.values():
         rule, name = parts[0], preset_of(parts[0])
         shown, place = (PRESET + name, rule.source.rpartition(" ")[0]) if name else (show_rule(rule), rule.source)
-        of_preset = f"  {', '.join(map(show_rule, parts))}" if name else ""
-        lines.append(f"{rule.action:<5}  {shown:<40}  {place}{of_preset}{_describe_limits(rule)}")
+        of_preset = [", ".join(map(show_rule, parts))] if name else []
+        lines.append(_row(rule.action, shown, [place, *of_preset, *_describe_limits(rule)], columns))
     return lines
 
 
-def _describe_limits(rule: HostRule) -> str:
+def _describe_limits(rule: HostRule) -> list[str]:
     words = ["may be private"] if rule.private else []
     if rule.inspect:
         words.append("looked into")
@@ -353,7 +360,7 @@ def _describe_limits(rule: HostRule) -> str:
         words.append("all else denied")
     if rule.foreign:
         words.append(f"foreign credentials: {rule.foreign}")
-    return "".join(f"  {word}" for word in words)
+    return words
 
 
 def _print_mode(settings: Settings, context: Context) -> None:
@@ -391,7 +398,8 @@ def _why(args: argparse.Namespace, context: Context) -> int:
         context.terminal.out(json.dumps(report))
     else:
         for row in rows:
-            context.terminal.out(f"{row['host']}:{row['port']}: {row['action']}: {row['reason']}{_condition(row)}")
+            answer = f"{row['host']}:{row['port']}: {row['action']}: {row['reason']}{_condition(row)}"
+            context.terminal.out(fold(answer, context.terminal.columns(1)))
         _print_mode(settings, context)
     return 0 if all(row["action"] == "allow" for row in rows) else 1
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from mudroom.cli.project_session import project_of
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.fold import fold_row
 from mudroom.core.command.policy import BY_CLASS
 from mudroom.core.tree.path import show
 from mudroom.policy.config import left_out, load_policy, user_config
@@ -36,11 +37,13 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
         context.terminal.out(json.dumps(row))
         return 0
     home = os.path.dirname(os.path.dirname(user_config(context.environ)))
-    width = min(60, max(len(text) for text, _at in rows))
+    width, columns = min(60, max(len(text) for text, _at in rows)), context.terminal.columns(1)
     for text, at in rows:
-        context.terminal.out(f"{text:<{width}}  {_short_place(at, project, home)}".rstrip())
+        place = _short_place(at, project, home)
+        context.terminal.out(fold_row(f"{text:<{width}}  {place}".rstrip(), [text, place], columns))
     for text, at in left:
-        context.terminal.out(f"not taken: {text}  {_short_place(at, project, home)}")
+        cells = [f"not taken: {text}", _short_place(at, project, home)]
+        context.terminal.out(fold_row("  ".join(cells), cells, columns))
     if left:
         context.terminal.note(left_out(loaded))
     return 0

@@ -9,9 +9,10 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 _ENDS = (",", ";", ":", ")")
+_WIDE = 1 << 16
 
 
 def fold(text: str, columns: int, indent: str = "  ") -> str:
@@ -25,7 +26,22 @@ def fold(text: str, columns: int, indent: str = "  ") -> str:
 
 def fold_beside(head: str, text: str, columns: int) -> str:
     """Return the text beside the head of its row; what follows of it stands in the same column."""
-    return head + _folded(" " * len(head) + text, columns, "").lstrip(" ")
+    return head + _folded(" " * visible(head) + text, columns, "").lstrip(" ")
+
+
+def fold_row(line: str, cells: Sequence[str], columns: int, indent: str = "  ", *, breaks_cells: bool = True) -> str:
+    """Return the row of a table: ``line`` if it fits. Otherwise its cells, of which one that does not fit begins a
+    line of its own, indented. ``breaks_cells``: such a line is broken at blanks if it is too long."""
+    if visible(line) <= columns:
+        return line
+    room = columns if breaks_cells else _WIDE
+    lines = _folded(cells[0], room, indent).split("\n")
+    for cell in filter(None, cells[1:]):
+        if visible(lines[-1]) + 2 + visible(cell) <= columns:
+            lines[-1] += f"  {cell}"
+        else:
+            lines += _folded(indent + cell, room, "").split("\n")
+    return "\n".join(lines)
 
 
 def visible(text: str) -> int:

@@ -139,7 +139,8 @@ def _event_printer(context: Context) -> Callable[[Event], None]:
         if context.as_json:
             context.terminal.out(json.dumps(as_json(event)))
         else:
-            context.terminal.out(line(event, lambda text, style: context.terminal.style(text, style, 1)))
+            terminal = context.terminal
+            terminal.out(line(event, lambda text, style: terminal.style(text, style, 1), terminal.columns(1)))
 
     return print_event
 

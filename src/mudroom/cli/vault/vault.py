@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.fold import fold_beside, fold_row
 from mudroom.cli.vault.gc import amount, sweep
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
@@ -82,12 +83,18 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
     for total in totals:
         missing = "" if total.exists else context.terminal.style("  gone", "yellow", 1)
         held = f"{total.forks:>3} fork{_s(total.forks)}, {total.unapplied:,} change{_s(total.unapplied)}"
-        context.terminal.out(f"{amount(total.size):>9}  {held}  {show(total.project) or '?'}{missing}")
+        cells = [f"{amount(total.size):>9}  {held}", f"{show(total.project) or '?'}{missing}"]
+        columns = context.terminal.columns(1)
+        context.terminal.out(fold_row("  ".join(cells), cells, columns, _INDENT))
         for remark in total.remarks:
-            context.terminal.out(f"           {remark}")
+            context.terminal.out(fold_beside(_INDENT, remark, columns))
     if not totals:
         context.terminal.say("no vaults")
     return 0
+
+
+_INDENT = " " * 11
+"""Columns before what stands beside a size."""
 
 
 def _total_to_json(total: upkeep.VaultTotal) -> dict[str, Any]:

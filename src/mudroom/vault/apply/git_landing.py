@@ -149,7 +149,8 @@ class GitLanding:
                     target = target or transfer.head_ref
                 if target and outcome.ref in (b"HEAD", transfer.head_ref):
                     branch = show(target.removeprefix(HEADS))
-                    way = f"git merge {branch}, then mudroom apply {self._fork}"
+                    first = f"finish {transfer.operation} (git status), then " if transfer.operation else ""
+                    way = f"{first}git merge {branch}, then mudroom apply {self._fork}"
                     reason = f"{outcome.reason}; its commits are in {branch}, and no file was applied: {way}"
                     conflicts.append(Conflict(transfer.sides.label + b"/" + outcome.ref, reason.removeprefix("; ")))
         return conflicts

@@ -13,7 +13,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset, Remark
 from mudroom.core.tree.path import ancestors, show
 from mudroom.core.tree.stack import LIVE
-from mudroom.errors import MudroomError
+from mudroom.errors import ProjectClosed
 from mudroom.stage import disk
 from mudroom.stage.layers.closed_directory import open_to_owner
 from mudroom.stage.source import is_absence
@@ -234,7 +234,7 @@ def _collected(fork: Fork, opened: OpenFork, view: View, window: EditWindow) -> 
                 raise closed from error
 
 
-def _closed_to_user(fork: Fork, project: bytes, error: OSError) -> MudroomError | None:
+def _closed_to_user(fork: Fork, project: bytes, error: OSError) -> ProjectClosed | None:
     """Return the error that tells of a directory of the project which its owner has closed, None if there is none at
     the path of ``error``. A command may have opened its own view of it."""
     if error.errno != errno.EACCES or not isinstance(error.filename, bytes):
@@ -245,7 +245,7 @@ def _closed_to_user(fork: Fork, project: bytes, error: OSError) -> MudroomError 
             from mudroom.core.tree.quote import show_words
 
             opens = f"chmod u+rwx {show_words([place])}"
-            return MudroomError(
+            return ProjectClosed(
                 f"the command has changed {show(path)}, which is closed to you in the project: {opens} opens it",
                 f"then mudroom diff {fork.name} shows the changes",
             )

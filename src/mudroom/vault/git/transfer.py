@@ -212,6 +212,11 @@ class Transfer:
         """The branch that the fork is on, or the commit of a detached HEAD."""
         return self._head.fork
 
+    @property
+    def operation(self) -> str:
+        """The operation of git that is not finished in the project, ``a rebase``; empty if there is none."""
+        return self._live.operation()
+
     def require_refs(self, result: TransferResult) -> None:
         """Raise UsageError if the fork has nothing to bring."""
         if result.refs:

@@ -59,7 +59,7 @@ export function Applies({ project, applies, changed }) {
     changed();
   };
   if (!applies.length) return html`<p class="dim">Nothing has been applied yet.</p>`;
-  return html`<div class="panel scroll" tabindex="0" role="group" aria-label="Applies"><table class="rows"><thead><tr><th>When</th><th>Fork</th><th>State</th><th class="number">Written</th><th class="number">Removed</th><th><span class="hidden">Take back</span></th></tr></thead>
+  return html`<div class="panel scroll" tabindex="0" role="group" aria-label="Applies"><table class="rows applies"><thead><tr><th>When</th><th>Fork</th><th>State</th><th class="number">Written</th><th class="number">Removed</th><th><span class="hidden">Take back</span></th></tr></thead>
     <tbody>${applies.map((one) => {
       const whole = one.state === "applied" || one.state === "undone";
       return html`<tr key=${one.id}><td>${one.time ? html`<time datetime=${new Date(one.time).toISOString()}>${new Date(one.time).toLocaleString()}</time>` : one.id}</td>

@@ -18,7 +18,7 @@ export function Needs({ projects }) {
   return html`<section class="stack" aria-labelledby="needs"><h2 id="needs">Needs you</h2>
     ${needs.length === 0 && html`<p class="empty panel">Nothing waits for you. Questions of agents, conflicts and finished work are listed here.</p>`}
     ${needs.length > 0 && html`<ul class="stack needs">${needs.slice(0, MOST).map((one) => html`<${Need} key=${one.project.id + " " + (one.notice?.fork ?? "")} need=${one} />`)}</ul>`}
-    ${needs.length > MOST && html`<p class="dim small">And ${count(needs.length - MOST, "more")}, in the projects below.</p>`}</section>`;
+    ${needs.length > MOST && html`<p class="dim small">And ${count(needs.length - MOST, "more", "more")}, in the projects below.</p>`}</section>`;
 }
 
 /** @param {{need: import("./needs.js").Need}} props */

@@ -15,10 +15,12 @@ const STATES = {
 /** @param {any} summary */
 export const filesOf = (summary) => summary.added + summary.modified + summary.deleted + summary.renamed;
 
-/** @param {{summary: any}} props */
-export function Counts({ summary }) {
+/** @param {{summary: any, running: boolean}} props `running`: what its command has changed is counted when it ends */
+export function Counts({ summary, running }) {
+  const { lines_added: added, lines_removed: removed } = summary;
+  if (running && !filesOf(summary)) return html`<span class="count dim">changes are counted when the command ends</span>`;
   return html`<span class="row counts"><span class="count">${counted(filesOf(summary), "changed file")}</span>
-    <span class="plus">+${summary.lines_added.toLocaleString("en")}</span><span class="minus">−${summary.lines_removed.toLocaleString("en")}</span></span>`;
+    ${added + removed > 0 && html`<span class="plus">+${added.toLocaleString("en")}</span><span class="minus">−${removed.toLocaleString("en")}</span>`}</span>`;
 }
 
 /**
@@ -75,7 +77,7 @@ export function ForkCard({ project, fork, changed }) {
       ${fork.checkpoints > 0 && html`<span class="tag">${counted(fork.checkpoints, "checkpoint")}</span>`}
       ${fork.credentials.length > 0 && html`<span class="tag bad name">credentials: ${fork.credentials.join(", ")}</span>`}
       <time class="dim small" datetime=${new Date(fork.created).toISOString()}>${new Date(fork.created).toLocaleString()}</time></p>
-    <div class="spread"><${Counts} summary=${fork.summary} /><span class="row">
+    <div class="spread"><${Counts} summary=${fork.summary} running=${fork.state === "running"} /><span class="row">
       <a class="button" href=${toFork(project, fork.name, "watch")}>Watch<span class="hidden"> ${fork.name}</span></a>
       <button type="button" class="danger" disabled=${busy} onClick=${away}>Discard<span class="hidden"> ${fork.name}</span></button>
       <a class="button primary" href=${toFork(project, fork.name)}>Review<span class="hidden"> ${fork.name}</span></a></span></div></li>`;

@@ -18,7 +18,7 @@ import { blocksOf, counted as countOf, extentOf, modeOf, ticked, wantBlocks, wan
 import { toFork, toProject } from "./route.js";
 import { kept, ofTab } from "./store.js";
 import { inPart, saidOf } from "./telling.js";
-import { flat, grow, lines, offered, sifted } from "./tree.js";
+import { flat, grow, lines, offered, repositories, sifted } from "./tree.js";
 
 const NARROW = "(max-width: 46rem)"; // as in review.css
 const NAMED = 8; // files in a line
@@ -157,10 +157,13 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   const [text, setText] = useState("");
   const [filters, setFilters] = useState(/** @type {ReadonlySet<string>} */ (new Set()));
   const [isTree, setTree] = useState(kept.get("list") !== "flat");
-  const [closed, setClosed] = useState(/** @type {ReadonlySet<string>} */ (new Set()));
+  const [turned, setTurned] = useState(/** @type {ReadonlySet<string>} */ (new Set())); // directories that are not as at first
   const typed = useTyped(text, rows.length);
   const listed = useMemo(() => sifted(rows, typed, filters), [rows, typed, filters]);
-  const items = useMemo(() => (isTree ? lines(grow(listed), closed) : flat(listed)), [listed, isTree, closed]);
+  const grown = useMemo(() => grow(listed), [listed]);
+  const folded = useMemo(() => repositories(grown), [grown]);
+  const closed = useMemo(() => new Set([...folded, ...turned].filter((one) => folded.has(one) !== turned.has(one))), [folded, turned]);
+  const items = useMemo(() => (isTree ? lines(grown, closed) : flat(listed)), [grown, isTree, closed]);
   const first = useMemo(() => items.find((item) => item.row)?.row?.id, [items]);
   const current = file && (rows.length < changes.total || rows.some((/** @type {any} */ one) => one.id === file)) ? file : first;
   const [folder, setFolder] = useState(""); // the directory at the cursor; empty: a file
@@ -178,7 +181,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
     if (item.row) open(item.row.id);
     else setFolder(item.key);
   };
-  const fold = (/** @type {string} */ key) => setClosed((now) => {
+  const fold = (/** @type {string} */ key) => setTurned((now) => {
     const next = new Set(now);
     if (!next.delete(key)) next.add(key);
     return next;
@@ -255,7 +258,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
     </section>
     <section class="file" aria-label="File">
       ${shown ? html`<div class="file-head">
-          <a class="button quiet back" href=${toFork(project, fork)}>Files</a>
+          <a class="button quiet back" href=${toFork(project, fork)}><span aria-hidden="true">‹ </span>Files</a>
           <h2 class="name grow" title=${shown.path}>${shown.source && html`<span class="dim">${spelled(shown.source)} → </span>`}${spelled(shown.path)}</h2>
           <${Tags} row=${shown} decided=${decided.get(shown.id)} />
           <label class="check"><${Box} extent=${extentOf(picked, [shown.id])} label=${"Apply " + shown.path} onChange=${() => toggle([shown.id])} tabs /><span aria-hidden="true">Apply</span></label>

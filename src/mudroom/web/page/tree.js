@@ -50,6 +50,29 @@ function joined(one) {
   return { name, last: one };
 }
 
+/** @param {Row} row */
+const ofRepository = (row) => row.flags.includes("repository") && !row.flags.includes("protected");
+
+/**
+ * The directories that hold nothing but a repository's own files, as `lines` joins them: they are closed at first, for
+ * their commits are shown apart. None if there is nothing else.
+ * @param {Node} root @returns {Set<string>}
+ */
+export function repositories(root) {
+  /** @type {Set<string>} */
+  const found = new Set();
+  const walk = (/** @type {Node} */ here) => {
+    const below = [...here.directories.values()].map((one) => {
+      const { last } = joined(one);
+      return { path: last.path, whole: walk(last) };
+    });
+    const whole = here.rows.every(ofRepository) && below.every((one) => one.whole);
+    for (const one of below) if (one.whole && (!whole || here === root)) found.add(one.path);
+    return whole;
+  };
+  return walk(root) ? new Set() : found;
+}
+
 /** The visible lines. @param {Node} root @param {ReadonlySet<string>} closed paths of directories @returns {Item[]} */
 export function lines(root, closed) {
   /** @type {Item[]} */
