@@ -457,3 +457,22 @@ def test_a_file_that_the_user_changed_after_the_merge_is_still_a_conflict(projec
     project.write("file", "one\ntwo\nmine\n")
     assert [conflict.path for conflict in session.changes.apply(result.fork).conflicts] == [b"file"]
     assert (project.project / "file").read_text() == "one\ntwo\nmine\n"
+
+
+def test_a_bare_repository_in_other_spellings_is_left_out(place: Place) -> None:
+    """A project on vfat, NTFS or a directory with casefold: git reads ``Config`` of ``docs`` as its config."""
+    script = "mkdir -p docs/Objects docs/refs; echo x > docs/head; printf '[core]\\n fsmonitor = evil\\n' > docs/Config"
+    session, result = place.sh(script)
+    landed = session.changes.apply(result.fork)
+    assert not (place.project / "docs").exists()
+    assert b"docs/Config" in landed.withheld
+    assert any("its Config sets core.fsmonitor" in remark.text for remark in result.changeset.remarks)
+
+
+def test_the_last_part_of_a_repository_in_another_spelling_is_left_out(place: Place) -> None:
+    for path in ("docs/Objects/x", "docs/REFS/x", "docs/Config"):
+        place.write(path, "x\n")
+    session, result = place.sh("echo x > docs/Head; echo y > docs/other")
+    landed = session.changes.apply(result.fork)
+    assert landed.withheld == (b"docs/Head",)
+    assert (place.project / "docs/other").exists()
