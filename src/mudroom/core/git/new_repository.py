@@ -12,7 +12,7 @@ protected as well; git makes it again from its branch or its URL.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from mudroom.core.git.settings_file import GitSetting, parse_settings
 from mudroom.core.text.regex import regex
