@@ -175,6 +175,20 @@ def test_mounts_that_cannot_be(session: Session, place: Place, monkeypatch: pyte
     assert changed(session) == {"before", "count"}
 
 
+@pytest.mark.parametrize(
+    ("path", "named"), [(".wh.before", ".wh.before"), ("d/.wh..wh..opq", "d/.wh..wh..opq"), (".wh.d/x", ".wh.d")]
+)
+def test_a_fork_with_a_file_that_fuse_takes_for_a_deletion(place: Place, path: str, named: str) -> None:
+    """fuse-overlayfs hides ``before``, and unmount would make it a deletion."""
+    place.write("before", "one\n")
+    session = place.session()
+    sh(session, f"mkdir -p $(dirname {path}); echo x > {path}")
+    told = f"{named} has a name that fuse-overlayfs takes for a deleted file"
+    with pytest.raises(UsageError, match=whole(f"{told} (mudroom mount f --kind copy shows the fork as it is)")):
+        session.forks.mount("f", kind="fuse")
+    assert path in changed(session)
+
+
 @pytest.mark.skipif(not HAS_FUSE, reason="a mount by fuse cannot be had here")
 def test_a_server_of_files_that_does_not_end(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that the kernel does not let go: the number of its process is told."""

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from conftest import Place, full_listing, listing
+from mudroom.cli.change.preview import preview
+from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import UsageError
 from whole_text import whole
 
@@ -457,3 +459,52 @@ def test_a_file_that_the_user_changed_after_the_merge_is_still_a_conflict(projec
     project.write("file", "one\ntwo\nmine\n")
     assert [conflict.path for conflict in session.changes.apply(result.fork).conflicts] == [b"file"]
     assert (project.project / "file").read_text() == "one\ntwo\nmine\n"
+
+
+def test_a_bare_repository_in_other_spellings_is_left_out(place: Place) -> None:
+    """A project on vfat, NTFS or a directory with casefold: git reads ``Config`` of ``docs`` as its config."""
+    script = "mkdir -p docs/Objects docs/refs; echo x > docs/head; printf '[core]\\n fsmonitor = evil\\n' > docs/Config"
+    session, result = place.sh(script)
+    landed = session.changes.apply(result.fork)
+    assert not (place.project / "docs").exists()
+    assert b"docs/Config" in landed.withheld
+    assert any("its Config sets core.fsmonitor" in remark.text for remark in result.changeset.remarks)
+
+
+def test_the_last_part_of_a_repository_in_another_spelling_is_left_out(place: Place) -> None:
+    for path in ("docs/Objects/x", "docs/REFS/x", "docs/Config"):
+        place.write(path, "x\n")
+    session, result = place.sh("echo x > docs/Head; echo y > docs/other")
+    landed = session.changes.apply(result.fork)
+    assert landed.withheld == (b"docs/Head",)
+    assert (place.project / "docs/other").exists()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "mv notes .git/x",
+        "mkdir -p a/.mudroom; mv notes a/.mudroom/x",
+        "mv notes .GIT",
+        "git init -q --bare bare; git -C bare config core.fsmonitor evil; mv notes bare/x",
+        "git init -q sub; git -C sub config core.fsmonitor evil; mv notes sub/.git/x",
+        "git worktree add -q tree; mv notes tree/x",
+    ],
+)
+def test_a_file_that_is_moved_to_where_nothing_is_applied_is_shown_as_deleted(project: Place, script: str) -> None:
+    """A rename is shown as one change. Its new path would be left out, and its old path deleted all the same."""
+    project.write("notes", "important\n")
+    session, result = project.sh(with_settings(script))
+    notes = next(change for change in result.changeset.changes if change.path == b"notes")
+    assert (notes.verb, notes.moved_to) == ("deleted", b"")
+    shown = "\n".join(preview("sh would change", result.changeset, Terminal({})))
+    assert re.search(r"^  notes +deleted, -1$", shown, re.M), shown
+    session.changes.apply(result.fork)
+    assert not (project.project / "notes").exists(), "it is applied as it was shown"
+
+
+def test_the_directory_that_a_file_is_moved_to_names_it(place: Place) -> None:
+    place.write("notes", "important\n")
+    _session, result = place.sh("mkdir build; mv notes build/; for i in $(seq 20); do echo $i > build/$i; done")
+    shown = "\n".join(preview("sh would change", result.changeset, Terminal({})))
+    assert re.search(r"^  build/ +\+20 →1 files, 61 B, renamed from notes$", shown, re.M), shown

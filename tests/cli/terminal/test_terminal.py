@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import os
 import pty
+import re
 import shutil
 import signal
 import sys
@@ -19,6 +20,7 @@ from clocks import give_way
 from conftest import Place
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.terminal import raw, substitutes
+from mudroom.sandbox.client.terminal_flow import RESTORED
 from mudroom.session import Stdio
 from screen import BASH, PATIENCE, Screen, Shell
 
@@ -58,6 +60,35 @@ def test_a_terminal_of_its_own(outside: Shell, view: str) -> None:
     outside.expect(r"\r\n/dev/pts/0\r\n33 111\r\nthere\r\n0\s+ptmx\r\n")
     outside.prompt()
     assert outside.modes() == before
+
+
+HIDING = {
+    "a string without an end": r"\033]0;",
+    "half a sequence": r"\033[",
+    "invisible text": r"\033[8m",
+    "another character set": r"\033(0",
+    "no wrap, no tab stops": r"\033[?7l\033[3g",
+}
+
+
+@pytest.mark.parametrize("left", HIDING.values(), ids=HIDING)
+@pytest.mark.parametrize("stdin", ["", " < /dev/null"], ids=["terminal", "pipe"])
+def test_a_command_does_not_hide_its_preview(outside: Shell, place: Place, left: str, stdin: str) -> None:
+    """The display is restored between the command's last byte and the first one of the preview."""
+    place.write("leave.sh", f"echo evil > Makefile; printf 'last{left}'\n")
+    outside.type(f"{MUDROOM} run -- sh leave.sh{stdin}\n")
+    sent = re.escape(left.replace("\\033", "\x1b"))
+    outside.expect(f"last{sent}{re.escape(RESTORED.decode())}sh leave.sh would change")
+    outside.expect("runs by itself later: .*Makefile")
+    if not stdin:
+        outside.type("c\n")
+    outside.prompt()
+
+
+def test_the_display_is_restored_after_nothing_else(outside: Shell) -> None:
+    outside.type(f"{MUDROOM} run -- echo plain\n")
+    outside.expect(r"plain\r\nplain\r\necho plain changed nothing\r\n")
+    outside.prompt()
 
 
 def test_a_python_prompt(outside: Shell) -> None:

@@ -111,10 +111,19 @@ def test_the_work_tree_of_a_submodule_is_beside_the_repository() -> None:
         ("shallow", True),
         ("a/.git/hooks/evil", False),
         ("a/.GIT/x", False),
+        ("Info/Attributes", False),
+        ("HOOKS/post-checkout", False),
+        ("HOOKS/post-checkout.sample", True),
     ],
 )
 def test_files_of_a_repository(path: str, harmless: bool) -> None:
     assert (reason("", f"x/.git/{path}") == "") is harmless
+
+
+def test_a_config_in_another_spelling_is_read() -> None:
+    changes = [directory("x/.git"), added("x/.git/CONFIG")]
+    found = examine(b"x/.git", changes, lambda _path: False, lambda _path: b"[core]\nfsmonitor = evil\n")
+    assert found.reason == "its CONFIG sets core.fsmonitor"
 
 
 def test_a_config_that_cannot_be_read_is_not_harmless() -> None:
@@ -133,6 +142,14 @@ def test_which_directories_are_new_repositories() -> None:
         *(directory("s"), *bare, directory("x"), directory("x/.git"), directory("x/.git/a/.git"), directory("y/.git")),
     ]
     assert new_tops(changes) == [b"s", b"x/.git", b"y/.git"]
+
+
+def test_a_bare_repository_in_the_spelling_of_another_file_system() -> None:
+    """On vfat, NTFS and directories with casefold git finds it."""
+    bare = [directory("s"), added("s/Config"), added("s/head"), directory("s/OBJECTS"), directory("s/Refs.")]
+    assert new_tops(bare) == [b"s"]
+    assert new_tops([directory("s"), added("s/head"), added("s/CommonDir")]) == [b"s"]
+    assert new_tops([directory("s"), added("s/ahead"), directory("s/objects"), directory("s/refs")]) == []
 
 
 @pytest.mark.parametrize(

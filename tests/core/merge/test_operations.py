@@ -25,7 +25,7 @@ from model import (
     live,
     visible,
 )
-from mudroom.core.merge.merge_tree import lifts
+from mudroom.core.merge.merge_tree import LiveProject, judge, lifts
 from mudroom.core.merge.operations import Landing, Op, expand, inverse, plan_landing
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import same_stamp
@@ -561,3 +561,13 @@ def test_expand_empties_a_directory_before_it_goes(files: set[bytes]) -> None:
 )
 def test_what_lifts_the_protection(name: bytes, path: bytes, lifted: bool) -> None:
     assert lifts(name, path) is lifted
+
+
+def test_the_old_path_of_a_rename_whose_new_path_is_left_out_stays() -> None:
+    """No collection pairs such paths any more; records of earlier versions may hold them."""
+    old = Change(b"notes", "deleted", file(), None, moved_to=b".git/x")
+    new = Change(b".git/x", "renamed", None, file(), source=b"notes")
+    project = LiveProject(lambda path: file() if path == b"notes" else None, lambda *_: False, lambda *_: False)
+    assert {*judge([new, old], project, ()).withheld} == {b".git/x", b"notes"}
+    assert {*judge([new, old], project, (b"notes",)).withheld} == {b".git/x"}
+    assert {*judge([new, old], project, (b".git",)).withheld} == set()

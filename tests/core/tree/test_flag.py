@@ -136,11 +136,26 @@ def all_in(top: str, *names: str) -> set[bytes]:
         (b"s/remotes/x", all_in("s", *BARE), set(), True),
         (b"s/info/attributes", set(), set(), False),
         (b"s/HEAD", all_in("s", "HEAD"), all_in("s", "objects", "refs", "info/attributes"), True),
+        (b"s/Config", all_in("s", *BARE), set(), True),
+        (b"s/config.", all_in("s", *BARE), set(), True),
+        (b"s/config::$DATA", all_in("s", *BARE), set(), True),
+        (b"s/HOOKS/post-checkout", all_in("s", *BARE), set(), True),
+        (b"s/Objects/Info/Alternates", all_in("s", *BARE), set(), True),
+        (b"s/CommonDir", all_in("s", "HEAD", "commondir"), set(), True),
+        ("s/con\u200cfig".encode(), all_in("s", *BARE), set(), True),
+        (b"s/head", all_in("s", "HEAD"), all_in("s", "objects", "refs", "config"), True),
     ],
 )
 def test_a_repository_is_known_by_what_is_in_it(path: bytes, fork: set[bytes], project: set[bytes], runs: bool) -> None:
     change = Change(path, "added", None, entry("file"))
     assert git_runs(change, (fork | project).__contains__, project.__contains__) is runs
+
+
+@pytest.mark.parametrize(
+    "path", [b".git/Config", b"x/.git/HOOKS/x", b".git/Modules/m/Config", b".git/info./attributes "]
+)
+def test_settings_in_the_spelling_of_another_file_system(path: bytes) -> None:
+    assert is_protected(path)
 
 
 @pytest.mark.parametrize(

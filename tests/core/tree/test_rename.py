@@ -46,6 +46,28 @@ def test_pairs(what: str, changes: list[Change], expected: dict[bytes, bytes]) -
     assert paired(changes, {b"other": b"different"}) == expected
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "flags"),
+    [
+        (b"a", b".git/x", ()),
+        (b"a", b"sub/.git/x", ()),
+        (b".git/x", b"a", ()),
+        (b".git/x", b"sub/.git/x", ()),
+        (b"a", b"x/.mudroom/y", ("protected",)),
+        (b"a", b"bare/x", ("new-repository",)),
+        (b"a", b"bare/x", ("protected", "new-repository")),
+        (b"a", b"tree/x", ("protected", "work-tree")),
+    ],
+)
+def test_no_rename_has_an_end_that_an_apply_leaves_out(old: bytes, new: bytes, flags: tuple[str, ...]) -> None:
+    """Only the other end would be applied: a file would be removed that is not shown as deleted."""
+    assert paired([deleted(old), added(new)._replace(flags=flags)], {}) == {}
+
+
+def test_renames_within_a_repository() -> None:
+    assert paired([deleted(b".git/a"), added(b".git/b")], {}) == {b".git/a": b".git/b"}
+
+
 def test_nothing_is_read_that_cannot_match() -> None:
     read = []
 

@@ -30,6 +30,14 @@ def test_a_directory_that_went_whole_is_one_line() -> None:
     assert roll_up(gone(b"build"), lines=100) == ([], [Roll(b"build", 0, 0, 11, 0, 0)])
 
 
+def test_what_was_renamed_into_the_directory_is_named() -> None:
+    """The deletion of the old path has no row of its own."""
+    here = added(b"build/notes")._replace(verb="renamed", source=b"notes")
+    rows, rolls = roll_up([*many(b"build"), here, deleted(b"notes", moved_to=b"build/notes")], lines=100)
+    assert rows == []
+    assert rolls == [Roll(b"build", 11, 0, 0, 1, 23, (b"notes",))]
+
+
 def test_a_few_files_are_named() -> None:
     changes = many(b"d", MANY)
     assert whole_directories(changes) == []

@@ -93,7 +93,11 @@ opencode.jsonc .opencode/plugin/x.ts .mcp.json mcp.json .continue/config.json .c
 node_modules/x/index.js vendor/a/b.go lib/python3.12/site-packages/x.py __pycache__/x.cpython-312.pyc pkg/x.pyc
 pkg/_x.so pkg/_x.pyd x.dll x.dylib x.node target/debug/app .tox/py/bin/pip .nox/x/bin/x .terraform/providers/x
 .next/server/x.js .direnv/bin/x lib.jar X.class setup.exe x.msi x.lnk x.vbs x.hta x.AppImage libx.so.1
-Foo.app/Contents/MacOS/Foo
+Foo.app/Contents/MacOS/Foo site_scons/site_init.py Doxyfile Kconfig .rvmrc .rbenv-vars _darcs/prefs/defaults
+.pijul/config .trunk/trunk.yaml simple-git-hooks.json .bumpversion.toml cz.yaml .cargo-husky/hooks/pre-commit DEPS
+codegen.ts codegen.yml typedoc.json .sqlfluff .checkov.yml .mega-linter.yml .flaskenv dbt_project.yml book.toml
+_quarto.yml pkg.egg-info/entry_points.txt rust-project.json spin.toml dirs.proj .pi/extensions/x.ts .rules replit.md
+.codebuddy/settings.json .qoder/rules/x.md .forge/agents/x.md forge.yaml .ona/automations.yaml
 """.decode().split()
 PLAIN = b"""
 README.md README LICENSE CHANGELOG.md CONTRIBUTING.md NOTICE AUTHORS TODO .gitignore .dockerignore .gitkeep

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LINES = 20
 """A preview has about this many rows; directories stand for their files until it fits."""
 _SUBJECTS, _SUBJECT_WIDTH, _MOST_REPOSITORIES = 3, 50, 4
+_SOURCES = 3
+"""Old paths of renamed files that the row of a directory names."""
 _MOST_TIMES = 6
 """Lines about files that run later, before the last line that names the rest."""
 
@@ -141,7 +143,8 @@ def _describe_roll(roll: Roll) -> str:
             words.append(f"{sign}{count:,}")
     total = roll.added + roll.modified + roll.deleted + roll.renamed
     text = " ".join(words) + (" file" if total == 1 else " files")
-    return text + (f", {size(roll.size)}" if roll.size else "")
+    text += f", {size(roll.size)}" if roll.size else ""
+    return text + (f", renamed from {name_some(roll.sources, _SOURCES)}" if roll.sources else "")
 
 
 def _coloured(text: str, terminal: Terminal) -> str:

@@ -12,12 +12,13 @@ protected as well; git makes it again from its branch or its URL.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from mudroom.core.git.settings_file import GitSetting, parse_settings
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.flag import MADE, git_directory, git_runs, is_protected, is_repository, is_setting
+from mudroom.core.tree.flag import MADE, git_directory, git_runs, hallmark, is_protected, is_repository, is_setting
+from mudroom.core.tree.git_name import spell
 from mudroom.core.tree.path import is_below, name, parent, show
 from mudroom.core.tree.quote import show_words
 from mudroom.typing import Literal, NamedTuple
@@ -79,18 +80,15 @@ def new_tops(changes: Iterable[Change]) -> list[bytes]:
     """Return the directories of new repositories: each ``.git`` directory, and each bare repository, that the project
     does not have. ``changes`` are in walking order. A directory inside of another repository belongs to that one."""
     added = {change.path: change for change in changes if change.base is None and change.staged is not None}
+    hallmarks = {parent(path) + b"/" + found for path in added if (found := hallmark(name(path))) is not None}
     tops: list[bytes] = []
     for path, change in added.items():
         if change.entry.kind != "directory" or (tops and is_below(path, tops[-1])):
             continue
         git = git_directory(path)
-        if git == path or (git is None and _is_bare(path, added)):
+        if git == path or (git is None and is_repository(path.split(b"/"), hallmarks.__contains__)):
             tops.append(path)
     return tops
-
-
-def _is_bare(path: bytes, added: Mapping[bytes, Change]) -> bool:
-    return path + b"/HEAD" in added and is_repository(path.split(b"/"), added.__contains__)
 
 
 def examine(top: bytes, inside: Iterable[Change], exists: Callable[[bytes], bool], read: Read) -> NewRepository:
@@ -111,11 +109,12 @@ def _reason_against(change: Change, top: bytes, exists: Callable[[bytes], bool],
         return f"{show(within)} is a symbolic link" if within else "it is a symbolic link"
     if not within or not is_git_setting(change, within, exists):
         return ""
-    if name(path) in (b"config", b"config.worktree") and kind == "file":
+    spelling = spell(name(path))
+    if spelling in (b"config", b"config.worktree") and kind == "file":
         return _reason_against_config(path, top, read)
-    if name(path) == b"hooks" or name(parent(path)) == b"hooks":
+    if spelling == b"hooks" or spell(name(parent(path))) == b"hooks":
         is_sample = name(path).endswith(b".sample") and kind == "file"
-        is_harmless = is_sample or (name(path) == b"hooks" and kind == "directory")
+        is_harmless = is_sample or (spelling == b"hooks" and kind == "directory")
         return "" if is_harmless else f"it has the hook {show(within)}"
     return f"it has {show(within)}"
 

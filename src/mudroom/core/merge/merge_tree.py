@@ -133,6 +133,7 @@ class _Judge:
     def judge(self) -> Judgement:
         withheld = self._judgement.withheld
         withheld |= {change.path for change in self._changes if self._is_withheld(change)}
+        withheld |= {change.path for change in self._changes if self._is_end_of_withheld(change)}
         withheld |= self._directories_that_stay({*withheld, *self._masked})
         renames = self._renames()
         paired = {change.path for pair in renames for change in pair}
@@ -181,6 +182,11 @@ class _Judge:
             return not any(lifts(name, path) or _leads_to(change, name) for name in self._named)
         named = (name for name in self._named if name == unit or (is_protected(name) and _leads_to(change, name)))
         return unit is not None and not any(named)  # a directory that leads to a withheld path is withheld, too
+
+    def _is_end_of_withheld(self, change: Change) -> bool:
+        """Return whether the new path of this renamed file is withheld. It was shown as one change, so the old path
+        stays, too, unless it is named."""
+        return bool(change.moved_to) and change.moved_to in self._judgement.withheld and change.path not in self._named
 
     def _is_repository(self, top: bytes) -> bool:
         try:

@@ -5,6 +5,8 @@ Source: git's utf8.c (is_hfs_dot_generic) and path.c (is_ntfs_dot_generic).
 
 from __future__ import annotations
 
+import unicodedata
+
 from mudroom.core.text.regex import regex
 
 HFS_IGNORES = dict.fromkeys((0x200C, 0x200D, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF))
@@ -14,6 +16,19 @@ _SHORT_NAMES = {
     b".mudroom": regex(rb"mudroo~[1-9]"),
     b".gitattributes": regex(rb"gitatt~[1-4]|(?=.{8}$)g(i(7(d(2(9)?)?)?)?)?~[1-9][0-9]*"),
 }
+
+
+def spell(name: bytes) -> bytes:
+    """Return the one spelling of a name that some file systems take for others: without case, in one Unicode form,
+    without the characters that HFS+ ignores, and without the streams, trailing dots and blanks of NTFS."""
+    if not name.isascii():
+        text = name.decode("utf-8", "surrogateescape").translate(HFS_IGNORES)
+        name = unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold()).encode(
+            "utf-8", "surrogateescape"
+        )
+    if b":" in name:
+        name = name.partition(b":")[0] or name
+    return name.lower().rstrip(b" .")
 
 
 def reads_as(name: bytes, target: bytes) -> bool:

@@ -91,6 +91,7 @@ shells | when a shell starts | zsh(1), fish(1), about_Profiles
 direnv, autoenv, shadowenv | when the directory is entered | direnv(1)
     .envrc .env.nu .autoenv .autoenv.zsh .env.leave .direnvrc direnvrc .smartcd_enter .shadowenv.d/ .envrc.local
     .envrc.private
+    .rvmrc .rbenv-vars
 mise, asdf, version managers | when the directory is entered: it chooses programs and runs hooks | mise: hooks, env
     mise.toml .mise.toml mise.local.toml .mise.local.toml mise.*.toml .mise/ mise/ .rtx.toml .config/mise.toml
     .tool-versions .asdfrc .proto.toml .prototools .node-version .nvmrc .python-version .ruby-version
@@ -104,16 +105,19 @@ git | at the next git command: filters, drivers and submodules | gitattributes(5
 git, hg and others | at the next git commit, checkout or push | githooks(5), hg help config
     .githooks/ .git-hooks/ githooks/ git-hooks/ .hooks/ .git_template/ git-templates/ .hg/hgrc .hgrc .hgsub .hgeol
     .hgcheck .svn/hooks/ .bzr/ .jj/repo/config.toml .sl/config .fossil-settings/ .p4config .arcconfig .arclint
+    _darcs/prefs/ .pijul/ .trunk/
 husky, lefthook, pre-commit | at the next git commit or push | pre-commit, lefthook
     .husky/ .huskyrc* husky.config.* lefthook.* .lefthook/ .lefthook-local.yml .lefthook.* lefthook-local.*
     .lefthook.toml .pre-commit-config.* .pre-commit-hooks.* prek.toml .overcommit.yml .overcommit/
     .captainhook.json captainhook.json grumphp.yml grumphp.yml.dist .simple-git-hooks.* .lintstagedrc*
     .git-hooks.json .yorkie/ .czrc .cz.toml .cz.json cz.json .commitlintrc* .gitlint rusty-hook.toml
     .rusty-hook.toml cog.toml hk.pkl nano-staged.* .nano-staged.* .secretlintrc* .pre-commit/
+    simple-git-hooks.json cz.yaml .cz.yaml .bumpversion.cfg .bumpversion.toml .cargo-husky/
 make, autotools, scons, ninja | at the next make or build | make(1)
     Makefile GNUmakefile BSDmakefile Makefile.* makefile.in Makefile.am *.mk *.mak Kbuild configure configure.ac
     configure.in aclocal.m4 acinclude.m4 autogen.sh bootstrap.sh config.status libtool ltmain.sh *.m4 SConstruct
     SConscript wscript Jamroot Jamfile Jamroot.jam Jamfile.jam Tupfile Tuprules.tup *.ninja build.ninja
+    site_scons/ Tupfile.lua Kconfig Kconfig.* Doxyfile Doxyfile.* mkfile default.do all.do Shakefile.hs .gclient DEPS
 just, task, rake, doit and other runners | at the next run of a task | just(1), task, rake(1)
     justfile .justfile tasks/__init__.py invoke.json *.just Taskfile.* Taskfile .taskrc.* Rakefile rakefile.rb
     *.rake Thorfile *.thor doit.py dodo.py invoke.yaml invoke.yml fabfile.py fabfile/ pavement.py maskfile.md
@@ -153,6 +157,7 @@ Node.js tools | at the next build, test or start: it is code, or names code | vi
     hygen.js .hygen.js _templates/ build.config.* vercel.json netlify.toml serverless.* wrangler.* firebase.json
     electron-builder.* ionic.config.* .fusebox.js fuse.js .backstopjs* lighthouserc* .lighthouserc* .pa11yci*
     now.json sst.config.* amplify.yml .graphqlrc*
+    codegen.ts codegen.yml codegen.yaml codegen.json typedoc.json
 eslint, babel, prettier and other tools | when an editor, a hook or a build runs the tool: plugins are code | eslint
     .eslintrc* .eslintrules/ eslint-local-rules* .babelrc* .prettierrc* .stylelintrc* .postcssrc* tslint.json
     .tslintrc* .jshintrc .jscsrc .xo-config* .xo.config.* .remarkrc* .textlintrc* .markdownlint-cli2.*
@@ -175,11 +180,13 @@ pip, uv, poetry, setuptools | at the next install or build, or the next python |
     environment.yaml conda-lock.yml conda_build_config.yaml .condarc condarc buildout.cfg buildout.d/ bootstrap.py
     easy_install.cfg .pydistutils.cfg pydistutils.cfg distutils.cfg MANIFEST.in.py pylock.toml pylock.*.toml
     rye.toml requirements.lock dev-requirements.txt test-requirements.txt
+    entry_points.txt
 mypy, pylint, flake8 | when an editor, a hook or CI runs the tool: plugins are code | mypy, pylint: init-hook
     mypy.ini .mypy.ini .pylintrc pylintrc .pylintrc.toml pylintrc.toml .flake8 .bandit .pyre_configuration
     .pyre_configuration.local pyrightconfig.json .prospector.yaml .prospector.yml prospector.yaml ruff.toml
     .ruff.toml .landscape.yml .semgrep.yml ty.toml .pyre/ sourcery.yaml .sourcery.yaml .fixit.config.yaml .jedi/
     .ropeproject/
+    .sqlfluff .checkov.yml .checkov.yaml .mega-linter.yml .megalinter.yml
 Python programs | when the program starts: it is code, or names code | IPython, Jupyter, Sphinx
     .ipython/ ipython_config.py ipython_kernel_config.py jupyter_config.py jupyter_notebook_config.*
     jupyter_server_config.* jupyter_lab_config.py .jupyter/ kernel.json .pdbrc .pdbrc.py .pythonrc .pythonrc.py
@@ -189,11 +196,13 @@ Python programs | when the program starts: it is code, or names code | IPython, 
     .dvc/config.local MLproject kedro.yml scrapy.cfg airflow.cfg airflow_local_settings.py webserver_config.py
     prefect.yaml dagster.yaml cookiecutter.json copier.yml copier.yaml hooks/pre_gen_project.py
     hooks/post_gen_project.py hooks/pre_prompt.py hooks/pre_gen_project.sh hooks/post_gen_project.sh
+    .flaskenv .kedro.yml dbt_project.yml book.toml _quarto.yml _quarto.yaml
 cargo, rustup | at the next cargo command | cargo: configuration, build scripts
     build.rs .cargo/config .cargo/config.toml .cargo/config.local.toml .cargo/credentials.toml.sh Cargo.toml
     Cargo.lock rust-toolchain rust-toolchain.toml Cross.toml clippy.toml .clippy.toml dylint.toml Trunk.toml
     .cargo/audit.toml .cargo/bin/ Dioxus.toml tauri.conf.json wasm-pack.toml cargo-generate.toml deny.toml
     .config/nextest.toml .config/nextest/ Anchor.toml Leptos.toml
+    rust-project.json .rust-project.json dist-workspace.toml spin.toml
 gradle, maven, sbt, mill, lein | at the next build | gradle, maven, sbt
     gradlew gradlew.bat .mvn/extensions.xml project/*.sbt project/build.sbt m2/settings.xml gradle.properties
     gradle-wrapper.properties gradle-wrapper.jar gradle/wrapper/ build.gradle build.gradle.kts settings.gradle
@@ -234,6 +243,7 @@ dotnet, msbuild | at the next build or restore, or when the project is opened | 
     paket.dependencies paket.references paket.exe .paket/ *.nuspec *.csx *.fsx *.runsettings *.ruleset
     omnisharp.json .omnisharp/ launchSettings.json Properties/launchSettings.json *.rsp build.cmd cake.ps1 .nuke/
     Nukefile
+    *.proj
 mix, rebar, gleam | at the next mix, rebar or iex | mix, rebar3
     mix.exs mix.lock .formatter.exs .credo.exs .iex.exs .dialyzer_ignore.exs config/config.exs config/runtime.exs
     config/dev.exs config/test.exs config/prod.exs coveralls.json rebar.config rebar.config.script rebar.lock
@@ -349,6 +359,7 @@ agents | when the agent starts here: settings, hooks, tools and orders | setting
     .specify/ .conductor/ conductor.json .vibe/ .amazonq/ .aws/amazonq/ .firebender/ firebender.json .codegpt/
     .rulesync/ rulesync.jsonc ruler.toml .ruler/ .genaiscript/ *.genai.js *.genai.mjs .mods.yml .rovodev/ .auggie/
     .openclaw/ SOUL.md HEARTBEAT.md .nanobot/
+    .pi/ .omp/ .antigravity/ .codebuddy/ .qoder/ .lingma/ .comate/ .forge/ forge.yaml .rules replit.md .ona/
 MCP clients | when an agent starts here: it starts the servers | Model Context Protocol
     .mcp.json mcp.json .mcp.yaml mcp.yaml .mcp/ mcp_config.json mcp_settings.json mcp_servers.json mcp-config.json
     mcp-servers.json .mcp.* smithery.yaml smithery.json mcpServers.json cline_mcp_settings.json

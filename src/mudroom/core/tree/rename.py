@@ -2,6 +2,10 @@
 
 An overlay does not record a rename: it stores a copy and a whiteout. Only identical content counts here. The caller
 reads the bytes, and only of files whose size makes a match possible.
+
+The two ends of a rename are shown as one change, so both have to be applied by default, or neither: a path that an
+apply leaves out (protected, or of a repository) is no end of a rename whose other end it applies. Otherwise ``mv file
+.git/x`` would remove a file that no preview names.
 """
 
 from __future__ import annotations
@@ -9,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from mudroom.core.tree.change import Change
+from mudroom.core.tree.flag import NEW_REPOSITORY, PROTECTED, git_directory
 from mudroom.core.tree.path import name
 
 
 def pair_renames(changes: Iterable[Change], digest: Callable[[Change], bytes]) -> list[Change]:
     """Return the same changes with renames marked: the added change becomes ``renamed``, the deleted one gets
-    ``moved_to``.
+    ``moved_to``. ``changes`` have all flags that ``stage/originals/repository_flags.py`` sets.
 
     ``digest`` returns a hash of the staged content of an added file, or of the original content of a deleted file.
     Empty files are never paired. Among several equal candidates, a file with the same name is preferred, then the first
@@ -23,24 +28,37 @@ def pair_renames(changes: Iterable[Change], digest: Callable[[Change], bytes]) -
     result = list(changes)
     deleted = _by_size(result, "deleted")
     added = _by_size(result, "added")
-    for size in sorted(deleted.keys() & added.keys()):
+    for key in sorted(deleted.keys() & added.keys()):
         by_content: dict[bytes, list[int]] = {}
-        for index in deleted[size]:
+        for index in deleted[key]:
             by_content.setdefault(digest(result[index]), []).append(index)
-        for index in added[size]:
+        for index in added[key]:
             candidates = by_content.get(digest(result[index]))
             if candidates:
                 _mark(result, _best(result, candidates, result[index]), index, candidates)
     return result
 
 
-def _by_size(changes: list[Change], verb: str) -> dict[int, list[int]]:
-    indexes: dict[int, list[int]] = {}
+def _by_size(changes: list[Change], verb: str) -> dict[tuple[int, bytes], list[int]]:
+    """Return the indexes of the files that may be an end of a rename, by size and by what applies them."""
+    indexes: dict[tuple[int, bytes], list[int]] = {}
     for index, change in enumerate(changes):
         entry = change.entry
         if change.verb == verb and entry.kind == "file" and entry.size and change.original_known:
-            indexes.setdefault(entry.size, []).append(index)
+            applied_with = _applied_with(change)
+            if applied_with is not None:
+                indexes.setdefault((entry.size, applied_with), []).append(index)
     return indexes
+
+
+def _applied_with(change: Change) -> bytes | None:
+    """Return what an apply of the change depends on: b"" for an ordinary file, the repository for a file of one; None
+    for a file that is applied only if it is named."""
+    if PROTECTED in change.flags:
+        return None
+    if NEW_REPOSITORY in change.flags:
+        return NEW_REPOSITORY.encode()
+    return git_directory(change.path) or b""
 
 
 def _best(changes: list[Change], candidates: list[int], new: Change) -> int:

@@ -27,6 +27,8 @@ class Roll(NamedTuple):
     renamed: int
     size: int
     """Bytes of the files in the fork."""
+    sources: tuple[bytes, ...] = ()
+    """Old paths of files that were renamed into the directory from elsewhere: no other row tells that they go."""
 
 
 def whole_directories(changes: Sequence[Change]) -> list[bytes]:
@@ -85,6 +87,6 @@ def _heaviest(paths: Sequence[bytes]) -> bytes | None:
 def _roll(top: bytes, below: Sequence[Change]) -> Roll:
     verbs = [change.verb for change in below]
     size = sum(change.staged.size for change in below if change.staged is not None)
-    return Roll(
-        top, verbs.count("added"), verbs.count("modified"), verbs.count("deleted"), verbs.count("renamed"), size
-    )
+    counts = (verbs.count("added"), verbs.count("modified"), verbs.count("deleted"), verbs.count("renamed"))
+    sources = (change.source for change in below if change.source and not is_below(change.source, top))
+    return Roll(top, *counts, size, tuple(sources))

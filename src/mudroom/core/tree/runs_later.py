@@ -6,13 +6,12 @@ ignores, and on NTFS trailing dots and blanks, streams and short names (``PACKAG
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.git_name import HFS_IGNORES
+from mudroom.core.tree.git_name import spell
 from mudroom.core.tree.later_table import TABLE, WHOLE, LaterRow, parse_rows
 from mudroom.typing import NamedTuple
 
@@ -40,7 +39,7 @@ def runs_later(path: bytes) -> str:
     of_directory = _of_directory(above) if above else None
     if of_directory is not None:
         return of_directory.when
-    spelling = _spelling(name)
+    spelling = spell(name)
     row = rules.directories.get(spelling) or rules.names.get(spelling) or _by_part(rules, spelling)
     if row is None and above:
         row = _by_place(rules, above, spelling)
@@ -50,7 +49,7 @@ def runs_later(path: bytes) -> str:
 def link_runs_later(path: bytes) -> str:
     """Return when a file runs whose name in the table begins with this path (``.cargo`` of ``.cargo/config``), "" if
     there is none. A link at the path puts another directory there, whose own name tells nothing."""
-    parts = tuple(map(_spelling, path.split(b"/")))
+    parts = tuple(map(spell, path.split(b"/")))
     for above, row in _rules().beginnings.get(parts[-1], ()):
         if parts[:-1][len(parts) - 1 - len(above) :] == above:
             return row.when
@@ -61,8 +60,8 @@ def whole_directory(path: bytes) -> bytes:
     """Return the outermost directory in ``path`` that nobody reviews file by file; b"" if there is none."""
     parts = path.split(b"/")
     rules = _rules()
-    for index, spelling in enumerate(map(_spelling, parts)):
-        if spelling in rules.whole or (index and (_spelling(parts[index - 1]), spelling) in rules.whole_pairs):
+    for index, spelling in enumerate(map(spell, parts)):
+        if spelling in rules.whole or (index and (spell(parts[index - 1]), spelling) in rules.whole_pairs):
             return b"/".join(parts[: index + 1])
     return b""
 
@@ -183,11 +182,11 @@ def _by_place(rules: _Rules, above: bytes, spelling: bytes) -> LaterRow | None:
     """Return the row of a name in certain directories."""
     candidates = rules.paths.get(spelling, []) + rules.directory_paths.get(spelling, [])
     if candidates:
-        parts = tuple(map(_spelling, above.split(b"/")))
+        parts = tuple(map(spell, above.split(b"/")))
         for names, placed in candidates:
             if parts[-len(names) :] == names:
                 return placed
-    ends = rules.ends_in.get(_spelling(above.rpartition(b"/")[2]), [])
+    ends = rules.ends_in.get(spell(above.rpartition(b"/")[2]), [])
     return next((row for end, row in ends if spelling.endswith(end)), None)
 
 
@@ -195,7 +194,7 @@ def _by_place(rules: _Rules, above: bytes, spelling: bytes) -> LaterRow | None:
 def _of_directory(path: bytes) -> LaterRow | None:
     """Return the row of a directory with everything in it: the outermost counts."""
     rules = _rules()
-    parts = [_spelling(part) for part in path.split(b"/")]
+    parts = [spell(part) for part in path.split(b"/")]
     for index, part in enumerate(parts):
         row = rules.directories.get(part) or next(_ends(rules.directory_ends, part), None)
         if row is None and b"~" in part and (short := _SHORT.fullmatch(part)) is not None:
@@ -220,18 +219,6 @@ def _ends(table: dict[bytes, LaterRow], name: bytes) -> Iterator[LaterRow]:
         for end, row in table.items():
             if name.endswith(end) and name != end:
                 yield row
-
-
-def _spelling(name: bytes) -> bytes:
-    """Return the one spelling of a name that file systems may take for others."""
-    if not name.isascii():
-        text = name.decode("utf-8", "surrogateescape").translate(HFS_IGNORES)
-        name = unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold()).encode(
-            "utf-8", "surrogateescape"
-        )
-    if b":" in name:
-        name = name.partition(b":")[0] or name
-    return name.lower().rstrip(b" .")
 
 
 def _short_name(name: bytes) -> tuple[bytes, bytes]:

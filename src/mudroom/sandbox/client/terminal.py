@@ -17,6 +17,9 @@ and the whole process group of mudroom is stopped with SIGTSTP, as the kernel wo
 so does the command. Where pipes are relayed, Ctrl-Z stops mudroom, and the sandbox is paused meanwhile. In the
 background no input is read and no modes are set; both begin when mudroom finds itself in the foreground.
 
+The display is restored at the end of the output and before a question (``terminal_flow.py``): what the command has
+printed does not act on what mudroom prints.
+
 While a program of the command reads keys itself (``is_taken``), questions are asked elsewhere, and a sign says so
 (``terminal_sign.py``).
 
@@ -38,6 +41,7 @@ from contextlib import contextmanager
 
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import wait_ready
+from mudroom.sandbox.client.terminal_flow import LIMIT, TerminalFlow
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,8 +50,6 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Running
     from mudroom.sandbox.client.terminal_sign import SignKind, TerminalSign
 
-LIMIT = 1 << 16
-"""Bytes in transit in one direction; a writer of more has to wait."""
 BACKGROUND = 200
 """Milliseconds between two checks for the foreground: no signal announces it."""
 POKE = 50
@@ -55,8 +57,6 @@ POKE = 50
 _RELAYED_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCONT)
 QUIET = 50
 """Milliseconds without output after which a sign is shown."""
-_TAIL = 4096
-"""Bytes of the last output, in which the begin of an unfinished escape sequence is looked for."""
 _SIGN, _SUSPEND, _RESUME, _ENDING, _GOING_ON = b"\xfb", b"\xfc", b"\xfd", b"\xfe", b"\xff"
 """Words for the relay thread that are no signal numbers."""
 
@@ -69,43 +69,6 @@ def substitutes(terminals: Sequence[bool]) -> tuple[str, ...]:
     """
     for_terminal = "terminal" if terminals[0] and terminals[1] else "pipe"
     return tuple(for_terminal if is_terminal else "given" for is_terminal in terminals)
-
-
-class TerminalFlow:
-    """Bytes in one direction: from ``source`` to ``target``, both non-blocking where possible.
-
-    Owner: the thread of the relay.
-    """
-
-    def __init__(self, source: int, target: int, *, is_input: bool) -> None:
-        self.source, self.target, self.is_input = source, target, is_input
-        self.waiting = b""
-        self.tail = b""
-        """The last output."""
-        self.ended = False
-
-    @property
-    def done(self) -> bool:
-        return self.ended and not self.waiting
-
-    def take(self) -> None:
-        try:
-            chunk = os.read(self.source, LIMIT)
-        except BlockingIOError:
-            return
-        except OSError:  # EIO: the other side of a pseudo-terminal is closed, or the terminal is gone
-            chunk = b""
-        self.waiting += chunk
-        self.tail = b"" if self.is_input else (self.tail + chunk)[-_TAIL:]
-        self.ended = not chunk
-
-    def give(self) -> None:
-        try:
-            self.waiting = self.waiting[os.write(self.target, self.waiting) :]
-        except BlockingIOError:
-            return
-        except OSError:  # EPIPE, EIO: no reader is left, and further bytes are dropped
-            self.waiting, self.ended = b"", self.ended or self.is_input
 
 
 class Relay:
@@ -414,6 +377,8 @@ class Relay:
         elif word == _SUSPEND[0]:
             self._held = self._silent = True
             self._restore_modes()
+            for flow in self._flows:
+                flow.restore()
             self._has_left.release()
         elif word == _RESUME[0]:
             self._held = self._silent = False

@@ -21,6 +21,11 @@ _OPAQUE_MARKS = (b".wh..wh..opq", b".wh..opq")
 _WHITEOUT_PREFIX = b".wh."
 
 
+def is_mark(path: bytes) -> bool:
+    """Return whether fuse-overlayfs takes a file of a layer for a mark: a part of its path begins with ``.wh.``."""
+    return path.startswith(_WHITEOUT_PREFIX) or b"/" + _WHITEOUT_PREFIX in path
+
+
 def fuse_listing(opened: int, may_be_opaque: bool = True) -> LayerListing:
     """Return the listing of an open directory of a layer that fuse-overlayfs may be writing to."""
     entries, gone, opaque = listing(opened, may_be_opaque)

@@ -354,18 +354,20 @@ class _Collector:
         self._forget_unchanged_repositories()
         self._forget_removed_directories()
         changes = sorted(self._changes.values(), key=lambda change: sort_key(change.path))
+        remarks = [*self._remarks.values()]
+        if changes:
+            from mudroom.stage.originals.repository_flags import flag_repositories
+
+            changes, made = flag_repositories(changes, self._staged, self._base, self._ground.settings_at)
+            remarks += made
         changes = pair_renames(changes, self._digest)
         rolled = whole_directories(changes)
         counted = [self._with_lines(change, rolled) for change in changes]
         if any(_is_link(change) for change in counted):
             counted = self._with_links(counted)
-        remarks = [*self._remarks.values()]
         if counted:
             from mudroom.stage.originals.later_flags import flag_later
-            from mudroom.stage.originals.repository_flags import flag_repositories
 
-            counted, made = flag_repositories(counted, self._staged, self._base, self._ground.settings_at)
-            remarks += made
             counted = flag_later(counted, self._staged, self._base, self._ground.project)
         hidden = (path for path in self._hidden if self._hidden.isdisjoint(ancestors(path)))
         return Changeset(tuple(counted), tuple(sorted(remarks)), tuple(sorted(hidden)))

@@ -30,6 +30,7 @@ from mudroom.core.tree.flag import (
     git_runs,
     protect,
 )
+from mudroom.core.tree.git_name import spell
 from mudroom.core.tree.path import ancestors, is_below, name, parent, sort_key
 from mudroom.stage.originals.git_settings import run_by_git
 from mudroom.stage.source import Source, read_all
@@ -57,6 +58,8 @@ def flag_repositories(
 class _RepositoryFlags:
     def __init__(self, changes: Sequence[Change], staged: Source, base: Source) -> None:
         self._staged, self._base = staged, base
+        self._spellings: dict[tuple[int, bytes], frozenset[bytes]] = {}
+        """By source and directory, the names in it as ``spell`` returns them."""
         self._keys = [sort_key(change.path) for change in changes]
         self.changes = [self._protected(_without_stale(change)) for change in changes]
         self.remarks: list[Remark] = []
@@ -75,10 +78,19 @@ class _RepositoryFlags:
         return change._replace(flags=protect(change.flags))
 
     def _exists(self, path: bytes) -> bool:
-        return self._staged.look(path) is not None or self._is_in_base(path)
+        return self._is_in(self._staged, path) or self._is_in_base(path)
 
     def _is_in_base(self, path: bytes) -> bool:
-        return self._base.look(path) is not None
+        return self._is_in(self._base, path)
+
+    def _is_in(self, source: Source, path: bytes) -> bool:
+        """Return whether the source has the path, or one whose last name some file system takes for the same."""
+        if source.look(path) is not None:
+            return True
+        key = (id(source), parent(path))
+        if key not in self._spellings:
+            self._spellings[key] = frozenset(map(spell, source.names(parent(path))))
+        return spell(name(path)) in self._spellings[key]
 
     def _read(self, path: bytes, limit: int = _CONFIG_LIMIT) -> bytes | None:
         try:

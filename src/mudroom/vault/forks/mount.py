@@ -32,7 +32,7 @@ from mudroom.core.tree.path import is_below, show
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import disk
-from mudroom.stage.layers.fuse_marks import convert_fuse_layer
+from mudroom.stage.layers.fuse_marks import convert_fuse_layer, is_mark
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.views.copy_view import CopyView
 from mudroom.stage.views.mount import (
@@ -63,6 +63,7 @@ from mudroom.vault.forks.damage import UNREADABLE
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.stacking import restore_record
 from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
+from mudroom.vault.record import ForkRecord, load
 from mudroom.vault.store.fork import Fork, forget_release, mount_note
 from mudroom.vault.store.mount_note import (
     ALIVE,
@@ -106,6 +107,8 @@ def mount(
     if fork.has_copy and kind != "copy":
         kind = "copy"
     _require_apart(vault, fork, place)
+    if kind == "fuse":
+        _require_no_marks(fork)
     is_new = _make_place(place)
     note = MountNote(kind, writable, now, _UNKNOWN, os.path.realpath(place))
     try:
@@ -141,6 +144,18 @@ def _require_apart(vault: Vault, fork: Fork, place: bytes) -> None:
     vaults = os.path.dirname(os.path.realpath(vault.path))
     if is_below(real, vaults) and real != os.path.realpath(default_place(vault, fork.name)):
         raise UsageError(f"{show(place)} lies in mudroom's own files", hint)
+
+
+def _require_no_marks(fork: Fork) -> None:
+    """Raise UsageError if a command has made a file that fuse-overlayfs takes for the deletion of another one: the
+    mount would show that one as deleted, and unmount would make it a deletion."""
+    if not os.path.lexists(fork.record_path):
+        return
+    changes = load(fork.record_path, ForkRecord).changeset.changes
+    marked = next((change.path for change in changes if change.staged is not None and is_mark(change.path)), None)
+    if marked is not None:
+        message = f"{show(marked)} has a name that fuse-overlayfs takes for a deleted file"
+        raise UsageError(message, f"mudroom mount {fork.name} --kind copy shows the fork as it is")
 
 
 def _readable_note(fork: Fork) -> MountNote | None:

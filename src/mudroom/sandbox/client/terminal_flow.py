@@ -1,0 +1,87 @@
+"""Bytes between the user's terminal and a command, and the display that the command leaves behind.
+
+A command may leave a terminal in a state that hides what is printed next: a string without an end (``OSC``, which takes
+the following text for a window's title), invisible text (SGR 8), the character set of line drawing, margins, no wrap at
+the end of a line, no tab stops. So a preview or question would not show what it says. ``RESTORED`` ends that. It is
+written after output with an escape sequence or another character that may act, and after no other output.
+
+Sources: ECMA-48; xterm's ctlseqs. Not restored: colours of the palette (OSC 4), which may be the user's own, and the
+alternate screen, on which text is visible.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+LIMIT = 1 << 16
+"""Bytes in transit in one direction; a writer of more has to wait."""
+_TAIL = 4096
+"""Bytes of the last output, in which the begin of an unfinished escape sequence is looked for."""
+_ACTING = re.compile(rb"[\x0e\x1b\x80-\x9f]")
+"""SO, ESC, and C1 controls, which are also bytes of other characters in UTF-8."""
+RESTORED = b"".join(
+    (
+        b"\x1b\\",  # ST ends a string
+        b"\x1b]8;;\x1b\\",  # no hyperlink
+        b"\x1b[?69l\x1b7\x1b[r\x1b8",  # no margins; DECSTBM moves the cursor, which DECRC brings back
+        b"\x1b[0m\x1b(B\x0f",  # plain text, in ASCII
+        b"\x1b[?7h\x1b[4l\x1b[?5W",  # wrapping at the end of a line; no insert mode; a tab stop every 8 columns
+        b"\x1b[?25h\x1b[?2026l",  # the cursor is visible; no synchronized update
+    )
+)
+"""Bytes after which text is displayed as it is written, without a change of what is on the screen."""
+
+
+class TerminalFlow:
+    """Bytes in one direction: from ``source`` to ``target``, both non-blocking where possible.
+
+    Owner: the thread of the relay.
+    """
+
+    def __init__(self, source: int, target: int, *, is_input: bool) -> None:
+        self.source, self.target, self.is_input = source, target, is_input
+        self.waiting = b""
+        self.tail = b""
+        """The last output."""
+        self.ended = False
+        self._has_acted = False
+        """The output may have changed how later text is displayed."""
+
+    @property
+    def done(self) -> bool:
+        return self.ended and not self.waiting
+
+    def take(self) -> None:
+        try:
+            chunk = os.read(self.source, LIMIT)
+        except BlockingIOError:
+            return
+        except OSError:  # EIO: the other side of a pseudo-terminal is closed, or the terminal is gone
+            chunk = b""
+        self.waiting += chunk
+        self.ended = not chunk
+        if self.is_input:
+            return
+        self.tail = (self.tail + chunk)[-_TAIL:]
+        self._has_acted = self._has_acted or _ACTING.search(chunk) is not None
+        if self.ended and self._has_acted:
+            self.waiting += RESTORED
+
+    def give(self) -> None:
+        try:
+            self.waiting = self.waiting[os.write(self.target, self.waiting) :]
+        except BlockingIOError:
+            return
+        except OSError:  # EPIPE, EIO: no reader is left, and further bytes are dropped
+            self.waiting, self.ended = b"", self.ended or self.is_input
+
+    def restore(self) -> None:
+        """Restore the display at once, although output may wait: a question is about to be asked."""
+        if not self._has_acted or self.is_input:
+            return
+        self._has_acted = bool(self.waiting)
+        try:
+            os.write(self.target, RESTORED)
+        except OSError:
+            pass  # the terminal has gone, or takes nothing: the question does not get there either

@@ -1,0 +1,51 @@
+"""Output of a command on its way to the user's terminal, and the display after it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from mudroom.sandbox.client.terminal_flow import RESTORED, TerminalFlow
+
+
+@pytest.fixture
+def ends() -> tuple[int, int, int, int]:
+    return (*os.pipe(), *os.pipe())
+
+
+def flow_of(ends: tuple[int, int, int, int], output: bytes) -> TerminalFlow:
+    flow = TerminalFlow(ends[0], ends[3], is_input=False)
+    os.write(ends[1], output)
+    flow.take()
+    return flow
+
+
+@pytest.mark.parametrize("output", [b"\x1b]0;", b"\x0e", "\x9b8m".encode(), b"\x9b8m"])
+def test_a_question_is_displayed_as_it_is_written(ends: tuple[int, int, int, int], output: bytes) -> None:
+    flow = flow_of(ends, output)
+    flow.give()
+    flow.restore()
+    flow.restore()
+    assert os.read(ends[2], 4096) == output + RESTORED
+
+
+def test_output_that_waits_during_a_question_is_restored_after(
+    ends: tuple[int, int, int, int],
+) -> None:
+    flow = flow_of(ends, b"\x1b[8m")
+    flow.restore()
+    os.close(ends[1])
+    flow.take()
+    flow.give()
+    assert os.read(ends[2], 4096) == RESTORED + b"\x1b[8m" + RESTORED
+    assert flow.done
+
+
+def test_plain_output_is_not_followed_by_anything(ends: tuple[int, int, int, int]) -> None:
+    flow = flow_of(ends, b"plain\r\n\ttext\a")
+    flow.restore()
+    os.close(ends[1])
+    flow.take()
+    flow.give()
+    assert os.read(ends[2], 4096) == b"plain\r\n\ttext\a"
