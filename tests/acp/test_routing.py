@@ -14,6 +14,8 @@ from mudroom.acp.routing import (
     ANSWERED,
     MOST_CALLS,
     MOST_REMEMBERED_BYTES,
+    MOST_SHOWING,
+    MOST_SHOWN,
     AgentCall,
     Answered,
     Cancel,
@@ -327,27 +329,66 @@ def test_a_terminal_of_mudrooms_is_text_and_any_other_passes() -> None:
     assert here.changed("theirs") == []
 
 
-def test_only_so_many_tool_calls_are_remembered() -> None:
+def show(here: MessageRouter, call: str, *content: Any) -> list[Any]:
+    """Let the agent show a tool call; return what the editor is shown of its content."""
+    update = {"sessionUpdate": "tool_call", "toolCallId": call, "title": "t", "content": list(content)}
+    (step,) = here.from_agent(message(method="session/update", params={"sessionId": "s", "update": update}))
+    shown: list[Any] = sent(step)["params"]["update"]["content"]
+    return shown
+
+
+def remembers(here: MessageRouter, call: str) -> bool:
+    """Return whether a request without content is shown with the tool call's own."""
+    asked = message(
+        id=1, method="session/request_permission", params={"sessionId": "s", "toolCall": {"toolCallId": call}}
+    )
+    (step,) = here.from_agent(asked)
+    return len(sent(step)["params"]["toolCall"]["content"]) > 1
+
+
+OURS = {"type": "terminal", "terminalId": "ours"}
+
+
+def redrawn(here: MessageRouter) -> list[str]:
+    """Return the tool calls that are shown anew with a terminal's output."""
+    return [json.loads(line)["params"]["update"]["toolCallId"] for line in here.changed("ours")]
+
+
+def test_only_so_many_tool_calls_are_remembered_and_the_last_few_shown_anew() -> None:
     here = router(terminal="shown")
     for number in range(3000):
-        content = [{"type": "terminal", "terminalId": "ours"}]
-        update = {"sessionUpdate": "tool_call", "toolCallId": str(number), "title": "t", "content": content}
-        here.from_agent(message(method="session/update", params={"sessionId": "s", "update": update}))
-    assert len(here.changed("ours")) == 1000
+        show(here, str(number), OURS)
+    assert [remembers(here, str(number)) for number in (1999, 2000, 2999)] == [False, True, True]
+    assert redrawn(here) == [str(number) for number in range(3000 - MOST_SHOWING, 3000)]
+    show(here, "2996", OURS)
+    assert redrawn(here) == ["2997", "2998", "2999", "2996"]
 
 
 def test_only_so_many_bytes_of_tool_calls_are_remembered() -> None:
     here = router(terminal="shown")
     for number in range(6):
-        content = [{"type": "terminal", "terminalId": "ours"}, {"text": "x" * (MOST_REMEMBERED_BYTES // 4)}]
-        update = {"sessionUpdate": "tool_call", "toolCallId": str(number), "title": "t", "content": content}
-        here.from_agent(message(method="session/update", params={"sessionId": "s", "update": update}))
-    assert [json.loads(line)["params"]["update"]["toolCallId"] for line in here.changed("ours")] == ["3", "4", "5"]
-    content = [{"type": "terminal", "terminalId": "ours"}, {"text": "x" * MOST_REMEMBERED_BYTES}]
-    update = {"sessionUpdate": "tool_call", "toolCallId": "large", "content": content}
-    (step,) = here.from_agent(message(method="session/update", params={"sessionId": "s", "update": update}))
-    assert sent(step)["params"]["update"]["content"][0]["type"] == "content"
-    assert here.changed("ours") == []
+        show(here, str(number), OURS, {"text": "x" * (MOST_REMEMBERED_BYTES // 4)})
+    assert [number for number in range(6) if remembers(here, str(number))] == [3, 4, 5]
+    assert redrawn(here) == [], "too much to be sent again with each output"
+    assert show(here, "large", OURS, {"text": "x" * MOST_REMEMBERED_BYTES})[0]["type"] == "content"
+    assert not remembers(here, "large")
+
+
+def test_a_terminal_that_is_named_in_many_items_is_shown_once() -> None:
+    """A line holds a million items, and a text of 16,384 characters for each would be 16 GB."""
+    here, made = router(), list[str]()
+
+    def text(identifier: str) -> str | None:
+        made.append(identifier)
+        return "text" if identifier.startswith("ours") else None
+
+    here._around = here._around._replace(terminal=text)
+    theirs = {"type": "terminal", "terminalId": "theirs"}
+    shown = show(here, "c", *[OURS] * 20_000, theirs, theirs, *({**OURS, "terminalId": f"ours{n}"} for n in range(99)))
+    assert len([item for item in shown if item["type"] == "content"]) == MOST_SHOWN
+    assert [item for item in shown if item["type"] == "terminal"] == [theirs, theirs]
+    assert len(made) < 500
+    assert len(here.changed("ours")) == 1
 
 
 # --- words ---

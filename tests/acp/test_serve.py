@@ -311,6 +311,25 @@ def test_a_message_of_100_mb_is_refused_and_the_connection_goes_on(place: Place,
 # --- files ---
 
 
+@both
+def test_names_that_no_file_has_are_answered_and_the_connection_goes_on(
+    place: Place, start: Start, options: tuple[str, ...]
+) -> None:
+    place.write("in", "in\n")
+    editor = start(*options)
+    editor.request("initialize", protocolVersion=1, clientCapabilities={})
+    odd = editor.request("session/new", cwd=f"{place.project}/\ud800", mcpServers=[])
+    assert odd["error"]["code"] == -32602
+    editor.open()
+    names = ["n" * 256, "n" * 256 + "/in", "\ud800", "a\0b"]
+    results = editor.turn(
+        *(["read", name] for name in names), *(["write", name, "x"] for name in names), ["read", "in"]
+    )
+    assert [result["code"] for result in results[:-1]] == [-32602] * 2 * len(names)
+    assert results[-1] == {"content": "in\n"}
+    assert editor.leave() == 0
+
+
 def test_paths_that_lead_out_are_refused(place: Place, start: Start) -> None:
     place.write("a.txt", "in\n")
     (place.root / "outside.txt").write_text("secret\n")

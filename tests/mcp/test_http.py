@@ -121,6 +121,32 @@ def test_what_is_not_http_ends_its_connection_alone(served: Web) -> None:
     assert served.send(PING, Mcp_Session_Id=served.initialize())[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("rest", "why"),
+    [
+        (b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", b"conflicting Content-Length headers"),
+        (b"Content-Length: +3\r\n\r\n", b"bad Content-Length"),
+        (b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", b"bad Content-Length"),
+        (b"Transfer-Encoding: gzip, chunked\r\n\r\n", b"Only Transfer-Encoding: chunked is supported"),
+        (b"Host: evil.example\r\n\r\n", b"Found multiple Host: headers"),
+        (b"X: a\0b\r\n\r\n", b"illegal header line"),
+        (b"Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n", b"illegal chunk header"),
+        (b"Transfer-Encoding: chunked\r\n\r\n1;" + b"x" * 200_000, b"Receive buffer too long"),
+    ],
+    ids=range(8),
+)
+def test_a_request_that_is_read_in_two_ways_is_told_why_not(served: Web, rest: bytes, why: bytes) -> None:
+    head = "".join(f"{name}: {value}\r\n" for name, value in served.headers.items())
+    with socket.create_connection(("127.0.0.1", served.port), timeout=30) as wire:
+        wire.sendall(f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\n{head}".encode() + rest)
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while data := wire.recv(4096):
+                answer += data
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.endswith(b"\r\n\r\nthis is not HTTP/1.1: " + why + b"\n")
+
+
 @pytest.fixture
 def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[http.McpListener]:
     """A listener that is never asked for a tool."""
@@ -221,6 +247,83 @@ def call(served: Web, session: str, tool: str, **arguments: Any) -> Any:
         {"id": next(_COUNT), "method": "tools/call", "params": params}, Mcp_Session_Id=session
     )
     return json.loads(body)["result"]["structuredContent"]
+
+
+def opened(served: Web, count: int) -> list[str]:
+    return [served.initialize() for _session in range(count)]
+
+
+def test_clients_that_end_no_session_keep_nobody_out(place: Place) -> None:
+    with web(place) as served:
+        working, *others = opened(served, http.MOST_SESSIONS)
+        call(served, working, "write", path="x", content="1")
+        for session in others:
+            served.send(PING, Mcp_Session_Id=session)
+        opened(served, http.MOST_SESSIONS - 1)
+        statuses = [served.send(PING, Mcp_Session_Id=session)[0] for session in (working, *others)]
+        assert statuses == [200] + [404] * len(others), "those without a fork go first"
+
+
+def test_names_of_clients_without_sessions_keep_nobody_out(place: Place) -> None:
+    def request(name: str, method: str, /, **params: Any) -> tuple[int, Any]:
+        meta = ENVELOPE | {"io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"}}
+        body = {"id": 1, "method": method, "params": {**params, "_meta": meta}}
+        headers = {"MCP_Protocol_Version": "2026-07-28", "Mcp_Method": method}
+        if "name" in params:
+            headers["Mcp_Name"] = params["name"]
+        status, _headers, answer = served.send(body, **headers)
+        return status, answer
+
+    def read(name: str) -> str:
+        return str(request(name, "tools/call", name="read", arguments={"path": "x"}))
+
+    with web(place) as served:
+        request("worker", "tools/call", name="write", arguments={"path": "x", "content": "mine"})
+        for number in range(2 * http.MOST_SESSIONS):
+            assert request(f"client{number}", "tools/list")[0] == 200
+        assert "mine" in read("worker"), "one with a fork would find another one, and is not told"
+
+
+class Connected:
+    """A connection of a client, as the listener sees it."""
+
+    def __init__(self, fork: str | None, *, is_idle: bool = True) -> None:
+        self._is_idle = is_idle
+        self.workspace = type("W", (), {"fork_or_none": fork})()
+
+    def is_idle(self) -> bool:
+        return self._is_idle
+
+
+class Ends:
+    """A server that notes which connections are closed."""
+
+    def __init__(self) -> None:
+        self.ended: list[Connected] = []
+
+    def close(self, connection: Connected) -> None:
+        self.ended.append(connection)
+
+
+def test_of_clients_with_forks_the_one_that_waits_longest_goes(listener: http.McpListener) -> None:
+    server = Ends()
+    listener._server = cast("Any", server)
+    clients = [Connected(f"f{number}", is_idle=number != 0) for number in range(http.MOST_SESSIONS + 2)]
+    sessions = [listener.opened(cast("Any", client)) for client in clients[: http.MOST_SESSIONS]]
+    listener.of_session(sessions[1])
+    for client in clients[http.MOST_SESSIONS :]:
+        listener.opened(cast("Any", client))
+    assert server.ended == clients[2:4], "the first has a call, and the second was heard of last"
+
+
+def test_no_more_clients_than_agreed_while_all_have_calls(listener: http.McpListener) -> None:
+    server = Ends()
+    listener._server = cast("Any", server)
+    for _number in range(http.MOST_SESSIONS):
+        listener.opened(cast("Any", Connected(None, is_idle=False)))
+    with pytest.raises(http._Refused, match="64 clients are served: wait for one of them, or end one"):
+        listener.opened(cast("Any", Connected(None)))
+    assert server.ended == []
 
 
 def test_two_clients_on_one_fork_and_two_with_forks_of_their_own(place: Place) -> None:

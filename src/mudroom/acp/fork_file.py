@@ -80,9 +80,12 @@ class ForkFileCalls:
 
     def _place(self, named: str) -> bytes:
         """Return the path in the project that an absolute path leads to; its end need not exist."""
-        path = named.encode("utf-8", "surrogateescape")
-        if b"\0" in path:
+        if "\0" in named:
             raise CallError(INVALID_PARAMS, "path holds a NUL")
+        try:
+            path = named.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise CallError(INVALID_PARAMS, "path holds half of a surrogate pair, which is no character") from None
         tree, missing = self._files.tree(), list[bytes]()
         while True:
             inside, outside = resolve(tree, self._project, path)

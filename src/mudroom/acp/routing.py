@@ -79,6 +79,10 @@ MOST_REMEMBERED = 1000
 """Tool calls whose content is remembered."""
 MOST_REMEMBERED_BYTES = 32 << 20
 """Bytes of the lines that brought it."""
+MOST_SHOWN, MOST_SHOWING = 16, 4
+"""Terminals that a tool call shows as text, and tool calls, the latest, in which one is shown anew with its output."""
+MOST_REDRAWN = 1 << 20
+"""Bytes of a tool call that is shown anew."""
 MOST_CALLS = 1000
 """Calls of the agent that are answered at one time."""
 
@@ -149,7 +153,7 @@ class MessageRouter:
         self._sizes: dict[tuple[str, str], int] = {}
         """Bytes of the line that brought each of them."""
         self._remembered = 0
-        self._shows: dict[str, set[tuple[str, str]]] = {}
+        self._shows: dict[str, list[tuple[str, str]]] = {}
         """Tool calls that show a terminal of mudroom's, by the terminal."""
         self._version = 1
         self._directories: dict[str, str] = {}
@@ -385,10 +389,10 @@ class MessageRouter:
         shown = self._shown(content)
         if shown == content:
             return message.raw
-        for item in content:
-            terminal = _terminal_of(item)
-            if terminal and key in self._contents and self._around.terminal(terminal) is not None:
-                self._shows.setdefault(terminal, set()).add(key)
+        if self._sizes.get(key, MOST_REDRAWN) < MOST_REDRAWN:
+            for terminal in self._texts(content):
+                keys = self._shows.setdefault(terminal, [])
+                keys[:] = [*(other for other in keys if other != key), key][-MOST_SHOWING:]
         return message.with_params({**message.params, "update": {**update, "content": shown}})
 
     def _remember(self, key: tuple[str, str], content: list[Any], size: int) -> None:
@@ -399,23 +403,38 @@ class MessageRouter:
         while len(self._contents) > MOST_REMEMBERED or self._remembered > MOST_REMEMBERED_BYTES:
             old, _content = self._contents.popitem(last=False)
             self._remembered -= self._sizes.pop(old)
-            for keys in self._shows.values():
-                keys.discard(old)
+            for terminal, keys in list(self._shows.items()):
+                keys[:] = [key for key in keys if key != old]
+                if not keys:
+                    del self._shows[terminal]
 
     def _shown(self, content: list[Any]) -> list[Any]:
-        """Return the content with the terminals of mudroom's as text."""
-        shown = []
+        """Return the content with the terminals of mudroom's as text: each once, and the first of them. An agent may
+        name them in as many items as a line holds, and a text is made for each."""
+        texts, shown = self._texts(content), list[Any]()
         for item in content:
             terminal = _terminal_of(item)
-            text = self._around.terminal(terminal) if terminal else None
-            shown.append(item if text is None else text_content(text))
+            if terminal not in texts:
+                shown.append(item)
+            elif text := texts[terminal]:
+                shown.append(text_content(text))
+                texts[terminal] = ""
         return shown
+
+    def _texts(self, content: list[Any]) -> dict[str, str]:
+        """Return the texts of the terminals of mudroom's that are in a content, empty for those that are not shown."""
+        texts: dict[str, str] = {}
+        for terminal in filter(None, dict.fromkeys(map(_terminal_of, content))):
+            text = self._around.terminal(terminal)
+            if text is not None:
+                texts[terminal] = text if len(texts) < MOST_SHOWN else ""
+        return texts
 
     def changed(self, terminal: str) -> list[bytes]:
         """Return the updates of the tool calls that show this terminal, whose output has changed."""
         return [
             tool_update(session, call, self._shown(self._contents[session, call]))
-            for session, call in sorted(self._shows.get(terminal, ()))
+            for session, call in self._shows.get(terminal, ())
         ]
 
 

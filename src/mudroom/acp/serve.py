@@ -185,7 +185,10 @@ class _Served:
     def _directory(self, named: str) -> str | None:
         if not named.startswith("/") or "\0" in named:
             return None
-        real = os.path.realpath(named.encode("utf-8", "surrogateescape"))
+        try:
+            real = os.path.realpath(named.encode("utf-8", "surrogateescape"))
+        except UnicodeEncodeError:  # half of a surrogate pair is in no name
+            return None
         return os.fsdecode(real) if is_below(real, self._session.project) else None
 
     def _verdict(self, words: tuple[bytes, ...]) -> Verdict:

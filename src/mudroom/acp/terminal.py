@@ -36,12 +36,18 @@ MOST = 64
 """Terminals whose commands run at one time."""
 KEPT = 1 << 20
 """Bytes of output that are kept without ``outputByteLimit``."""
-MOST_KEPT = 16 << 20
+MOST_KEPT = 4 << 20
+"""Bytes of output that are kept of one terminal, whatever its ``outputByteLimit``: ``MOST`` may run at one time."""
 MOST_TEXTS = 200
 """Released terminals that tool calls go on showing."""
 MOST_ENDED = 64
 """Terminals that have ended and are not released. Those before them are released: an agent that releases none fills
 mudroom's memory, which no limit of its sandbox bounds."""
+MOST_ENDED_BYTES = 64 << 20
+"""Bytes of output that these hold together."""
+DRAWN = 256 << 10
+"""Bytes of output, its last, from which the text of a terminal is made. It is made for each item of a tool call that
+shows it, and each time that it is shown anew."""
 GRACE = 2.0
 """Seconds from SIGTERM to SIGKILL."""
 REDRAWN = 0.25
@@ -63,12 +69,20 @@ class RetainedOutput:
             if surplus > self._limit // 4 or surplus > 1 << 16:  # not for each piece: it moves the rest
                 del self._bytes[:surplus]
 
+    def __len__(self) -> int:
+        return len(self._bytes)
+
     @property
     def text(self) -> str:
         """Return the kept bytes as text that begins with a whole character."""
-        kept = memoryview(self._bytes)[-self._limit :] if self._limit else memoryview(b"")
-        start = 0
-        while self.truncated and start < min(4, len(kept)) and kept[start] & 0xC0 == 0x80:
+        return self.last(self._limit)
+
+    def last(self, most: int) -> str:
+        """Return the last ``most`` of the kept bytes in the same way."""
+        most = min(most, self._limit)
+        kept = memoryview(self._bytes)[-most:] if most else memoryview(b"")
+        is_cut, start = self.truncated or len(kept) < len(self._bytes), 0
+        while is_cut and start < min(4, len(kept)) and kept[start] & 0xC0 == 0x80:
             start += 1
         text = bytes(kept[start:]).decode("utf-8", "replace")
         kept.release()
@@ -140,6 +154,12 @@ class ForkTerminal:
         with self._changed:
             return self._end is not None
 
+    @property
+    def held(self) -> int:
+        """Bytes of output that are kept."""
+        with self._changed:
+            return len(self._output)
+
     def when_over(self, tell: Callable[[TerminalEnd], None]) -> None:
         """Call ``tell`` when the command has ended: at once, or in the terminal's thread."""
         with self._changed:
@@ -156,7 +176,7 @@ class ForkTerminal:
 
     def as_text(self) -> str:
         with self._changed:
-            return fenced(self._shown, self._output.text, str(self._end) if self._end is not None else "")
+            return fenced(self._shown, self._output.last(DRAWN), str(self._end) if self._end is not None else "")
 
 
 class ForkTerminals:
@@ -198,9 +218,7 @@ class ForkTerminals:
             if self._closed or alive >= MOST:
                 raise CallError(INVALID_PARAMS, f"{MOST} terminals run already: terminal/release ends one")
             self._terminals[terminal.id] = terminal
-            ended = [old for old in self._terminals.values() if old.is_over]
-            for old in ended[:-MOST_ENDED]:
-                self._release(old)
+            self._release_old()
         terminal.thread = threading.Thread(
             target=self._run, args=(terminal, cwd, session if isinstance(session, str) else ""), daemon=True
         )
@@ -306,6 +324,14 @@ class ForkTerminals:
         with self._lock:
             self._release(terminal)
         return {}
+
+    def _release_old(self) -> None:
+        """Release the terminals that have ended, but for the last of them. Hold the lock."""
+        kept, held = 0, 0
+        for old in [old for old in reversed(self._terminals.values()) if old.is_over]:
+            kept, held = kept + 1, held + old.held
+            if kept > MOST_ENDED or held > MOST_ENDED_BYTES:
+                self._release(old)
 
     def _release(self, terminal: ForkTerminal) -> None:
         """Hold the lock."""

@@ -7,7 +7,9 @@ Rules of this file:
 3. A client that closes the connection of a request cancels it: its command ends.
 4. ``initialize`` opens a session (``Mcp-Session-Id``). A request of 2026-07-28 needs none: it brings its envelope, and
    clients of one name share a fork.
-5. A connection has a thread; ``MOST_CONNECTIONS`` of them, and ``MOST_SESSIONS`` sessions, are allowed.
+5. A connection has a thread; ``MOST_CONNECTIONS`` of them, and ``MOST_SESSIONS`` sessions, are allowed. A further
+   session ends the one that has been without a request longest: clients that crash end none, and a client whose session
+   is gone is told so (404), and opens another.
 """
 
 from __future__ import annotations
@@ -63,11 +65,24 @@ class _Refused(Exception):
 
 
 class _Kept(NamedTuple):
-    """A session of a client."""
+    """A session of a client, or what clients of one name share."""
 
     connection: McpConnection
     used: list[float]
     """The time of its last request, one item."""
+
+    @property
+    def has_fork(self) -> bool:
+        workspace = self.connection.workspace
+        return workspace is not None and workspace.fork_or_none is not None
+
+
+def _least_used(connections: Mapping[str, _Kept], before: float, *, with_fork: bool) -> str | None:
+    """Return the one without calls whose last request is the oldest, those without a fork first. None: none is that
+    old, or it has a fork and ``with_fork`` is False."""
+    idle = {name: (kept.has_fork, kept.used[0]) for name, kept in connections.items() if kept.connection.is_idle()}
+    old = {name: rank for name, rank in idle.items() if rank[1] <= before and (with_fork or not rank[0])}
+    return min(old, key=lambda name: old[name], default=None)
 
 
 class McpListener:
@@ -78,7 +93,7 @@ class McpListener:
         self._server, self.token = server, token
         self._lock = threading.Lock()
         self._sessions: dict[str, _Kept] = {}
-        self._shared: dict[str, McpConnection] = {}
+        self._shared: dict[str, _Kept] = {}
         self._threads = 0
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -97,7 +112,7 @@ class McpListener:
     def __exit__(self, *_error: object) -> None:
         self._socket.close()
         with self._lock:
-            connections = [kept.connection for kept in self._sessions.values()] + list(self._shared.values())
+            connections = [kept.connection for kept in (*self._sessions.values(), *self._shared.values())]
             self._sessions.clear()
             self._shared.clear()
         for connection in connections:
@@ -132,7 +147,7 @@ class McpListener:
                 accepted.settimeout(PATIENCE)
                 _Exchange(self, accepted).serve()
         except (OSError, h11.ProtocolError):
-            pass  # the client is gone, or does not speak HTTP; its calls are cancelled
+            pass  # the client is gone; its calls are cancelled
         finally:
             with self._lock:
                 self._threads -= 1
@@ -145,13 +160,25 @@ class McpListener:
 
     def opened(self, connection: McpConnection) -> str:
         """Keep the connection of a new session; return the session's id."""
-        self._end_idle()
         identity = secrets.token_urlsafe(24)
-        with self._lock:
-            if len(self._sessions) >= MOST_SESSIONS:
-                raise _Refused(503, f"{MOST_SESSIONS} sessions are open")
-            self._sessions[identity] = _Kept(connection, [time.monotonic()])
+        self._keep(self._sessions, identity, connection, with_fork=True)  # its client is told: 404
         return identity
+
+    def _keep(self, connections: dict[str, _Kept], name: str, connection: McpConnection, *, with_fork: bool) -> None:
+        """Keep a connection, and end those that are not used any more; if there are too many, also the one that is used
+        least. ``with_fork``: even if it has a fork. Raise _Refused if there is none."""
+        now, ended = time.monotonic(), list[McpConnection]()
+        with self._lock:
+            while (old := _least_used(connections, now - IDLE, with_fork=True)) is not None:
+                ended.append(connections.pop(old).connection)
+            if len(connections) >= MOST_SESSIONS:
+                old = _least_used(connections, now, with_fork=with_fork)
+                if old is None:
+                    raise _Refused(503, f"{MOST_SESSIONS} clients are served: wait for one of them, or end one")
+                ended.append(connections.pop(old).connection)
+            connections[name] = _Kept(connection, [now])
+        for other in ended:
+            self._server.close(other)
 
     def of_session(self, identity: str) -> McpConnection:
         with self._lock:
@@ -164,12 +191,13 @@ class McpListener:
     def of_client(self, name: str) -> McpConnection:
         """Return the connection that clients without sessions share, by their name."""
         with self._lock:
-            connection = self._shared.get(name)
-            if connection is None:
-                if len(self._shared) >= MOST_SESSIONS:
-                    raise _Refused(503, f"clients of {MOST_SESSIONS} names are served")
-                connection = self._shared[name] = McpConnection()
-            return connection
+            kept = self._shared.get(name)
+            if kept is not None:
+                kept.used[0] = time.monotonic()
+                return kept.connection
+        connection = McpConnection()
+        self._keep(self._shared, name, connection, with_fork=False)  # its client would find another fork
+        return connection
 
     def ended(self, identity: str) -> None:
         with self._lock:
@@ -177,16 +205,6 @@ class McpListener:
         if kept is None:
             raise _Refused(404, "there is no such session")
         self._server.close(kept.connection)
-
-    def _end_idle(self) -> None:
-        before = time.monotonic() - IDLE
-        with self._lock:
-            idle = [
-                name for name, kept in self._sessions.items() if kept.used[0] < before and kept.connection.is_idle()
-            ]
-            connections = [self._sessions.pop(name).connection for name in idle]
-        for connection in connections:
-            self._server.close(connection)
 
 
 class _Exchange:
@@ -204,12 +222,18 @@ class _Exchange:
     def serve(self) -> None:
         while True:
             self._until = time.monotonic() + PATIENCE
-            request = self._next()
-            if not isinstance(request, h11.Request):
-                return
             self._is_stream = False
             try:
+                request = self._next()
+                if not isinstance(request, h11.Request):
+                    return
                 self._handle(request)
+            except h11.RemoteProtocolError as error:
+                if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+                    raise
+                why = str(error).partition(": bytearray(")[0]  # not what it has sent: its token may be in it
+                self._respond(400, f"this is not HTTP/1.1: {why}\n".encode("ascii", "replace"), b"text/plain")
+                return
             except _Refused as refused:
                 self._respond(refused.status, refused.why.encode() + b"\n", b"text/plain", *refused.headers)
             if self._http.our_state is h11.MUST_CLOSE or self._http.their_state is not h11.DONE:

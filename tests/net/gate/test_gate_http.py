@@ -154,6 +154,69 @@ def test_methods_and_paths_are_the_rules(town: Town) -> None:
     assert len(web.requests) == 1
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["X-HTTP-Method-Override", "x-http-method", "X-Method-Override", "X-Original-URL", "X-Rewrite-URL",
+     "X_HTTP_Method_Override"],
+)  # fmt: skip
+def test_a_header_that_names_another_method_or_path_opens_nothing(town: Town, name: str) -> None:
+    web = Web()
+    port = town.serve(web)
+    local(town, "api.example", "all.example", "not.example")
+    door = town.door(
+        allow("api.example", port, methods=("POST",), paths=("/public",)),
+        allow("all.example", port),
+        allow("not.example", port),
+        HostRule("deny", "not.example", (port,), ("DELETE",)),
+        HostRule("deny", "not.example", (port,), (), ("/private",)),
+    )
+
+    def post(host: str, **headers: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(door.where[0], door.where[1], timeout=20)
+        connection.request("POST", f"http://{host}:{port}/public/x", headers={"Content-Length": "0", **headers})
+        answer = connection.getresponse()
+        said = answer.read().decode()
+        connection.close()
+        return answer.status, said
+
+    assert [post(host)[0] for host in ("api.example", "all.example", "not.example")] == [200, 200, 200]
+    status, said = post("api.example", **{name: "/private"})
+    assert status == 403
+    assert f"is for other methods or paths than POST /public/x #{name.lower()}" in said or (
+        f"is for other methods or paths than POST ({name.lower().replace('_', '-')}) /public/x" in said
+    )
+    assert post("not.example", **{name: "/private"})[0] == 403, "it does not evade a deny"
+    assert post("all.example", **{name: "/private"})[0] == 200, "a rule without them lets every request through"
+    assert len(web.requests) == 4
+
+
+def test_a_kept_alive_connection_is_vetted_by_the_present_rules(town: Town) -> None:
+    web = Web()
+    port = town.serve(web)
+    local(town, "api.example")
+    private = allow("api.example", port)
+    door = town.door(private)
+
+    def get(connection: http.client.HTTPConnection) -> tuple[int, str]:
+        connection.request("GET", f"http://api.example:{port}/")
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+    for rules, why in (
+        ([private._replace(private=False)], "127.0.0.1 is an address of this machine"),
+        ([private, HostRule("deny", "127.0.0.0/8")], "127.0.0.1 is denied"),
+    ):
+        connection = http.client.HTTPConnection(door.where[0], door.where[1], timeout=20)
+        assert get(connection)[0] == 200
+        assert get(connection)[0] == 200
+        door.door.update(rules)
+        status, said = get(connection)
+        assert (status, why in said) == (403, True), said
+        connection.close()
+        door.door.update([private])
+    assert len(web.requests) == 4
+
+
 def test_bodies_of_both_kinds_arrive_whole_and_trailers_stay_behind(town: Town) -> None:
     web = Web()
     port = town.serve(web)

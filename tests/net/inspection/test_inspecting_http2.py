@@ -294,6 +294,29 @@ def test_a_stream_that_is_denied_does_not_disturb_the_others(world: World) -> No
     assert [request[b":path"] for request in world.origin.requests] == [b"/open/1", b"/open/2"]
 
 
+@pytest.mark.parametrize("name", [b"x-http-method-override", b"x-original-url"])
+def test_a_header_that_names_another_method_or_path_opens_nothing(world: World, name: bytes) -> None:
+    door = world.opened(paths=("/open",))
+    raw = world.client(door)
+    raw.send(raw.headers(1, world.headers((name, b"/closed"), path=b"/open/1")))
+    assert raw.status(1) == ("403" if b"url" in name else "200"), "the rule is for some paths, and for all methods"
+    door = world.opened(methods=("GET",))
+    raw = world.client(door)
+    raw.send(raw.headers(1, world.headers((name, b"DELETE"))))
+    assert raw.status(1) == ("200" if b"url" in name else "403")
+
+
+def test_an_open_connection_is_vetted_by_the_present_rules(world: World) -> None:
+    door = world.opened()
+    raw = world.client(door)
+    raw.send(raw.headers(1, world.headers()))
+    assert raw.status(1) == "200"
+    door.door.update([HostRule("allow", HOST, (world.port,), inspect=True, private=False)])
+    raw.send(raw.headers(3, world.headers()))
+    assert raw.status(3) == "403"
+    assert len(world.origin.requests) == 1
+
+
 def test_continuations_without_end_are_the_end(world: World) -> None:
     raw = world.client()
     frames: list[Frame] = [HeadersFrame(1, b"", flags=["END_STREAM"])]

@@ -31,6 +31,7 @@ def project(tmp_path: Path) -> Iterator[Path]:
         "temporary": "/mine/x.sh",
         "far": "/mine",
         "system": "/usr/bin/env",
+        "long": "n" * 256,
     }.items():
         (project / name).symlink_to(target)
     os.mkfifo(project / "fifo")
@@ -60,6 +61,9 @@ def project(tmp_path: Path) -> Iterator[Path]:
         ("nothing", None),
         ("build.sh/x", None),
         ("build.sh/..", None),
+        ("n" * 256, None),
+        ("n" * 256 + "/build.sh", None),
+        ("long", None),
     ],
 )
 def test_paths(project: Path, path: str, content: bytes | None) -> None:
@@ -90,6 +94,7 @@ def test_a_large_file_is_not_read_whole(project: Path) -> None:
         ("out", False),
         ("nothing", False),
         ("loop", False),
+        ("long", False),
     ],
 )
 def test_what_leads_to_where_commands_write(project: Path, path: str, leads: bool) -> None:

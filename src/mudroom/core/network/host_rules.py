@@ -28,6 +28,8 @@ Action = Literal["allow", "ask", "deny"]
 
 ASKED = "asked"
 """The source of a rule that was made of an answer. A reason may follow: ``asked, and nobody has answered in 55 s``."""
+_LONGEST_SHOWN = 200
+"""Characters of a method and path in a reason."""
 PUBLIC_ONLY = " allows public addresses only"
 """End of the reason if a private address is refused to a host of a preset; its word is before."""
 USUAL = (80, 443)
@@ -296,12 +298,13 @@ def _label(rule: HostRule) -> str:
 
 
 def _no_rule(host: HostName, request: Request, rules: Sequence[HostRule]) -> str:
-    """Return the reason if no rule matches; it tells if only the port differs."""
-    near = [
-        rule
-        for rule in rules
-        if rule.action == "allow" and matches(rule.pattern, host) and request.port not in (rule.ports or USUAL)
-    ]
+    """Return the reason if no rule matches; it tells if only the port differs, or the method or path."""
+    allows = [rule for rule in rules if rule.action == "allow" and matches(rule.pattern, host)]
+    near = [rule for rule in allows if request.port in (rule.ports or USUAL)]
+    if near and request.method:
+        what = f"{request.method} {request.path}"[:_LONGEST_SHOWN]
+        return f"{_label(max(near, key=_rank))} is for other methods or paths than {what}"
+    near = [rule for rule in allows if request.port not in (rule.ports or USUAL)]
     if near:
         return f"no rule names port {request.port} of it; {_label(max(near, key=_rank))} is for other ports"
     return "no rule names it"

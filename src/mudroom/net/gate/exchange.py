@@ -1,7 +1,8 @@
 """One exchange from its first byte to its flow: judged, looked up, vetted, dialled, counted, reported.
 
-Rules of this file: every exchange goes through ``admit`` and then ``reach``, and ends in exactly one flow. A name is
-looked up only after it was allowed. The dialled address comes from the same lookup that was vetted.
+Rules of this file: every exchange goes through ``admit`` and then ``reach``, or ``reuse`` of a connection whose address
+is vetted again, and ends in exactly one flow. A name is looked up only after it was allowed. The dialled address comes
+from the same lookup that was vetted.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import errno
 import time
 
+from mudroom.core.network.address import parse_ipv4, parse_ipv6
 from mudroom.core.network.flow import Fields, Flow, Way
 from mudroom.core.network.fork_host import fork_of, is_fork_host
 from mudroom.core.network.host import Authority, parse_host
@@ -183,6 +185,16 @@ class Exchange:
         except (OSError, PeerGone) as error:
             reason = str(error) if isinstance(error, RefusedUpstream) else f"{upstream} cannot be reached: {error}"
             raise self._fail(reason, 502) from error
+
+    def refusal_of_reuse(self, address: str) -> str | None:
+        """Return why a connection that was made for an earlier request may not be used for this one, or None: by the
+        present rules, which may be others than those by which its address was vetted. Forks and proxies vet
+        themselves."""
+        raw = address.encode("ascii", "replace")
+        packed = parse_ipv4(raw) or parse_ipv6(raw)
+        if packed is None:
+            return None
+        return vet(self._decision, [packed], LocalAddresses([packed]), rules=self.guard.rules, port=self.port)
 
     def reuse(self, address: str) -> None:
         self._address = address

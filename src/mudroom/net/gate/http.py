@@ -22,7 +22,7 @@ from mudroom.net.gate.request_head import IDLE, read_head
 from mudroom.net.gate.response_writer import Unsearchable, send_refusal
 from mudroom.net.gate.rewrite import Rewrite
 from mudroom.net.protocol import refusal as say
-from mudroom.net.protocol.head import BadHead, RequestHead, end_to_end
+from mudroom.net.protocol.head import BadHead, RequestHead, as_judged, end_to_end
 from mudroom.net.protocol.target import Target, parse_target
 from mudroom.typing import NamedTuple
 
@@ -81,8 +81,8 @@ class _RequestServer:
         """Serve one request to the end of its response. Return whether another may follow. Raise BadHead, PeerGone."""
         target = parse_target(head, self._origin)
         host, port = target.authority.host.text, target.authority.port
-        path = show(target.path.partition(b"?")[0])
-        exchange = Exchange(self._guard, self._rewrite.way, host, port, head.method, path)
+        method, path = as_judged(head.method, show(target.path.partition(b"?")[0]), head.fields)
+        exchange = Exchange(self._guard, self._rewrite.way, host, port, method, path)
         try:
             return await self._exchange(exchange, head, target)
         except RefusedExchange as refusal:
@@ -147,7 +147,8 @@ class _RequestServer:
 
     async def _server(self, exchange: Exchange, authority: Authority) -> Peer:
         link = self._link
-        if link is not None and link.authority == authority and link.peer.is_idle:
+        is_fit = link is not None and link.authority == authority and link.peer.is_idle
+        if link is not None and is_fit and exchange.refusal_of_reuse(link.address) is None:
             exchange.reuse(link.address)
             return link.peer
         self.close()

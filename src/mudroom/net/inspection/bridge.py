@@ -36,7 +36,7 @@ from mudroom.net.inspection.stream import Lane, StreamEnd, size_of
 from mudroom.net.inspection.tls import TlsConnection
 from mudroom.net.protocol import refusal as say
 from mudroom.net.protocol.frame import Flood
-from mudroom.net.protocol.head import BadHead
+from mudroom.net.protocol.head import BadHead, as_judged
 from mudroom.net.protocol.pseudo_header import Field, parse_request, parse_response, parse_trailers
 from mudroom.typing import Any
 
@@ -204,8 +204,8 @@ class Bridge:
             call = self._call(number, Exchange(self._guard, self._rewrite.way, host, port))
             self._refuse(call, error.status, call.exchange.refuse(str(error)))
             return
-        path = show(request.path.partition(b"?")[0])
-        call = self._call(number, Exchange(self._guard, self._rewrite.way, host, port, request.method, path))
+        method, path = as_judged(request.method, show(request.path.partition(b"?")[0]), request.fields)
+        call = self._call(number, Exchange(self._guard, self._rewrite.way, host, port, method, path))
         size = size_of(headers)
         if len(self._calls) > 1 and self._account.room() < size:
             why = call.exchange.refuse("its command's connections hold all that they may")
@@ -235,6 +235,9 @@ class Bridge:
         exchange, server = call.exchange, self._server
         try:
             decision = await exchange.admit(self._client.peer)
+            why_not = exchange.refusal_of_reuse(self._address)
+            if why_not is not None:
+                raise exchange.refuse(why_not)
             path, fields = self._rewrite.request(exchange, decision.rule, path, fields)
             while not self._has_room() and not self._is_leaving:
                 await self._wait_for_change()

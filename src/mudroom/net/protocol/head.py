@@ -8,6 +8,7 @@ colon, one Content-Length or one ``Transfer-Encoding: chunked`` and not both, on
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from mudroom.typing import NamedTuple
 
@@ -25,6 +26,18 @@ _HOP = (
 )
 HOP = frozenset(_HOP.encode().split())
 """Hop-by-hop fields (RFC 9110 7.6.1)."""
+
+
+_OVERRIDES = {
+    b"x-http-method-override": "method",
+    b"x-http-method": "method",
+    b"x-method-override": "method",
+    b"x-original-url": "path",
+    b"x-rewrite-url": "path",
+}
+"""Headers by which some servers act on another method or path than those of the request line: Google's APIs and Rack
+("Rack::MethodOverride"), OData ([MS-ODATA] 2.2.5.8), Express's method-override, IIS and frameworks behind it
+(CVE-2018-14773)."""
 
 
 class BadHead(ValueError):
@@ -90,3 +103,17 @@ def end_to_end(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         part.strip().lower() for name, value in fields if name.lower() == b"connection" for part in value.split(b",")
     }
     return [(name, value) for name, value in fields if name.lower() not in HOP and name.lower() not in named]
+
+
+def as_judged(method: str, path: str, fields: Sequence[tuple[bytes, bytes]]) -> tuple[str, str]:
+    """Return method and path as rules judge them. One that a header overrides is marked, so that it is an unknown one:
+    no rule for some methods or paths lets it through (``core/network/host_rules.py``). CGI takes ``_`` in a name for
+    ``-`` (RFC 3875 4.1.18)."""
+    for name, _value in fields:
+        folded = name.lower().replace(b"_", b"-")
+        overridden = _OVERRIDES.get(folded)
+        if overridden == "method":
+            method = f"{method} ({folded.decode()})"
+        elif overridden == "path":
+            path = f"{path} #{folded.decode()}"
+    return method, path

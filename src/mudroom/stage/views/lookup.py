@@ -14,6 +14,8 @@ from mudroom.stage.source import Source
 
 _MOST_LINKS = 40
 """The kernel's limit (path_resolution(7))."""
+_LONGEST_NAME = 255
+"""NAME_MAX of limits.h. A longer name is of no file, and a source refuses it."""
 
 
 def reader(source: Source, project: bytes) -> Callable[[bytes, int], bytes | None]:
@@ -63,7 +65,7 @@ def resolve(source: Source, project: bytes, path: bytes) -> tuple[bytes | None, 
                 left, outside = _entered(project, os.path.normpath(b"/".join([project, b"..", *left])))
             del at[-1:]
             continue
-        entry = source.look(b"/".join([*at, part]))
+        entry = source.look(b"/".join([*at, part])) if len(part) <= _LONGEST_NAME else None
         if entry is None:
             return None, b""
         if entry.kind != "symlink":
