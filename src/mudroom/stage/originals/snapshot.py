@@ -86,15 +86,23 @@ def take(
                 disk.set_mode(target, b".", top.mode)
             finally:
                 os.close(target)
-            if masked:
-                with open(place + b"/masked", "wb") as stream:
-                    stream.write(b"\0".join(sorted(masked)))
-            known = {path: as_recorded(entry, started) for path, entry in items.items() if path in copied}
-            _save(place, {b"": top, **known})
+            save_snapshot(place, top, items, copied, masked, started)
         except BaseException:
             remove_tree(place)
             raise
     return [*notes, HELD.format(paths=named(held))] if held else notes
+
+
+def save_snapshot(
+    place: bytes, top: Entry, items: dict[bytes, Entry], copied: set[bytes], masked: Collection[bytes], started: int
+) -> None:
+    """Write the manifest, which makes a snapshot complete. ``top``: the project's own entry; ``started``: the time
+    before its files were read, by the clock that files are stamped with."""
+    if masked:
+        with open(place + b"/masked", "wb") as stream:
+            stream.write(b"\0".join(sorted(masked)))
+    known = {path: as_recorded(entry, started) for path, entry in items.items() if path in copied}
+    _save(place, {b"": top, **known})
 
 
 def check_size(items: dict[bytes, Entry], limit: int | None) -> None:
@@ -114,18 +122,23 @@ def _save(place: bytes, manifest: dict[bytes, Entry]) -> None:
     disk.rename_path(place + b"/manifest.new", place + b"/manifest")
 
 
+def read_manifest(place: bytes) -> dict[bytes, Entry]:
+    """Return the project's entries at the moment of a snapshot. Raise MudroomError if it is incomplete or damaged."""
+    import msgspec
+
+    try:
+        with open(place + b"/manifest", "rb") as stream:
+            return msgspec.msgpack.decode(stream.read(), type=dict[bytes, Entry])
+    except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        shown = os.fsdecode(place)
+        raise MudroomError(f"the snapshot {shown} is damaged: {error}", "forks of it cannot be used") from error
+
+
 class SnapshotSource:
     """Owner: the caller, in one thread; below a ``Buffer`` it is read with the buffer's lock held."""
 
     def __init__(self, place: bytes) -> None:
-        import msgspec
-
-        try:
-            with open(place + b"/manifest", "rb") as stream:
-                self._entries = msgspec.msgpack.decode(stream.read(), type=dict[bytes, Entry])
-        except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError) as error:
-            shown = os.fsdecode(place)
-            raise MudroomError(f"the snapshot {shown} is damaged: {error}", "forks of it cannot be used") from error
+        self._entries = read_manifest(place)
         self._root = open_root(place + b"/source")
         self._below: dict[bytes, dict[bytes, Entry]] | None = None
 

@@ -136,6 +136,14 @@ def submounts(project: bytes, table: Sequence[MountPoint]) -> list[MountPoint]:
     return [mount for mount in table if mount.path != project and is_below(mount.path, project)]
 
 
+def spanned(project: bytes, table: Sequence[MountPoint]) -> str:
+    """Return what is mounted inside the project, or an empty string. An overlay shows no mount of its lower directory,
+    and the kernel refuses one over a directory with mounts that the user namespace did not make: what they hide would
+    be seen (clone_private_mount in fs/namespace.c, has_locked_children). No such mount is in a snapshot."""
+    inside = submounts(project, table)
+    return f"{show(inside[0].path)} is mounted inside the project, which no overlay can span" if inside else ""
+
+
 def filesystem(path: bytes, table: Sequence[MountPoint]) -> str:
     """Return the type of the file system of ``path``; empty if unknown."""
     best = MountPoint(b"", "")
@@ -145,11 +153,8 @@ def filesystem(path: bytes, table: Sequence[MountPoint]) -> str:
     return best.kind
 
 
-def no_overlay(project: bytes, mounts: Sequence[MountPoint]) -> str:
-    """Return why no overlay of this user can stand for a project, or an empty string."""
-    inside = submounts(project, mounts)
-    if inside:
-        return f"{show(inside[0].path)} is mounted inside the project, which no overlay can span"
+def no_overlay(project: bytes) -> str:
+    """Return why no overlay of this user can stand for a project, or an empty string (mounts inside: ``spanned``)."""
     if sys.platform != "linux" or not disk.user():
         return ""
     group = os.stat(project).st_gid

@@ -50,7 +50,8 @@ from mudroom.vault.moment import clock_of, note
 from mudroom.vault.retention.expiry import sweep_applies
 from mudroom.vault.retention.leftover import fork_leftovers, is_incomplete, unused_git_layers, vault_leftovers
 from mudroom.vault.store.fork import Fork
-from mudroom.vault.store.store import HELD, Vault, throw_away_base
+from mudroom.vault.store.spare_base import throw_away_base
+from mudroom.vault.store.store import HELD, Vault
 from mudroom.vault.sync import sync_directory
 
 
