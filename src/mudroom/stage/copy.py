@@ -87,13 +87,14 @@ def listed(
     *,
     merged: bool = False,
     held: list[bytes] | None = None,
+    devices: Collection[int] = (),
 ) -> dict[bytes, Entry]:
     """Return every entry of a source, a directory before its contents. A mount point of another file system is listed,
-    not entered. Raise MudroomError if a directory lies too deep. ``merged``: the source is a snapshot with layers over
-    it, whose entries may have several devices; no file system is mounted in it. ``held``: as for ``clone``, of
-    directories, which are left out."""
+    and entered only if its device is among ``devices``. Raise MudroomError if a directory lies too deep. ``merged``:
+    the source is a snapshot with layers over it, whose entries may have several devices; no file system is mounted in
+    it. ``held``: as for ``clone``, of directories, which are left out."""
     root = source.look(b"")
-    device = root.device if root is not None else 0
+    devices = {root.device if root is not None else 0, *devices}
     listing: dict[bytes, Entry] = {}
     pending = [b""]
     while pending:
@@ -113,7 +114,7 @@ def listed(
             if leave_out is not None and leave_out(entry_path, entry):
                 continue
             listing[entry_path] = entry
-            if entry.kind == "directory" and (merged or entry.device == device):
+            if entry.kind == "directory" and (merged or entry.device in devices):
                 require_depth(entry_path)
                 pending.append(entry_path)
     return listing

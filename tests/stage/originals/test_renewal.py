@@ -13,6 +13,7 @@ import pytest
 from conftest import tick
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.originals.renewal import renew
 from mudroom.stage.originals.snapshot import SnapshotSource, chooser, take
 
@@ -73,7 +74,7 @@ class Ground:
                 assert one._replace(ctime=0) == other._replace(ctime=0), path
         renewed.close()
         new.close()
-        shutil.rmtree(self._fresh)
+        remove_tree(fresh)
 
 
 @pytest.fixture

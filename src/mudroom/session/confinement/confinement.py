@@ -54,6 +54,7 @@ def _permitted(rlimit: tuple[int, int, int], platform: Platform = LINUX) -> tupl
 USUAL_PORTS = (22, 80, 443, 853, 873, 989, 990, 993, 995)
 """Ports of the listeners where the kernel cannot redirect all connections to the gate. Below 1024, where no server of
 the project listens."""
+_IN_A_COPY = "working in a copy, which copy.exclude in .mudroom/policy.yaml makes smaller"
 _RESOLV_CONF = b"/etc/resolv.conf"
 _NAMESERVER = b"nameserver 127.0.0.1\n"
 _HOSTS, _MOST_HOSTS = b"/etc/hosts", 1 << 20
@@ -152,7 +153,7 @@ class Confinement:
         why = no_overlay(self._vault.source) if settings.view == "auto" else ""
         inside = "" if is_frozen and level < 2 else self.spanned(settings)
         if why or (inside and level == 2):
-            return "copy", [f"{inside or why}: working in a copy"]
+            return "copy", [f"{inside}: {_IN_A_COPY}" if inside else f"{why}: working in a copy"]
         if mode == "overlay" and self.platform is LINUX and not self._keeps_marks():
             where = f"{show(self._vault.path)} (on {filesystem(self._vault.path, self._mounts.mounts())})"
             if settings.view == "overlay":
@@ -163,7 +164,7 @@ class Confinement:
             from mudroom.core.confinement.container import NOBODY
 
             return "copy", [f"root is nobody in a container: working in a copy of the project, as user {NOBODY[0]}"]
-        return mode, [f"{inside}: working in a copy"] if inside else []
+        return mode, [f"{inside}: {_IN_A_COPY}"] if inside else []
 
     def spanned(self, settings: Settings) -> str:
         """Return why an overlay needs a snapshot as its base, or an empty string."""

@@ -169,11 +169,16 @@ def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progre
 
     Return notes about files that had to be left out.
     """
-    from mudroom.stage.originals.snapshot import chooser
+    from mudroom.stage.exclude import named
+    from mudroom.stage.originals.snapshot import EMPTY, chooser
+    from mudroom.stage.views.preflight import mounts, volumes
 
     report = None if progress is None else lambda done, total: progress("copying the project", done, total)
     name = vault.new_id()
-    notes = _taken(vault, name, chooser(settings), settings.copy_limit, report)
+    devices, strange = volumes(vault.source, mounts())
+    notes = _taken(vault, name, chooser(settings, devices), settings.copy_limit, report)
+    if strange:
+        notes.append(EMPTY.format(paths=named(strange), why="of the network, or of a program"))
     fork.save(fork.state._replace(base=name))
     return notes
 
