@@ -3,8 +3,8 @@
     bases/.spare    a complete snapshot of the project at some time, which no fork's state can name
 
 Where every command works in a copy of the project (a mount inside it, no user namespaces), its fork is discarded with
-its changes, and the next command needs nearly the same copy again. Retention removes the spare like any snapshot that
-no fork needs, ten minutes after its last use.
+its changes, and the next command needs nearly the same copy again. Garbage collection removes the spare: once a day by
+itself, and when the user asks for it.
 """
 
 from __future__ import annotations
