@@ -516,7 +516,7 @@ def discarded(forks: Forks, fork: Fork, may: Callable[[], bool], *, users: int =
                 return False
             if not is_last:
                 forks.forget(fork.name)
-            forks.vault.discard(fork)
+            forks.vault.discard(fork, spares=True)
     empty, progress = forks.vault.empty_trash, cleaning_up(forks.progress)
     forks.vault.later(forks.vault.path, empty) if is_small else empty(progress)
     if is_last:  # the kernel may still be at its mounts: no process is left in them, and nobody mounts them again

@@ -23,6 +23,7 @@ from mudroom.core.confinement.limit import (
     without_groups,
 )
 from mudroom.core.confinement.plan import Plan
+from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.platform import LINUX, Platform
@@ -219,11 +220,18 @@ class Machine:
             why = StepFailed("clone", 1, "a container that was tried could make no user namespace")
             self.weaker("overlay", why, order, outcome)
         is_copy = fork.is_copy or outcome.mounted is not None
-        mode, notes = self.confinement.first_mode(order.actor.settings, is_copy=is_copy, level=level)
+        mode, notes = self.confinement.first_mode(
+            order.actor.settings, is_copy=is_copy, level=level, is_frozen=fork.state.base != LIVE
+        )
         _require_mounts(self._vault, mode, "no user namespaces for this session")
         outcome.notes += notes
         _require_relied(mode, outcome)
         return mode
+
+    def freezes(self, fork: Fork, order: Order) -> bool:
+        """Return whether an overlay needs a snapshot of the project as its base, which the fork does not stand on."""
+        frozen = order.grant.level == 2 or fork.state.base != LIVE
+        return not frozen and bool(self.confinement.spanned(order.actor.settings))
 
     def weaker(self, mode: Mode, failure: StepFailed, order: Order, outcome: Outcome) -> Mode:
         """Return the next weaker mode, and note and journal it. Raise Unsupported if the policy does not permit it,

@@ -16,7 +16,7 @@ from mudroom.session.order import Order, Outcome
 from mudroom.session.own_sandbox import cache_mode, flows_of, home_grant, settled_vault, shown
 from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
 from mudroom.stage.view import View
-from mudroom.vault.forks.collection import stand_on_copy, view_of, with_objects
+from mudroom.vault.forks.collection import stand_on_base, view_of, with_objects
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork, mount_note
@@ -65,8 +65,9 @@ class Opening:
         mode = self._machine.first_mode(fork, order, outcome)
         outcome.notes += [*order.grant.notes, *self._machine.confinement.missing_credentials(settings)]
         while True:
-            if mode != "overlay" and outcome.mounted is None:
-                outcome.notes += stand_on_copy(self._vault, fork, settings, forks.progress)
+            if outcome.mounted is None:
+                freezes = self._machine.freezes(fork, order)
+                outcome.notes += stand_on_base(self._vault, fork, mode, settings, forks.progress, freezes=freezes)
             try:
                 with OpenFork(self._vault, fork) as opened, ExitStack() as attempt:
                     view = view_of(self._vault, fork, opened, mode, forks.progress, level=level)

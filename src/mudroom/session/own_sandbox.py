@@ -48,7 +48,7 @@ from mudroom.vault.forks.collection import (
     keep_artifacts,
     prepare_repository,
     shown_view,
-    stand_on_copy,
+    stand_on_base,
     with_objects,
 )
 from mudroom.vault.forks.damage import require_files
@@ -219,10 +219,11 @@ class OwnSandbox:
         outcome.notes += [*order.grant.notes, *self._machine.confinement.missing_credentials(settings)]
         fork.note_credentials(order.grant.credentials)
         while True:
-            if mode != "overlay":
+            freezes = machine.freezes(fork, order)
+            if mode != "overlay" or freezes:
                 self._standing.forbid()
-            if mode != "overlay" and outcome.mounted is None:
-                outcome.notes += stand_on_copy(self._vault, fork, settings, self._forks.progress)
+            if outcome.mounted is None:
+                outcome.notes += stand_on_base(self._vault, fork, mode, settings, self._forks.progress, freezes=freezes)
             with ExitStack() as attempt:
                 opened = attempt.enter_context(OpenFork(self._vault, fork))
                 view = shown_view(

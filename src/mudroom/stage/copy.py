@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from mudroom.core.tree.entry import Entry, FileHeld
 from mudroom.stage import disk, xattr
@@ -32,12 +32,14 @@ def clone(
     items: Mapping[bytes, Entry],
     progress: Callable[[int, int], None] | None = None,
     held: list[bytes] | None = None,
+    present: Collection[bytes] = (),
 ) -> set[bytes]:
-    """Copy ``items`` of a source, a directory before its contents, into an empty directory. Return the copied paths:
-    all but sockets, devices, unreadable files, and everything in a directory that was not copied. ``held``: gets the
-    paths of files that another program holds open, which are not copied either; None: they raise FileHeld."""
+    """Copy ``items`` of a source, a directory before its contents, into a directory where there is nothing at their
+    paths. Return the copied paths: all but sockets, devices, unreadable files, and everything in a directory that was
+    not copied. ``held``: gets the paths of files that another program holds open, which are not copied either; None:
+    they raise FileHeld. ``present``: paths of the target, as if they had been copied; they are in the result, too."""
     links: dict[tuple[int, int], bytes] = {}
-    copied: set[bytes] = set()
+    copied: set[bytes] = set(present)
     for number, (path, entry) in enumerate(items.items()):
         if progress and number % 64 == 0:
             progress(number, len(items))
@@ -49,10 +51,10 @@ def clone(
             if held is None:
                 raise
             held.append(path)
-    for path in sorted(copied, reverse=True):  # directories last: their own modes may forbid writing into them
-        if items[path].kind == "directory":
-            with reach(target, path) as (at, rest):
-                disk.set_mode(at, rest, items[path].mode)
+    new = [path for path in items if path in copied and items[path].kind == "directory"]
+    for path in sorted(new, reverse=True):  # directories last: their own modes may forbid writing into them
+        with reach(target, path) as (at, rest):
+            disk.set_mode(at, rest, items[path].mode)
     return copied
 
 
@@ -85,13 +87,14 @@ def listed(
     *,
     merged: bool = False,
     held: list[bytes] | None = None,
+    devices: Collection[int] = (),
 ) -> dict[bytes, Entry]:
     """Return every entry of a source, a directory before its contents. A mount point of another file system is listed,
-    not entered. Raise MudroomError if a directory lies too deep. ``merged``: the source is a snapshot with layers over
-    it, whose entries may have several devices; no file system is mounted in it. ``held``: as for ``clone``, of
-    directories, which are left out."""
+    and entered only if its device is among ``devices``. Raise MudroomError if a directory lies too deep. ``merged``:
+    the source is a snapshot with layers over it, whose entries may have several devices; no file system is mounted in
+    it. ``held``: as for ``clone``, of directories, which are left out."""
     root = source.look(b"")
-    device = root.device if root is not None else 0
+    devices = {root.device if root is not None else 0, *devices}
     listing: dict[bytes, Entry] = {}
     pending = [b""]
     while pending:
@@ -111,7 +114,7 @@ def listed(
             if leave_out is not None and leave_out(entry_path, entry):
                 continue
             listing[entry_path] = entry
-            if entry.kind == "directory" and (merged or entry.device == device):
+            if entry.kind == "directory" and (merged or entry.device in devices):
                 require_depth(entry_path)
                 pending.append(entry_path)
     return listing

@@ -21,6 +21,7 @@ from mudroom.stage.views.preflight import (
     no_overlay,
     parse_mounts,
     policy_above,
+    spanned,
     submounts,
 )
 
@@ -70,7 +71,6 @@ def test_a_project_of_another_group_of_the_user_is_no_place_for_an_overlay(
 ) -> None:
     """Its directories could not be copied up, so that each change below the first level failed (EOVERFLOW)."""
     place, group = os.fsencode(tmp_path), tmp_path.stat().st_gid
-    mounted = [MountPoint(b"/", "ext4", 1, 0), MountPoint(place + b"/in", "tmpfs", 2, 1)]
     for user, own, groups, why in (
         (1000, group, [group, 7], ""),
         (1000, 7, [7, group], f"the project is shared by the group {group}, for which an overlay has no id"),
@@ -80,8 +80,18 @@ def test_a_project_of_another_group_of_the_user_is_no_place_for_an_overlay(
         monkeypatch.setattr(disk, "user", lambda user=user: user)
         monkeypatch.setattr(disk, "group", lambda own=own: own)
         monkeypatch.setattr(os, "getgroups", lambda groups=groups: groups)
-        assert no_overlay(place, []) == why
-        assert no_overlay(place, mounted).endswith("/in is mounted inside the project, which no overlay can span")
+        assert no_overlay(place) == why
+
+
+def test_a_mount_inside_the_project_is_named() -> None:
+    table = [
+        MountPoint(b"/", "ext4", 1, 0),
+        MountPoint(b"/p", "ext4", 2, 1),
+        MountPoint(b"/p/in", "tmpfs", 3, 2),
+        MountPoint(b"/q/in", "tmpfs", 4, 1),
+    ]
+    assert spanned(b"/p", table) == "/p/in is mounted inside the project, which no overlay can span"
+    assert spanned(b"/p/in", table) == spanned(b"/pp", table) == ""
 
 
 def test_our_own_mountinfo_parses() -> None:

@@ -29,6 +29,7 @@ from mudroom.vault.retention.prune import PruneResult
 from mudroom.vault.retention.schedule import tidy
 from mudroom.vault.retention.tombstone import LINES, remember, require_kept, tombstones
 from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.spare_base import SPARE
 from mudroom.vault.store.store import Vault, open_vault
 from whole_text import whole
 
@@ -483,3 +484,12 @@ def test_git_layers_of_masks_go_after_a_day_without_use(vault: Vault) -> None:
         assert os.path.isdir(vault.path + b"/masks/git-old")
     assert sweep(vault).leftovers == 1
     assert os.listdir(vault.path + b"/masks") == [b"0123"]
+
+
+def test_the_spare_snapshot_goes_also_when_it_is_young(vault: Vault) -> None:
+    """It is complete, and no fork can be about to need it under its name: a full disk needs its bytes now."""
+    spare = vault.base(SPARE)
+    os.makedirs(spare + b"/source")
+    Path(os.fsdecode(spare + b"/manifest")).write_bytes(b"")
+    assert sweep(vault, time.time_ns()).snapshots == (SPARE,)
+    assert os.listdir(vault.path + b"/bases") == []

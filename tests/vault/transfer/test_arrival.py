@@ -27,7 +27,7 @@ from mudroom.vault.arriving import unpacking
 from mudroom.vault.lock import Lock
 from mudroom.vault.retention.check import check
 from mudroom.vault.retention.prune import collect_garbage
-from mudroom.vault.store.store import throw_away_base
+from mudroom.vault.store.spare_base import throw_away_base
 from mudroom.vault.transfer import arrival as arrival_module
 from mudroom.vault.transfer.arrival import Arrival, Arrived, bounded_claims, note_of
 from mudroom.vault.transfer.known_base import MOST, known_base, remember_base

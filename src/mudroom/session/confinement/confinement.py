@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -21,10 +20,10 @@ from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.host.host import Host, own_settings, settings_of, survey, umask, user_name, without
 from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
-from mudroom.session.confinement.grant import PLAIN, Grant, free_links, graphics, in_the_way
+from mudroom.session.confinement.grant import PLAIN, Grant, free_links, graphics, in_the_way, is_socket
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import private_directories
-from mudroom.stage.views.preflight import MountTable, filesystem, keeps_marks, no_overlay
+from mudroom.stage.views.preflight import MountTable, filesystem, keeps_marks, no_overlay, spanned
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.caches.fork_cache import CacheUse
 from mudroom.vault.store.store import Vault
@@ -55,17 +54,11 @@ def _permitted(rlimit: tuple[int, int, int], platform: Platform = LINUX) -> tupl
 USUAL_PORTS = (22, 80, 443, 853, 873, 989, 990, 993, 995)
 """Ports of the listeners where the kernel cannot redirect all connections to the gate. Below 1024, where no server of
 the project listens."""
+_IN_A_COPY = "working in a copy, which copy.exclude in .mudroom/policy.yaml makes smaller"
 _RESOLV_CONF = b"/etc/resolv.conf"
 _NAMESERVER = b"nameserver 127.0.0.1\n"
 _HOSTS, _MOST_HOSTS = b"/etc/hosts", 1 << 20
 _OWN_NAME = b"\n127.0.0.1\tmudroom\n"
-
-
-def is_socket(path: bytes) -> bool:
-    try:
-        return stat.S_ISSOCK(os.stat(path).st_mode)
-    except OSError:
-        return False
 
 
 class Resolver(NamedTuple):
@@ -148,16 +141,19 @@ class Confinement:
             self._host = survey_host(self.own_home, [entry for entry in search if entry.startswith(b"/")])
         return self._host
 
-    def first_mode(self, settings: Settings, *, is_copy: bool, level: int = 1) -> tuple[Mode, list[str]]:
-        """Return the mode of the first attempt, and notes."""
+    def first_mode(
+        self, settings: Settings, *, is_copy: bool, level: int = 1, is_frozen: bool = False
+    ) -> tuple[Mode, list[str]]:
+        """Return the mode of the first attempt, and notes. ``is_frozen``: the fork stands on a snapshot."""
         mode = self.mode_contained if level == 2 else self.mode
         if mode in CONTAINERS or mode in ELSEWHERE:
             return mode, []
         if is_copy or settings.view == "copy":
             return "copy", []
-        why = no_overlay(self._vault.source, self._mounts.mounts()) if settings.view == "auto" else ""
-        if why:
-            return "copy", [f"{why}: working in a copy"]
+        why = no_overlay(self._vault.source) if settings.view == "auto" else ""
+        inside = "" if is_frozen and level < 2 else self.spanned(settings)
+        if why or (inside and level == 2):
+            return "copy", [f"{inside}: {_IN_A_COPY}" if inside else f"{why}: working in a copy"]
         if mode == "overlay" and self.platform is LINUX and not self._keeps_marks():
             where = f"{show(self._vault.path)} (on {filesystem(self._vault.path, self._mounts.mounts())})"
             if settings.view == "overlay":
@@ -168,7 +164,11 @@ class Confinement:
             from mudroom.core.confinement.container import NOBODY
 
             return "copy", [f"root is nobody in a container: working in a copy of the project, as user {NOBODY[0]}"]
-        return mode, []
+        return mode, [f"{inside}: {_IN_A_COPY}"] if inside else []
+
+    def spanned(self, settings: Settings) -> str:
+        """Return why an overlay needs a snapshot as its base, or an empty string."""
+        return spanned(self._vault.source, self._mounts.mounts()) if settings.view == "auto" else ""
 
     def _keeps_marks(self) -> bool:
         if self._marks is None:

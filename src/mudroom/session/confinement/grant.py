@@ -6,6 +6,8 @@ named credentials are opened, and a named store that does not exist is noted.
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -222,3 +224,11 @@ def image_of(settings: Settings, card: AgentCard | None, level: int) -> tuple[st
             why = "container.cards in the policy does not name the agent"
             notes = (f"{card.agent} asks for the image {requested}, and has the host's own toolchain: {why}",)
     return "" if named in (None, HOST) else named, notes
+
+
+def is_socket(path: bytes) -> bool:
+    """Return whether the path leads to a socket, also by a link."""
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False

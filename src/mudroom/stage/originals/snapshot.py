@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection
 
 from mudroom.core.settings import Settings
 from mudroom.core.tree.entry import Entry, FileHeld
+from mudroom.core.tree.path import parent
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_file, open_root
@@ -34,20 +35,44 @@ _GITIGNORE_LIMIT = 1 << 20
 
 HELD = "not in the copy: another program holds {paths} open; close it, then run the command in a new fork"
 
+EMPTY = "not in the copy: {paths} ({why}), which commands see empty"
+
 Choose = Callable[[OpenSource, list[bytes]], tuple[dict[bytes, Entry], list[str]]]
 """Returns the entries of a project to copy, a directory before its contents, and notes about the choice. The list gets
 the directories that another program holds open."""
 
 
-def chooser(settings: Settings) -> Choose:
-    """Return the choice that a project's settings make (``stage/exclude.py``)."""
+def chooser(settings: Settings, devices: Collection[int] = ()) -> Choose:
+    """Return the choice that a project's settings make (``stage/exclude.py``). ``devices``: of the volumes mounted
+    inside that are copied, too. Without them if the whole would be too large for a copy."""
 
     def chosen(source: OpenSource, held: list[bytes]) -> tuple[dict[bytes, Entry], list[str]]:
-        items = listed(source, never_copied(settings.copy_exclude), held=held)
+        items = listed(source, never_copied(settings.copy_exclude), held=held, devices=devices)
+        empty: list[bytes] = []
+        if devices and settings.copy_limit is not None and weight(items) > settings.copy_limit:
+            items, empty = without_volumes(items, source.look(b""))
         read = functools.partial(read_patterns, source)
-        return choose(items, read, limit=settings.copy_limit, gitignore=settings.copy_gitignore)
+        items, notes = choose(items, read, limit=settings.copy_limit, gitignore=settings.copy_gitignore)
+        if empty:
+            notes.append(EMPTY.format(paths=named(empty), why="too large for copy.limit"))
+        return items, notes
 
     return chosen
+
+
+def without_volumes(items: dict[bytes, Entry], top: Entry | None) -> tuple[dict[bytes, Entry], list[bytes]]:
+    """Return the entries without those in mounted volumes, whose mount points stay, and the mount points."""
+    kept: dict[bytes, Entry] = {}
+    closed, volumes = set[bytes](), list[bytes]()
+    for path, entry in items.items():
+        if entry.kind == "directory" and parent(path) in closed:
+            closed.add(path)
+        elif parent(path) not in closed:
+            kept[path] = entry
+            if entry.kind == "directory" and top is not None and entry.device != top.device:
+                closed.add(path)
+                volumes.append(path)
+    return kept, volumes
 
 
 def read_patterns(source: DirectorySource, path: bytes) -> bytes | None:
@@ -86,15 +111,23 @@ def take(
                 disk.set_mode(target, b".", top.mode)
             finally:
                 os.close(target)
-            if masked:
-                with open(place + b"/masked", "wb") as stream:
-                    stream.write(b"\0".join(sorted(masked)))
-            known = {path: as_recorded(entry, started) for path, entry in items.items() if path in copied}
-            _save(place, {b"": top, **known})
+            save_snapshot(place, top, items, copied, masked, started)
         except BaseException:
             remove_tree(place)
             raise
     return [*notes, HELD.format(paths=named(held))] if held else notes
+
+
+def save_snapshot(
+    place: bytes, top: Entry, items: dict[bytes, Entry], copied: set[bytes], masked: Collection[bytes], started: int
+) -> None:
+    """Write the manifest, which makes a snapshot complete. ``top``: the project's own entry; ``started``: the time
+    before its files were read, by the clock that files are stamped with."""
+    if masked:
+        with open(place + b"/masked", "wb") as stream:
+            stream.write(b"\0".join(sorted(masked)))
+    known = {path: as_recorded(entry, started) for path, entry in items.items() if path in copied}
+    _save(place, {b"": top, **known})
 
 
 def check_size(items: dict[bytes, Entry], limit: int | None) -> None:
@@ -114,18 +147,23 @@ def _save(place: bytes, manifest: dict[bytes, Entry]) -> None:
     disk.rename_path(place + b"/manifest.new", place + b"/manifest")
 
 
+def read_manifest(place: bytes) -> dict[bytes, Entry]:
+    """Return the project's entries at the moment of a snapshot. Raise MudroomError if it is incomplete or damaged."""
+    import msgspec
+
+    try:
+        with open(place + b"/manifest", "rb") as stream:
+            return msgspec.msgpack.decode(stream.read(), type=dict[bytes, Entry])
+    except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        shown = os.fsdecode(place)
+        raise MudroomError(f"the snapshot {shown} is damaged: {error}", "forks of it cannot be used") from error
+
+
 class SnapshotSource:
     """Owner: the caller, in one thread; below a ``Buffer`` it is read with the buffer's lock held."""
 
     def __init__(self, place: bytes) -> None:
-        import msgspec
-
-        try:
-            with open(place + b"/manifest", "rb") as stream:
-                self._entries = msgspec.msgpack.decode(stream.read(), type=dict[bytes, Entry])
-        except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError) as error:
-            shown = os.fsdecode(place)
-            raise MudroomError(f"the snapshot {shown} is damaged: {error}", "forks of it cannot be used") from error
+        self._entries = read_manifest(place)
         self._root = open_root(place + b"/source")
         self._below: dict[bytes, dict[bytes, Entry]] | None = None
 

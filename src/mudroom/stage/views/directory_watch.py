@@ -17,12 +17,9 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from mudroom.stage import disk
-from mudroom.stage.views.preflight import MountPoint, MountTable, filesystem, submounts
+from mudroom.stage.views.preflight import LOCAL, MountPoint, MountTable, filesystem, submounts
 from mudroom.typing import NamedTuple
 
-LOCAL = frozenset(["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "f2fs", "zfs", "bcachefs"])
-"""Types of file systems. One of the network or of a user's process (NFS, SMB, 9p, virtiofs, FUSE) is changed by others
-without a word."""
 _LIMIT = "/proc/sys/fs/inotify/max_user_watches"
 
 _MODIFY, _ATTRIB, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE, _MOVE_SELF = 0x02, 0x04, 0x40, 0x80, 0x100, 0x200, 0x800

@@ -6,6 +6,7 @@ import _thread
 import errno
 import os
 import select
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -17,6 +18,9 @@ from mudroom.typing import NamedTuple
 
 MARKERS = (b".mudroom", b".git")
 _POLICIES = (b"policy.yaml", b"local/policy.yaml", b"local/rules.yaml", b"local/permissions.yaml")
+LOCAL = frozenset(["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "f2fs", "zfs", "bcachefs"])
+"""Types of file systems. One of the network or of a user's process (NFS, SMB, 9p, virtiofs, FUSE) is changed by others
+without a word, and may be of any size."""
 _LOOK_AT = 512
 """The maximum number of entries that the check for foreign owners visits, so that its cost does not grow with the
 project."""
@@ -157,17 +161,38 @@ def submounts(project: bytes, table: Sequence[MountPoint]) -> list[MountPoint]:
     return [mount for mount in inside if crossed(mount.path, table)[-1:] == [mount]]
 
 
+def spanned(project: bytes, table: Sequence[MountPoint]) -> str:
+    """Return what is mounted inside the project, or an empty string. An overlay shows no mount of its lower directory,
+    and the kernel refuses one over a directory with mounts that the user namespace did not make: what they hide would
+    be seen (clone_private_mount in fs/namespace.c, has_locked_children). No such mount is in a snapshot."""
+    inside = submounts(project, table)
+    return f"{show(inside[0].path)} is mounted inside the project, which no overlay can span" if inside else ""
+
+
+def volumes(project: bytes, table: Sequence[MountPoint]) -> tuple[frozenset[int], list[bytes]]:
+    """Return the devices of other file systems of this machine that are mounted inside the project, whose files belong
+    into a copy of it; and the places of all other file systems."""
+    own, devices, strange = os.stat(project).st_dev, set(), []
+    for mount in submounts(project, table):
+        try:
+            info = os.stat(mount.path, follow_symlinks=False)
+        except OSError:
+            continue  # below a directory that is closed to us, or unmounted meanwhile
+        if info.st_dev != own and mount.kind in LOCAL:
+            devices.add(info.st_dev)
+        elif info.st_dev != own and stat.S_ISDIR(info.st_mode):
+            strange.append(mount.path[len(project) + 1 :])
+    return frozenset(devices), strange
+
+
 def filesystem(path: bytes, table: Sequence[MountPoint]) -> str:
     """Return the type of the file system of ``path``; empty if unknown."""
     way = crossed(path, table)
     return way[-1].kind if way else ""
 
 
-def no_overlay(project: bytes, mounts: Sequence[MountPoint]) -> str:
-    """Return why no overlay of this user can stand for a project, or an empty string."""
-    inside = submounts(project, mounts)
-    if inside:
-        return f"{show(inside[0].path)} is mounted inside the project, which no overlay can span"
+def no_overlay(project: bytes) -> str:
+    """Return why no overlay of this user can stand for a project, or an empty string (mounts inside: ``spanned``)."""
     if sys.platform != "linux" or not disk.user():
         return ""
     group = os.stat(project).st_gid

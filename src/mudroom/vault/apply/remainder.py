@@ -50,7 +50,7 @@ def keep_remainder(
     rest = [change for change in changes if change.path not in landed]
     state = fork.state
     if not rest and not parts and not state.named and not state.checkpoints:
-        vault.discard(fork, durable=True)
+        vault.discard(fork, durable=True, spares=True)
         vault.empty_trash()
         return 0
     if not rest and not parts and state.base == LIVE:

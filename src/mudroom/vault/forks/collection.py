@@ -27,6 +27,7 @@ from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
+    from mudroom.stage.originals.snapshot import Choose
     from mudroom.vault.store.mount_note import MountNote
 
 MOST_TRIES = 20
@@ -148,25 +149,55 @@ def stand_on_copy(vault: Vault, fork: Fork, settings: Settings, progress: Progre
     return notes
 
 
+def stand_on_base(
+    vault: Vault, fork: Fork, mode: Mode, settings: Settings, progress: Progress | None = None, *, freezes: bool
+) -> list[str]:
+    """Prepare a fork for work in this mode. ``freezes``: an overlay of it needs a snapshot as its base, which is one
+    copy of the project; a copy view needs two. Return notes about files that had to be left out of the snapshot."""
+    if mode != "overlay":
+        return stand_on_copy(vault, fork, settings, progress)
+    if not freezes:
+        return []
+    from mudroom.vault.forks.stacking import seal_upper
+
+    seal_upper(vault, fork)
+    return take_snapshot(vault, fork, settings, progress)
+
+
 def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> list[str]:
     """Freeze the project as it is now, and let the fork stand on the snapshot.
 
     Return notes about files that had to be left out.
     """
-    from mudroom.stage.originals.snapshot import chooser, take
+    from mudroom.stage.exclude import named
+    from mudroom.stage.originals.snapshot import EMPTY, chooser
+    from mudroom.stage.views.preflight import mounts, volumes
 
     report = None if progress is None else lambda done, total: progress("copying the project", done, total)
     name = vault.new_id()
-    notes = take(
-        vault.source,
-        vault.base(name),
-        choose=chooser(settings),
-        limit=settings.copy_limit,
-        masked=vault.mask.paths,
-        progress=report,
-    )
+    devices, strange = volumes(vault.source, mounts())
+    notes = _taken(vault, name, chooser(settings, devices), settings.copy_limit, report)
+    if strange:
+        notes.append(EMPTY.format(paths=named(strange), why="of the network, or of a program"))
     fork.save(fork.state._replace(base=name))
     return notes
+
+
+def _taken(vault: Vault, name: str, choose: Choose, limit: int, report: Callable[[int, int], None] | None) -> list[str]:
+    """Take the snapshot ``name``: the spare one is brought up to date, or all is copied."""
+    from mudroom.vault.store.spare_base import take_spare
+
+    place, masked = vault.base(name), vault.mask.paths
+    if take_spare(vault, name):
+        from mudroom.stage.originals.renewal import renew
+
+        try:
+            return renew(vault.source, place, choose=choose, limit=limit, masked=masked, progress=report)
+        except (MudroomError, OSError):
+            pass  # it is removed; whatever the reason was, a whole copy meets it too, or does not need the spare
+    from mudroom.stage.originals.snapshot import take
+
+    return take(vault.source, place, choose=choose, limit=limit, masked=masked, progress=report)
 
 
 def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, bytes]) -> None:

@@ -50,7 +50,8 @@ from mudroom.vault.moment import clock_of, note
 from mudroom.vault.retention.expiry import sweep_applies
 from mudroom.vault.retention.leftover import fork_leftovers, is_incomplete, unused_git_layers, vault_leftovers
 from mudroom.vault.store.fork import Fork
-from mudroom.vault.store.store import HELD, Vault, throw_away_base
+from mudroom.vault.store.spare_base import SPARE, throw_away_base
+from mudroom.vault.store.store import HELD, Vault
 from mudroom.vault.sync import sync_directory
 
 
@@ -165,7 +166,7 @@ class _Sweep:
             self._remarks.append(f"no layers are removed: the state of {names} cannot be read (mudroom vault check)")
             return [], []
         layers.update(dict.fromkeys(self._released & layers.keys(), 0))
-        bases.update(dict.fromkeys(self._released & bases.keys(), 0))
+        bases.update(dict.fromkeys((self._released | {SPARE}) & bases.keys(), 0))  # nobody is just making the spare
         gone, bases_gone = unreferenced(layers, bases, self._states, deletion_horizon(self._clock, self._held))
         if (gone or bases_gone) and not self._dry_run:
             self._sync_forks()

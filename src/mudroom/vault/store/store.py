@@ -278,10 +278,11 @@ class Vault:
                 continue
         return [fork for _created, _name, fork in sorted(forks, key=lambda row: row[:2])]
 
-    def discard(self, fork: Fork, *, durable: bool = False) -> None:
+    def discard(self, fork: Fork, *, durable: bool = False, spares: bool = False) -> None:
         """Move the fork to the trash, with every layer and snapshot that no other fork needs. Hold its lock.
 
-        ``durable``: also after a power loss, which could otherwise bring the fork back without its files.
+        ``durable``: also after a power loss, which could otherwise bring the fork back without its files. ``spares``:
+        keep the snapshot for the next fork that takes one.
         """
         state = fork.state_or_none
         if not self.throw_away(fork.path):
@@ -293,7 +294,9 @@ class Vault:
             for layer in layers:
                 self.throw_away(self.layer(layer))
             if base:
-                throw_away_base(self, base)
+                from mudroom.vault.store.spare_base import throw_away_base
+
+                throw_away_base(self, base, spares=spares)
 
     def _unshared(self, state: ForkState) -> tuple[list[str], str]:
         """Return the layers and the snapshot (or "") that no other fork needs. The upper layer is never shared."""
@@ -383,21 +386,6 @@ def require_own(vault: Vault) -> None:
             f"{show(vault.project)} is only shown here: its changes are applied where the project is",
             "bring the fork home, and apply it there: mudroom apply FORK",
         )
-
-
-def throw_away_base(vault: Vault, name: str) -> None:
-    """Throw away a snapshot that no fork needs. A fork may arrive on it meanwhile, which looks for it once it has its
-    name: so it is moved, then the forks are looked at again, and it is moved back if one needs it."""
-    aside = vault.path + b"/bases/." + os.urandom(8).hex().encode()
-    try:
-        disk.rename_path(vault.base(name), aside)
-    except FileNotFoundError:
-        return
-    states = [fork.state_or_none for fork in vault.forks()]
-    if any(state is None or state.base == name for state in states):
-        disk.rename_path(aside, vault.base(name))
-    else:
-        vault.throw_away(aside)
 
 
 def project_of(vault: bytes) -> bytes:

@@ -1,0 +1,116 @@
+"""A snapshot that no fork needs any more becomes one of the project as it is now.
+
+Most of a project is as it was: a walk finds the files that have changed since (``is_untouched``, by the ctime too), and
+only those are copied again. A file whose ctime lay within the clock's tick when the snapshot was taken has the ctime 0
+in the manifest, so it counts as changed (``as_recorded``).
+
+Crash order: the manifest is removed first and written last. A snapshot without one is incomplete, and is removed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+
+from mudroom.core.tree.entry import Entry, is_untouched
+from mudroom.errors import MudroomError
+from mudroom.stage import disk
+from mudroom.stage.beneath import open_root, reach
+from mudroom.stage.copy import clone
+from mudroom.stage.exclude import named
+from mudroom.stage.layers.layer import remove_at, remove_tree
+from mudroom.stage.originals.snapshot import HELD, Choose, check_size, read_manifest, save_snapshot
+from mudroom.stage.source import OpenSource
+from mudroom.stage.stamp import file_clock
+
+Entries = Mapping[bytes, Entry]
+
+
+def renew(
+    project: bytes,
+    place: bytes,
+    *,
+    choose: Choose,
+    limit: int | None,
+    masked: Collection[bytes] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> list[str]:
+    """Make the snapshot at ``place`` one of the project as it is now. Arguments, result and errors are those of
+    ``take``; after an error there is no snapshot any more. Raise MudroomError if it cannot be used again."""
+    started, held = file_clock(), list[bytes]()
+    try:
+        before = read_manifest(place)
+        if any(entry.kind == "directory" and entry.mode & 0o700 != 0o700 for entry in before.values()):
+            raise MudroomError("a directory of the earlier snapshot is closed to its owner")
+        _begin(place)
+        with OpenSource(project) as source:
+            items, notes = choose(source, held)
+            items = {path: entry for path, entry in items.items() if path not in masked}
+            check_size(items, limit)
+            kept = unchanged(before, items)
+            target = open_root(place + b"/source")
+            try:
+                _remove(target, [path for path in before if path and path not in kept])
+                changed = {path: entry for path, entry in items.items() if path not in kept}
+                copied = clone(source, target, changed, progress, held, kept)
+                _set_modes(target, {path: items[path].mode for path in kept if items[path].mode != before[path].mode})
+                top = source.look(b"")
+                assert top is not None
+                disk.set_mode(target, b".", top.mode)
+            finally:
+                os.close(target)
+            save_snapshot(place, top, items, copied, masked, started)
+    except BaseException:
+        remove_tree(place)
+        raise
+    return [*notes, HELD.format(paths=named(held))] if held else notes
+
+
+def unchanged(before: Entries, now: Entries) -> set[bytes]:
+    """Return the paths whose copies are still good: directories, which may have another mode now, and all else that is
+    untouched. Files with several names are good together or not at all: their copies are one file."""
+    kept = {path for path, entry in now.items() if (old := before.get(path)) is not None and _is_good(old, entry)}
+    then, today = _linked(before), _linked(now)
+    for key, paths in today.items():
+        if paths != then.get(key) or not paths <= kept:
+            kept -= paths
+    return kept
+
+
+def _is_good(old: Entry, entry: Entry) -> bool:
+    if entry.kind == "directory":
+        return old.kind == "directory"  # also if it is another one: what is in it is compared by itself
+    return is_untouched(old, entry)
+
+
+def _linked(entries: Entries) -> dict[tuple[int, int], set[bytes]]:
+    """Return the paths of each file with several names."""
+    by_file: dict[tuple[int, int], set[bytes]] = {}
+    for path, entry in entries.items():
+        if entry.kind == "file" and entry.links > 1:
+            by_file.setdefault((entry.device, entry.inode), set()).add(path)
+    return by_file
+
+
+def _begin(place: bytes) -> None:
+    """Make the snapshot incomplete, and remove what was made of its files: layers for git, and the masked paths."""
+    os.unlink(place + b"/manifest")
+    for name in os.listdir(place):
+        if name != b"source":
+            remove_tree(place + b"/" + name)
+
+
+def _remove(target: int, paths: Collection[bytes]) -> None:
+    for path in sorted(paths):  # a directory before its contents, which are then gone with it
+        try:
+            with reach(target, path) as (at, rest):
+                remove_at(at, rest)
+        except FileNotFoundError:
+            continue
+
+
+def _set_modes(target: int, modes: Mapping[bytes, int]) -> None:
+    """Set the modes of directories, the deepest first: a mode may close what is below."""
+    for path in sorted(modes, reverse=True):
+        with reach(target, path) as (at, rest):
+            disk.set_mode(at, rest, modes[path])

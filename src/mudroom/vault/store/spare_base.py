@@ -1,0 +1,59 @@
+"""Snapshots that no fork needs: they go to the trash, or the last one is kept for the next fork that takes a snapshot.
+
+    bases/.spare    a complete snapshot of the project at some time, which no fork's state can name
+
+Where every command works in a copy of the project (a mount inside it, no user namespaces), its fork is discarded with
+its changes, and the next command needs nearly the same copy again. Garbage collection removes the spare: once a day by
+itself, and when the user asks for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from mudroom.stage import disk
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mudroom.vault.store.store import Vault
+
+SPARE = ".spare"
+
+
+def throw_away_base(vault: Vault, name: str, *, spares: bool = False) -> None:
+    """Throw away a snapshot that no fork needs. A fork may arrive on it meanwhile, which looks for it once it has its
+    name: so it is moved, then the forks are looked at again, and it is moved back if one needs it. ``spares``: keep it
+    as the spare instead, on Linux."""
+    aside = vault.path + b"/bases/." + os.urandom(8).hex().encode()
+    try:
+        disk.rename_path(vault.base(name), aside)
+    except FileNotFoundError:
+        return
+    states = [fork.state_or_none for fork in vault.forks()]
+    if any(state is None or state.base == name for state in states):
+        disk.rename_path(aside, vault.base(name))
+    elif not (spares and sys.platform == "linux" and _keep(vault, aside)):
+        vault.throw_away(aside)
+
+
+def _keep(vault: Vault, aside: bytes) -> bool:
+    """Make a snapshot the spare, and throw away the one before. Return False if another process has just made one."""
+    vault.throw_away(vault.base(SPARE))
+    try:
+        disk.rename_path(aside, vault.base(SPARE))
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+        return False
+    return True
+
+
+def take_spare(vault: Vault, name: str) -> bool:
+    """Make the spare the snapshot ``name``, for this caller alone. Return whether there was one."""
+    try:
+        disk.rename_path(vault.base(SPARE), vault.base(name))
+    except FileNotFoundError:
+        return False
+    return True
