@@ -13,7 +13,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset, Remark
 from mudroom.core.tree.path import ancestors, show
 from mudroom.core.tree.stack import LIVE
-from mudroom.errors import ProjectClosed
+from mudroom.errors import MudroomError, ProjectClosed
 from mudroom.stage import disk
 from mudroom.stage.layers.closed_directory import open_to_owner
 from mudroom.stage.source import is_absence
