@@ -6,6 +6,7 @@ Source: git's utf8.c (is_hfs_dot_generic) and path.c (is_ntfs_dot_generic).
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 
 from mudroom.core.text.regex import regex
 
@@ -18,6 +19,7 @@ _SHORT_NAMES = {
 }
 
 
+@lru_cache(1 << 12)
 def spell(name: bytes) -> bytes:
     """Return the one spelling of a name that some file systems take for others: without case, in one Unicode form,
     without the characters that HFS+ ignores, and without the streams, trailing dots and blanks of NTFS."""
