@@ -4,13 +4,7 @@ Rules of this file:
 1. For a command that uses no network only the listeners are made; no gate is started. Beside a command that was judged
 to use it, the gate starts at once: it is ready when the first connection comes.
 2. An error leaves the command without a network, never with another network: its namespace has none.
-3. The approver is asked once per command about a host and port, whatever the answer.
-4. An approver on the user's terminal blocks, and the command's output is held back. An approver elsewhere
-(``RemoteApprover``) does not block: the command and its timeout continue, and it still pauses for the user's commands.
-While a program of the command reads keys from the user's terminal, that is the program's: questions are asked
-elsewhere, and a sign on the terminal says so (``CommandScreen``).
-5. If no approver can receive a question, the connection is refused at once. A later connection is asked about if an
-approver is available by then.
+Questions about hosts: ``host_questions.py``. Connections to other forks: ``dial_desk.py``.
 """
 
 from __future__ import annotations
@@ -24,10 +18,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session.confinement.entrance import Entrance
 from mudroom.session.confinement.host_approver import NoScreen
-from mudroom.typing import TYPE_CHECKING, TypeVar, cast
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
+    from mudroom.core.network.flow import Flow, FlowQuestion
     from mudroom.core.network.flow_log import FlowLog
     from mudroom.core.network.fork_host import ForkDial
     from mudroom.core.network.host_rules import HostRule
@@ -38,10 +32,9 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Running
     from mudroom.session.confinement.dial_desk import DialDesk
     from mudroom.session.confinement.dialler import Dialler
-    from mudroom.session.confinement.host_approver import Approver, CommandScreen, PendingQuestion, TerminalApprover
+    from mudroom.session.confinement.host_approver import Approver, CommandScreen
+    from mudroom.session.confinement.host_questions import HostQuestions
     from mudroom.session.confinement.socket_pool import SocketPool
-
-    Answer = TypeVar("Answer", "FlowAnswer", "FlowAnswer | None")
 
 _NAMESPACES = ("user", "net")
 """Names of the descriptors that come with the listeners and are none."""
@@ -213,9 +206,8 @@ class Doorkeeper:
         """Returns what the bridge has refused."""
         self.notes: list[str] = []
         self._rules: Sequence[HostRule] = ()
-        self._answered: list[HostRule] = []
-        """Rules that are valid for this command only, made of answers."""
-        self._waiting: list[tuple[FlowQuestion, PendingQuestion]] = []
+        self._questions: HostQuestions | None = None
+        """None until the gate asks about a host."""
 
     @property
     def is_inside(self) -> bool:
@@ -267,7 +259,7 @@ class Doorkeeper:
 
     def descriptors(self) -> Collection[int]:
         if self._door is not None:
-            bells = [bell for _question, question in self._waiting if (bell := question.fileno()) >= 0]
+            bells = self._questions.descriptors() if self._questions is not None else []
             bells += self._desk.descriptors() if self._desk is not None else []
             return [self._door.fileno(), *self._entrance.descriptors(), *bells]
         if self._listeners:
@@ -285,7 +277,8 @@ class Doorkeeper:
             elif self._door is not None:
                 if self._desk is not None:
                     self._desk.attend(self._door, ready)
-                self._look_elsewhere(self._door)
+                if self._questions is not None:
+                    self._questions.look(self._door)
             elif self._listeners:
                 self._open()
             elif self._running is not None:
@@ -330,8 +323,8 @@ class Doorkeeper:
         if door is None and not ((self._namespaces or self._places) and self._listeners):
             return
         try:
-            if door is not None:
-                self._look_elsewhere(door)
+            if door is not None and self._questions is not None:
+                self._questions.look(door)
             rules = self._gateway.loopback_rules() if door is None else self._gateway.rules()
         except MudroomError as error:
             if door is not None:
@@ -339,10 +332,7 @@ class Doorkeeper:
             return
         if rules is not self._rules:
             self._rules = rules
-            current = [*rules, *self._answered]
-            if door is not None:
-                door.update(current)
-            self._follow(current)
+            self._follow(rules if door is None else self._update(door))
 
     def _follow(self, rules: Sequence[HostRule]) -> None:
         """Close the listeners of places that no rule opens any more, and make those of new places, if the command has a
@@ -407,97 +397,20 @@ class Doorkeeper:
         self._desk.dial(door, request)
 
     def _ask(self, door: Door, question: FlowQuestion) -> None:
-        approver, question = self._gateway.approver, question._replace(fork=self._fork())
-        if hasattr(approver, "elsewhere"):
-            at_terminal = cast("TerminalApprover", approver)
-            answer = self._at_terminal(at_terminal, question)
-            if answer is not None:
-                self._settle(door, question, answer)
-                return
-            approver = at_terminal.elsewhere
-        begin = getattr(approver, "begin", None)
-        if begin is not None and self._running is not None and not self._running.has_report():
-            self._waiting.append((question, begin(question)))
-            self._look_elsewhere(door)  # it may have been answered or refused already
-            self._show_sign()
-            return
-        with self._screen.suspended():
-            answer = self._answer(approver, question)
-        self._settle(door, question, answer)
+        if self._questions is None:
+            from mudroom.session.confinement.host_questions import HostQuestions
 
-    def _at_terminal(self, approver: TerminalApprover, question: FlowQuestion) -> FlowAnswer | None:
-        """Return the answer given on the user's terminal, or None if a program of the command has it."""
-        screen = self._screen
-        if screen.is_taken():
-            return None
-        with screen.suspended():
-            return self._answer(lambda asked, over: approver.ask(asked, over, screen.is_taken), question)
+            gateway = self._gateway
+            self._questions = HostQuestions(
+                lambda: gateway.approver, gateway.remember, self._screen, self._update, self.notes.append
+            )
+        self._questions.ask(door, question._replace(fork=self._fork()), self._running)
 
-    def _show_sign(self) -> None:
-        """Have the user's terminal say how many questions wait elsewhere."""
-        hosts = [question.host for question, _waiting in self._waiting]
-        number = f"{len(hosts)} questions wait"
-        self._screen.sign(
-            "" if not hosts else f"mudroom: {number if hosts[1:] else f'allow {hosts[0]}?'} (mudroom approve)"
-        )
-
-    def _look_elsewhere(self, door: Door) -> None:
-        for question, waiting in list(self._waiting):
-            answer = waiting.look()
-            if answer is not None:
-                self._waiting.remove((question, waiting))
-                waiting.close()
-                self._settle(door, question, answer)
-                self._show_sign()
-
-    def _settle(self, door: Door, question: FlowQuestion, answer: FlowAnswer) -> None:
-        if not answer.lasting:
-            door.refuse(question.identity, answer.why)
-            return
-        from mudroom.core.network.host_rules import ASKED, HostRule
-
-        rule = HostRule("allow" if answer.allowed else "deny", question.host, (question.port,), source=ASKED)
-        kept = rule
-        if answer.allowed and answer.preset:
-            kept = self._allow_preset(door, question, answer.preset)
-            rule = rule._replace(source=f"{ASKED} {answer.preset}")
-        self._answered.append(rule._replace(source=f"{ASKED}, {answer.why}") if answer.why else rule)
-        door.answer(question.identity, answer.allowed, self._answered[-1])
-        if answer.keep:
-            try:
-                self._gateway.remember(kept)
-            except MudroomError as error:  # the answer is valid for this command
-                self.notes.append(f"the answer about {question.host} could not be kept: {error}")
-
-    def _allow_preset(self, door: Door, question: FlowQuestion, word: str) -> HostRule:
-        """Allow the hosts of the preset that the question offered, to this command. Return the rule to be remembered.
-        Questions about those hosts that wait elsewhere are answered by it."""
-        from mudroom.core.network.host_entry import expand, parse_entry
-        from mudroom.core.network.host_rules import concerns
-        from mudroom.core.network.preset import offer_for
-
-        offer = offer_for(question.host, question.port)
-        if offer is None or offer.word != word:
-            raise MudroomError(f"the answer about {question.host} names a preset that was not offered: {word}")
-        kept = parse_entry(word, "allow", "asked")
-        hosts = list(expand([kept]))
-        self._answered += hosts
-        door.update([*self._rules, *self._answered])
-        for asked, waiting in list(self._waiting):
-            if any(concerns(rule, asked.host, asked.port) for rule in hosts):
-                self._waiting.remove((asked, waiting))
-                waiting.close()
-        return kept
-
-    def _answer(
-        self, approver: Callable[[FlowQuestion, int], Answer] | None, question: FlowQuestion
-    ) -> Answer | FlowAnswer:
-        from mudroom.core.network.flow import FlowAnswer
-
-        running = self._running
-        if approver is None or running is None or running.has_report():
-            return FlowAnswer(False)
-        return approver(question, running.over)
+    def _update(self, door: Door) -> list[HostRule]:
+        """Give the door the present rules, and return them."""
+        current = [*self._rules, *(self._questions.rules if self._questions is not None else ())]
+        door.update(current)
+        return current
 
     def _without_network(self, why: str) -> None:
         """Close the listeners: new connections are refused."""
@@ -506,8 +419,8 @@ class Doorkeeper:
 
     def close(self) -> None:
         door, self._door = self._door, None
-        while self._waiting:
-            self._waiting.pop()[1].close()
+        if self._questions is not None:
+            self._questions.close()
         if self._desk is not None:
             self._desk.close()
         if door is not None:

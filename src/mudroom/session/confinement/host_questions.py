@@ -1,0 +1,146 @@
+"""The gate's questions about hosts beside one command, and the rules that their answers make.
+
+Rules of this file:
+1. The approver is asked once per command about a host and port, whatever the answer.
+2. An approver on the user's terminal blocks, and the command's output is held back. An approver elsewhere
+(``RemoteApprover``) does not block: the command and its timeout continue, and it still pauses for the user's commands.
+While a program of the command reads keys from the user's terminal, that is the program's: questions are asked
+elsewhere, and a sign on the terminal says so (``CommandScreen``).
+3. If no approver can receive a question, the connection is refused at once. A later connection is asked about if an
+approver is available by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mudroom.core.network.flow import FlowAnswer, FlowQuestion
+from mudroom.core.network.host_rules import ASKED, HostRule, concerns
+from mudroom.errors import MudroomError
+from mudroom.net.door import Door
+from mudroom.typing import TYPE_CHECKING, TypeVar, cast
+
+if TYPE_CHECKING:
+    from mudroom.sandbox.client.client import Running
+    from mudroom.session.confinement.host_approver import Approver, CommandScreen, PendingQuestion, TerminalApprover
+
+    Answer = TypeVar("Answer", "FlowAnswer", "FlowAnswer | None")
+
+
+class HostQuestions:
+    """Owner: the thread that attends to the command."""
+
+    def __init__(
+        self,
+        approver: Callable[[], Approver | None],
+        remember: Callable[[HostRule], None],
+        screen: CommandScreen,
+        renew: Callable[[Door], object],
+        note: Callable[[str], None],
+    ) -> None:
+        """``approver``: returns who is asked now. ``remember`` keeps a lasting answer. ``renew`` gives the door its
+        rules again, with those of the answers. ``note`` adds a note to the command's result."""
+        self._approver, self._remember, self._screen = approver, remember, screen
+        self._renew, self._note = renew, note
+        self.rules: list[HostRule] = []
+        """Those of the answers, valid for this command only."""
+        self._waiting: list[tuple[FlowQuestion, PendingQuestion]] = []
+
+    def descriptors(self) -> list[int]:
+        return [bell for _question, waiting in self._waiting if (bell := waiting.fileno()) >= 0]
+
+    def ask(self, door: Door, question: FlowQuestion, running: Running | None) -> None:
+        """Answer the gate, or have the question wait. ``running``: the command; None once it is over."""
+        approver = self._approver()
+        if hasattr(approver, "elsewhere"):
+            at_terminal = cast("TerminalApprover", approver)
+            answer = self._at_terminal(at_terminal, question, running)
+            if answer is not None:
+                self._settle(door, question, answer)
+                return
+            approver = at_terminal.elsewhere
+        begin = getattr(approver, "begin", None)
+        if begin is not None and running is not None and not running.has_report():
+            self._waiting.append((question, begin(question)))
+            self.look(door)  # it may have been answered or refused already
+            self._show_sign()
+            return
+        with self._screen.suspended():
+            answer = _answer(approver, question, running)
+        self._settle(door, question, answer)
+
+    def _at_terminal(
+        self, approver: TerminalApprover, question: FlowQuestion, running: Running | None
+    ) -> FlowAnswer | None:
+        """Return the answer given on the user's terminal, or None if a program of the command has it."""
+        screen = self._screen
+        if screen.is_taken():
+            return None
+        with screen.suspended():
+            return _answer(lambda asked, over: approver.ask(asked, over, screen.is_taken), question, running)
+
+    def _show_sign(self) -> None:
+        """Have the user's terminal say how many questions wait elsewhere."""
+        hosts = [question.host for question, _waiting in self._waiting]
+        number = f"{len(hosts)} questions wait"
+        self._screen.sign(
+            "" if not hosts else f"mudroom: {number if hosts[1:] else f'allow {hosts[0]}?'} (mudroom approve)"
+        )
+
+    def look(self, door: Door) -> None:
+        """Answer the questions that were answered elsewhere."""
+        for question, waiting in list(self._waiting):
+            answer = waiting.look()
+            if answer is not None:
+                self._waiting.remove((question, waiting))
+                waiting.close()
+                self._settle(door, question, answer)
+                self._show_sign()
+
+    def _settle(self, door: Door, question: FlowQuestion, answer: FlowAnswer) -> None:
+        if not answer.lasting:
+            door.refuse(question.identity, answer.why)
+            return
+        rule = HostRule("allow" if answer.allowed else "deny", question.host, (question.port,), source=ASKED)
+        kept = rule
+        if answer.allowed and answer.preset:
+            kept = self._allow_preset(door, question, answer.preset)
+            rule = rule._replace(source=f"{ASKED} {answer.preset}")
+        self.rules.append(rule._replace(source=f"{ASKED}, {answer.why}") if answer.why else rule)
+        door.answer(question.identity, answer.allowed, self.rules[-1])
+        if answer.keep:
+            try:
+                self._remember(kept)
+            except MudroomError as error:  # the answer is valid for this command
+                self._note(f"the answer about {question.host} could not be kept: {error}")
+
+    def _allow_preset(self, door: Door, question: FlowQuestion, word: str) -> HostRule:
+        """Allow the hosts of the preset that the question offered, to this command. Return the rule to be remembered.
+        Questions about those hosts that wait elsewhere are answered by it."""
+        from mudroom.core.network.host_entry import expand, parse_entry
+        from mudroom.core.network.preset import offer_for
+
+        offer = offer_for(question.host, question.port)
+        if offer is None or offer.word != word:
+            raise MudroomError(f"the answer about {question.host} names a preset that was not offered: {word}")
+        kept = parse_entry(word, "allow", "asked")
+        hosts = list(expand([kept]))
+        self.rules += hosts
+        self._renew(door)
+        for asked, waiting in list(self._waiting):
+            if any(concerns(rule, asked.host, asked.port) for rule in hosts):
+                self._waiting.remove((asked, waiting))
+                waiting.close()
+        return kept
+
+    def close(self) -> None:
+        while self._waiting:
+            self._waiting.pop()[1].close()
+
+
+def _answer(
+    approver: Callable[[FlowQuestion, int], Answer] | None, question: FlowQuestion, running: Running | None
+) -> Answer | FlowAnswer:
+    if approver is None or running is None or running.has_report():
+        return FlowAnswer(False)
+    return approver(question, running.over)
