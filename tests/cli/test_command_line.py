@@ -152,6 +152,11 @@ def test_the_fork_moved_is_exit_code_4(cli: Cli) -> None:
     ("words", "code", "message"),
     [
         (["run", "--", "no-such-program"], 127, "no-such-program: command not found"),
+        (
+            ["run", "--", "cd", "src"],
+            127,
+            "cd: command not found (a word of the shell itself: mudroom run -- sh -c 'cd …",
+        ),
         (["run", "--", "./no/such"], 127, "./no/such: command not found"),
         (["run", "--", ""], 127, "'': command not found (the first word is empty"),
         (["run", "--", "", "x"], 127, "'': command not found (the first word is empty"),

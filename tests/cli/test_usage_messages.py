@@ -85,6 +85,11 @@ WRONG = {
     "version": "there is no verb 'version' (did you mean mudroom --version?)",
     "gc": "there is no verb 'gc' (did you mean mudroom vault gc?)",
     "stash": "there is no verb 'stash' (did you mean mudroom checkpoint?)",
+    "conflicts": "there is no verb 'conflicts' (did you mean mudroom diff --conflicts?)",
+    "commits": "there is no verb 'commits' (did you mean mudroom diff --commits?)",
+    "-v": "there is no verb '-v' (did you mean mudroom --version?)",
+    "agent ls --all": "agent has no option --all (mudroom agent --help)",
+    "rollback": "rollback needs CHECKPOINT (mudroom rollback --help)",
     "--verbose": "there is no verb '--verbose' (options follow the verb; mudroom --help lists the verbs)",
 }
 

@@ -130,3 +130,10 @@ def test_pydantic_ai_calls_the_tools(place: Place) -> None:
     out = run(place, "pydantic_ai_tool.py")
     assert "the file says: hello" in out and "added     hello.txt  +1 -0" in out
     assert list(place.project.iterdir()) == []
+
+
+@pytest.mark.parametrize("program", ["agent_loop.py", "best_of_n.py"])
+def test_without_its_words_an_example_says_how_it_is_run(program: str) -> None:
+    done = subprocess.run([sys.executable, str(EXAMPLES / program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and f"python {program} PROJECT" in done.stderr
+    assert "Traceback" not in done.stderr

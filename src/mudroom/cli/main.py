@@ -267,7 +267,7 @@ def _without_verb(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> tuple[
         return f"{argv[0]} belongs behind the verb", turned
     import difflib
 
-    near = difflib.get_close_matches(argv[0], ("--help", "--version"), 1, 0.8)
+    near = difflib.get_close_matches(_SHORT.get(argv[0], argv[0]), ("--help", "--version"), 1, 0.8)
     hint = f"did you mean mudroom {near[0]}?" if near else "options follow the verb; mudroom --help lists the verbs"
     return f"there is no verb {argv[0]!r}", hint
 
@@ -302,6 +302,7 @@ def _suggest(words: Sequence[str], environ: Mapping[bytes, bytes]) -> str:
     return "mudroom --help lists the verbs; a command of your own: mudroom run -- COMMAND"
 
 
+_SHORT = {"-v": "--version", "-V": "--version", "-?": "--help"}
 _LIKELY = 0.8
 """Least likeness of an agent that was probably meant (difflib). With less, "commit" would be copilot."""
 _MEANT = {
@@ -315,6 +316,8 @@ _MEANT = {
     **dict.fromkeys(("clean", "gc", "prune"), "vault gc"),
     **dict.fromkeys(("config", "settings"), "policy show"),
     "show": "diff",
+    "conflicts": "diff --conflicts",
+    "commits": "diff --commits",
     "stash": "checkpoint",
     "version": "--version",
     "history": "log",

@@ -147,5 +147,5 @@ def _near(word: str, words: Sequence[str], before: str = "") -> str:
     if word[:1] == "-" != word[1:2]:  # -it is no --git, but -yes is --yes
         near = [f"-{word}"] if f"-{word}" in words else []
     else:
-        near = difflib.get_close_matches(word, words, 1, _LIKELY)
+        near = difflib.get_close_matches(word, [other for other in words if other != word], 1, _LIKELY)
     return f"did you mean {before}{near[0]}? " if near else ""

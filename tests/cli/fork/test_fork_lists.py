@@ -80,6 +80,14 @@ def test_a_name_that_is_unknown_where_none_is_known_has_a_hint_that_helps(cli: C
     )
 
 
+def test_a_name_that_is_nearly_that_of_a_fork(cli: Cli) -> None:
+    assert cli("exec", "--fork", "feature", "--", "touch", "src/b").returncode == 0
+    assert cli("diff", "featur").stderr == (
+        "mudroom: there is no fork named featur (did you mean feature? mudroom ls shows the forks of this project)\n"
+    )
+    assert cli("diff", "x").stderr == "mudroom: there is no fork named x (mudroom ls shows the forks of this project)\n"
+
+
 def test_an_empty_directory_counts_everywhere(cli: Cli) -> None:
     assert cli("exec", "--fork", "x", "--", "rm", "-rf", "src").returncode == 0
     assert cli.json("ls")["forks"][0]["changed"] == 2

@@ -25,7 +25,7 @@ The project is not touched: only the fork changes."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="of the checkpoint")
+    parser.add_argument("name", metavar="CHECKPOINT", help="of the checkpoint")
     parser.add_argument("--fork", metavar="FORK", help="the fork; may be left out if there is only one")
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     parser.add_argument("--no", "-n", action="store_true", help="only show the changes to drop")

@@ -113,8 +113,8 @@ def describe(swept: upkeep.PruneResult, *, dry_run: bool) -> str:
     """Return one line about the removed data."""
     parts = [f"{applied.name} ({applied.reason})" for applied in swept.applies]
     parts += [*swept.checkpoints, *swept.forks]
-    counts = {"layers": len(swept.layers), "snapshots": len(swept.snapshots), "leftovers": swept.leftovers}
-    parts += [f"{number:,} {kind}" for kind, number in counts.items() if number]
+    counts = {"layer": len(swept.layers), "snapshot": len(swept.snapshots), "leftover": swept.leftovers}
+    parts += [counted(number, kind) for kind, number in counts.items() if number]
     return ("would remove " if dry_run else "removed ") + ", ".join(parts) + f": {amount(swept.size)}"
 
 

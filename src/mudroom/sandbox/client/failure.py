@@ -50,6 +50,10 @@ _TOO_LITTLE = {
 sethostname(2): the capability is there, in a namespace of the sandbox's own)."""
 
 
+_OF_SHELLS = ("cd", "export", "source", ".", "alias", "set", "unset", "ulimit", "umask", "eval", "exec")
+"""Words that a shell does itself, and for which there is no program."""
+
+
 def _not_started(program: bytes, number: int) -> CommandNotStarted:
     name = os.fsdecode(program)
     if not program:
@@ -58,6 +62,9 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
         )
     if number in (ENOENT, ENOTDIR) and " " in name and not name.startswith(("/", ".")):
         return CommandNotStarted(f"{name}: command not found", 127, _apart(name))
+    if number in (ENOENT, ENOTDIR) and name in _OF_SHELLS:
+        line = f"mudroom run -- sh -c '{name} … && COMMAND'"
+        return CommandNotStarted(f"{name}: command not found", 127, f"a word of the shell itself: {line}")
     if number in (ENOENT, ENOTDIR):
         return CommandNotStarted(f"{name}: command not found", 127, "the sandbox sees the PATH of this shell")
     hint = "is it an executable file?"

@@ -238,8 +238,7 @@ class Vault:
 
     def fork(self, name: str) -> Fork:
         """Return the fork. Raise UsageError if there is none, or the name is not allowed."""
-        fork = self.find(name)
-        if fork is None:
+        if (fork := self.find(name)) is None:
             raise UsageError(f"there is no fork named {name}", self._missing_fork_hint(name))
         return fork
 
@@ -263,7 +262,10 @@ class Vault:
                 project = project_of(place)
                 if project and not os.path.isdir(project):
                     return f"{show(project)}, which is gone, had such a fork: if it was moved, move it back"
-        return "mudroom ls shows the forks of this project"
+        from difflib import get_close_matches as close_to
+
+        near = close_to(name, [fork.name for fork in self.forks()], 1)
+        return f"{f'did you mean {near[0]}? ' if near else ''}mudroom ls shows the forks of this project"
 
     def forks(self) -> list[Fork]:
         """Return all forks, oldest first, damaged ones included. A fork that is discarded meanwhile is left out."""
