@@ -22,9 +22,10 @@ A file is flagged for one of these reasons:
 1. **Its name**, at any depth: the tables below. Other spellings that a file system takes for the name count: other
    case, Unicode forms, characters that HFS+ ignores, trailing dots and blanks, streams and short names of NTFS. A
    pattern that has only a beginning does not hold for documents and pictures (`Dockerfile.md`).
-2. **Its place**: a hook below `core.hooksPath` (of the repository and of files that its settings include, not
-   of `~/.gitconfig`), or a
-   file that a manifest names, in the project's version or in the fork's. A manifest that cannot be parsed names
+2. **Its place**: a hook below `core.hooksPath`, a file that a hook of the repository is a link to or names, and a file
+   that a command in the repository's settings names (`filter.*.clean`, `core.fsmonitor`, an alias with `!`), in those
+   that they include, too, not in `~/.gitconfig`; or a file that a manifest names, in the project's version or in the
+   fork's. A manifest that cannot be parsed names
    each word in it; one of more than 1 MiB names all. A link counts as well where a directory of such a name would be
    (`.cargo`, for `.cargo/config.toml`).
 3. **Its content**: a new or changed executable that begins as a script (`#!`), ELF, Mach-O, PE or WebAssembly does.

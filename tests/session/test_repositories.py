@@ -508,3 +508,24 @@ def test_the_directory_that_a_file_is_moved_to_names_it(place: Place) -> None:
     _session, result = place.sh("mkdir build; mv notes build/; for i in $(seq 20); do echo $i > build/$i; done")
     shown = "\n".join(preview("sh would change", result.changeset, Terminal({})))
     assert re.search(r"^  build/ +\+20 →1 files, 61 B, renamed from notes$", shown, re.M), shown
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        "ln -s ../../tools/check .git/hooks/pre-commit",
+        "rm -rf .git/hooks; ln -s ../tools .git/hooks",
+        "mkdir -p .git/hooks; echo 'exec sh \"$(git rev-parse --show-toplevel)/tools/check\"' > .git/hooks/pre-commit",
+        "git config core.fsmonitor tools/check",
+        "git config filter.x.clean './tools/check %f'",
+        "git config alias.z '!sh tools/check'",
+        "git config include.path ../more; printf '[diff \"x\"]\\n textconv = sh tools/check\\n' > more",
+    ],
+)
+def test_a_file_that_the_users_own_settings_and_hooks_run_is_flagged(project: Place, setup: str) -> None:
+    project.write("tools/check", "true\n")
+    project.write("tools-notes", "true\n")
+    git(project.project, setup)
+    _session, result = project.sh("echo evil >> tools/check; echo more >> tools-notes")
+    runs = {change.path: change.runs for change in result.changeset.changes if change.entry.kind == "file"}
+    assert runs == {b"tools/check": "at the next git command", b"tools-notes": ""}

@@ -18,7 +18,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.git_name import reads_as, spell
+from mudroom.core.tree.git_name import reads_as, spell, spell_path
 from mudroom.core.tree.path import is_below
 from mudroom.core.tree.runs_later import runs_later
 from mudroom.core.tree.secret import is_secret
@@ -50,6 +50,7 @@ _URL_DIRECTORIES = frozenset((b"branches", b"remotes"))
 _SETTING_NAMES = _SETTING_DIRECTORIES | _URL_DIRECTORIES | {parts[-1] for parts in _SETTINGS}
 _HALLMARKS = {b"head": b"HEAD", b"objects": b"objects", b"refs": b"refs", b"commondir": b"commondir"}
 """Names that make a directory a git repository, by their spelling."""
+_ENDS = frozenset((b".git", *_HALLMARKS))
 
 
 def flags_of(path: bytes) -> tuple[str, ...]:
@@ -127,13 +128,17 @@ def git_runs(change: Change, exists: Callable[[bytes], bool], in_project: Callab
     repository; or a file that turns a directory with hooks or settings into a repository. ``exists`` tells whether the
     fork or the project has a path, ``in_project`` whether the project has it; the last name of a path counts in any
     spelling."""
+    spelled = spell_path(change.path)
+    lengths = _setting_of(spelled)
+    if not lengths and spelled[-1] not in _ENDS:
+        return False  # most paths end here
     parts = change.path.split(b"/")
     if parts[-1] == b".git":
         return any(entry is not None and entry.kind != "directory" for entry in (change.base, change.staged))
-    if any(is_repository(parts[:length], exists) for length in _setting_of(parts)):
+    if any(is_repository(parts[:length], exists) for length in lengths):
         return True
     top = parts[:-1]
-    if spell(parts[-1]) not in _HALLMARKS or not any(in_project(_in(top, name)) for name in _SETTING_PATHS):
+    if spelled[-1] not in _HALLMARKS or not any(in_project(_in(top, name)) for name in _SETTING_PATHS):
         return False
     return is_repository(top, exists) and not is_repository(top, in_project)
 
@@ -206,9 +211,9 @@ def _within_repositories(path: bytes) -> Iterator[list[bytes]]:
 def is_setting(within: Sequence[bytes]) -> bool:
     """Return whether a path of a repository, given by its components below ``.git``, is a hook or setting of it, of its
     submodules or of its work trees."""
-    lengths = _setting_of(within)
-    if spell(within[0]) in (b"modules", b"worktrees"):
-        spelled = [spell(part) for part in within]
+    spelled = [spell(part) for part in within]
+    lengths = _setting_of(spelled)
+    if spelled[0] in (b"modules", b"worktrees"):
         return any(_is_setting_of_inner(spelled, length) for length in lengths)
     return 0 in lengths
 
@@ -221,8 +226,7 @@ def _is_setting_of_inner(within: Sequence[bytes], length: int) -> bool:
 
 def _setting_of(parts: Sequence[bytes]) -> list[int]:
     """Return each number of leading components that name a directory of which ``parts`` is a hook or setting if that
-    directory is a repository. Names count in any spelling."""
-    parts = [spell(part) for part in parts]
+    directory is a repository. ``parts``: as ``spell`` returns them."""
     if _SETTING_NAMES.isdisjoint(parts):
         return []
     lengths = [len(parts) - len(names) for names in _SETTINGS if tuple(parts[-len(names) :]) == names]

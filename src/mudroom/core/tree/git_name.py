@@ -33,6 +33,13 @@ def spell(name: bytes) -> bytes:
     return name.lower().rstrip(b" .")
 
 
+def spell_path(path: bytes) -> list[bytes]:
+    """Return the spelling of each part of a path."""
+    if path.isascii() and b":" not in path and b"./" not in path and b" /" not in path and path[-1:] not in b". ":
+        return path.lower().split(b"/")  # most paths: all parts at once
+    return [spell(part) for part in path.split(b"/")]
+
+
 def reads_as(name: bytes, target: bytes) -> bool:
     """Return whether some file system takes ``name`` for ``target``: one that ignores case, HFS+ (ignored invisible
     characters), or NTFS (streams, trailing dots and blanks, short names, backslashes).

@@ -1,8 +1,9 @@
 """Places in a project that the settings of the user's own repository make git run or read.
 
-``core.hooksPath`` can lead into the work tree, and so can an included file of settings. The repository's own settings
-are read, and those that they include, without the user's (``~/.gitconfig``). A hooksPath that is the project
-itself stands for the names of hooks in it.
+``core.hooksPath`` can lead into the work tree, and so can an included file of settings, a link in the place of a hook
+or of the directory of hooks, and a command in a setting or hook (``filter.x.clean = tools/clean``, ``exec
+scripts/check.sh``). The repository's own settings and hooks are read, and settings that they include, without the
+user's (``~/.gitconfig``). A hooksPath that is the project itself stands for the names of hooks in it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 
+from mudroom.core.git.program_names import commands, may_name, path_words
 from mudroom.core.git.settings_file import GitSetting, hook_directories, included, parse_settings
 from mudroom.core.tree.path import is_below, parent
 from mudroom.stage import disk
+from mudroom.typing import NamedTuple
 
 _LIMIT = 1 << 20
 _LINK_LIMIT = 1 << 16
+_HOOK_LIMIT = 1 << 16
+_MOST_HOOKS = 64
 _MOST_INCLUDED = 4
 """Files that include each other, at most."""
 HOOKS = tuple(
@@ -29,30 +34,67 @@ HOOKS = tuple(
 _PREFIXES = (b"~", b"%(")  # git-config(1), pathname: the home directory, or git's own
 
 
-def run_by_git(project: bytes) -> tuple[bytes, ...]:
-    """Return the paths in the project, relative to it, at and below which files run with a command of git (hooks), or
-    are read as settings. ``project``: absolute. A repository above the project counts, too."""
+class GitPlaces(NamedTuple):
+    """Paths in the project, relative to it."""
+
+    trees: tuple[bytes, ...] = ()
+    """At and below them files run with a command of git (hooks), or are read as settings."""
+    files: tuple[bytes, ...] = ()
+    """Programs that a setting or hook of the repository names, and files that a hook is a link to."""
+
+
+def run_by_git(project: bytes) -> GitPlaces:
+    """Return what git runs in the project. ``project``: absolute. A repository above the project counts, too."""
     root = os.path.realpath(project)
     top, git = _repository_of(root)
     if not git:
-        return ()
+        return GitPlaces()
     common = _common_directory(git)
-    paths: dict[bytes, None] = {}
+    hooks = common + b"/hooks"
+    trees: dict[bytes, None] = {}
+    files: dict[bytes, None] = {}
+    if os.path.islink(hooks):
+        trees |= dict.fromkeys(_within(os.path.realpath(hooks), root))
+    files |= dict.fromkeys(_files_of_hooks(hooks, top, root))
     for config in (common + b"/config", git + b"/config.worktree"):
-        for place in _places(config, top, _MOST_INCLUDED):
-            paths |= dict.fromkeys(_within(place, root))
-    return tuple(path for path in paths if path)
+        found = _places(config, top, _MOST_INCLUDED)
+        for place in found.trees:
+            trees |= dict.fromkeys(_within(place, root))
+        files |= dict.fromkeys(path for place in found.files for path in _file_within(place, root))
+    return GitPlaces(tuple(filter(None, trees)), tuple(filter(None, files)))
 
 
-def _places(config: bytes, top: bytes, depth: int) -> Iterator[bytes]:
-    """Yield the places that a file of settings names: directories of hooks, and files that it includes, with theirs."""
+def _places(config: bytes, top: bytes, depth: int) -> GitPlaces:
+    """Return the places that a file of settings names: directories of hooks, files that it includes, with theirs, and
+    programs. Absolute."""
     settings = _settings(config)
-    for value in hook_directories(settings):
-        yield from _place(top, value)
+    trees = [place for value in hook_directories(settings) for place in _place(top, value)]
+    files = [place for value in commands(settings) for word in path_words(value) for place in _place(top, word)]
     for value in included(settings) if depth else ():
         for place in _place(parent(config), value):
-            yield place
-            yield from _places(place, top, depth - 1)
+            below = _places(place, top, depth - 1)
+            trees += (place, *below.trees)
+            files += below.files
+    return GitPlaces(tuple(trees), tuple(files))
+
+
+def _files_of_hooks(hooks: bytes, top: bytes, root: bytes) -> Iterator[bytes]:
+    """Yield the files of the project that hooks are links to, or name."""
+    try:
+        names = os.listdir(hooks)
+    except OSError:
+        return
+    for name in [name for name in names if not name.endswith(b".sample")][:_MOST_HOOKS]:
+        path = hooks + b"/" + name
+        if os.path.islink(path):
+            yield _in_project(os.path.realpath(path), root)
+        for word in path_words(_read(path, _HOOK_LIMIT)):
+            for place in _place(top, word):
+                yield from _file_within(place, root)
+
+
+def _file_within(place: bytes, root: bytes) -> Iterator[bytes]:
+    return (_in_project(candidate, root) for candidate in (place, os.path.realpath(place)))
 
 
 def _place(start: bytes, value: bytes) -> Iterator[bytes]:
@@ -96,7 +138,7 @@ def _common_directory(git: bytes) -> bytes:
 def _settings(path: bytes) -> Sequence[GitSetting]:
     """Return the settings of a file; none if there is no file, or git would refuse it and so run nothing."""
     data = _read(path, _LIMIT)
-    if b"hookspath" not in data.lower() and b"include" not in data.lower():
+    if not may_name(data):
         return ()
     try:
         return parse_settings(data)

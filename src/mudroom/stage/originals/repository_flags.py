@@ -157,7 +157,12 @@ class _RepositoryFlags:
     # --- places that the project's settings name ---
 
     def flag_run_by_git(self, project: bytes) -> None:
-        for place in run_by_git(project):
+        places = run_by_git(project)
+        for path in places.files:
+            for index in self._range(path)[:1]:
+                if self.changes[index].path == path:
+                    self._add(index, EXECUTES)
+        for place in places.trees:
             for index in self._range(place):
                 self._add(index, EXECUTES)
             for above in ancestors(place):

@@ -1,0 +1,49 @@
+"""Files that the commands in a repository's settings and hooks name. Pure.
+
+Which keys hold a command: git-config(1), gitattributes(5). A word of a command or hook is taken for a path if it has a
+slash or a dot; it is compared with the paths of changed files, so other words do no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mudroom.core.git.settings_file import GitSetting
+from mudroom.core.text.regex import regex
+
+_COMMAND_KEYS = frozenset(
+    b"""fsmonitor sshcommand editor pager askpass gitproxy alternaterefscommand program defaultkeycommand helper clean
+    smudge process external command textconv driver cmd difffilter uploadpack receivepack packobjectshook tunnel
+    sendmailcmd tocmd cccmd headercmd""".split()
+)
+"""Keys of any section whose value git runs: core.fsmonitor, filter.*.clean, diff.*.textconv, merge.*.driver."""
+_PATHS_OF_PROGRAMS = frozenset((b"mergetool", b"difftool", b"man", b"browser"))
+"""Sections in which ``path`` is the path of a program."""
+_NAMING = (b"hookspath", b"include", b"path", b"alias", b"pager", b"update", *sorted(_COMMAND_KEYS))
+_BETWEEN = regex(rb"[\s'\"`;&|<>(){}$=,!]+")
+_MOST = 1_000
+"""Words of one text that are looked at."""
+
+
+def may_name(data: bytes) -> bool:
+    """Return whether a file of settings may name a program or place in the project. Those of most repositories do not,
+    and are not parsed."""
+    lower = data.lower()
+    return any(word in lower for word in _NAMING)
+
+
+def commands(settings: Iterable[GitSetting]) -> Iterator[bytes]:
+    """Yield the values that git runs as commands."""
+    for setting in settings:
+        value = setting.value or b""
+        is_command = setting.key in _COMMAND_KEYS or setting.section == b"pager"
+        is_program = setting.key == b"path" and setting.section in _PATHS_OF_PROGRAMS
+        if is_command or is_program or (value.startswith(b"!") and setting.section in (b"alias", b"submodule")):
+            yield value
+
+
+def path_words(text: bytes) -> Iterator[bytes]:
+    """Yield the words of a command or script that may be paths. A leading slash is left out: it may follow the work
+    tree's path (``$top/tools/check``)."""
+    words = (word.lstrip(b"/") for word in _BETWEEN.split(text, _MOST)[:_MOST])
+    return (word for word in words if b"/" in word or b"." in word.strip(b"."))
