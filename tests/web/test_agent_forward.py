@@ -7,11 +7,12 @@ import json
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from starlette.responses import Response
 
 from clocks import give_way
 from conftest import Place
@@ -109,8 +110,17 @@ def test_messages_reach_the_running_agent(place: Place) -> None:
             b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 0\r\n\r\n",
             "its answer is neither JSON nor an event stream",
         ),
+        (
+            b"HTTP/1.1 999 Odd\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+            "its answer has the status 999",
+        ),
+        (
+            b"HTTP/1.1 304 Not Modified\r\nContent-Type: application/json\r\n\r\n",
+            "its answer has the status 304",
+        ),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1000, "it answered with 103 and with nothing else"),
         (b"HELO\r\n\r\n", "its answer is not HTTP: illegal status line: bytearray(b'HELO')"),
-        (None, "it sent nothing for 0.05 s"),
+        (None, "it sent no answer within 0.05 s"),
     ],
 )
 def test_a_server_that_answers_wrongly(answer: bytes | None, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,3 +138,36 @@ def test_a_server_that_answers_wrongly(answer: bytes | None, why: str, monkeypat
     assert response.status_code == 502
     assert json.loads(bytes(response.body))["error"] == {"code": -32603, "message": f"The agent's server: {why}"}
     assert sent.startswith(b"POST /a2a") and sent.endswith(b"{}")
+
+
+def test_a_server_that_never_ends_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte at a time is no answer either, nor is one that does not read."""
+    monkeypatch.setattr(agent_forward, "IDLE", 0.2)
+
+    async def answered(body: bytes, server: Callable[[socket.socket], Awaitable[None]]) -> Response:
+        ours, theirs = socket.socketpair()
+        for end in (ours, theirs):
+            end.setblocking(False)
+        opened = OpenAgent(ours, AgentEndpoint("coder", 1, 9123, "/a2a"), "coder-1")
+        with theirs:
+            serving = asyncio.create_task(server(theirs))
+            try:
+                async with asyncio.timeout(20):
+                    return await agent_forward._exchange(opened, body, [], {"id": 7})
+            finally:
+                serving.cancel()
+
+    async def dribble(channel: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(channel, b"HTTP/1.1 200 OK\r\nX: ")
+        while True:
+            await loop.sock_sendall(channel, b"x")
+            await asyncio.sleep(0)  # give way
+
+    async def deaf(_channel: socket.socket) -> None:
+        return
+
+    for body, server in ((b"{}", dribble), (b" " * agent_forward.BODY_LIMIT, deaf)):
+        response = asyncio.run(answered(body, server))
+        why = "The agent's server: it sent no answer within 0.2 s"
+        assert json.loads(bytes(response.body))["error"]["message"] == why

@@ -258,6 +258,34 @@ def test_an_answered_question_opens_its_host_and_bytes_go_both_ways(gate: Gate, 
     assert [(flow.verdict, flow.address) for flow in flows] == [("allow", "127.0.0.1")]
 
 
+def test_a_worker_that_answers_at_once_loses_no_byte(gate: Gate) -> None:
+    """Its first bytes may come before the thread that made the connection goes on."""
+    heard = list[bytes]()
+    has_heard = threading.Event()
+
+    def listen(listener: socket.socket) -> None:
+        client, _address = listener.accept()
+        with client:
+            heard.append(client.recv(100))
+            has_heard.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=listen, args=(listener,), daemon=True).start()
+        port = listener.getsockname()[1]
+        made, link, _flows = gate(HostRule("allow", "127.0.0.1", (port,), private=True))
+
+        def send(frame: Frame) -> None:
+            if frame.kind == wire.DIALLED:
+                answer = threading.Thread(target=made.take, args=(link, Frame(wire.DATA, 1, b"at once")), daemon=True)
+                answer.start()
+                answer.join(0.2)
+
+        fake(link).send = send  # type: ignore[method-assign]
+        made.dial(link, 3, wire.Dial(1, "127.0.0.1", port, b""), "f", "e")
+        assert has_heard.wait(20)
+    assert heard == [b"at once"]
+
+
 def test_a_server_that_is_not_there_is_told(gate: Gate) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

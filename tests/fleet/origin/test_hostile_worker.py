@@ -185,6 +185,9 @@ def hostile(archive: bytes) -> Iterator[tuple[str, Maker]]:
     for number in (-1, 70_000):
         body = msgspec.msgpack.encode((1, "example.org", number, "http", ""))
         yield f"port {number}", _frame_at_errand(wire.ASK, msgspec.msgpack.encode(wire.Ask(1, "host", body)))
+    for number in (-1, 1 << 32, 1 << 63):
+        body = msgspec.msgpack.encode(wire.Dial(number, "example.org", 443, b""))
+        yield f"connection {number}", _frame_at_errand(wire.DIAL, body)
     yield "objects of another project", _wants(lambda base: wire.Want(base_id(base), (), (b"x" * 32,)))
     yield "a directory of another project", _wants(lambda base: wire.Want(base_id(base), (b"\0" * 32,), ()))
     yield "digests of no length", _wants(lambda base: wire.Want(base_id(base), (b"",), (b"",)))

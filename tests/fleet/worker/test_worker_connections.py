@@ -51,6 +51,14 @@ def test_an_allowed_connection_is_made_by_the_origin(start: Worker, project: Pat
     assert outcome.exit_code == 0 and worker.printed(stream) == b"b'hi'\n"
 
 
+@pytest.mark.parametrize("number", [-1, 1 << 32, 1 << 63])
+def test_a_connection_whose_number_fits_into_no_frame_ends_the_link(start: Worker, number: int) -> None:
+    worker = start()
+    worker.hello()
+    worker.send(message.DIALLED, message.Dialled(number, ""), 1)
+    assert "sent a Dialled that cannot be read" in worker.expect(message.BYE).reason
+
+
 @pytest.mark.parametrize(("is_refused", "status"), [(True, b"403"), (False, b"502")])
 def test_a_connection_that_the_origin_does_not_make(
     start: Worker, project: Path, is_refused: bool, status: bytes

@@ -179,8 +179,7 @@ class FarGate:
         if tunnels is None:  # the link is over
             connection.close()
             return
-        link.send(frame_of(DIALLED, Dialled(call.number, ""), call.stream))
-        if not tunnels.add(call.number, connection):
+        if not tunnels.add(call.number, connection, frame_of(DIALLED, Dialled(call.number, ""), call.stream)):
             tunnels.refuse(call.number)
             self._ended(link)
 

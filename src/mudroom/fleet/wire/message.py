@@ -15,7 +15,7 @@ In ``DATA``, ``SHUT`` and ``ROOM`` frames the stream is the number of a connecti
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,6 +31,8 @@ ERRAND, ACCEPTED, OUT, ASK, ANSWER, EVENT, OUTCOME, FETCH, ARCHIVE, KEPT, CANCEL
 DIAL, DIALLED, DATA, SHUT, ROOM = range(40, 45)
 
 Message = TypeVar("Message")
+Connection = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+"""Number of a connection: the stream of its frames, which has four bytes (``frame.py``)."""
 
 
 class OriginHello(NamedTuple):
@@ -262,7 +264,7 @@ class Dial(NamedTuple):
     """A connection that a command's gate asks the origin for. ``DATA`` and ``SHUT`` frames of this number carry it,
     once it is dialled (``tunnel.py``). It comes on the stream of the errand."""
 
-    number: int
+    number: Connection
     host: str
     port: int
     flow: bytes
@@ -272,7 +274,7 @@ class Dial(NamedTuple):
 
 
 class Dialled(NamedTuple):
-    number: int
+    number: Connection
     reason: str
     """Empty: it is open."""
     is_refused: bool = False

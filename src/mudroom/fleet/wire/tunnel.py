@@ -64,10 +64,13 @@ class Tunnels:
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
-    def add(self, number: int, connection: socket.socket) -> bool:
+    def add(self, number: int, connection: socket.socket, first: Frame | None = None) -> bool:
         """Move the bytes of a socket, which is this object's from now on. Return False if there are too many, or the
-        link is over; the socket is closed then."""
+        link is over; the socket is closed then. ``first``: sent before its bytes. What the other end answers to it
+        finds the connection here."""
         with self._lock:
+            if first is not None:
+                self._send(first)
             fits = not self._is_closed and len(self._open) < MOST and number not in self._open
             if fits:
                 self._open[number] = _Tunnel(connection)

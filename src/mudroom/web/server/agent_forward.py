@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import h11
 from starlette.concurrency import run_in_threadpool
@@ -35,10 +35,14 @@ BODY_LIMIT = 1 << 20
 """Bytes of a request."""
 HEAD_LIMIT = 64 << 10
 IDLE = 600.0
-"""Seconds between two parts of an answer."""
+"""Seconds for a request and the head of its answer, and between two parts of an answer."""
+MOST_INTERIM = 100
+"""Responses (1xx) before an answer: a server could send them without end, also when the user has gone."""
 KINDS = ("application/json", "text/event-stream")
 _PASSED = ("a2a-version", "a2a-extensions")
 """Headers that are sent inside: of the A2A specification."""
+_BODILESS = (204, 205, 304)
+"""Statuses of answers without a body (RFC 9110 6.4.1, 15.3.6)."""
 _CHUNK = 1 << 16
 
 
@@ -101,9 +105,9 @@ async def _exchange(opened: OpenAgent, body: bytes, passed: list[tuple[str, str]
         )
         for event in (request, h11.Data(data=body), h11.EndOfMessage()):
             writer.write(connection.send(event) or b"")
-        await writer.drain()
-        while isinstance(head := await _next(connection, reader), h11.InformationalResponse):
-            pass
+        async with asyncio.timeout(IDLE):
+            await writer.drain()
+            head = await _head(connection, reader)
         kind = next((value for name, value in head.headers if name == b"content-type"), b"").decode("latin-1")
         kind = kind.partition(";")[0].strip().lower()
         if kind not in KINDS:
@@ -112,7 +116,7 @@ async def _exchange(opened: OpenAgent, body: bytes, passed: list[tuple[str, str]
         writer.close()
         why = str(error)
         if isinstance(error, TimeoutError):  # without a text
-            why = f"it sent nothing for {IDLE:g} s"
+            why = f"it sent no answer within {IDLE:g} s"
         if isinstance(error, h11.ProtocolError):
             why = f"its answer is not HTTP: {error}"
         return JSONResponse(rpc_error(call, -32603, f"The agent's server: {why}"), 502)
@@ -139,6 +143,17 @@ async def _streams(connection: socket.socket) -> tuple[asyncio.StreamReader, asy
     except BaseException:
         connection.close()
         raise
+
+
+async def _head(connection: h11.Connection, reader: asyncio.StreamReader) -> h11.Response:
+    """Return the head of the answer. Raise MudroomError if it has a status that no answer of JSON-RPC has."""
+    for _interim in range(MOST_INTERIM):
+        head = await _next(connection, reader)
+        if not isinstance(head, h11.InformationalResponse):
+            if not 200 <= head.status_code < 600 or head.status_code in _BODILESS:
+                raise MudroomError(f"its answer has the status {head.status_code}")
+            return cast("h11.Response", head)
+    raise MudroomError(f"it answered with {head.status_code} and with nothing else")
 
 
 async def _next(connection: h11.Connection, reader: asyncio.StreamReader) -> Any:
