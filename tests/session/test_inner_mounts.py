@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from session.inner_mount_story import STORIES
+from inner_mount_story import STORIES
 
 pytestmark = [
     pytest.mark.both_users,

@@ -205,7 +205,7 @@ def _is_secret(path: bytes, settings: Settings) -> bool:
 
 def _walked(source: DirectorySource, until: float, clock: Callable[[], float]) -> tuple[dict[bytes, Entry], bool, int]:
     """Return the entries, each directory before its contents; whether they are complete; and the number of unreadable
-    directories. Other file systems are listed but not entered, as in a copy."""
+    directories. Other file systems are listed but not entered."""
     top = os.fstat(source.root)
     entries: dict[bytes, Entry] = {}
     pending, unread = [b""], 0

@@ -228,11 +228,6 @@ class Machine:
         _require_relied(mode, outcome)
         return mode
 
-    def freezes(self, fork: Fork, order: Order) -> bool:
-        """Return whether an overlay needs a snapshot of the project as its base, which the fork does not stand on."""
-        frozen = order.grant.level == 2 or fork.state.base != LIVE
-        return not frozen and bool(self.confinement.spanned(order.actor.settings))
-
     def weaker(self, mode: Mode, failure: StepFailed, order: Order, outcome: Outcome) -> Mode:
         """Return the next weaker mode, and note and journal it. Raise Unsupported if the policy does not permit it,
         ``failure`` if no weaker mode exists, UsageError if the directory of the command cannot be entered,
@@ -524,3 +519,9 @@ def dialler_of(vault: Vault, fork: Fork, gateway: Gateway, settings: Settings) -
     from mudroom.session.confinement.fork_dial import ForkDialler
 
     return ForkDialler(vault, fork, gateway.inner_sockets, settings.fork_rules, settings.agent_links)
+
+
+def freezes(machine: Machine, fork: Fork, order: Order) -> bool:
+    """Return whether an overlay needs a snapshot of the project as its base, which the fork does not stand on."""
+    frozen = order.grant.level == 2 or fork.state.base != LIVE
+    return not frozen and bool(machine.confinement.spanned(order.actor.settings))

@@ -11,7 +11,7 @@ from mudroom.sandbox.client.held import hold
 from mudroom.sandbox.client.invocation import RunOptions
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.forks import Forks
-from mudroom.session.machine import Machine
+from mudroom.session.machine import Machine, freezes
 from mudroom.session.order import Order, Outcome
 from mudroom.session.own_sandbox import cache_mode, flows_of, home_grant, settled_vault, shown
 from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
@@ -66,8 +66,8 @@ class Opening:
         outcome.notes += [*order.grant.notes, *self._machine.confinement.missing_credentials(settings)]
         while True:
             if outcome.mounted is None:
-                freezes = self._machine.freezes(fork, order)
-                outcome.notes += stand_on_base(self._vault, fork, mode, settings, forks.progress, freezes=freezes)
+                needs = freezes(self._machine, fork, order)
+                outcome.notes += stand_on_base(self._vault, fork, mode, settings, forks.progress, freezes=needs)
             try:
                 with OpenFork(self._vault, fork) as opened, ExitStack() as attempt:
                     view = view_of(self._vault, fork, opened, mode, forks.progress, level=level)

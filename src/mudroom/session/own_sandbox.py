@@ -32,7 +32,7 @@ from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.confinement.crowd import Slot
 from mudroom.session.confinement.standing import CommandPlace
 from mudroom.session.forks import Forks, set_fork_apart, settled_mount
-from mudroom.session.machine import Machine
+from mudroom.session.machine import Machine, freezes
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
 from mudroom.session.retention import keep_journal
 from mudroom.session.users import RunningCommands
@@ -219,11 +219,11 @@ class OwnSandbox:
         outcome.notes += [*order.grant.notes, *self._machine.confinement.missing_credentials(settings)]
         fork.note_credentials(order.grant.credentials)
         while True:
-            freezes = machine.freezes(fork, order)
-            if mode != "overlay" or freezes:
+            needs = freezes(machine, fork, order)
+            if mode != "overlay" or needs:
                 self._standing.forbid()
             if outcome.mounted is None:
-                outcome.notes += stand_on_base(self._vault, fork, mode, settings, self._forks.progress, freezes=freezes)
+                outcome.notes += stand_on_base(self._vault, fork, mode, settings, self._forks.progress, freezes=needs)
             with ExitStack() as attempt:
                 opened = attempt.enter_context(OpenFork(self._vault, fork))
                 view = shown_view(

@@ -12,17 +12,31 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Sequence
 
+from mudroom.core.tree.stack import ForkState
 from mudroom.stage import disk
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mudroom.vault.store.store import Vault
+from mudroom.typing import Protocol
 
 SPARE = ".spare"
 
 
-def throw_away_base(vault: Vault, name: str, *, spares: bool = False) -> None:
+class StatedFork(Protocol):
+    @property
+    def state_or_none(self) -> ForkState | None: ...
+
+
+class BaseStore(Protocol):
+    """What is needed of a vault here."""
+
+    path: bytes
+
+    def base(self, name: str) -> bytes: ...
+    def forks(self) -> Sequence[StatedFork]: ...
+    def throw_away(self, path: bytes) -> bool: ...
+
+
+def throw_away_base(vault: BaseStore, name: str, *, spares: bool = False) -> None:
     """Throw away a snapshot that no fork needs. A fork may arrive on it meanwhile, which looks for it once it has its
     name: so it is moved, then the forks are looked at again, and it is moved back if one needs it. ``spares``: keep it
     as the spare instead, on Linux."""
@@ -38,7 +52,7 @@ def throw_away_base(vault: Vault, name: str, *, spares: bool = False) -> None:
         vault.throw_away(aside)
 
 
-def _keep(vault: Vault, aside: bytes) -> bool:
+def _keep(vault: BaseStore, aside: bytes) -> bool:
     """Make a snapshot the spare, and throw away the one before. Return False if another process has just made one."""
     vault.throw_away(vault.base(SPARE))
     try:
@@ -50,7 +64,7 @@ def _keep(vault: Vault, aside: bytes) -> bool:
     return True
 
 
-def take_spare(vault: Vault, name: str) -> bool:
+def take_spare(vault: BaseStore, name: str) -> bool:
     """Make the spare the snapshot ``name``, for this caller alone. Return whether there was one."""
     try:
         disk.rename_path(vault.base(SPARE), vault.base(name))

@@ -18,6 +18,7 @@
         masks/git-<hash>/ a layer that keeps them from git; secrets.git: its cache (stage/views/git_mask.py)
         released/<id>   empty: no sandbox can reach the layer any more (vault/forks/apart.py)
         bases/<id>/     one snapshot of the project (stage/originals/snapshot.py)
+        bases/.spare/   the last one that no fork needs (vault/store/spare_base.py)
         applies/<uN>/   one apply: its plan and its slots (vault/apply/transaction.py)
         applies/pending name of the apply that is running, or ran when mudroom was killed
         merged/         merged content on its way into the project (vault/conflict/reconciliation.py)
