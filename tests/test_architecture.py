@@ -266,3 +266,18 @@ def test_files_are_called_by_one_module() -> None:
         if path.name != "disk.py" and re.search(r"\b(?:src_|dst_)?dir_fd=", path.read_text())
     ]
     assert found == sorted(LINUX_ONLY_CALLS), "call mudroom.stage.disk, which Windows has in another form"
+
+
+def test_a_file_that_a_docstring_names_exists() -> None:
+    """``room/module.py``, with ``:Name`` something defined in it; what has been moved is named where it is now."""
+    files = {path.relative_to(ROOT).as_posix(): path for path in house().modules.values()}
+    named = re.compile(r"``(\w[\w/]*/\w+\.py)(?::(\w+))?``")
+    wrong = []
+    for place, path in files.items():
+        for name, definition in named.findall(path.read_text()):
+            found = [file for file in files if file.endswith(f"/{name}")]
+            is_there = bool(found) or (ROOT / name).exists()
+            line = re.compile(rf"^\s*(?:class |def )?{definition}\b", re.MULTILINE)
+            if not is_there or (definition and not any(line.search(files[file].read_text()) for file in found)):
+                wrong.append(f"{place}: {name}{':' if definition else ''}{definition}")
+    assert wrong == []

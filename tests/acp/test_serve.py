@@ -4,39 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conftest import Place, full_listing, listing
-from editor import Editor, chosen, mudroom
+from editor import mudroom
+from serve_start import FORK, Start, both, start
 
-FORK = Path(os.path.realpath("/proc/self/exe")).name
-"""The fork of the scripted agent: no profile knows its program."""
-Start = Callable[..., Editor]
-
-
-@pytest.fixture
-def start(place: Place) -> Iterator[Start]:
-    """Return a function that starts an editor with its agent."""
-    editors: list[Editor] = []
-
-    def begin(*options: str, **more: Any) -> Editor:
-        editors.append(Editor(place, *options, **more))
-        return editors[-1]
-
-    yield begin
-    for editor in editors:
-        editor.__exit__()
-
-
-both = pytest.mark.parametrize("options", [(), ("--outside",)], ids=["inside", "outside"])
-
-
-# --- one truth ---
+__all__ = ["start"]
 
 
 @pytest.mark.both_users
@@ -151,9 +127,6 @@ def test_a_file_that_the_user_saves_is_seen(place: Place, start: Start) -> None:
     assert editor.turn(["read", "a.txt"], ["shell", "cat a.txt"])[0] == {"content": "new\n"}
 
 
-# --- an agent that asks for too much ---
-
-
 def test_calls_that_wait_have_no_threads(place: Place, start: Start) -> None:
     editor = start()
     editor.open()
@@ -187,9 +160,6 @@ def test_terminals_that_are_not_released_are_forgotten(place: Place, start: Star
     first, last = editor.turn(["many_shells", 70])[0]
     assert "there is no terminal" in first["message"]
     assert last["output"] == "69\n"
-
-
-# --- the handshake ---
 
 
 @both
@@ -237,9 +207,6 @@ def test_directories_and_servers_of_a_session(place: Place, start: Start) -> Non
     assert "/etc" in first
     assert "MCP servers run with the agent, in its sandbox: db" in first
     assert FORK in first
-
-
-# --- what passes ---
 
 
 def test_what_mudroom_does_not_know_passes_byte_for_byte(place: Place, start: Start) -> None:
@@ -378,9 +345,6 @@ def test_a_part_of_a_file_and_files_that_are_no_text(place: Place, start: Start)
     ]  # fmt: skip
 
 
-# --- terminals ---
-
-
 def test_a_terminal_is_shown_as_text(place: Place, start: Start) -> None:
     editor = start()
     editor.open()
@@ -446,179 +410,6 @@ def test_two_terminals_of_a_fork_reach_each_other(place: Place, start: Start, op
         ["call", "terminal/wait_for_exit", {"terminalId": first}], ["call", "terminal/output", {"terminalId": first}]
     )
     assert (ended["exitCode"], shown["output"]) == (0, "through\n")
-
-
-# --- permissions ---
-
-
-def policy(place: Place, text: str) -> None:
-    (place.home / ".config/mudroom").mkdir(parents=True)
-    (place.home / ".config/mudroom/policy.yaml").write_text(text)
-
-
-DENY = "commands:\n  rules:\n    - {pattern: git push, action: deny, instead: git fetch}\n"
-
-
-def test_a_permission_request_has_mudrooms_verdict(place: Place, start: Start) -> None:
-    editor = start()
-    editor.open()
-    results = editor.turn(["permission", "list", "ls"], ["permission", "remove", ["rm", "-rf", "/"]])
-    assert [result["outcome"]["optionId"] for result in results] == ["yes", "yes"]
-    texts = [asked["params"]["toolCall"]["content"][-1]["content"]["text"] for asked in editor.asked]
-    assert texts[0].startswith(f"mudroom: its effect stays in the fork {FORK}; the policy allows it")
-    assert "require_approval" in texts[1]
-    assert editor.asked[0]["params"]["toolCall"]["rawInput"] == {"command": "ls"}
-
-
-def test_what_the_policy_denies_is_answered_by_mudroom(place: Place, start: Start) -> None:
-    policy(place, DENY)
-    editor = start()
-    editor.open()
-    result = editor.turn(["permission", "push", "git push origin"], ["shell", "git push origin"])
-    assert result[0] == {"outcome": {"outcome": "selected", "optionId": "no"}}
-    assert editor.asked == []
-    shown = next(m["params"]["update"] for m in editor.updates() if m["params"]["update"].get("toolCallId") == "push")
-    assert "mudroom refused it" in shown["content"][-1]["content"]["text"]
-    assert result[1]["end"] == {"exitCode": 126, "signal": None}
-    assert result[1]["output"].startswith("mudroom: refused: ")
-
-
-@pytest.mark.parametrize("kind", ["allow_once", "reject_once"])
-def test_a_command_that_needs_approval_is_asked_in_the_editor(place: Place, start: Start, kind: str) -> None:
-    editor = start()
-    editor.open()
-    editor.answer = chosen(kind)
-    result = editor.turn(["shell", "rm -rf /opt/nothing; echo went on"])[0]
-    assert len(editor.asked) == 1
-    assert editor.asked[0]["params"]["toolCall"]["rawInput"]["command"].endswith("'rm -rf /opt/nothing; echo went on'")
-    assert editor.asked[0]["params"]["sessionId"] == "s1"
-    if kind == "allow_once":
-        assert (result["output"], result["end"]["exitCode"]) == ("went on\n", 0)
-    else:
-        assert result["end"]["exitCode"] == 126
-
-
-def test_nobody_is_asked_with_never(place: Place, start: Start) -> None:
-    editor = start("--ask", "never")
-    editor.open()
-    assert editor.turn(["shell", "rm -rf /opt/nothing"])[0]["end"]["exitCode"] == 126
-    assert editor.asked == []
-
-
-@pytest.mark.slow
-def test_a_thousand_permission_requests(place: Place, start: Start) -> None:
-    editor = start()
-    editor.open()
-    assert editor.turn(["permissions", 1000]) == [1000]
-    assert len(editor.asked) == 1000
-
-
-# --- ends ---
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def processes_of(place: Place) -> list[int]:
-    """Return the pids of processes that name this place."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if os.fsencode(place.root) in path.read_bytes() and runs(int(path.parent.name)):
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
-
-
-@both
-def test_an_agent_that_dies_in_the_middle(place: Place, start: Start, options: tuple[str, ...]) -> None:
-    editor = start(*options)
-    editor.open()
-    other = editor.begin("_slow/method", {})
-    assert editor.wait(other)["result"]["method"] == "_slow/method"
-    turn = editor.start_turn(["write", "half.txt", "half\n"], ["exit", 7])
-    later = editor.begin("session/set_mode", {"sessionId": "s1", "modeId": "x"})
-    errors = [editor.wait(turn)["error"], editor.wait(later)["error"]]
-    for error in errors:
-        assert error["code"] == -32603
-        assert "exit code 7" in error["message"]
-        assert "the last words of the agent" in error["message"]
-    assert editor.process.wait() == 7
-    assert "half.txt" in mudroom(place, "diff", FORK)
-
-
-@both
-def test_an_editor_that_goes_ends_the_agent_and_its_terminals(
-    place: Place, start: Start, options: tuple[str, ...]
-) -> None:
-    editor = start(*options)
-    editor.open()
-    editor.turn(["call", "terminal/create", {"command": f"echo x > left.txt; sleep 1000 # {place.root}"}])
-    while not editor.turn(["shell", "cat left.txt 2>/dev/null; true"])[0]["output"]:
-        pass
-    assert editor.leave() == 0
-    assert processes_of(place) == []
-    assert "left.txt" in mudroom(place, "diff", FORK)
-
-
-def test_an_editor_that_is_killed(place: Place, start: Start) -> None:
-    editor = start()
-    editor.open()
-    editor.start_turn(["long_shell", "echo begun; sleep 1000"])
-    while editor.texts()[-1:] != ["running"]:
-        editor.next()
-    assert editor.process.stdin is not None
-    assert editor.process.stdout is not None
-    editor.process.stdin.close()
-    editor.process.stdout.close()
-    assert editor.process.wait() == 0
-    assert processes_of(place) == []
-
-
-@both
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_ends_all(place: Place, start: Start, options: tuple[str, ...], number: signal.Signals) -> None:
-    editor = start(*options)
-    editor.open()
-    editor.turn(["write", "a.txt", "kept\n"])
-    editor.process.send_signal(number)
-    assert editor.process.wait() == 128 + number
-    assert processes_of(place) == []
-    assert "+kept" in mudroom(place, "diff", FORK)
-
-
-@pytest.mark.both_users
-def test_sigkill_leaves_the_project_as_it_is_and_the_fork_whole(place: Place, start: Start) -> None:
-    place.write("a.txt", "first\n")
-    before = full_listing(place.project)
-    editor = start()
-    editor.open()
-    editor.turn(["write", "a.txt", "second\n"], ["shell", "echo t > t.txt"])
-    editor.start_turn(["long_shell", "echo begun; sleep 1000"])
-    while editor.texts()[-1:] != ["running"]:
-        editor.next()
-    editor.process.kill()
-    editor.process.wait()
-    assert full_listing(place.project) == before
-    shown = mudroom(place, "diff", FORK)  # waits for the sandbox's last processes
-    assert "+second" in shown
-    assert "t.txt" in shown
-    assert processes_of(place) == []
-    assert full_listing(place.project) == before
-
-
-@both
-def test_an_agent_that_is_not_there_or_not_named(place: Place, start: Start, options: tuple[str, ...]) -> None:
-    editor = start(*options, agent=("no-such-agent",))
-    assert editor.process.wait() == 127
-    assert "no-such-agent: no such program on PATH" in editor.errors()
-    assert "mudroom acp -- gemini --acp" in mudroom(place, "acp", code=125)
-    assert "its standard output belongs to the editor" in mudroom(place, "acp", "--json", "--", "x", code=125)
 
 
 def test_the_journal_names_the_agent(place: Place, start: Start) -> None:

@@ -109,10 +109,41 @@ def _forms(values: Collection[str]) -> frozenset[str]:
     return frozenset(form for value in values for form in forms_of(value))
 
 
+class EndedCommands:
+    """The last ended command of each fork, whose mount may not be gone yet. Used by single operations of a dict."""
+
+    def __init__(self) -> None:
+        self._by_fork: dict[str, Running] = {}
+
+    def add(self, fork: Fork, running: Running) -> None:
+        """Hand over an ended command: nobody else uses ``running`` from now on. Hold the fork's lock."""
+        self._by_fork[fork.name] = running
+
+    def wait(self, name: str) -> bool:
+        """Wait until the mount of the fork's last command is gone. Return whether there was one in this session."""
+        running = self._by_fork.pop(name, None)
+        if running is not None:
+            running.wait_gone()
+        return running is not None
+
+    def wait_before(self, fork: Fork) -> bool:
+        """As ``wait``, before the fork is mounted again; of other forks too, if there are many. Hold the fork's
+        lock."""
+        had_one = self.wait(fork.name)
+        if len(self._by_fork) >= MOST_HELD:
+            for name in list(self._by_fork):
+                self.wait(name)
+        return had_one
+
+    def close(self) -> None:
+        for name in list(self._by_fork):
+            self._by_fork.pop(name).close()
+
+
 class Machine:
     """``_making`` guards the making of the launcher, the limiter, the gateway and the containers. ``_limiting`` guards
-    the limiter from deciding about limits until the group that holds them is made. ``_last`` is used by single
-    operations of a dict. ``host_answers`` is replaced as a whole."""
+    the limiter from deciding about limits until the group that holds them is made. ``host_answers`` is replaced as
+    a whole."""
 
     def __init__(
         self,
@@ -158,8 +189,7 @@ class Machine:
         """Taken by the first command that looks for files of other users, and never released."""
         self.standing = StandingSandboxes(vault.source)
         self.crowd = Crowd()
-        self._last: dict[str, Running] = {}
-        """By fork: its last ended command, whose mount may not be gone yet."""
+        self.ended = EndedCommands()
 
     def close(self) -> None:
         self.standing.close()
@@ -168,8 +198,7 @@ class Machine:
             self._gateway.close()
         if self._limiter is not None:
             self._limiter.close()
-        for name in list(self._last):
-            self._last.pop(name).close()
+        self.ended.close()
         if self._containers is not None:
             self._containers.close()
         if self._client is not None and self._owns_client:
@@ -478,23 +507,6 @@ class Machine:
         with self.containers.lend(plan, order.actor.settings, fork.name, lambda: self.client) as box:
             yield box.client
 
-    def after_the_last(self, fork: Fork) -> bool:
-        """Wait until the mount of the fork's last command is gone. Return whether there was one in this session. Hold
-        the fork's lock."""
-        before = self._last.pop(fork.name, None)
-        if before is not None:
-            before.wait_gone()
-        if len(self._last) >= MOST_HELD:
-            for name in list(self._last):
-                over = self._last.pop(name, None)
-                if over is not None:
-                    over.wait_gone()
-        return before is not None
-
-    def leave(self, fork: Fork, running: Running) -> None:
-        """Hand over an ended command: only ``after_the_last`` uses ``running`` from now on. Hold the fork's lock."""
-        self._last[fork.name] = running
-
     def looks_first(self) -> bool:
         """Return whether this is the first call: files of other users are looked for once in a session."""
         return self._looked.acquire(blocking=False)
@@ -507,9 +519,7 @@ class Machine:
 
     def forget(self, name: str) -> None:
         """Release the resources of a fork that is gone or about to be removed."""
-        running = self._last.pop(name, None)
-        if running is not None:
-            running.wait_gone()
+        self.ended.wait(name)
         if self._containers is not None:
             self._containers.forget(name)
 

@@ -102,7 +102,7 @@ class Opening:
             home_grant(machine, fork, order, mode, Outcome()), port, shown(equipment),
             machine.cache_view(caches, within, order), gate.loopback if gate is not None else (),
         )  # fmt: skip
-        machine.after_the_last(fork)
+        machine.ended.wait_before(fork)
         note = self._outcome.mounted
         started = note.since if note is not None else command_start(vault.path, order.called)
         fork.begin(started)

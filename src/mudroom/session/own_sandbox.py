@@ -249,7 +249,7 @@ class OwnSandbox:
                     continue
                 finally:
                     if outcome.running is not None:
-                        self._machine.leave(fork, outcome.running)
+                        self._machine.ended.add(fork, outcome.running)
                         outcome.running = None
                 self._opened, self._view, self._output, outcome.mode = opened, view, end.output, mode
                 self._open = attempt.pop_all()
@@ -400,7 +400,7 @@ class OwnSandbox:
         wanted = self._standing.wants_one(plan)
         if wanted is None or not isinstance(view, OverlayView):
             return
-        self._follows = self._machine.after_the_last(self._fork)
+        self._follows = self._machine.ended.wait_before(self._fork)
         works = (view.work[1], self._caches.works[0][1] if self._caches.works else b"")
         self._standing.make(client, wanted, self._caches.stamps, works, (view.work, *self._caches.works))
 
@@ -416,7 +416,7 @@ class OwnSandbox:
         through the new mount from now on."""
         fork, tools, standing = self._fork, self._forks.tools, self._standing.taken()
         relay, keeper = attempt.relay, attempt.keeper
-        self._follows = standing is not None or self._machine.after_the_last(fork)
+        self._follows = standing is not None or self._machine.ended.wait_before(fork)
         edited = fork.name in tools
         numbers = relay.numbers if relay is not None else ()
         gate = keeper is not None and keeper.is_inside

@@ -193,6 +193,12 @@ def failing(error: OSError) -> ToolError:
 
 
 _STRING, _INTEGER = {"type": "string"}, {"type": "integer"}
+_EDITED = schema.of_object(
+    {"path": _STRING, "replacements": _INTEGER, "lines_added": _INTEGER, "lines_removed": _INTEGER, "diff": _STRING},
+    ("path", "replacements"),
+    is_open=True,
+)
+"""The result of an edit."""
 
 FILE_TOOLS = (
     Tool(
@@ -248,17 +254,7 @@ FILE_TOOLS = (
             {"path": _PATH, "old_string": _OLD, "new_string": _NEW, "replace_all": _ALL},
             ("path", "old_string", "new_string"),
         ),
-        schema.of_object(
-            {
-                "path": _STRING,
-                "replacements": _INTEGER,
-                "lines_added": _INTEGER,
-                "lines_removed": _INTEGER,
-                "diff": _STRING,
-            },
-            ("path", "replacements"),
-            is_open=True,
-        ),
+        _EDITED,
         Hints(destructive=True),
         _edit,
     ),
@@ -281,17 +277,7 @@ FILE_TOOLS = (
             },
             ("path", "edits"),
         ),
-        schema.of_object(
-            {
-                "path": _STRING,
-                "replacements": _INTEGER,
-                "lines_added": _INTEGER,
-                "lines_removed": _INTEGER,
-                "diff": _STRING,
-            },
-            ("path", "replacements"),
-            is_open=True,
-        ),
+        _EDITED,
         Hints(destructive=True),
         _multi_edit,
     ),

@@ -1,8 +1,8 @@
 """A fork's standing sandbox, seen from the fork: whoever takes the fork's lock ends it first.
 
-A session may keep the overlays of a fork mounted from one command to the next (``session/standing.py``). Two mounts of
-one upper layer are forbidden, nobody else may change a layer that is mounted, and what is reviewed has to be out of
-reach. So:
+A session may keep the overlays of a fork mounted from one command to the next
+(``session/confinement/standing.py``). Two mounts of one upper layer are forbidden, nobody else may change a layer that
+is mounted, and what is reviewed has to be out of reach. So:
 
 1. A socket at ``forks/<name>/standing``, the door, exists before the mount does, and is removed after it has gone. Both
    are done by the holder of the fork's lock.

@@ -65,7 +65,7 @@ def pending(name: str) -> CommandAnswer:
 
 
 class HostApprover:
-    """Asks the gate's questions of one session by the queue (``session/confinement/gateway.py:RemoteApprover``).
+    """Asks the gate's questions of one session by the queue (``session/confinement/host_approver.py:RemoteApprover``).
     The owner of the gate writes the rule of an answer that is to be kept. Any failure is a refusal.
     """
 
@@ -97,7 +97,8 @@ class HostApprover:
 
 
 class HostWaiting:
-    """A question about a host, asked while the command continues (``session/confinement/gateway.py:Waiting``).
+    """A question about a host, asked while the command continues
+    (``session/confinement/host_approver.py:PendingQuestion``).
 
     Owner: the thread that attends to the command.
     """

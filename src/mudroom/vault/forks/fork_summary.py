@@ -2,7 +2,7 @@
 
 Forks are locked only briefly and never written. An interrupted command is reported as such and not examined further.
 The summary of a record is cached while the record is the same file, because lists are requested often and a record may
-hold tens of thousands of changes. It is not cached with the record (``FileReader.come_to``): the cache of records is
+hold tens of thousands of changes. It is not cached with the record (``FileReader.derive``): the cache of records is
 bounded by bytes, and a list of more records than fit would read each of them again, every time. The short summaries
 here fit for many more forks.
 """
