@@ -264,24 +264,24 @@ def test_clients_that_end_no_session_keep_nobody_out(place: Place) -> None:
         assert statuses == [200] + [404] * len(others), "those without a fork go first"
 
 
+def enveloped(served: Web, client: str, method: str, /, **params: Any) -> tuple[int, str]:
+    """Return the status and body of a request of a client without a session."""
+    meta = ENVELOPE | {"io.modelcontextprotocol/clientInfo": {"name": client, "version": "1"}}
+    headers = {"MCP_Protocol_Version": "2026-07-28", "Mcp_Method": method}
+    if "name" in params:
+        headers["Mcp_Name"] = params["name"]
+    body = {"id": 1, "method": method, "params": {**params, "_meta": meta}}
+    status, _headers, answer = served.send(body, **headers)
+    return status, answer.decode()
+
+
 def test_names_of_clients_without_sessions_keep_nobody_out(place: Place) -> None:
-    def request(name: str, method: str, /, **params: Any) -> tuple[int, Any]:
-        meta = ENVELOPE | {"io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"}}
-        body = {"id": 1, "method": method, "params": {**params, "_meta": meta}}
-        headers = {"MCP_Protocol_Version": "2026-07-28", "Mcp_Method": method}
-        if "name" in params:
-            headers["Mcp_Name"] = params["name"]
-        status, _headers, answer = served.send(body, **headers)
-        return status, answer
-
-    def read(name: str) -> str:
-        return str(request(name, "tools/call", name="read", arguments={"path": "x"}))
-
     with web(place) as served:
-        request("worker", "tools/call", name="write", arguments={"path": "x", "content": "mine"})
+        enveloped(served, "worker", "tools/call", name="write", arguments={"path": "x", "content": "mine"})
         for number in range(2 * http.MOST_SESSIONS):
-            assert request(f"client{number}", "tools/list")[0] == 200
-        assert "mine" in read("worker"), "one with a fork would find another one, and is not told"
+            assert enveloped(served, f"client{number}", "tools/list")[0] == 200
+        read = enveloped(served, "worker", "tools/call", name="read", arguments={"path": "x"})
+        assert "mine" in read[1], "one with a fork would find another one, and is not told"
 
 
 class Connected:

@@ -7,9 +7,10 @@ import json
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.responses import Response
@@ -144,18 +145,18 @@ def test_a_server_that_never_ends_its_head(monkeypatch: pytest.MonkeyPatch) -> N
     """A byte at a time is no answer either, nor is one that does not read."""
     monkeypatch.setattr(agent_forward, "IDLE", 0.2)
 
-    async def answered(body: bytes, server: Callable[[socket.socket], Awaitable[None]]) -> Response:
+    async def answered(body: bytes, server: Callable[[socket.socket], Coroutine[Any, Any, None]]) -> Response:
         ours, theirs = socket.socketpair()
         for end in (ours, theirs):
             end.setblocking(False)
         opened = OpenAgent(ours, AgentEndpoint("coder", 1, 9123, "/a2a"), "coder-1")
         with theirs:
-            serving = asyncio.create_task(server(theirs))
+            talking = asyncio.create_task(server(theirs))
             try:
                 async with asyncio.timeout(20):
                     return await agent_forward._exchange(opened, body, [], {"id": 7})
             finally:
-                serving.cancel()
+                talking.cancel()
 
     async def dribble(channel: socket.socket) -> None:
         loop = asyncio.get_running_loop()

@@ -192,9 +192,7 @@ class Exchange:
         themselves."""
         raw = address.encode("ascii", "replace")
         packed = parse_ipv4(raw) or parse_ipv6(raw)
-        if packed is None:
-            return None
-        return vet(self._decision, [packed], LocalAddresses([packed]), rules=self.guard.rules, port=self.port)
+        return None if packed is None else self.guard.refusal_of_kept(self._decision, packed, self.port)
 
     def reuse(self, address: str) -> None:
         self._address = address

@@ -19,14 +19,14 @@ from collections.abc import Coroutine
 from mudroom.core.network.budget import FLOOR, MemoryBudget
 from mudroom.core.network.flow import Flow, FlowQuestion, Way
 from mudroom.core.network.fork_host import decide_fork, is_fork_host
-from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
+from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, vet
 from mudroom.core.network.inspection import Inspection, connection_rules, is_inspected, uninspected
 from mudroom.core.network.placeholder import Credential
 from mudroom.core.network.sanitizer import Sanitizer
 from mudroom.net.gate.cookie import KnownCookies
 from mudroom.net.gate.fork_dials import ForkDials
 from mudroom.net.gate.peer import Peer, PeerGone, complete
-from mudroom.net.gate.resolve import Resolver
+from mudroom.net.gate.resolve import LocalAddresses, Resolver
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.upstream import parse_upstream
 from mudroom.typing import Any, NamedTuple
@@ -81,6 +81,8 @@ class DoorGuard:
         """Cache of decisions by the present rules: the same few hosts recur."""
         self._inspected: dict[tuple[str, int], bool] = {}
         """As ``_decided``."""
+        self._kept: dict[tuple[HostDecision, bytes, int], str | None] = {}
+        """As ``_decided``, for addresses of connections that were made before."""
         self.may_change = _changing(message.rules)
         self._waiting = 0
         self._unsent: deque[bytes] = deque()
@@ -105,6 +107,16 @@ class DoorGuard:
                 self._inspected.clear()
             inspected = self._inspected[host, port] = is_inspected(host, port, self.rules, self.inspection)
         return inspected
+
+    def refusal_of_kept(self, decision: HostDecision, packed: bytes, port: int) -> str | None:
+        """Return why a connection to an address, which was vetted when it was made, may not be used for a request that
+        was decided like this; None if it may."""
+        key = decision, packed, port
+        if key not in self._kept:
+            if len(self._kept) >= _DECIDED:
+                self._kept.clear()
+            self._kept[key] = vet(decision, [packed], LocalAddresses([packed]), rules=self.rules, port=port)
+        return self._kept[key]
 
     def look(self, request: Request) -> HostDecision:
         """Return the decision of the rules and the answers so far. It is "ask" only if the host can be asked."""
@@ -197,6 +209,7 @@ class DoorGuard:
     def _forget_decisions(self) -> None:
         self._decided.clear()
         self._inspected.clear()
+        self._kept.clear()
         self.may_change = _changing(self.rules)
 
     def _settle(self) -> None:
