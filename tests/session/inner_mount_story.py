@@ -196,6 +196,23 @@ def nothing_is_copied_again(ground: Ground) -> None:
     assert list(ground.bases.iterdir()) == [], "discarded by the user: its bytes are free"
 
 
+def copy_view(ground: Ground) -> None:
+    """A copy view takes the snapshot of the last one, too; its working copy is its own."""
+    ground.write(ground.project / "same", "same\n")
+    ground.bind()
+    with ground.open(Settings(view="copy")) as session:
+        nothing(session)
+        inode = (ground.bases / ".spare/source/same").stat().st_ino
+        ground.write(ground.project / "f", "edited\n")
+        result = sh(session, "grep edited f; cat node_modules/lib/index.js; echo x >> same")
+        fork = session.vault.fork(result.fork)
+        assert fork.is_copy
+        base = ground.bases / fork.state.base / "source/same"
+        assert (base.stat().st_ino, base.read_text()) == (inode, "same\n")
+        assert session.changes.apply(result.fork).conflicts == ()
+    assert (ground.project / "same").read_text() == "same\nx\n"
+
+
 def damaged_spare(ground: Ground) -> None:
     ground.bind()
     with ground.open() as session:
@@ -345,6 +362,7 @@ STORIES: dict[str, Callable[[Ground], None]] = {
         too_large_a_volume,
         no_disk,
         nothing_is_copied_again,
+        copy_view,
         damaged_spare,
         appears_and_disappears,
         nested,
