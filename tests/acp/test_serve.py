@@ -275,9 +275,6 @@ def test_a_message_of_100_mb_is_refused_and_the_connection_goes_on(place: Place,
     assert editor.turn(["write", "b.txt", "b" * 10_000_000], ["shell", "wc -c < b.txt"])[1]["output"] == "10000000\n"
 
 
-# --- files ---
-
-
 @both
 def test_names_that_no_file_has_are_answered_and_the_connection_goes_on(
     place: Place, start: Start, options: tuple[str, ...]
