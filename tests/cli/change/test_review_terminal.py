@@ -272,8 +272,8 @@ def test_a_result_that_is_being_tried_out_can_be_ended(place: Place, staged: Non
     tmux.until(lambda seen: any(row.strip(" │") == "trying it" for row in seen.splitlines()))
     if end == "Escape":
         tmux.keys("Escape")
-        tmux.until("the project is as it was")
-        back(tmux, "the project is as it was")
+        tmux.until("the project is as it")  # the line goes on below it
+        back(tmux, "the project is as it")
         tmux.keys("q")
         assert "nothing was applied; all stays in f" in tmux.until("ended 5")
     else:
