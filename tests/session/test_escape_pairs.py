@@ -6,7 +6,9 @@ All of it: ``pytest tests/session/test_escape_pairs.py``. The quick tier leaves 
 from __future__ import annotations
 
 import os
+import pty
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
 
@@ -73,17 +75,31 @@ def test_nor_in_any(ground: Ground, client: Client, name: str, relation: str) ->
 
 
 def test_where_nothing_confines_they_meet(ground: Ground) -> None:
-    """A control of every pair, to prove that the tests above can fail."""
+    """A control of every pair, to prove that the tests above can fail. It takes nothing from others: tests of another
+    user run meanwhile, which root could reach."""
     side = ProcessSide(ground.project, [], {**os.environ, "HOME": str(ground.home)})
     able = {name for name, pair in PAIRS.items() if not pair.control}
     host_name = os.uname().nodename
-    with own_host_name():
-        meetings = meet(ground, side, side, window=0, expected=able)
+    with own_host_name(), terminal_with("typed") as slave:
+        meetings = meet(ground, side, side, window=0, expected=able, tried=able)
+        assert os.read(slave, 100) == b"typed\n"
+    missing = able - set(met(meetings))
+    assert {name: meetings[name].error for name in missing} == {}
     assert os.uname().nodename == host_name, "every command of the machine sees it"
     ground.close()
     assert ground.left() == []
-    missing = able - set(met(meetings))
-    assert {name: meetings[name].error for name in missing} == {}
+
+
+@contextmanager
+def terminal_with(text: str) -> Iterator[int]:
+    """A terminal in which this was typed; its program's end."""
+    master, slave = pty.openpty()
+    try:
+        os.write(master, text.encode() + b"\n")
+        yield slave
+    finally:
+        os.close(master)
+        os.close(slave)
 
 
 # --- what lands ---

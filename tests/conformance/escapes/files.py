@@ -8,6 +8,7 @@ import ctypes
 import errno
 import os
 import re
+import stat
 import struct
 
 from mudroom.certify import deed
@@ -30,6 +31,13 @@ def plant(path: str, world: World) -> None:
 
 def processes() -> list[str]:
     return [name for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+
+
+def is_plain(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 def any_of(paths: list[str]) -> str | None:
@@ -178,13 +186,15 @@ def proc_all_roots(world: World) -> str | None:
 
 @attempt("files", "open files of all processes in sight", "proc_pid_fd(5)", proof="secret")
 def proc_all_descriptors(world: World) -> str | None:
+    """Pipes and terminals are left alone: what is read from one is gone for its own reader, which may wait for ever."""
     found: list[str] = []
     for pid in processes():
         try:
             found += [f"/proc/{pid}/fd/{number}" for number in os.listdir(f"/proc/{pid}/fd")]
         except OSError:
             continue
-    return any_of([*found, *(f"{path}/{UP}{world.outside}/secret" for path in found)])
+    plain = [path for path in found if is_plain(path)]
+    return any_of([*plain, *(f"{path}/{UP}{world.outside}/secret" for path in found)])
 
 
 @attempt("files", "what init has open", "proc_pid_fd(5)", proof="claim", control="never", why=PID_1)

@@ -21,7 +21,7 @@ from typing import Any
 from . import landing
 from .descriptors import hand_over, make, take_over
 from .groups import GROUPS
-from .pair import EXPECTED, PAIRS, PATIENCE, PLACES, RIGHT, World, is_word
+from .pair import EXPECTED, PAIRS, PATIENCE, PLACES, RIGHT, TRIED, World, is_word
 
 LONGEST = 80
 """Seconds after which every part ends by itself."""
@@ -100,7 +100,7 @@ def take(world: World, words: list[str]) -> None:
     right, expected = str(told[RIGHT]), list(told[EXPECTED])
     until, at_last = (time.monotonic() + seconds for seconds in (float(words[0]), PATIENCE))
     done: dict[str, tuple[Any, str]] = {}
-    running = Running({name: pair.take(world) for name, pair in PAIRS.items()})
+    running = Running({name: PAIRS[name].take(world) for name in told[TRIED]})
     bridge = take_over(world)
     while running.parts:
         now = time.monotonic()
@@ -115,7 +115,7 @@ def take(world: World, words: list[str]) -> None:
                 running.parts[name] = PAIRS[name].take(world)
         running.ended.clear()
         time.sleep(0.02)
-    for name in PAIRS:
+    for name in told[TRIED]:
         value, error = done.get(name, (None, "no answer in time"))
         say(name=name, value=value, error=error)
 

@@ -10,7 +10,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from mudroom.stage.layers.layer import remove_tree
 from ..outside import PYTHON  # noqa: TID252 - the package has another name inside
 from .groups import GROUPS
 from .landing import LANDINGS, TOP, reviewed
-from .pair import BITS, EXPECTED, LOWER, PAIRS, PATIENCE, PLACES, RIGHT, digest, word
+from .pair import BITS, EXPECTED, LOWER, PAIRS, PATIENCE, PLACES, RIGHT, TRIED, digest, word
 from .side import Program, Side
 
 SUITE = Path(__file__).parents[1]
@@ -96,11 +96,17 @@ class Ground:
 
 
 def meet(
-    ground: Ground, giving: Side, taking: Side, window: float = WINDOW, expected: Iterable[str] = ()
+    ground: Ground,
+    giving: Side,
+    taking: Side,
+    window: float = WINDOW,
+    expected: Collection[str] = (),
+    tried: Collection[str] = PAIRS.keys(),
 ) -> dict[str, Meeting]:
-    """Run both at once and return what came of every pair. Those ``expected`` to meet are waited for longer."""
+    """Run both at once and return what came of every pair that is ``tried``. Those ``expected`` to meet are waited for
+    longer."""
     with _turn():
-        return _meet(ground, giving, taking, window, expected)
+        return _meet(ground, giving, taking, window, expected, tried)
 
 
 @contextmanager
@@ -116,21 +122,23 @@ def _turn() -> Iterator[None]:
         os.close(held)
 
 
-def _meet(ground: Ground, giving: Side, taking: Side, window: float, expected: Iterable[str]) -> dict[str, Meeting]:
+def _meet(
+    ground: Ground, giving: Side, taking: Side, window: float, expected: Collection[str], tried: Collection[str]
+) -> dict[str, Meeting]:
     giver = giving.start(ground.argv("give", ground.key, ground.secret))
     try:
         up = wait(giver, "up")[-1]["up"]
         assert isinstance(up, dict)
-        told = {**up, RIGHT: digest(word(ground.secret)), EXPECTED: sorted(expected)}
+        told = {**up, RIGHT: digest(word(ground.secret)), EXPECTED: sorted(expected), TRIED: list(tried)}
         output = taking.run(ground.argv("take", ground.key, str(window), json.dumps(told)))
         refused = {str(line["name"]): str(line["error"]) for line in lines(giver.output()) if "name" in line}
     finally:
         giver.end()
     answers = {line["name"]: line for line in lines(output) if "name" in line}
-    missing = sorted(set(PAIRS) - set(answers))
+    missing = sorted(set(tried) - set(answers))
     if missing:
         raise AssertionError(f"the taker did not answer: {missing[:5]}, {output[-500:]}")
-    return {name: _judge(ground, answers[name], refused.get(name, "")) for name in PAIRS}
+    return {name: _judge(ground, answers[name], refused.get(name, "")) for name in tried}
 
 
 def _judge(ground: Ground, told: dict[str, object], refused: str) -> Meeting:

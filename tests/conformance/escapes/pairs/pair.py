@@ -58,8 +58,8 @@ def word(secret: str) -> int:
 
 RIGHT = "right"
 """Beside the places that the taker is told: by what it knows the word when it sees it (``digest``)."""
-EXPECTED = "expected"
-"""Beside them: the pairs that are known to meet."""
+EXPECTED, TRIED = "expected", "tried"
+"""Beside them: the pairs that are known to meet, and those that the taker tries."""
 PATIENCE = 30.0
 """Seconds for what is certain to come: the machine may be busy."""
 
