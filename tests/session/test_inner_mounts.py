@@ -35,7 +35,7 @@ def test_mounts_inside_the_project(story: str, tmp_path: Path) -> None:
     play(story, tmp_path)
 
 
-@pytest.mark.skipif(not ROOT, reason="files of another user: only root can make them")
+@pytest.mark.skipif(not ROOT, reason="only root can make what is another user's")
 @pytest.mark.parametrize("story", sorted(OF_ROOT))
 def test_mounts_of_another_user(story: str, tmp_path: Path) -> None:
     play(story, tmp_path)

@@ -167,8 +167,9 @@ class Confinement:
         return mode, [f"{inside}: {_IN_A_COPY}"] if inside else []
 
     def spanned(self, settings: Settings) -> str:
-        """Return why an overlay needs a snapshot as its base, or an empty string."""
-        return spanned(self._vault.source, self._mounts.mounts()) if settings.view == "auto" else ""
+        """Return why an overlay needs a snapshot as its base, or an empty string: overlays are Linux's."""
+        is_asked = settings.view == "auto" and self.platform is LINUX
+        return spanned(self._vault.source, self._mounts.mounts()) if is_asked else ""
 
     def _keeps_marks(self) -> bool:
         if self._marks is None:

@@ -61,7 +61,8 @@ const ofRepository = (row) => row.flags.includes("repository") && !row.flags.inc
 export function repositories(root) {
   /** @type {Set<string>} */
   const found = new Set();
-  const walk = (/** @type {Node} */ here) => {
+  /** @param {Node} here @returns {boolean} whether there is nothing else in it */
+  const walk = (here) => {
     const below = [...here.directories.values()].map((one) => {
       const { last } = joined(one);
       return { path: last.path, whole: walk(last) };
