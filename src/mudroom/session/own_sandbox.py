@@ -84,7 +84,7 @@ def relay_for(stdio: Stdio, console: Callable[..., Any] | None = None) -> Relay 
         return relay
     from mudroom.sandbox.client.terminal import Relay
 
-    return Relay((stdio.stdin, stdio.stdout, stdio.stderr), stdio.signs)
+    return Relay((stdio.stdin, stdio.stdout, stdio.stderr), stdio.signs, is_dumb=stdio.is_dumb)
 
 
 def home_grant(machine: Machine, fork: Fork, order: Order, mode: Mode, outcome: Outcome) -> Grant:
