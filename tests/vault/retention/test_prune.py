@@ -486,10 +486,13 @@ def test_git_layers_of_masks_go_after_a_day_without_use(vault: Vault) -> None:
     assert os.listdir(vault.path + b"/masks") == [b"0123"]
 
 
-def test_the_spare_snapshot_goes_also_when_it_is_young(vault: Vault) -> None:
+@pytest.mark.parametrize("is_new", [True, False])
+def test_the_spare_snapshot_goes_also_when_it_is_young(vault: Vault, is_new: bool) -> None:
     """It is complete, and no fork can be about to need it under its name: a full disk needs its bytes now."""
     spare = vault.base(SPARE)
     os.makedirs(spare + b"/source")
     Path(os.fsdecode(spare + b"/manifest")).write_bytes(b"")
-    assert sweep(vault, time.time_ns()).snapshots == (SPARE,)
+    now = time.time_ns() if is_new else let_pass(vault, time.time_ns())
+    for dry_run in (True, False):
+        assert prune.collect_garbage(vault, WIDE, now, dry_run=dry_run).snapshots == (SPARE,)
     assert os.listdir(vault.path + b"/bases") == []

@@ -26,7 +26,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from mudroom.core.clock import VaultClock, horizon
+from mudroom.core.clock import NEVER, VaultClock, horizon
 from mudroom.core.retention import (
     DAY,
     YOUNG,
@@ -166,7 +166,9 @@ class _Sweep:
             self._remarks.append(f"no layers are removed: the state of {names} cannot be read (mudroom vault check)")
             return [], []
         layers.update(dict.fromkeys(self._released & layers.keys(), 0))
-        bases.update(dict.fromkeys((self._released | {SPARE}) & bases.keys(), 0))  # nobody is just making the spare
+        bases.update(dict.fromkeys(self._released & bases.keys(), 0))
+        if SPARE in bases:
+            bases[SPARE] = NEVER - 1  # nobody is just making it, in a young vault neither
         gone, bases_gone = unreferenced(layers, bases, self._states, deletion_horizon(self._clock, self._held))
         if (gone or bases_gone) and not self._dry_run:
             self._sync_forks()
