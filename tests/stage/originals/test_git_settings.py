@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -61,7 +61,12 @@ def test_a_directory_in_the_place_of_settings(hooks: Path) -> None:
 
 def test_the_same_words_of_many_hooks_are_looked_up_once(hooks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[bytes] = []
-    monkeypatch.setattr(git_settings, "_file_within", lambda place, _root: iter(looked.append(place) or ()))
+
+    def note(place: bytes, _root: bytes) -> Iterator[bytes]:
+        looked.append(place)
+        yield place
+
+    monkeypatch.setattr(git_settings, "_file_within", note)
     for number in range(20):
         (hooks / f"hook-{number}").write_text("exec tools/check\n")
     run_by_git(os.fsencode(hooks.parent.parent))
