@@ -20,7 +20,7 @@ from mudroom.core.retention import DAY, YOUNG, Expired, RetentionLimits
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
-from mudroom.session import Session
+from mudroom.session import Session, upkeep
 from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.moment import clock_of, save
 from mudroom.vault.retention import prune
