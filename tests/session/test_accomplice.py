@@ -29,6 +29,7 @@ from mudroom.errors import ForkMoved, SandboxAlive
 from mudroom.session import Session
 from mudroom.session.background import Background
 from mudroom.vault.forks import apart
+from mudroom.vault.forks.review import fingerprint
 from mudroom.vault.store.fork import forget_release
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
@@ -232,6 +233,16 @@ def test_a_file_of_a_copy_view_that_is_open_elsewhere(place: Place, held: ExitSt
     assert not session.changes.apply("f").conflicts
     use()
     assert landed(place) == LANDED
+
+
+def test_a_reader_after_a_command_in_a_copy_does_not_change_what_was_shown(place: Place) -> None:
+    """``mudroom run`` applies what it has shown: an indexer or a backup that reads a new file then is no change."""
+    session = place.session(Settings(view="copy"))
+    result = session.run([b"sh", b"-c", b"echo new > new"])
+    work = session.vault.fork(result.fork).contents[0]
+    with open(os.fsdecode(work) + "/new", "rb"):
+        session.changes.apply(result.fork, reviewed=fingerprint(result.changeset))
+    assert (place.project / "new").read_text() == "new\n"
 
 
 def test_a_file_of_a_copy_view_whose_times_were_set_back(place: Place, held: ExitStack) -> None:

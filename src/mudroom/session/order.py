@@ -38,6 +38,8 @@ class Stdio(NamedTuple):
     (``sandbox/client/terminal.py``). Only in the main thread, since signals are handled meanwhile."""
     signs: tuple[SignKind, ...] = ()
     """Ways to tell the user that questions wait elsewhere, while a program of the command has the terminal."""
+    is_dumb: bool = False
+    """The terminal shows escape sequences instead of acting on them."""
     on_output: Callable[[str, bytes], None] | None = None
     """Called with ``stdout`` or ``stderr`` and the new bytes, for each captured stream, in the thread that runs the
     command. Bytes beyond the limit of captured output are passed on, too."""

@@ -84,7 +84,7 @@ def relay_for(stdio: Stdio, console: Callable[..., Any] | None = None) -> Relay 
         return relay
     from mudroom.sandbox.client.terminal import Relay
 
-    return Relay((stdio.stdin, stdio.stdout, stdio.stderr), stdio.signs)
+    return Relay((stdio.stdin, stdio.stdout, stdio.stderr), stdio.signs, is_dumb=stdio.is_dumb)
 
 
 def home_grant(machine: Machine, fork: Fork, order: Order, mode: Mode, outcome: Outcome) -> Grant:
@@ -282,7 +282,8 @@ class OwnSandbox:
         if standing.sandbox is None:  # otherwise there are no new entries
             outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit, cleared=self._cleared)
         fork.end()
-        if has_copy and sys.platform != "linux":  # no leases: an apply would replace the files that are shown now
+        if has_copy and (outcome.mounted is None or sys.platform != "linux"):
+            # before the changes are shown: what another program has open then is replaced now, not by the apply
             set_fork_apart(self._forks, fork)
             changeset = fork.record.changeset if fork.record is not None else changeset
         self._open.close()

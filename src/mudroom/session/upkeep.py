@@ -103,9 +103,9 @@ def forks_unused(vault: Vault, seconds: float, now: int) -> list[str]:
 def sweep(
     vault: Vault, kept: RetentionLimits, now: int, *, forks_older: float | None = None, dry_run: bool = False
 ) -> PruneResult:
-    """Run ``collect_garbage`` and journal it. Hold the vault's lock. ``forks_older``: seconds."""
+    """Run ``collect_garbage`` for the user and journal it. Hold the vault's lock. ``forks_older``: seconds."""
     older = None if forks_older is None else int(forks_older * SECOND)
-    swept = collect_garbage(vault, kept, now, forks_older=older, dry_run=dry_run)
+    swept = collect_garbage(vault, kept, now, forks_older=older, dry_run=dry_run, is_asked=True)
     if swept and not dry_run:
         vault.journal.append("gc", "", told(swept), time=now)
     return swept

@@ -91,6 +91,13 @@ def test_the_display_is_restored_after_nothing_else(outside: Shell) -> None:
     outside.prompt()
 
 
+@pytest.mark.parametrize("stdin", ["", " < /dev/null"], ids=["terminal", "pipe"])
+def test_a_terminal_that_shows_escape_sequences_gets_none(outside: Shell, stdin: str) -> None:
+    outside.type(f"TERM=dumb {MUDROOM} run -- printf '\\033[1mdone\\n'{stdin}\n")
+    outside.expect("\x1b\\[1mdone\r\nprintf")
+    outside.prompt()
+
+
 def test_a_python_prompt(outside: Shell) -> None:
     outside.type(f"{MUDROOM} exec -- {sys.executable} -I -q\n")
     outside.expect(">>> ")

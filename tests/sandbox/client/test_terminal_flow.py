@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 import pytest
 
+from mudroom.sandbox.client import terminal_flow
 from mudroom.sandbox.client.terminal_flow import RESTORED, TerminalFlow
 
 
@@ -49,3 +51,39 @@ def test_plain_output_is_not_followed_by_anything(ends: tuple[int, int, int, int
     flow.take()
     flow.give()
     assert os.read(ends[2], 4096) == b"plain\r\n\ttext\a"
+
+
+def test_a_terminal_that_shows_escape_sequences_gets_none(ends: tuple[int, int, int, int]) -> None:
+    flow = TerminalFlow(ends[0], ends[3], is_input=False, acts=False)
+    output = "caf\u00c9 \x1b[1m".encode()
+    os.write(ends[1], output)
+    flow.take()
+    flow.restore()
+    os.close(ends[1])
+    flow.take()
+    flow.give()
+    assert os.read(ends[2], 4096) == output
+
+
+def test_a_question_waits_for_a_terminal_that_is_full(
+    ends: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.set_blocking(ends[3], False)
+    flow = flow_of(ends, b"\x1b[8m")
+    filled = 0
+    try:
+        while True:
+            filled += os.write(ends[3], b"x" * 4096)
+    except BlockingIOError:
+        pass
+    shown: list[bytes] = []
+
+    def drain(wanted: Mapping[int, int], _deadline: float) -> Mapping[int, int]:
+        shown.append(os.read(ends[2], filled))
+        return wanted
+
+    monkeypatch.setattr(terminal_flow, "wait_ready", drain, raising=False)
+    flow.restore()
+    os.close(ends[3])
+    shown.append(os.read(ends[2], 4096))
+    assert b"".join(shown) == b"x" * filled + RESTORED

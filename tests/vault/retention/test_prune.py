@@ -20,7 +20,7 @@ from mudroom.core.retention import DAY, YOUNG, Expired, RetentionLimits
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
-from mudroom.session import Session
+from mudroom.session import Session, upkeep
 from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.moment import clock_of, save
 from mudroom.vault.retention import prune
@@ -486,10 +486,14 @@ def test_git_layers_of_masks_go_after_a_day_without_use(vault: Vault) -> None:
     assert os.listdir(vault.path + b"/masks") == [b"0123"]
 
 
-def test_the_spare_snapshot_goes_also_when_it_is_young(vault: Vault) -> None:
+@pytest.mark.parametrize("is_new", [True, False])
+def test_the_spare_snapshot_goes_also_when_it_is_young(vault: Vault, is_new: bool) -> None:
     """It is complete, and no fork can be about to need it under its name: a full disk needs its bytes now."""
     spare = vault.base(SPARE)
     os.makedirs(spare + b"/source")
     Path(os.fsdecode(spare + b"/manifest")).write_bytes(b"")
-    assert sweep(vault, time.time_ns()).snapshots == (SPARE,)
+    now = time.time_ns() if is_new else let_pass(vault, time.time_ns())
+    for dry_run in (True, False):
+        swept = upkeep.sweep if is_new else prune.collect_garbage
+        assert swept(vault, WIDE, now, dry_run=dry_run).snapshots == (SPARE,)
     assert os.listdir(vault.path + b"/bases") == []

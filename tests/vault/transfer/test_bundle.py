@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from mudroom.session import Session
 from mudroom.stage.source import walk
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.retention.check import check
+from mudroom.vault.store.spare_base import SPARE
 from mudroom.vault.store.store import Vault
 from mudroom.vault.transfer.bundle import export_fork
 from tiers import examples
@@ -121,6 +123,20 @@ def test_a_fork_on_a_snapshot_brings_it_along(place: Place, other: Place, tmp_pa
     assert (other.project / "edited").read_text() == "another\n"
     assert (other.project / "new/sub/f").read_text() == "n\n"
     assert not (other.project / "removed").exists()
+
+
+def test_a_snapshot_of_an_archive_is_no_spare(place: Place, other: Place, tmp_path: Path) -> None:
+    """It may hold files that are in no manifest, in a directory that was closed when it was unpacked."""
+    place.write("kept", "kept\n")
+    session = place.session()
+    session.forks.new("f", snapshot=True)
+    there = other.session()
+    take_in(there.vault, export(session, "f", tmp_path / "f.tar"))
+    for vault, spares in ((session.vault, [os.fsencode(SPARE)] if sys.platform == "linux" else []), (there.vault, [])):
+        fork = vault.fork("f")
+        with fork.lock("test"):
+            vault.discard(fork, spares=True)
+        assert os.listdir(vault.path + b"/bases") == spares
 
 
 # --- elsewhere ---

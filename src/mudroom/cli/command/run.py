@@ -297,11 +297,12 @@ def own_stdio(context: Context) -> Stdio:
     """Return the descriptors for the command; with --json its output is captured."""
     if context.as_json:
         return Stdio(stdin=0, terminal=is_terminal(0))
+    is_dumb = context.environ.get(b"TERM") == b"dumb"
     if not (is_terminal(0) and is_terminal(1)):
-        return Stdio(0, 1, 2, terminal=any(map(is_terminal, (0, 1, 2))))
+        return Stdio(0, 1, 2, terminal=any(map(is_terminal, (0, 1, 2))), is_dumb=is_dumb)
     from mudroom.sandbox.client.terminal_sign import sign_kinds
 
-    return Stdio(0, 1, 2, terminal=True, signs=sign_kinds(context.environ))
+    return Stdio(0, 1, 2, terminal=True, signs=sign_kinds(context.environ), is_dumb=is_dumb)
 
 
 def commits_of(session: Session, result: Result) -> dict[bytes, str]:

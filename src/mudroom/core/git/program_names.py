@@ -20,7 +20,8 @@ _COMMAND_KEYS = frozenset(
 _PATHS_OF_PROGRAMS = frozenset((b"mergetool", b"difftool", b"man", b"browser"))
 """Sections in which ``path`` is the path of a program."""
 _NAMING = (b"hookspath", b"include", b"path", b"alias", b"pager", b"update", *sorted(_COMMAND_KEYS))
-_BETWEEN = regex(rb"[\s'\"`;&|<>(){}$=,!]+")
+_BETWEEN = regex(rb"[\s\0'\"`;&|<>(){}$=,!]+")
+"""NUL: no path holds one, and a hook may be a compiled program."""
 _MOST = 1_000
 """Words of one text that are looked at."""
 

@@ -78,9 +78,10 @@ class Relay:
     Call ``start`` when the command is on its way, in the main thread if signals are to be handled.
     """
 
-    def __init__(self, stdio: Sequence[int | None], signs: Sequence[SignKind] = ()) -> None:
+    def __init__(self, stdio: Sequence[int | None], signs: Sequence[SignKind] = (), *, is_dumb: bool = False) -> None:
         kinds = substitutes([descriptor is not None and os.isatty(descriptor) for descriptor in stdio])
         self.numbers = tuple(number for number, kind in enumerate(kinds) if kind == "terminal")
+        self._acts = not is_dumb
         self._owned: list[int] = []
         self._command_ends: list[int] = []
         self._flows: list[TerminalFlow] = []
@@ -237,7 +238,9 @@ class Relay:
         self._command_ends.append(theirs)
         user = self._open_user_terminal(self._user[number])
         self._flows.append(
-            TerminalFlow(user, ours, is_input=True) if number == 0 else TerminalFlow(ours, user, is_input=False)
+            TerminalFlow(user, ours, is_input=True)
+            if number == 0
+            else TerminalFlow(ours, user, is_input=False, acts=self._acts)
         )
         return theirs
 
@@ -279,7 +282,8 @@ class Relay:
         self._owned.append(self._master)
         os.set_blocking(self._master, False)
         self._flows.append(TerminalFlow(self._open_user_terminal(self._user[0]), self._master, is_input=True))
-        self._flows.append(TerminalFlow(self._master, self._open_user_terminal(self._user[1]), is_input=False))
+        output = self._open_user_terminal(self._user[1])
+        self._flows.append(TerminalFlow(self._master, output, is_input=False, acts=self._acts))
         try:
             termios.tcsetattr(self._master, termios.TCSANOW, termios.tcgetattr(self._user[0]))
         except termios.error:

@@ -3,7 +3,8 @@
 A command may leave a terminal in a state that hides what is printed next: a string without an end (``OSC``, which takes
 the following text for a window's title), invisible text (SGR 8), the character set of line drawing, margins, no wrap at
 the end of a line, no tab stops. So a preview or question would not show what it says. ``RESTORED`` ends that. It is
-written after output with an escape sequence or another character that may act, and after no other output.
+written after output with an escape sequence or another character that may act, and after no other output; nor to a
+terminal that shows escape sequences instead of acting on them (``TERM=dumb``: Emacs's shell, ed).
 
 Sources: ECMA-48; xterm's ctlseqs. Not restored: colours of the palette (OSC 4), which may be the user's own, and the
 alternate screen, on which text is visible.
@@ -13,6 +14,10 @@ from __future__ import annotations
 
 import os
 import re
+import select
+import time
+
+from mudroom.sandbox.client.connection import wait_ready
 
 LIMIT = 1 << 16
 """Bytes in transit in one direction; a writer of more has to wait."""
@@ -20,6 +25,9 @@ _TAIL = 4096
 """Bytes of the last output, in which the begin of an unfinished escape sequence is looked for."""
 _ACTING = re.compile(rb"[\x0e\x1b\x80-\x9f]")
 """SO, ESC, and C1 controls, which are also bytes of other characters in UTF-8."""
+_PATIENCE = 5
+"""Seconds that a question waits for a terminal that is full of output. One that takes nothing for as long has been
+stopped by the user (Ctrl-S), and shows no question either."""
 RESTORED = b"".join(
     (
         b"\x1b\\",  # ST ends a string
@@ -39,12 +47,14 @@ class TerminalFlow:
     Owner: the thread of the relay.
     """
 
-    def __init__(self, source: int, target: int, *, is_input: bool) -> None:
+    def __init__(self, source: int, target: int, *, is_input: bool, acts: bool = True) -> None:
+        """``acts``: the target acts on escape sequences."""
         self.source, self.target, self.is_input = source, target, is_input
         self.waiting = b""
         self.tail = b""
         """The last output."""
         self.ended = False
+        self._acts = acts and not is_input
         self._has_acted = False
         """The output may have changed how later text is displayed."""
 
@@ -64,7 +74,7 @@ class TerminalFlow:
         if self.is_input:
             return
         self.tail = (self.tail + chunk)[-_TAIL:]
-        self._has_acted = self._has_acted or _ACTING.search(chunk) is not None
+        self._has_acted = self._acts and (self._has_acted or _ACTING.search(chunk) is not None)
         if self.ended and self._has_acted:
             self.waiting += RESTORED
 
@@ -77,11 +87,17 @@ class TerminalFlow:
             self.waiting, self.ended = b"", self.ended or self.is_input
 
     def restore(self) -> None:
-        """Restore the display at once, although output may wait: a question is about to be asked."""
-        if not self._has_acted or self.is_input:
+        """Restore the display at once, although output may wait: a question is about to be asked. Wait for room in a
+        terminal that is full: a command that fills it would have the question displayed as it likes."""
+        if not self._has_acted:
             return
         self._has_acted = bool(self.waiting)
-        try:
-            os.write(self.target, RESTORED)
-        except OSError:
-            pass  # the terminal has gone, or takes nothing: the question does not get there either
+        rest, deadline = RESTORED, time.monotonic() + _PATIENCE
+        while rest:
+            try:
+                rest = rest[os.write(self.target, rest) :]
+            except BlockingIOError:
+                if not wait_ready({self.target: select.POLLOUT}, deadline):
+                    return
+            except OSError:
+                return  # the terminal has gone: the question does not get there either

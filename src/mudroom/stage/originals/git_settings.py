@@ -84,13 +84,15 @@ def _files_of_hooks(hooks: bytes, top: bytes, root: bytes) -> Iterator[bytes]:
         names = os.listdir(hooks)
     except OSError:
         return
+    words: dict[bytes, None] = {}  # tools that install hooks write the same text into each
     for name in [name for name in names if not name.endswith(b".sample")][:_MOST_HOOKS]:
         path = hooks + b"/" + name
         if os.path.islink(path):
             yield _in_project(os.path.realpath(path), root)
-        for word in path_words(_read(path, _HOOK_LIMIT)):
-            for place in _place(top, word):
-                yield from _file_within(place, root)
+        words |= dict.fromkeys(path_words(_read(path, _HOOK_LIMIT)))
+    for word in words:
+        for place in _place(top, word):
+            yield from _file_within(place, root)
 
 
 def _file_within(place: bytes, root: bytes) -> Iterator[bytes]:
@@ -124,15 +126,20 @@ def _repository_of(root: bytes) -> tuple[bytes, bytes]:
             return top, git
         text = _read(git, _LINK_LIMIT)
         if text.startswith(b"gitdir: "):
-            return top, os.path.normpath(os.path.join(top, text[8:].rstrip(b"\r\n")))
+            return top, os.path.normpath(os.path.join(top, _line(text[8:])))
         if top == os.path.dirname(top):  # / or C:/
             return b"", b""
         top = os.path.dirname(top)
 
 
 def _common_directory(git: bytes) -> bytes:
-    text = _read(git + b"/commondir", _LINK_LIMIT).rstrip(b"\r\n")
+    text = _line(_read(git + b"/commondir", _LINK_LIMIT))
     return os.path.normpath(os.path.join(git, text)) if text else git
+
+
+def _line(text: bytes) -> bytes:
+    """Return the path in a file that has nothing else. git reads it as far as a NUL, which no path holds."""
+    return text.partition(b"\0")[0].rstrip(b"\r\n")
 
 
 def _settings(path: bytes) -> Sequence[GitSetting]:
@@ -152,5 +159,12 @@ def _read(path: bytes, limit: int) -> bytes:
         descriptor = disk.open_path(path, os.O_RDONLY | disk.O_NONBLOCK | disk.O_CLOEXEC)
     except OSError:
         return b""
-    with os.fdopen(descriptor, "rb") as stream:
-        return stream.read(limit) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return b""
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            return stream.read(limit)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)

@@ -26,7 +26,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from mudroom.core.clock import VaultClock, horizon
+from mudroom.core.clock import NEVER, VaultClock, horizon
 from mudroom.core.retention import (
     DAY,
     YOUNG,
@@ -76,18 +76,25 @@ class PruneResult(NamedTuple):
 
 
 def collect_garbage(
-    vault: Vault, kept: RetentionLimits, now: int, *, forks_older: int | None = None, dry_run: bool = False
+    vault: Vault,
+    kept: RetentionLimits,
+    now: int,
+    *,
+    forks_older: int | None = None,
+    dry_run: bool = False,
+    is_asked: bool = False,
 ) -> PruneResult:
     """Remove data that exceeds the limits or is not needed. Hold the vault's lock.
 
     ``now``: the time of the wall clock; ``forks_older``: an age; both in nanoseconds. Unnamed forks that were not used
-    for ``forks_older`` are removed with their changes. ``dry_run``: report without changing anything. Raise
-    OSError as the disk does.
+    for ``forks_older`` are removed with their changes. ``dry_run``: report without changing anything.
+    ``is_asked``: by the user, who wants the bytes of the spare snapshot also in a young vault. Raise OSError as the
+    disk does.
     """
     if vault.has_unfinished():
         return PruneResult(remarks=("an apply was cut off: mudroom run, apply or undo settles it first",))
     clock = clock_of(vault.path, now) if dry_run else note(vault.path, now)
-    return _Sweep(vault, kept, clock, now, forks_older, dry_run).run()
+    return _Sweep(vault, kept, clock, now, forks_older, dry_run, is_asked).run()
 
 
 def old_forks(vault: Vault, older: int, now: int) -> list[str]:
@@ -107,12 +114,19 @@ class _Sweep:
     """One run of retention."""
 
     def __init__(
-        self, vault: Vault, kept: RetentionLimits, clock: VaultClock, now: int, forks_older: int | None, dry_run: bool
+        self,
+        vault: Vault,
+        kept: RetentionLimits,
+        clock: VaultClock,
+        now: int,
+        forks_older: int | None,
+        dry_run: bool,
+        is_asked: bool,
     ) -> None:
         self._vault, self._kept, self._clock, self._now = vault, kept, clock, now
         self._forks_older = None if forks_older is None else horizon(clock, forks_older)
         self._young, self._day = horizon(clock, YOUNG), horizon(clock, DAY)
-        self._dry_run = dry_run
+        self._dry_run, self._is_asked = dry_run, is_asked
         self._held: list[int] = []
         self._states: list[ForkState] = []
         self._released: set[str] = set()
@@ -166,7 +180,9 @@ class _Sweep:
             self._remarks.append(f"no layers are removed: the state of {names} cannot be read (mudroom vault check)")
             return [], []
         layers.update(dict.fromkeys(self._released & layers.keys(), 0))
-        bases.update(dict.fromkeys((self._released | {SPARE}) & bases.keys(), 0))  # nobody is just making the spare
+        bases.update(dict.fromkeys(self._released & bases.keys(), 0))
+        if SPARE in bases:
+            bases[SPARE] = NEVER - 1 if self._is_asked else 0  # nobody is just making it
         gone, bases_gone = unreferenced(layers, bases, self._states, deletion_horizon(self._clock, self._held))
         if (gone or bases_gone) and not self._dry_run:
             self._sync_forks()

@@ -5,6 +5,8 @@
 Where every command works in a copy of the project (a mount inside it, no user namespaces), its fork is discarded with
 its changes, and the next command needs nearly the same copy again. Garbage collection removes the spare: once a day by
 itself, and when the user asks for it.
+
+A snapshot of an archive is never a spare: it may be hostile, and hold files that its manifest does not name.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from mudroom.stage import disk
 from mudroom.typing import Protocol
 
 SPARE = ".spare"
+BROUGHT = b"/brought"
+"""An empty file in a snapshot that an archive has brought."""
 
 
 class StatedFork(Protocol):
@@ -53,7 +57,10 @@ def throw_away_base(vault: BaseStore, name: str, *, spares: bool = False) -> Non
 
 
 def _keep(vault: BaseStore, aside: bytes) -> bool:
-    """Make a snapshot the spare, and throw away the one before. Return False if another process has just made one."""
+    """Make a snapshot the spare, and throw away the one before. Return False if an archive has brought it, or another
+    process has just made one."""
+    if os.path.lexists(aside + BROUGHT):
+        return False
     vault.throw_away(vault.base(SPARE))
     try:
         disk.rename_path(aside, vault.base(SPARE))

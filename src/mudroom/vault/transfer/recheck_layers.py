@@ -24,6 +24,7 @@ from mudroom.stage.originals.snapshot import SnapshotSource
 from mudroom.stage.source import OpenSource, Source, walk
 from mudroom.vault.apply.tree import set_mode
 from mudroom.vault.record import FORK_FORMAT, ForkRecord, save
+from mudroom.vault.store.spare_base import BROUGHT
 from mudroom.vault.store.store import Vault
 from mudroom.vault.transfer.archive import RefusedArchive, refusing
 from mudroom.vault.transfer.bundle import kept_digests, rows_of
@@ -193,6 +194,8 @@ def freeze(place: bytes, live: OpenSource) -> None:
     """Write the manifest of an imported snapshot. A file that this project has, too, gets the project's entry."""
     if not os.path.isdir(place + b"/source"):
         raise RefusedArchive("its snapshot is missing")
+    with open(place + BROUGHT, "xb"):
+        pass
     manifest: dict[bytes, Entry] = {}
     with OpenSource(place + b"/source") as copy:
         for path, entry in (*listed(copy).items(), (b"", copy.look(b""))):
