@@ -17,9 +17,15 @@ from mudroom.errors import MudroomError
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_root, reach
 from mudroom.stage.copy import clone
-from mudroom.stage.exclude import named
 from mudroom.stage.layers.layer import remove_at, remove_tree
-from mudroom.stage.originals.snapshot import HELD, Choose, check_size, read_manifest, save_snapshot
+from mudroom.stage.originals.snapshot import (
+    Choose,
+    copy_top,
+    items_to_copy,
+    read_manifest,
+    save_snapshot,
+    with_held,
+)
 from mudroom.stage.source import OpenSource
 from mudroom.stage.stamp import file_clock
 
@@ -44,9 +50,7 @@ def renew(
             raise MudroomError("a directory of the earlier snapshot is closed to its owner")
         _begin(place)
         with OpenSource(project) as source:
-            items, notes = choose(source, held)
-            items = {path: entry for path, entry in items.items() if path not in masked}
-            check_size(items, limit)
+            items, notes = items_to_copy(source, choose, held, masked, limit)
             kept = unchanged(before, items)
             target = open_root(place + b"/source")
             try:
@@ -54,16 +58,14 @@ def renew(
                 changed = {path: entry for path, entry in items.items() if path not in kept}
                 copied = clone(source, target, changed, progress, held, kept)
                 _set_modes(target, {path: items[path].mode for path in kept if items[path].mode != before[path].mode})
-                top = source.look(b"")
-                assert top is not None
-                disk.set_mode(target, b".", top.mode)
+                top = copy_top(source, target)
             finally:
                 os.close(target)
             save_snapshot(place, top, items, copied, masked, started)
     except BaseException:
         remove_tree(place)
         raise
-    return [*notes, HELD.format(paths=named(held))] if held else notes
+    return with_held(notes, held)
 
 
 def unchanged(before: Entries, now: Entries) -> set[bytes]:
@@ -79,7 +81,7 @@ def unchanged(before: Entries, now: Entries) -> set[bytes]:
 
 def _is_good(old: Entry, entry: Entry) -> bool:
     if entry.kind == "directory":
-        return old.kind == "directory"  # also if it is another one: what is in it is compared by itself
+        return old.kind == "directory"  # also if it is another one: each entry of it is compared
     return is_untouched(old, entry)
 
 
@@ -93,7 +95,7 @@ def _linked(entries: Entries) -> dict[tuple[int, int], set[bytes]]:
 
 
 def _begin(place: bytes) -> None:
-    """Make the snapshot incomplete, and remove what was made of its files: layers for git, and the masked paths."""
+    """Make the snapshot incomplete, and remove the files derived from it: layers for git, and the masked paths."""
     os.unlink(place + b"/manifest")
     for name in os.listdir(place):
         if name != b"source":
@@ -110,7 +112,7 @@ def _remove(target: int, paths: Collection[bytes]) -> None:
 
 
 def _set_modes(target: int, modes: Mapping[bytes, int]) -> None:
-    """Set the modes of directories, the deepest first: a mode may close what is below."""
+    """Set the modes of directories, the deepest first: a mode may close the directories below."""
     for path in sorted(modes, reverse=True):
         with reach(target, path) as (at, rest):
             disk.set_mode(at, rest, modes[path])

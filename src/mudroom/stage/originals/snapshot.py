@@ -97,24 +97,44 @@ def take(
     files are not copied. Raise UsageError, before copying, if the files exceed ``limit`` bytes."""
     started, held = file_clock(), list[bytes]()
     with OpenSource(project) as source:
-        items, notes = choose(source, held)
-        items = {path: entry for path, entry in items.items() if path not in masked}
-        check_size(items, limit)
+        items, notes = items_to_copy(source, choose, held, masked, limit)
         os.mkdir(place, 0o700)
         try:
             os.mkdir(place + b"/source", 0o700)
             target = open_root(place + b"/source")
             try:
                 copied = clone(source, target, items, progress, held)
-                top = source.look(b"")
-                assert top is not None
-                disk.set_mode(target, b".", top.mode)
+                top = copy_top(source, target)
             finally:
                 os.close(target)
             save_snapshot(place, top, items, copied, masked, started)
         except BaseException:
             remove_tree(place)
             raise
+    return with_held(notes, held)
+
+
+def items_to_copy(
+    source: OpenSource, choose: Choose, held: list[bytes], masked: Collection[bytes], limit: int | None
+) -> tuple[dict[bytes, Entry], list[str]]:
+    """Return the entries of a project to copy, without the ``masked`` ones, and notes about the choice. Raise
+    UsageError if the files exceed ``limit`` bytes."""
+    items, notes = choose(source, held)
+    items = {path: entry for path, entry in items.items() if path not in masked}
+    _check_size(items, limit)
+    return items, notes
+
+
+def copy_top(source: OpenSource, target: int) -> Entry:
+    """Give an open directory, the copy of a project's own one, the mode of that. Return the project's entry."""
+    top = source.look(b"")
+    assert top is not None
+    disk.set_mode(target, b".", top.mode)
+    return top
+
+
+def with_held(notes: list[str], held: list[bytes]) -> list[str]:
+    """Return the notes, and one about the files that another program holds open, if there are any."""
     return [*notes, HELD.format(paths=named(held))] if held else notes
 
 
@@ -130,7 +150,7 @@ def save_snapshot(
     _save(place, {b"": top, **known})
 
 
-def check_size(items: dict[bytes, Entry], limit: int | None) -> None:
+def _check_size(items: dict[bytes, Entry], limit: int | None) -> None:
     total = weight(items)
     if limit is not None and total > limit:
         raise UsageError(
