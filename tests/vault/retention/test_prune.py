@@ -14,6 +14,7 @@ import pytest
 import mudroom.vault.retention.expiry
 from clocks import let_pass, steady
 from conftest import Place
+from empty_vault import vault
 from inner_path import inner
 from mudroom.core.clock import SECOND, CommandStart
 from mudroom.core.retention import DAY, YOUNG, Expired, RetentionLimits
@@ -30,19 +31,13 @@ from mudroom.vault.retention.schedule import tidy
 from mudroom.vault.retention.tombstone import LINES, remember, require_kept, tombstones
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.spare_base import SPARE
-from mudroom.vault.store.store import Vault, open_vault
+from mudroom.vault.store.store import Vault
 from whole_text import whole
+
+__all__ = ["vault"]  # a fixture
 
 WIDE = RetentionLimits(30 * DAY, 50, 1 << 50)
 LATER = 31 * DAY
-
-
-@pytest.fixture
-def vault(tmp_path: Path) -> Iterator[Vault]:
-    (tmp_path / "p").mkdir()
-    vault = open_vault(inner(tmp_path / "state"), inner(tmp_path / "p"))
-    yield vault
-    vault.close()
 
 
 def later(days: int = 2) -> int:

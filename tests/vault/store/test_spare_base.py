@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from inner_path import inner
+from empty_vault import vault
 from mudroom.vault.store.spare_base import SPARE, take_spare, throw_away_base
-from mudroom.vault.store.store import Vault, open_vault
+from mudroom.vault.store.store import Vault
+
+__all__ = ["vault"]  # a fixture
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a spare is kept on Linux")
-
-
-@pytest.fixture
-def vault(tmp_path: Path) -> Iterator[Vault]:
-    (tmp_path / "p").mkdir()
-    vault = open_vault(inner(tmp_path / "state"), inner(tmp_path / "p"))
-    yield vault
-    vault.close()
 
 
 def made(vault: Vault, name: str) -> None:
