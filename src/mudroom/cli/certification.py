@@ -59,7 +59,7 @@ def _trial_darwin(client: Client, home: bytes, context: Context) -> Trial:
 
 
 class TriedPlatform(NamedTuple):
-    """A platform that opens by a record of what held on this machine."""
+    """A platform that opens by the record of a trial on this machine."""
 
     client: Callable[[bytes], Client]
     """Return its client for a program that confines, where it has one."""

@@ -65,7 +65,7 @@ class _Refused(Exception):
 
 
 class _Kept(NamedTuple):
-    """A session of a client, or what clients of one name share."""
+    """A session of a client, or of all clients of one name."""
 
     connection: McpConnection
     used: list[float]

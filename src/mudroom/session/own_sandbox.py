@@ -283,7 +283,7 @@ class OwnSandbox:
             outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit, cleared=self._cleared)
         fork.end()
         if has_copy and (outcome.mounted is None or sys.platform != "linux"):
-            # before the changes are shown: what another program has open then is replaced now, not by the apply
+            # a file that another program has open is replaced before the changes are shown, not by the apply
             set_fork_apart(self._forks, fork)
             changeset = fork.record.changeset if fork.record is not None else changeset
         self._open.close()

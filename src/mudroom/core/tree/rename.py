@@ -40,7 +40,7 @@ def pair_renames(changes: Iterable[Change], digest: Callable[[Change], bytes]) -
 
 
 def _by_size(changes: list[Change], verb: str) -> dict[tuple[int, bytes], list[int]]:
-    """Return the indexes of the files that may be an end of a rename, by size and by what applies them."""
+    """Return the indexes of the files that may be an end of a rename, by size and by the condition of their apply."""
     indexes: dict[tuple[int, bytes], list[int]] = {}
     for index, change in enumerate(changes):
         entry = change.entry
@@ -52,7 +52,7 @@ def _by_size(changes: list[Change], verb: str) -> dict[tuple[int, bytes], list[i
 
 
 def _applied_with(change: Change) -> bytes | None:
-    """Return what an apply of the change depends on: b"" for an ordinary file, the repository for a file of one; None
+    """Return the condition of an apply of the change: b"" for an ordinary file, the repository for a file of one; None
     for a file that is applied only if it is named."""
     if PROTECTED in change.flags:
         return None

@@ -17,8 +17,8 @@ and the whole process group of mudroom is stopped with SIGTSTP, as the kernel wo
 so does the command. Where pipes are relayed, Ctrl-Z stops mudroom, and the sandbox is paused meanwhile. In the
 background no input is read and no modes are set; both begin when mudroom finds itself in the foreground.
 
-The display is restored at the end of the output and before a question (``terminal_flow.py``): what the command has
-printed does not act on what mudroom prints.
+The display is restored at the end of the output and before a question (``terminal_flow.py``): the command's
+output has no effect on the display of mudroom's.
 
 While a program of the command reads keys itself (``is_taken``), questions are asked elsewhere, and a sign says so
 (``terminal_sign.py``).

@@ -2,7 +2,7 @@
 
 A command may leave a terminal in a state that hides what is printed next: a string without an end (``OSC``, which takes
 the following text for a window's title), invisible text (SGR 8), the character set of line drawing, margins, no wrap at
-the end of a line, no tab stops. So a preview or question would not show what it says. ``RESTORED`` ends that. It is
+the end of a line, no tab stops. So a preview or question could be displayed wrongly. ``RESTORED`` ends that. It is
 written after output with an escape sequence or another character that may act, and after no other output; nor to a
 terminal that shows escape sequences instead of acting on them (``TERM=dumb``: Emacs's shell, ed).
 

@@ -44,7 +44,8 @@ class GitPlaces(NamedTuple):
 
 
 def run_by_git(project: bytes) -> GitPlaces:
-    """Return what git runs in the project. ``project``: absolute. A repository above the project counts, too."""
+    """Return the places in the project that git runs or reads. ``project``: absolute. A repository above the project
+    counts, too."""
     root = os.path.realpath(project)
     top, git = _repository_of(root)
     if not git:

@@ -162,9 +162,10 @@ def submounts(project: bytes, table: Sequence[MountPoint]) -> list[MountPoint]:
 
 
 def spanned(project: bytes, table: Sequence[MountPoint]) -> str:
-    """Return what is mounted inside the project, or an empty string. An overlay shows no mount of its lower directory,
-    and the kernel refuses one over a directory with mounts that the user namespace did not make: what they hide would
-    be seen (clone_private_mount in fs/namespace.c, has_locked_children). No such mount is in a snapshot."""
+    """Return the reason why an overlay cannot show the project: a mount inside; or an empty string. An overlay shows no
+    mount of its lower directory, and the kernel refuses one over a directory with mounts that the user namespace did
+    not make: the files that they hide would be seen (clone_private_mount in fs/namespace.c, has_locked_children). No
+    such mount is in a snapshot."""
     inside = submounts(project, table)
     return f"{show(inside[0].path)} is mounted inside the project, which no overlay can span" if inside else ""
 
