@@ -123,6 +123,19 @@ class ForkChanged(ForkMoved):
         self.path = b""
 
 
+class NotReviewed(ForkMoved):
+    """The fork was in use when its changes were shown, so that they were not reviewed. ``mounted``: it still is."""
+
+    def __init__(self, fork: str, *, mounted: bool = False) -> None:
+        again = f"mudroom unmount {fork}, then mudroom diff {fork}" if mounted else f"mudroom diff {fork}"
+        MudroomError.__init__(
+            self,
+            f"{fork} was in use when it was shown: that was a look, not a review; nothing was applied",
+            f"{again} shows it as it is now",
+        )
+        self.path = b""
+
+
 class SideMoved(ForkMoved):
     """``path``: one side of its conflict has changed since it was shown."""
 

@@ -103,6 +103,7 @@ def test_every_call_once(place: Place) -> None:
         assert (await server.wait(0.01), await server.poll(), (await server.output_bytes())[0]) == (None, None, b"up\n")
         assert (await room.background(server.id)).command == server.command
         assert (await server.end() or server) == await server.wait()
+        assert await fork.in_use() == ""
         seen = await fork.fingerprint()
         applied = await fork.apply("y", verify=["test", "-f", "y"], reviewed=seen)
         assert applied.check().exit_code == 0

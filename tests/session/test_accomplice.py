@@ -214,7 +214,7 @@ def test_the_record_is_of_the_files_that_were_copied(place: Place, held: ExitSta
     page = mapped(seen / "plain", held)
     background.end()
     page(b"two\nrows\n")
-    changes, _fingerprint = session.changes.review("f")
+    changes = session.changes.review("f").changeset
     assert [change.lines_added for change in changes.changes if change.path == b"plain"] == [2]
     session.changes.apply("f")
     assert (place.project / "plain").read_text() == "two\nrows\n"
@@ -342,7 +342,7 @@ def test_two_forks_over_one_layer_are_looked_at_at_once(
 
     monkeypatch.setattr(apart, "released", asked)
     with ThreadPoolExecutor(2) as pool:
-        shown = list(pool.map(lambda name: session.changes.review(name)[0], ("g", "h")))
+        shown = list(pool.map(lambda name: session.changes.review(name).changeset, ("g", "h")))
     assert [len(changeset.changes) for changeset in shown] == [4, 4]
     for name in ("g", "h") if number else ("h", "g"):
         assert not session.changes.apply(name).conflicts

@@ -222,7 +222,7 @@ def test_everything_that_names_the_project_names_its_own_path(machines: Machines
         assert session.why_path(machines.path + b"/f").verdict == session.why_path(machines.path).verdict != "hidden"
         ground = os.fsencode(machines.ground)
         assert session.why_path(ground).verdict == "hidden"
-        changes, _mark = session.changes.review("k")
+        changes = session.changes.review("k").changeset
         assert [change.path for change in changes.changes] == [b"f"]
         assert b"".join(session.changes.diff("k")).startswith(b"diff --git a/f b/f\n")
         assert (session.changes.conflicts("k"), session.changes.drift("k")) == ([], [])

@@ -383,14 +383,14 @@ def test_backups_beside_the_originals(place: Place) -> None:
 def test_what_was_looked_at_is_what_is_applied(place: Place) -> None:
     place.write("f", TEXT)
     session, result = place.sh("echo one >> f")
-    assert len(session.changes.review(result.fork)[0].changes) == 1
+    assert len(session.changes.review(result.fork).changeset.changes) == 1
     session.run([b"sh", b"-c", b"echo evil >> f"], fork=result.fork)
     before = listing(place.project)
     with pytest.raises(ForkMoved) as raised:
         session.changes.apply(result.fork)
     assert raised.value.exit_code == 4
     assert listing(place.project) == before
-    seen = session.changes.review(result.fork)[1]
+    seen = session.changes.review(result.fork).fingerprint
     assert not session.changes.apply(result.fork, reviewed=seen).conflicts
 
 

@@ -123,6 +123,9 @@ class AsyncForkHandle:
     async def fingerprint(self) -> str:
         return await in_thread(self._fork.fingerprint)
 
+    async def in_use(self) -> str:
+        return await in_thread(self._fork.in_use)
+
     async def apply(
         self,
         paths: Word | Sequence[Word] = (),

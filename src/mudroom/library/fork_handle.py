@@ -166,9 +166,16 @@ class ForkHandle:
         return landing.diff(self._life, self.name, paths)
 
     def fingerprint(self) -> str:
-        """Return the fingerprint of the present changes, for ``apply(reviewed=…)``."""
+        """Return the fingerprint of the present changes, for ``apply(reviewed=…)``. While the fork is in use it begins
+        with ``look-``, and no apply accepts it."""
         with self._life.call() as session:
             return session.changes.fingerprint(self.name)
+
+    def in_use(self) -> str:
+        """Return why what is shown of this fork now is only a look, not a review: "is running (npm run dev)", "is
+        mounted at /x". Empty: its files cannot change before the next command."""
+        with self._life.call() as session:
+            return session.changes.look(self.name).in_use
 
     def apply(
         self,

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import time
 from urllib.parse import quote, unquote_to_bytes
@@ -18,6 +19,7 @@ from mudroom.tools.error import ToolError
 from mudroom.tools.excerpt import decoded
 from mudroom.tools.workspace import ToolWorkspace, bounded
 from mudroom.typing import Any
+from mudroom.vault.forks.review import not_reviewed
 
 CHANGES, JOURNAL, FILES = "mudroom:///changes", "mudroom:///journal", "mudroom:///files/"
 LARGEST = 8_000_000
@@ -64,7 +66,10 @@ def uri_of(path: bytes) -> str:
 def contents(workspace: ToolWorkspace, uri: str) -> list[Json]:
     """Return the contents of a resource. Raise RpcError if there is none, or it is too large."""
     if uri == CHANGES:
-        return [_text(uri, _bounded(workspace.session.changes.diff(workspace.fork)), "text/x-diff")]
+        lines = workspace.session.changes.diff(workspace.fork)
+        in_use = workspace.session.changes.look(workspace.fork).in_use
+        head = [not_reviewed(workspace.fork, in_use).encode() + b"\n"] if in_use else []
+        return [_text(uri, _bounded(itertools.chain(head, lines)), "text/x-diff")]
     if uri == JOURNAL:
         return [_text(uri, _journal(workspace), "application/x-ndjson")]
     if not uri.startswith(FILES):

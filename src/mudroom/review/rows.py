@@ -59,6 +59,8 @@ class ReviewedFork(NamedTuple):
     remarks: tuple[Remark, ...]
     running: bool
     """A command is running in the fork; its changes may be missing here."""
+    in_use: str
+    """Why this is a look and no review, to follow the fork's name ("is mounted at /x"); empty if it is a review."""
     summary: Summary
     tagged: TaggedRows
     """The rows with their tags, and other data derived from them once."""
@@ -68,10 +70,14 @@ def review_fork(session: Session, fork: str) -> ReviewedFork:
     """Return the present changes of a fork. Raise UsageError if there is no such fork."""
     from mudroom.vault.forks.record_view import view_record
 
-    gist = view_record(session.vault.reading, session.forks.record(fork))
-    tagged, running = gist.tagged(session.vault), not is_at_rest(session, fork)
-    changes, remarks, _hidden = gist.changeset
-    return ReviewedFork(fork, gist.fingerprint, changes, gist.rows, tagged.tags, remarks, running, gist.summary, tagged)
+    look = session.forks.look(fork, live=False)
+    view = view_record(session.vault.reading, look.record)
+    tagged, running = view.tagged(session.vault), not is_at_rest(session, fork)
+    changes, remarks, _hidden = view.changeset
+    mark = look.sign(view.fingerprint)
+    return ReviewedFork(
+        fork, mark, changes, view.rows, tagged.tags, remarks, running, look.in_use, view.summary, tagged
+    )
 
 
 def is_at_rest(session: Session, fork: str) -> bool:

@@ -16,7 +16,7 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import ApplyUnwritten, MudroomError, UsageError
 from mudroom.session.file_tools import LOOK
-from mudroom.session.forks import Forks, set_aside, to_read
+from mudroom.session.forks import Forks, await_stamps, set_aside, to_read
 from mudroom.session.retention import tidy
 from mudroom.typing import TYPE_CHECKING, Any, TypeVar
 from mudroom.vault.forks.open_fork import OpenFork
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from mudroom.core.tree.change import Change, Remark
     from mudroom.core.tree.similar_renames import Move
     from mudroom.session.commit_apply import CommitRequest, CommittedApply
-    from mudroom.session.mounts import Aside
     from mudroom.vault.apply.applied import ApplyDetail
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.landing import Check, LandingResult
     from mudroom.vault.apply.transaction import ApplyResult, Recovery
+    from mudroom.vault.forks.review import Look
     from mudroom.vault.git.commit_diff import CommitDiff
     from mudroom.vault.git.log import CommitLog, ForkLog
     from mudroom.vault.git.transfer import Commits
@@ -111,20 +111,42 @@ class Changes:
                     old = new = None
                 yield change, old, new
 
-    def review(self, name: str) -> tuple[Changeset, str]:
-        """Return the changes of a fork for a review, and their fingerprint. The next apply requires this
-        fingerprint."""
+    def look(self, name: str) -> Look:
+        """Return the changes of a fork after its last command, or as they are now if it is in use. If that command was
+        interrupted, its changes are collected now."""
+        return self._forks.look(name)
+
+    def review(self, name: str, *, at_rest: bool = False) -> Look:
+        """Return the changes of a fork for a review. The next apply requires its fingerprint, and is refused if this is
+        only a look. ``at_rest``: unmount a mounted fork for the review, and mount it again; raise MudroomError if the
+        fork is in use, so that this is never only a look."""
         from mudroom.vault.forks.damage import require_files
         from mudroom.vault.forks.review import remember
 
-        changes = self.of(name)
-        require_files(self._vault.fork(name))
-        digest, is_kept = remember(self._vault.fork(name), changes)
-        if not is_kept:
+        look = self._review_at_rest(name) if at_rest else self.look(name)
+        fork = self._vault.fork(name)
+        require_files(fork)
+        if not remember(fork, look):
             self._forks.remarks.append(
-                f"no room to note this review: `mudroom apply --reviewed {digest} {name}` applies only what it shows"
+                f"no room to note this review: `mudroom apply --reviewed {look.fingerprint} {name}` applies only what "
+                "it shows"
             )
-        return changes, digest
+        return look
+
+    def _review_at_rest(self, name: str) -> Look:
+        from mudroom.vault.forks.review import Look
+
+        mounted = mount_note(self._vault.fork(name)) is not None
+        with self._forks.at_rest(name, set_aside(self._forks)) as fork:
+            await_stamps(fork, fork.record)
+        if mounted:
+            # Nothing leads into its layers but the new mount: a later store through that gives a file another time. The
+            # record is read here, since deep layers are merged at the end of the block.
+            return Look(self._vault.fork(name).record)
+        look = self.look(name)
+        if look.in_use:  # since the end of the block
+            raise UsageError(f"{name} {look.in_use}", "try again when it has ended")
+        return look
 
     def apply(
         self,
@@ -155,14 +177,12 @@ class Changes:
         from mudroom.vault.apply.landing import LandingRequest, land
 
         require_own(self._vault)
-        unmounted: list[Aside] = []
-        with self._forks.at_rest(name, set_aside(self._forks, unmounted)) as fork:
+        mounted = mount_note(self._vault.fork(name)) is not None
+        with self._forks.at_rest(name, set_aside(self._forks)) as fork:
             if _holds_repository(fork):
                 self._forks.secrets.look()  # commits are checked for masked files
             record = None if verify_fork else fork.record
-            for aside in unmounted:
-                reviewed = aside.same_review(reviewed)
-            self._require_reviewed(fork, reviewed)
+            _require_reviewed(fork, reviewed, mounted=mounted)
             request = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
             _tell(self._forks, "comparing with the project")
             now, check, report = self._forks.clock(), self.verify(on_verify), self._report("applying")
@@ -269,24 +289,17 @@ class Changes:
             with open_log(self._vault.source, repository, source, cheaply=cheaply) as log:
                 yield log
 
-    def _require_reviewed(self, fork: Fork, expected: str | None) -> None:
-        from mudroom.vault.forks import review
-
-        expected = expected or review.reviewed(fork)
-        if expected is not None:
-            record = fork.record
-            review.require(fork, record.changeset if record is not None else Changeset(), expected)
-
     def _report(self, label: str) -> Callable[[int, int], None] | None:
         progress = self._forks.progress
         return None if progress is None else lambda done, total: progress(label, done, total)
 
     def fingerprint(self, name: str) -> str:
-        """Return the fingerprint of a fork's present changes. Unlike ``review``, this does not mark them as
-        reviewed."""
+        """Return the fingerprint of a fork's present changes. Unlike ``review``, this does not mark them as reviewed.
+        While the fork is in use it begins with ``look-``, and no apply accepts it."""
         from mudroom.vault.forks.record_view import view_record
 
-        return view_record(self._vault.reading, self._forks.record(name)).fingerprint
+        look = self._forks.look(name, live=False)
+        return look.sign(view_record(self._vault.reading, look.record).fingerprint)
 
     def drift(self, name: str) -> list[Remark]:
         """Return the paths of the fork's changes that the project has changed since, too. Cheap and without a lock; an
@@ -355,7 +368,7 @@ class Changes:
         stem, suffix = os.path.splitext(conflict.path)
         beside = stem + b".theirs" + suffix
         fork, files = self._vault.fork(name), self._forks.files(name)
-        looked_at = review.reviewed(fork) == review.fingerprint(self.of(name))
+        looked_at = review.reviewed(fork) == self.look(name).fingerprint
         if files.look(beside) is not None:
             raise UsageError(f"there is a {show(beside)} already", "--mine or --theirs, or rename it")
         with self._forks.at_rest(name) as fork_at_rest:
@@ -434,6 +447,15 @@ class Changes:
         data = {"apply": applied.name, "written": applied.written, "removed": applied.removed, **more}
         data["conflicts"] = len(applied.conflicts)
         self._forks.journal(kind, fork, data)
+
+
+def _require_reviewed(fork: Fork, expected: str | None, *, mounted: bool) -> None:
+    from mudroom.vault.forks import review
+
+    expected = expected or review.reviewed(fork)
+    if expected is not None:
+        record = fork.record
+        review.require(fork, record.changeset if record is not None else Changeset(), expected, mounted=mounted)
 
 
 @contextmanager

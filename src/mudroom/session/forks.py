@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
@@ -18,11 +19,13 @@ from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.path import show
 from mudroom.errors import FULL, ForkExists, ForkGone, MudroomError, SandboxAlive, SecretsUnknown, UsageError
 from mudroom.session.exclusive import Exclusive
-from mudroom.session.file_tools import FileTools
+from mudroom.session.file_tools import LOOK, FileTools
 from mudroom.session.secrets import Secrets
 from mudroom.session.users import Users
+from mudroom.stage.stamp import is_settled
 from mudroom.typing import TYPE_CHECKING, Any, TypeAlias
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.collection import (
@@ -40,11 +43,12 @@ from mudroom.vault.sync import sync_directory
 
 if TYPE_CHECKING:
     from mudroom.core.tree.stack import Checkpoint
-    from mudroom.session.mounts import Aside, Mounts
+    from mudroom.session.mounts import Mounts
     from mudroom.session.users import Standing
     from mudroom.stage.buffer.files import Files
     from mudroom.stage.views.mount import Kind
     from mudroom.vault.forks.comparison import Comparison
+    from mudroom.vault.forks.review import Look
     from mudroom.vault.record import ForkRecord
     from mudroom.vault.store.mount_note import MountNote
 
@@ -296,7 +300,7 @@ class Forks:
         ``require`` is called while the fork is at rest; if it raises, the fork is unchanged.
         """
         point = point or self.last_checkpoint(name)
-        with self.at_rest(name, set_aside(self, [])) as fork:
+        with self.at_rest(name, set_aside(self)) as fork:
             require()
             before = stacking.rollback(self.vault, fork, point, self.clock())
         undo = before.name if before is not None else None
@@ -347,9 +351,9 @@ class Forks:
         mounting(self).settle_if_free(fork)
         stacking.require_idle(fork)
         if reviewed is not None:
-            from mudroom.vault.forks.review import require
+            from mudroom.vault.forks.review import require_seen
 
-            require(fork, self.changeset(name), reviewed, "discarded")
+            require_seen(fork, self.changeset(name), reviewed, "discarded")
         with fork.lock_if_free("mudroom discard", PATIENCE) as free, self.users.lock:
             if not free or self.users.count(name):
                 raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")
@@ -408,26 +412,39 @@ class Forks:
 
             Book(fork).settle(self.clock())
 
-    def changeset(self, name: str) -> Changeset:
-        """Return the changes of a fork after its last command. If that was interrupted, its changes are collected
-        now."""
-        with self.users.beside(self.vault.fork(name)) as standing:
+    def look(self, name: str, *, live: bool = True) -> Look:
+        """Return the changes of a fork: a review if nobody else can change its files. ``live``: with what background
+        commands have changed until now; otherwise as they were recorded last. The changes of an interrupted command are
+        collected now."""
+        from mudroom.vault.forks.review import Look
+
+        fork = self.vault.fork(name)
+        with self.users.beside(fork) if live else nullcontext() as standing:
             if standing is not None:
                 standing.collect(None)
-                record = self.vault.fork(name).record
-                return record.changeset if record is not None else Changeset()
-        record = self.record(name)
-        return record.changeset if record is not None else Changeset()
+                return Look(self.vault.fork(name).record, use_of(fork) or IN_USE)
+        self.flush(name)
+        fork = self.vault.fork(name)
+        holder = last_holder(fork) if fork.interrupted is not None else "looking at what is left"
+        # Another reader is waited for: without the lock this is no review. A command that runs is not waited for.
+        with fork.lock_if_free(holder, PATIENCE) as free:
+            if free and (fork.interrupted is not None or mount_note(fork) is not None):
+                self.settle(fork)
+                mounting(self).collect(fork)
+            if not free or mount_note(fork) is not None:
+                return Look(fork.record, use_of(fork) or IN_USE)
+            set_fork_apart(self, fork)
+            record = fork.record
+            await_stamps(fork, record)
+            return Look(record)
+
+    def changeset(self, name: str) -> Changeset:
+        """Return the changes of ``look``."""
+        return self.look(name).changeset
 
     def record(self, name: str) -> ForkRecord | None:
-        """Return the record of a fork for a review, or None if it has none. Nobody else can change its files then."""
-        record = _collected_record(self, name)
-        fork = self.vault.fork(name)
-        with fork.lock_if_free("looking at what is left") as free:
-            if free and mount_note(fork) is None:
-                set_fork_apart(self, fork)
-                record = fork.record
-        return record
+        """Return the record of a fork as it was recorded last, or None if it has none."""
+        return self.look(name, live=False).record
 
     def known_record(self, name: str) -> ForkRecord | None:
         """Return the record for a list. If the disk is too full to collect an interrupted command, processes of it are
@@ -442,6 +459,40 @@ class Forks:
             return self.vault.fork(name).record
 
 
+IN_USE = "is in use"
+_LONGEST_TICK = 3.0
+"""Seconds: longer than the tick of any clock that files are stamped with (``stage/stamp.py``)."""
+
+
+def use_of(fork: Fork) -> str:
+    """Return who uses a fork, to follow its name: "is running (npm run dev)", "is mounted at /x". Empty: nobody."""
+    note = mount_note(fork)
+    if note is not None:
+        return f"is mounted at {show(note.place)}"
+    if os.path.isdir(fork.path + b"/background"):
+        from mudroom.vault.forks.background import Book
+
+        rows = [show(b" ".join(started.command)) for started, ended in Book(fork).rows() if ended is None]
+        if rows:
+            return f"is running ({', '.join(rows[:3])}{', …' if len(rows) > 3 else ''})"
+    holder = last_holder(fork)
+    if fork.interrupted is not None:
+        return f"is running ({holder})" if holder else "is running"
+    return f"is in use ({holder})" if holder else ""
+
+
+def await_stamps(fork: Fork, record: ForkRecord | None) -> None:
+    """Wait until each later change of a recorded file is certain to give it another ctime: at most 20 ms after the
+    command, and some seconds where the file system stamps seconds. A command that begins after a review could otherwise
+    write a file of the same size within the same tick, and the fingerprint would be equal."""
+    if record is None or time.time_ns() - os.stat(fork.record_path).st_mtime_ns > _LONGEST_TICK * 1e9:
+        return  # the record is younger than all times in it
+    newest = max((change.staged.ctime for change in record.changeset.changes if change.staged is not None), default=0)
+    until = time.monotonic() + _LONGEST_TICK  # a clock that was set back does not reach that time soon
+    while not is_settled(newest, time.time_ns()) and time.monotonic() < until:
+        time.sleep(LOOK)
+
+
 def mounting(forks: Forks) -> Mounts:
     """Return what mounts forks. It is loaded when one is mounted."""
     from mudroom.session.mounts import Mounts
@@ -449,9 +500,9 @@ def mounting(forks: Forks) -> Mounts:
     return Mounts(forks.vault, forks.settings, forks.tools, forks.secrets, forks.clock, forks.remarks, forks.let_go)
 
 
-def set_aside(forks: Forks, unmounted: list[Aside]) -> Around:
-    """Return what unmounts a fork, and mounts it again at its place afterwards. It is noted in ``unmounted``."""
-    return lambda fork: mounting(forks).aside(fork, unmounted) if mount_note(fork) is not None else nullcontext()
+def set_aside(forks: Forks) -> Around:
+    """Return what unmounts a fork, and mounts it again at its place afterwards."""
+    return lambda fork: mounting(forks).aside(fork) if mount_note(fork) is not None else nullcontext()
 
 
 def to_read(forks: Forks, name: str) -> AbstractContextManager[Fork]:

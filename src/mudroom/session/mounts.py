@@ -17,7 +17,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
-from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.stacking import require_idle
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
@@ -34,23 +34,6 @@ if TYPE_CHECKING:
 Locked = Callable[[Fork, str], AbstractContextManager[None]]
 AtRest = Callable[[str], AbstractContextManager[Fork]]
 """``Forks.locked`` and ``Forks.at_rest``."""
-
-
-class Aside(NamedTuple):
-    """A mount that is ended for an operation on a fork at rest."""
-
-    note: MountNote
-    before: Changeset | None
-    """The changes as they were read in the mount; None if others were found afterwards."""
-    after: Changeset
-
-    def same_review(self, fingerprint: str | None) -> str | None:
-        """Return the fingerprint of the changes as they are read now, if this is the one of before."""
-        from mudroom.vault.forks import review
-
-        if fingerprint is None or self.before is None or review.fingerprint(self.before) != fingerprint:
-            return fingerprint
-        return review.fingerprint(self.after)
 
 
 class Mounts:
@@ -200,16 +183,15 @@ class Mounts:
         return note
 
     @contextmanager
-    def aside(self, fork: Fork, unmounted: list[Aside]) -> Iterator[None]:
-        """Unmount a fork for the block, note it, and mount it again afterwards. A command that waits for the fork's
-        lock does not get it in between: it would hold the mount up for as long as it runs."""
-        aside = self._set_aside(fork)
-        unmounted.extend([aside] if aside is not None else [])
+    def aside(self, fork: Fork) -> Iterator[None]:
+        """Unmount a fork for the block, and mount it again afterwards. A command that waits for the fork's lock does
+        not get it in between: it would hold the mount up for as long as it runs."""
+        note = self._set_aside(fork)
         try:
             yield
         finally:
-            if aside is not None:
-                self._bring_back(fork, aside)
+            if note is not None:
+                self._bring_back(fork, note)
 
     @contextmanager
     def to_read(self, locked: Locked, at_rest: AtRest, fork: Fork) -> Iterator[Fork]:
@@ -226,30 +208,29 @@ class Mounts:
         with at_rest(fork.name) as resting:
             yield resting
 
-    def _set_aside(self, fork: Fork) -> Aside | None:
+    def _set_aside(self, fork: Fork) -> MountNote | None:
         """Unmount a fork until ``_bring_back``. Return None if it is not mounted, or mounted in a way that has to be
         ended by the user: nobody can tell whether somebody works in a copy. Raise MudroomError if the mount is in
         use."""
-        from mudroom.vault.forks.mount import are_alike, close_place, collect
+        from mudroom.vault.forks.mount import close_place
 
         note = self.settled(fork)
         if note is None or not note.writable or note.kind == "copy":
             return None
         self._secrets.look()
-        before = collect(self._vault, fork, note, self._clock())
-        after = self.unmount(fork, lost=False)
+        self.unmount(fork, lost=False)
         close_place(note.place)
-        return Aside(note, before if are_alike(before, after) else None, after)
+        return note
 
-    def _bring_back(self, fork: Fork, aside: Aside) -> None:
+    def _bring_back(self, fork: Fork, note: MountNote) -> None:
         """Mount a fork again. Note as a remark if that fails."""
         from mudroom.vault.forks.mount import open_place
         from mudroom.vault.moment import command_start
 
         try:
-            open_place(aside.note.place)
+            open_place(note.place)
             start = command_start(self._vault.path, time.time_ns())
-            self._mounted(fork, aside.note.place, aside.note.kind, start, None, writable=True)
+            self._mounted(fork, note.place, note.kind, start, None, writable=True)
         except (MudroomError, OSError) as error:
             reason = error.message if isinstance(error, MudroomError) else (error.strerror or "")
             self._remarks.append(f"{fork.name} is not mounted any more: {reason} (mudroom mount {fork.name})")

@@ -26,13 +26,13 @@ def _apply(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: Tool
         )
     paths = [path for path in changed_paths(workspace, arguments["paths"] or []) if path]
     with workspace.edits, session.alone("mudroom mcp: apply", stopping=lambda: context.say("other agents are paused")):
-        changes, reviewed = session.changes.review(name)
-        if not changes.changes:
+        look = session.changes.review(name, at_rest=True)
+        if not look.changeset.changes:
             raise ToolError("there is nothing to apply", "diff shows what the fork holds")
-        landed = session.changes.apply(name, paths, reviewed=reviewed)
+        landed = session.changes.apply(name, paths, reviewed=look.fingerprint)
     applied, conflicts = landed.applied, landed.conflicts
     failed = landed.verified is not None and landed.verified.exit_code != 0
-    summary = summarise(changes.changes)
+    summary = summarise(look.changeset.changes)
     lines = [f"applied as {applied.name}" if applied.name and not failed else "nothing was applied"]
     if landed.verified is not None:
         lines.append(f"the policy's verify command ended with {landed.verified.exit_code}")

@@ -15,6 +15,7 @@ from mudroom.tools.path import shown
 from mudroom.tools.tool import Hints, Tool, ToolContext, ToolResult
 from mudroom.tools.workspace import ToolWorkspace, words
 from mudroom.typing import Any
+from mudroom.vault.forks.review import not_reviewed
 
 _ROWS = 100
 _NAMED = 20
@@ -30,13 +31,14 @@ def _diff(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
     del context
     session, name = workspace.session, workspace.fork
     paths = [path for path in changed_paths(workspace, arguments["paths"] or []) if path]
-    start, point = arguments["offset"], arguments["since"]
+    start, point, in_use = arguments["offset"], arguments["since"], ""
     if point:
         with session.forks.compare(f"{name}@{point}", name) as comparison:
             chosen = _chosen(comparison.changeset.changes, paths)
             part, more = _part(comparison.lines(chosen), start)
     else:
-        chosen = _chosen(session.changes.of(name).changes, paths)
+        look = session.changes.look(name)
+        chosen, in_use = _chosen(look.changeset.changes, paths), look.in_use
         part, more = _part(session.changes.diff(name, paths), start)
     summary = summarise(chosen)
     data = {
@@ -46,7 +48,10 @@ def _diff(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
         "files": summary.files,
         "lines_added": summary.lines_added,
         "lines_removed": summary.lines_removed,
+        "in_use": in_use,
     }
+    if in_use:
+        part = f"[{not_reviewed(name, in_use)}]\n{part}"
     if more:
         part += f"[… the diff goes on: diff with offset {start + part.count(chr(10))}, or with paths]\n"
     return ToolResult(part or "[no difference]\n", data)
@@ -172,6 +177,7 @@ CHANGE_TOOLS = (
                 "files": _INTEGER,
                 "lines_added": _INTEGER,
                 "lines_removed": _INTEGER,
+                "in_use": {**_STRING, "description": "Why this is only a look; empty: nothing runs in the fork."},
             },
             ("diff", "more", "files"),
             is_open=True,

@@ -12,6 +12,7 @@ from mudroom.tui.diffrow import FileRows
 from mudroom.tui.fork_screen import ForkScreen
 from mudroom.tui.review_model import ForkVanished
 from mudroom.tui.worker import begin
+from mudroom.vault.forks.review import not_reviewed
 
 T = TypeVar("T")
 
@@ -94,8 +95,7 @@ class ForkReader:
         selection.replace(seen)
         self.moved = False
         screen.app.holds = bool(seen.items)
-        running = "a command is running in this fork: its changes are not shown yet; R looks again"
-        screen.banner(running if seen.running else "")
+        screen.banner(f"{not_reviewed(seen.fork, seen.in_use)}; R looks again" if seen.in_use else "")
         screen.show_list()
         self._differences.begin(again=True)
 

@@ -65,8 +65,9 @@ class SeenFork(NamedTuple):
     conflicts: tuple[ForkConflict, ...]
     level: int | None
     credentials: tuple[str, ...]
-    running: bool = False
-    """A command runs in the fork: its changes are not included yet, and conflicts are not known."""
+    in_use: str = ""
+    """Why this is a look and no review, to follow the fork's name; empty if it is a review. What a foreground command
+    has changed so far is not included, and conflicts are not known."""
     summary: Summary = Summary()
     settings: tuple[str, ...] = ()
     """Changes of the settings of the fork's agent, in words; they land by ``mudroom agent settings`` alone."""
@@ -117,7 +118,7 @@ class ReviewModel:
             tuple(conflicts),
             record.level if record is not None else None,
             self.session.vault.fork(self.fork).credentials,
-            running,
+            reviewed.in_use,
             reviewed.summary,
             tuple(changed_settings(self.session, self.fork)),
         )

@@ -168,7 +168,7 @@ def test_a_layer_that_has_lost_its_files(session: Session, heal: str) -> None:
     good_works(session)
     if heal == "rollback":
         session.forks.rollback("bad", "point")
-        assert [change.path for change in session.changes.review("bad")[0].changes] == [b"a"]
+        assert [change.path for change in session.changes.review("bad").changeset.changes] == [b"a"]
     else:
         session.forks.discard("bad")
     assert check(session.vault) == []

@@ -11,7 +11,7 @@ from mudroom.cli.project_session import exclusive, only_fork, open_session, prin
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import apply_words
 from mudroom.core.result import conflicts_to_json, text
-from mudroom.core.tree.change import Change, counted_changes
+from mudroom.core.tree.change import Change, Changeset, counted_changes
 from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
 from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import ancestors, is_below, show, show_path
@@ -101,13 +101,16 @@ def _require_commit_options(args: argparse.Namespace) -> None:
 
 def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> CommittedApply | None:
     """Return the outcome; None if the user has chosen to apply no change."""
-    changes = session.changes.of(name).changes
+    if args.patch:
+        _require_terminal(context, "-p asks about each hunk")
+    look = session.changes.review(name, at_rest=True) if args.patch or not args.yes else session.changes.look(name)
+    changes = look.changeset.changes
     paths: Sequence[bytes] = matching_paths(changes, project_paths(args.paths, session))
-    options: dict[str, Any] = {"git": args.git, "markers": args.markers, "backups": args.bak, "reviewed": args.reviewed}
+    reviewed = args.reviewed if args.yes and not args.patch else args.reviewed or look.fingerprint
+    options: dict[str, Any] = {"git": args.git, "markers": args.markers, "backups": args.bak, "reviewed": reviewed}
     if args.patch:
         from mudroom.cli.change.patch import choose
 
-        _require_terminal(context, "-p asks about each hunk")
         for line in credentials_line(session, name):
             context.terminal.note(line)
         chosen = choose(session, name, paths, context)
@@ -119,7 +122,7 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
     _require_directories(changes, paths, name)
     if not args.yes:
         _require_terminal(context, "add --yes")
-        if not _confirm(session, name, paths, context):
+        if not _confirm(session, name, look.changeset, paths, context):
             return None
     return _land(session, name, paths, args, context, options)
 
@@ -182,8 +185,7 @@ def _require_terminal(context: Context, hint: str) -> None:
         raise UsageError("there is no terminal to ask on", hint)
 
 
-def _confirm(session: Session, name: str, paths: Sequence[bytes], context: Context) -> bool:
-    changeset = session.changes.review(name)[0]
+def _confirm(session: Session, name: str, changeset: Changeset, paths: Sequence[bytes], context: Context) -> bool:
     if paths:
         chosen = [change for change in changeset.changes if any(is_below(change.path, path) for path in paths)]
         changeset = changeset._replace(changes=tuple(chosen))

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 
-from mudroom.cli.change.preview import credentials_line
+from mudroom.cli.change.preview import credentials_line, look_line, look_to_json
 from mudroom.cli.project_session import only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
@@ -87,9 +87,9 @@ def _refuse(args: argparse.Namespace) -> None:
 
 
 def _review_as_json(session: Session, name: str, context: Context) -> int:
-    changes, fingerprint = session.changes.review(name)
-    listed = changes_to_json(changes, session.changes.moves(name))
-    report = {"schema": "mudroom.diff/1", "fork": name, "changes": listed, "reviewed": fingerprint}
+    look = session.changes.review(name)
+    listed = changes_to_json(look.changeset, session.changes.moves(name))
+    report = {"schema": "mudroom.diff/1", "fork": name, "changes": listed, **look_to_json(look)}
     context.terminal.out(json.dumps(report | {"credentials": list(session.vault.fork(name).credentials)}))
     return 0
 
@@ -97,11 +97,10 @@ def _review_as_json(session: Session, name: str, context: Context) -> int:
 def _review(session: Session, name: str, words: list[str], context: Context, *, stat: bool) -> int:
     """Show the changes of a fork. Without paths the fork is reviewed by it, and the files of git itself are left
     out."""
-    if not words:
-        session.changes.review(name)
-    for line in (*credentials_line(session, name), *session.forks.unsaid()):
+    look = session.changes.look(name) if words else session.changes.review(name)
+    for line in (*look_line(name, look), *credentials_line(session, name), *session.forks.unsaid()):
         context.terminal.note(line)
-    paths, changeset = project_paths(words, session), session.changes.of(name)
+    paths, changeset = project_paths(words, session), look.changeset
     within = _own_files(changeset.changes) if not words else set()
     for word, path in zip(words, paths, strict=True):
         if not _chosen(changeset, [path]):

@@ -14,10 +14,11 @@ from mudroom.core.tree.path import ancestors, name, show_path
 from mudroom.core.tree.rollup import Roll, roll_up
 from mudroom.core.tree.runs_later import LaterGroup, group_later
 from mudroom.errors import MudroomError
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mudroom.session import Session
+    from mudroom.vault.forks.review import Look
     from mudroom.vault.git.log import CommitLog
 
 LINES = 20
@@ -92,6 +93,18 @@ def _commit_line(unit: bytes, log: CommitLog, fork: str) -> str:
 
 def _shortened(subject: str) -> str:
     return subject if len(subject) <= _SUBJECT_WIDTH else subject[: _SUBJECT_WIDTH - 1].rstrip() + "…"
+
+
+def look_line(fork: str, look: Look) -> list[str]:
+    """Return a line if a look is no review."""
+    from mudroom.vault.forks.review import not_reviewed
+
+    return [f"{not_reviewed(fork, look.in_use)}; no apply takes it for one"] if look.in_use else []
+
+
+def look_to_json(look: Look) -> dict[str, Any]:
+    """Return the fields of a look: its fingerprint, and why it is no review (null: it is one)."""
+    return {"reviewed": look.fingerprint, "in_use": look.in_use or None}
 
 
 def credentials_line(session: Session, fork: str) -> list[str]:

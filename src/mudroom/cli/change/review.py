@@ -9,6 +9,7 @@ import signal
 import sys
 from functools import partial
 
+from mudroom.cli.change.preview import look_to_json
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.extra import install_hint
@@ -76,17 +77,17 @@ def _print_json(session: Session, name: str, context: Context) -> int:
     from mudroom.core.text.hunk import hunks
     from mudroom.review.rows import review_fork
 
-    changeset, fingerprint = session.changes.review(name)
+    look = session.changes.review(name)
     reviewed = review_fork(session, name)
     counts = {
         change.path: len(hunks(old, new))
         for change, old, new in session.changes.texts(name)
         if old is not None and new is not None
     }
-    changes = changes_to_json(changeset)
+    changes = changes_to_json(look.changeset)
     for change, row in zip(reviewed.rows, changes["files"], strict=True):
         row |= {"tags": list(reviewed.tags[change.path]), "hunks": counts.get(change.path, 0)}
-    report = {"schema": "mudroom.review/1", "fork": name, "changes": changes, "reviewed": fingerprint}
+    report = {"schema": "mudroom.review/1", "fork": name, "changes": changes, **look_to_json(look)}
     context.terminal.out(json.dumps(report | {"credentials": list(session.vault.fork(name).credentials)}))
     return 0
 

@@ -22,7 +22,7 @@ from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.forks.damage import UNREADABLE, reason_of
 from mudroom.vault.forks.endpoint import endpoint_of
-from mudroom.vault.forks.review import fingerprint
+from mudroom.vault.forks.review import fingerprint, of_look
 from mudroom.vault.store.fork import Fork, is_plain, last_holder
 from mudroom.vault.store.store import Vault
 
@@ -38,7 +38,7 @@ class RecordSummary(NamedTuple):
     level: int | None
     summary: Summary
     fingerprint: str
-    """Fingerprint of its changes, as ``Changes.fingerprint``."""
+    """Fingerprint of its changes as a look: a list shows no contents."""
 
 
 class ForkSummary(NamedTuple):
@@ -69,7 +69,7 @@ class ForkSummary(NamedTuple):
         return "" if self.state == "damaged" else _NO_CHANGES
 
 
-_NO_CHANGES = fingerprint(Changeset())
+_NO_CHANGES = of_look(fingerprint(Changeset()))
 """Fingerprint of a fork in which no command has ended."""
 
 
@@ -137,7 +137,7 @@ class ForkSummaries:
         from mudroom.vault.forks.record_view import view_record
 
         view = view_record(fork.reading, record)
-        brief = RecordSummary(record.command, record.exit_code, record.level, view.summary, view.fingerprint)
+        brief = RecordSummary(record.command, record.exit_code, record.level, view.summary, of_look(view.fingerprint))
         if stamp is not None and is_settled(stamp.ctime, now):
             with self._lock:
                 self._cache[path] = stamp, brief

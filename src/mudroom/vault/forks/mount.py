@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
-from mudroom.core.tree.change import Change, Changeset
+from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import is_below, show
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, UsageError
@@ -49,7 +49,6 @@ from mudroom.stage.views.mount_user import end_server, users_of
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.released import released
 from mudroom.typing import Literal
-from mudroom.vault.forks import review
 from mudroom.vault.forks.collection import (
     CollectedCommand,
     Progress,
@@ -393,33 +392,9 @@ def unmount_fork(vault: Vault, fork: Fork, now: int, *, lost: bool = False) -> C
     state = state_of(vault, fork, note)
     if state == "elsewhere" or (state == "lost" and not lost and note.writable):
         raise _unclear(fork, note, state)
-    looked_at = state == "mounted" and _is_reviewed(vault, fork, note, now)
-    before = fork.record
     if state == "mounted" and note.kind != "copy":
         unmount(note.kind, note.place)
-    changeset = _finish(vault, fork, note, now)
-    if looked_at and before is not None and are_alike(before.changeset, changeset):
-        review.remember(fork, changeset)
-    return changeset
-
-
-def _is_reviewed(vault: Vault, fork: Fork, note: MountNote, now: int) -> bool:
-    """Return whether the files of a mounted fork are those that were reviewed."""
-    expected = review.reviewed(fork)
-    return note.writable and expected is not None and review.fingerprint(collect(vault, fork, note, now)) == expected
-
-
-def are_alike(before: Changeset, after: Changeset) -> bool:
-    """Return whether the same files are changed in the same way, although they are read in another place."""
-    return [_likeness(change) for change in before.changes] == [_likeness(change) for change in after.changes]
-
-
-def _likeness(change: Change) -> tuple[object, ...]:
-    entry = change.staged
-    if entry is None:
-        return change.path, change.verb, change.base
-    times = (entry.size, entry.mtime) if entry.kind == "file" else ()
-    return change.path, change.verb, change.base, entry.kind, entry.mode, entry.target, times
+    return _finish(vault, fork, note, now)
 
 
 def _finish(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:

@@ -1,7 +1,12 @@
-"""The fingerprint of the changes that a user has reviewed, kept until the next apply.
+"""Looks at the changes of a fork, and the last one, kept until the next apply.
 
-An apply of other changes than the reviewed ones is refused: between the review and the apply an agent may have
-continued.
+Rules of this file:
+1. A look is a *review* only if the fork was set apart for it (``apart.py``): nobody but mudroom could reach its files
+   then. Contents that are shown while a command or a mount holds the fork can differ from those that land, with equal
+   stamps: a store to a page that is dirty already changes no time until the kernel writes the page back.
+2. Each look has a fingerprint. An apply accepts only that of a review; the fingerprint of any other look is derived
+   from it in one direction (``of_look``), so that none can be taken for a review.
+3. An apply of other changes than those of the last look is refused. A look that was no review is refused, too.
 """
 
 from __future__ import annotations
@@ -10,12 +15,37 @@ import os
 from _blake2 import blake2b
 
 from mudroom.core.tree.change import Changeset
-from mudroom.errors import FULL, ForkChanged
+from mudroom.errors import FULL, ForkChanged, NotReviewed
 from mudroom.stage import disk
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.store.fork import Fork
 
+if TYPE_CHECKING:
+    from mudroom.vault.record import ForkRecord
+
 REVIEWED = b"/reviewed"
-"""The file, below the fork's directory."""
+"""The file, below the fork's directory: the fingerprint of the last look."""
+LOOK = "look-"
+"""Begins the fingerprint of a look that was no review."""
+
+
+class Look(NamedTuple):
+    record: ForkRecord | None
+    """None if no command has ended in the fork."""
+    in_use: str = ""
+    """Why the fork could not be set apart, to follow its name: "is running (npm run dev)". Empty: this is a review."""
+
+    @property
+    def changeset(self) -> Changeset:
+        return self.record.changeset if self.record is not None else Changeset()
+
+    @property
+    def fingerprint(self) -> str:
+        return self.sign(fingerprint(self.changeset))
+
+    def sign(self, digest: str) -> str:
+        """Return the fingerprint of this look. ``digest``: ``fingerprint`` of its changes."""
+        return of_look(digest) if self.in_use else digest
 
 
 def fingerprint(changeset: Changeset) -> str:
@@ -28,24 +58,33 @@ def fingerprint(changeset: Changeset) -> str:
     return blake2b(msgpack.encode(shown), digest_size=20).hexdigest()
 
 
-def remember(fork: Fork, changeset: Changeset) -> tuple[str, bool]:
-    """Record that these changes are being reviewed. Return their fingerprint, and whether it was recorded: on a full
-    disk it is not, and the fingerprint of an earlier review stays."""
-    digest = fingerprint(changeset)
+def of_look(digest: str) -> str:
+    """Return the fingerprint of a look at these changes that is no review."""
+    return LOOK + blake2b(digest.encode(), digest_size=20, person=b"look").hexdigest()
+
+
+def not_reviewed(fork: str, in_use: str) -> str:
+    """Return the sentence about a look that is no review."""
+    return f"{fork} {in_use}: this is a look, not a review"
+
+
+def remember(fork: Fork, look: Look) -> bool:
+    """Record the fingerprint of a look. Return whether it was recorded: on a full disk it is not, and that of an
+    earlier look stays."""
     beside = fork.path + REVIEWED + b".new"
     try:
         with open(beside, "w", encoding="ascii") as stream:
-            stream.write(digest)
+            stream.write(look.fingerprint)
         disk.rename_path(beside, fork.path + REVIEWED)
     except OSError as error:
         if error.errno not in FULL:
             raise
-        return digest, False
-    return digest, True
+        return False
+    return True
 
 
 def reviewed(fork: Fork) -> str | None:
-    """Return the fingerprint of the last review; None if there was none since the last apply."""
+    """Return the fingerprint of the last look; None if there was none since the last apply."""
     try:
         with open(fork.path + REVIEWED, encoding="ascii") as stream:
             return stream.read()
@@ -53,9 +92,20 @@ def reviewed(fork: Fork) -> str | None:
         return None
 
 
-def require(fork: Fork, changeset: Changeset, expected: str, what: str = "applied") -> None:
-    """Raise ForkChanged if the changes do not have the expected fingerprint. ``what``: was to be done with them."""
+def require(fork: Fork, changeset: Changeset, expected: str, *, mounted: bool = False) -> None:
+    """Raise ForkMoved if the expected fingerprint is not that of a review of these changes. Hold the lock of the fork,
+    which is set apart. ``mounted``: it was mounted until now."""
+    if expected.startswith(LOOK):
+        raise NotReviewed(fork.name, mounted=mounted)
     if fingerprint(changeset) != expected:
+        raise ForkChanged(fork.name)
+
+
+def require_seen(fork: Fork, changeset: Changeset, expected: str, what: str) -> None:
+    """Raise ForkChanged if the changes are not those of the look with the expected fingerprint, a review or not.
+    ``what``: was to be done with them. For operations that land nothing."""
+    digest = fingerprint(changeset)
+    if expected not in (digest, of_look(digest)):
         raise ForkChanged(fork.name, what)
 
 

@@ -69,6 +69,7 @@ def changes(call: ApiCall) -> shape.ChangesShape:
             reviewed.running,
             session.vault.fork(name).created // 1_000_000,
             [line.strip() for line in changed_settings(session, name)],
+            reviewed.in_use,
         )
 
 

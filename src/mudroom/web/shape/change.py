@@ -71,6 +71,9 @@ class ChangesShape(Struct):
     """Creation time of the fork; another fork of the same name has another one."""
     settings: list[str] = []
     """Changes of the settings of the fork's agent, in words. They land by ``mudroom agent settings`` alone."""
+    in_use: str = ""
+    """Why these rows are a look and no review, to follow the fork's name ("is mounted at /x"): no apply accepts their
+    fingerprint. Empty: they are a review."""
 
 
 class LineShape(Struct, array_like=True):

@@ -1,0 +1,274 @@
+"""A look at a fork in use is no review: an apply refuses its fingerprint, and what lands was shown by a review.
+
+The commands here store into a page that is dirty already: no time of the file changes until the kernel writes the page
+back, so that the fingerprints of before and after are of equal stamps.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from background_command import heard
+from box import if_namespaces
+from conftest import Place
+from mounted_fork import sh
+from mudroom.core.settings import Settings
+from mudroom.errors import ForkMoved, NotReviewed
+from mudroom.mcp import resource
+from mudroom.review.rows import review_fork
+from mudroom.session import Session
+from mudroom.session.background import Background
+from mudroom.tools.table import call
+from mudroom.tools.workspace import ToolWorkspace
+from mudroom.vault.forks import review
+from mudroom.vault.forks.fork_summary import ForkSummaries
+
+pytestmark = [pytest.mark.both_users, if_namespaces]
+
+STORING = """
+import mmap, os, signal
+place = os.open("made", os.O_RDWR | os.O_CREAT, 0o644)
+os.ftruncate(place, 9)
+page = mmap.mmap(place, 9)
+page[:9] = b"reviewed\\n"
+def end(*_):
+    page[:9] = b"planted!\\n"
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+INHERITED = """
+import os, signal
+told, tell = os.pipe()
+done, do = os.pipe()
+if os.fork():
+    def end(*_):
+        os.write(tell, b".")
+        os.read(done, 1)
+        os._exit(0)
+    signal.signal(signal.SIGTERM, end)
+    while True:
+        signal.pause()
+import mmap
+place = os.open("made", os.O_RDWR | os.O_CREAT, 0o644)
+os.ftruncate(place, 9)
+page = mmap.mmap(place, 9)
+page[:9] = b"reviewed\\n"
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+os.read(told, 1)
+page[:9] = b"planted!\\n"
+os.write(do, b".")
+"""
+"""The page is of another process than the one that ``ps`` names."""
+LATE = """
+import os, signal, time
+place = os.open("made", os.O_RDWR | os.O_CREAT, 0o644)
+os.write(place, b"reviewed\\n")
+os.utime(place, ns=(1, 1))
+def end(*_):
+    os.pwrite(place, b"planted!\\n", 0)
+    os.utime(place, ns=(1, 1))
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+"""A write with the times set back: the ctime tells."""
+
+
+def storing(session: Session, script: str = STORING) -> Background:
+    background = session.start([sys.executable.encode(), b"-I", b"-S", b"-c", script.encode()], fork="f")
+    heard(background, b"up")
+    return background
+
+
+def shown(session: Session) -> bytes:
+    return b"".join(session.changes.diff("f"))
+
+
+def landed(place: Place) -> bytes | None:
+    made = place.project / "made"
+    return made.read_bytes() if made.exists() else None
+
+
+@pytest.mark.parametrize("script", [STORING, INHERITED, LATE])
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+@pytest.mark.parametrize("names_it", [False, True])
+def test_what_was_shown_while_a_command_ran_does_not_land(
+    place: Place, view: str, script: str, names_it: bool
+) -> None:
+    session = place.session(Settings(view=view))
+    background = storing(session, script)
+    look = session.changes.review("f")
+    assert b"reviewed" in shown(session) and look.in_use.startswith("is running (")
+    assert look.fingerprint.startswith(review.LOOK)
+    background.end()
+    with pytest.raises(NotReviewed) as refused:
+        session.changes.apply("f", reviewed=look.fingerprint if names_it else None)
+    assert refused.value.exit_code == 4
+    assert refused.value.hint == "mudroom diff f shows it as it is now"
+    assert landed(place) is None
+    again = session.changes.review("f")
+    assert not again.in_use and b"planted!" in shown(session)
+    session.changes.apply("f", reviewed=again.fingerprint)
+    assert landed(place) == b"planted!\n"
+    session.changes.undo()
+    assert landed(place) is None
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_at_level_0(place: Place, view: str) -> None:
+    session = place.session(Settings(view=view, level=0))
+    background = storing(session)
+    look = session.changes.review("f")
+    background.end()
+    with pytest.raises(NotReviewed):
+        session.changes.apply("f", reviewed=look.fingerprint)
+    assert landed(place) is None
+
+
+def test_no_apply_takes_the_fingerprint_that_any_front_door_shows_of_a_fork_in_use(place: Place) -> None:
+    session = place.session()
+    background = storing(session)
+    marks = {
+        session.changes.fingerprint("f"),
+        session.changes.look("f").fingerprint,
+        review_fork(session, "f").fingerprint,
+        *(summary.fingerprint for summary in ForkSummaries().all(session.vault)),
+    }
+    assert review_fork(session, "f").in_use == session.changes.look("f").in_use
+    background.end()
+    assert all(mark.startswith(review.LOOK) for mark in marks)
+    for mark in marks:
+        with pytest.raises(NotReviewed):
+            session.changes.apply("f", reviewed=mark)
+    assert landed(place) is None
+
+
+def test_a_list_shows_no_contents_and_its_fingerprint_is_a_look(place: Place) -> None:
+    session = place.session()
+    sh(session, "echo made > made")
+    (summary,) = ForkSummaries().all(session.vault)
+    with pytest.raises(NotReviewed):
+        session.changes.apply("f", reviewed=summary.fingerprint)
+    session.forks.discard("f", summary.fingerprint)  # nothing lands by it
+    assert session.vault.find("f") is None
+
+
+def test_a_fork_that_was_never_looked_at_is_applied_on_request(place: Place) -> None:
+    session = place.session()
+    storing(session).end()
+    session.changes.apply("f")
+    assert landed(place) == b"planted!\n"
+
+
+def test_a_review_before_the_command_does_not_cover_it(place: Place) -> None:
+    session = place.session()
+    sh(session, "printf 'reviewed\\n' > made")
+    before = session.changes.review("f")
+    assert not before.in_use
+    storing(session).end()
+    with pytest.raises(ForkMoved):
+        session.changes.apply("f", reviewed=before.fingerprint)
+    assert landed(place) is None
+
+
+def test_a_checkpoint_of_a_running_fork_is_reviewed_by_itself(place: Place) -> None:
+    session = place.session()
+    background = storing(session)
+    session.forks.checkpoint("f", "point")
+    session.forks.new("g", parent="f", at="point")
+    look = session.changes.review("g")
+    background.end()
+    assert not look.in_use
+    session.changes.apply("g", reviewed=look.fingerprint)
+    assert landed(place) == b"reviewed\n"
+
+
+def test_a_reader_that_holds_the_lock_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another page or `diff` holds it for moments. Without the lock the look would be no review."""
+    session = place.session()
+    sh(session, "echo made > made")
+    fork = session.vault.fork("f")
+    tries = []
+    with fork.lock("mudroom diff"):
+        monkeypatch.setattr("mudroom.session.forks.PATIENCE", 0.0)
+        tries.append(place.session().changes.look("f").in_use)
+    tries.append(session.changes.look("f").in_use)
+    assert tries == ["is in use (mudroom diff)", ""]
+
+
+def test_the_tools_of_an_agent_say_it(place: Place) -> None:
+    session = place.session(agent="agent")
+    background = storing(session)
+    workspace = ToolWorkspace(session, "f")
+    result = call(workspace, "diff", {})
+    assert result.text.startswith("[f is running (") and "this is a look, not a review]\n" in result.text
+    assert result.data["in_use"] == session.changes.look("f").in_use
+    (content,) = resource.contents(workspace, resource.CHANGES)
+    assert content["text"].startswith("f is running (")
+    background.end()
+
+
+def mounted(session: Session) -> Path:
+    session.forks.new("f")
+    return Path(os.fsdecode(session.forks.mount("f", kind=None).place))
+
+
+def test_a_look_at_a_mounted_fork_is_no_review(place: Place) -> None:
+    session = place.session()
+    at = mounted(session)
+    (at / "made").write_text("shown\n")
+    look = session.changes.review("f")
+    assert look.in_use == f"is mounted at {at}"
+    with session.alone("a test"), pytest.raises(NotReviewed) as refused:
+        session.changes.apply("f")
+    assert refused.value.hint == "mudroom unmount f, then mudroom diff f shows it as it is now"
+    session.forks.unmount("f")
+    with session.alone("a test"), pytest.raises(NotReviewed):
+        session.changes.apply("f", reviewed=look.fingerprint)
+    assert landed(place) is None
+    with session.alone("a test"):
+        session.changes.apply("f", reviewed=session.changes.review("f").fingerprint)
+    assert landed(place) == b"shown\n"
+
+
+@pytest.fixture
+def whole_seconds(tmp_path: Path) -> Iterator[Path]:
+    """A file system that stamps whole seconds: ext4 with inodes of 128 bytes."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting file systems needs root")
+    image, at = tmp_path / "image", tmp_path / "at"
+    at.mkdir()
+    with open(image, "wb") as stream:
+        stream.truncate(64 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-I", "128", str(image)], check=True, capture_output=True)
+    subprocess.run(["mount", "-o", "loop", str(image), str(at)], check=True)
+    yield at
+    subprocess.run(["umount", "-l", str(at)], check=True)
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_where_files_are_stamped_with_whole_seconds(place: Place, whole_seconds: Path, view: str) -> None:
+    """The second command writes the same number of bytes within the second of the first."""
+    for name in ("project", "state"):
+        (whole_seconds / name).mkdir()
+    place.project, place.state = whole_seconds / "project", whole_seconds / "state"
+    session = place.session(Settings(view=view))
+    sh(session, "printf 'reviewed\n' > made")
+    look = session.changes.review("f")
+    sh(session, "printf 'planted!\n' 1<> made")
+    with pytest.raises(ForkMoved):
+        session.changes.apply("f", reviewed=look.fingerprint)
+    assert landed(place) is None
+    session.close()
