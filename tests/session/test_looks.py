@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -31,6 +32,7 @@ from mudroom.vault.forks.fork_summary import ForkSummaries
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
 
+View = Literal["overlay", "copy"]
 STORING = """
 import mmap, os, signal
 place = os.open("made", os.O_RDWR | os.O_CREAT, 0o644)
@@ -105,7 +107,7 @@ def landed(place: Place) -> bytes | None:
 @pytest.mark.parametrize("view", ["overlay", "copy"])
 @pytest.mark.parametrize("names_it", [False, True])
 def test_what_was_shown_while_a_command_ran_does_not_land(
-    place: Place, view: str, script: str, names_it: bool
+    place: Place, view: View, script: str, names_it: bool
 ) -> None:
     session = place.session(Settings(view=view))
     background = storing(session, script)
@@ -127,7 +129,7 @@ def test_what_was_shown_while_a_command_ran_does_not_land(
 
 
 @pytest.mark.parametrize("view", ["overlay", "copy"])
-def test_at_level_0(place: Place, view: str) -> None:
+def test_at_level_0(place: Place, view: View) -> None:
     session = place.session(Settings(view=view, level=0))
     background = storing(session)
     look = session.changes.review("f")
@@ -259,7 +261,7 @@ def whole_seconds(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("view", ["overlay", "copy"])
-def test_where_files_are_stamped_with_whole_seconds(place: Place, whole_seconds: Path, view: str) -> None:
+def test_where_files_are_stamped_with_whole_seconds(place: Place, whole_seconds: Path, view: View) -> None:
     """The second command writes the same number of bytes within the second of the first."""
     for name in ("project", "state"):
         (whole_seconds / name).mkdir()

@@ -424,7 +424,7 @@ def test_a_command_that_runs_in_the_fork(place: Place) -> None:
     command.start()
 
     async def script(driver: Driver) -> None:
-        await driver.until(lambda: "a command is running" in str(driver.review.query_one("#banner").render()))
+        await driver.until(lambda: "is running (" in str(driver.review.query_one("#banner").render()))
         assert driver.listed()[0].split() == ["▌[x]", "+", "a", "+1"]
         await driver.ask("a", "Apply to")
         await driver.press("y")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.landing import Check, LandingResult
     from mudroom.vault.apply.transaction import ApplyResult, Recovery
-    from mudroom.vault.forks.review import Look
+    from mudroom.vault.forks.review import ForkLook
     from mudroom.vault.git.commit_diff import CommitDiff
     from mudroom.vault.git.log import CommitLog, ForkLog
     from mudroom.vault.git.transfer import Commits
@@ -111,12 +111,12 @@ class Changes:
                     old = new = None
                 yield change, old, new
 
-    def look(self, name: str) -> Look:
+    def look(self, name: str) -> ForkLook:
         """Return the changes of a fork after its last command, or as they are now if it is in use. If that command was
         interrupted, its changes are collected now."""
         return self._forks.look(name)
 
-    def review(self, name: str, *, at_rest: bool = False) -> Look:
+    def review(self, name: str, *, at_rest: bool = False) -> ForkLook:
         """Return the changes of a fork for a review. The next apply requires its fingerprint, and is refused if this is
         only a look. ``at_rest``: unmount a mounted fork for the review, and mount it again; raise MudroomError if the
         fork is in use, so that this is never only a look."""
@@ -133,8 +133,8 @@ class Changes:
             )
         return look
 
-    def _review_at_rest(self, name: str) -> Look:
-        from mudroom.vault.forks.review import Look
+    def _review_at_rest(self, name: str) -> ForkLook:
+        from mudroom.vault.forks.review import ForkLook
 
         mounted = mount_note(self._vault.fork(name)) is not None
         with self._forks.at_rest(name, set_aside(self._forks)) as fork:
@@ -142,7 +142,7 @@ class Changes:
         if mounted:
             # Nothing leads into its layers but the new mount: a later store through that gives a file another time. The
             # record is read here, since deep layers are merged at the end of the block.
-            return Look(self._vault.fork(name).record)
+            return ForkLook(self._vault.fork(name).record)
         look = self.look(name)
         if look.in_use:  # since the end of the block
             raise UsageError(f"{name} {look.in_use}", "try again when it has ended")

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from mudroom.stage.buffer.files import Files
     from mudroom.stage.views.mount import Kind
     from mudroom.vault.forks.comparison import Comparison
-    from mudroom.vault.forks.review import Look
+    from mudroom.vault.forks.review import ForkLook
     from mudroom.vault.record import ForkRecord
     from mudroom.vault.store.mount_note import MountNote
 
@@ -412,17 +412,17 @@ class Forks:
 
             Book(fork).settle(self.clock())
 
-    def look(self, name: str, *, live: bool = True) -> Look:
+    def look(self, name: str, *, live: bool = True) -> ForkLook:
         """Return the changes of a fork: a review if nobody else can change its files. ``live``: with what background
         commands have changed until now; otherwise as they were recorded last. The changes of an interrupted command are
         collected now."""
-        from mudroom.vault.forks.review import Look
+        from mudroom.vault.forks.review import ForkLook
 
         fork = self.vault.fork(name)
         with self.users.beside(fork) if live else nullcontext() as standing:
             if standing is not None:
                 standing.collect(None)
-                return Look(self.vault.fork(name).record, use_of(fork) or IN_USE)
+                return ForkLook(self.vault.fork(name).record, use_of(fork) or IN_USE)
         self.flush(name)
         fork = self.vault.fork(name)
         holder = last_holder(fork) if fork.interrupted is not None else "looking at what is left"
@@ -432,11 +432,11 @@ class Forks:
                 self.settle(fork)
                 mounting(self).collect(fork)
             if not free or mount_note(fork) is not None:
-                return Look(fork.record, use_of(fork) or IN_USE)
+                return ForkLook(fork.record, use_of(fork) or IN_USE)
             set_fork_apart(self, fork)
             record = fork.record
             await_stamps(fork, record)
-            return Look(record)
+            return ForkLook(record)
 
     def changeset(self, name: str) -> Changeset:
         """Return the changes of ``look``."""

@@ -18,7 +18,7 @@ from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mudroom.session import Session
-    from mudroom.vault.forks.review import Look
+    from mudroom.vault.forks.review import ForkLook
     from mudroom.vault.git.log import CommitLog
 
 LINES = 20
@@ -95,14 +95,14 @@ def _shortened(subject: str) -> str:
     return subject if len(subject) <= _SUBJECT_WIDTH else subject[: _SUBJECT_WIDTH - 1].rstrip() + "…"
 
 
-def look_line(fork: str, look: Look) -> list[str]:
+def look_line(fork: str, look: ForkLook) -> list[str]:
     """Return a line if a look is no review."""
     from mudroom.vault.forks.review import not_reviewed
 
     return [f"{not_reviewed(fork, look.in_use)}; no apply takes it for one"] if look.in_use else []
 
 
-def look_to_json(look: Look) -> dict[str, Any]:
+def look_to_json(look: ForkLook) -> dict[str, Any]:
     """Return the fields of a look: its fingerprint, and why it is no review (null: it is one)."""
     return {"reviewed": look.fingerprint, "in_use": look.in_use or None}
 

@@ -29,7 +29,7 @@ LOOK = "look-"
 """Begins the fingerprint of a look that was no review."""
 
 
-class Look(NamedTuple):
+class ForkLook(NamedTuple):
     record: ForkRecord | None
     """None if no command has ended in the fork."""
     in_use: str = ""
@@ -68,7 +68,7 @@ def not_reviewed(fork: str, in_use: str) -> str:
     return f"{fork} {in_use}: this is a look, not a review"
 
 
-def remember(fork: Fork, look: Look) -> bool:
+def remember(fork: Fork, look: ForkLook) -> bool:
     """Record the fingerprint of a look. Return whether it was recorded: on a full disk it is not, and that of an
     earlier look stays."""
     beside = fork.path + REVIEWED + b".new"
