@@ -159,7 +159,9 @@ def test_a_mounted_fork_is_the_one_truth(cli: Cli, kind: str) -> None:
     (place / "d/x").unlink()
     _exec(cli, "try", "cat made >> file; echo more > more")
     assert (place / "file").read_text() == "one\ntwo\nby an editor\n"
-    assert {one["path"] for one in cli.json("diff", "try")["changes"]["files"]} == {"file", "made", "more", "d/x"}
+    look = cli.json("diff", "try")
+    assert {one["path"] for one in look["changes"]["files"]} == {"file", "made", "more", "d/x"}
+    assert (look["in_use"], look["reviewed"][:5]) == (f"is mounted at {place}", "look-")
     assert cli("checkpoint", "point", "--fork", "try").returncode == 0
     assert cli.json("mount", "try") == report
     done = cli("discard", "try")
@@ -177,6 +179,9 @@ def test_a_mounted_fork_is_the_one_truth(cli: Cli, kind: str) -> None:
     back = cli.json("unmount", "try")
     assert {one["path"] for one in back["changes"]["files"]} == {"file", "made", "more", "d/x"}
     assert not place.exists()
+    refused = cli("apply", "try", "--yes")
+    assert refused.returncode == 4 and "that was a look, not a review" in refused.stderr
+    assert cli.json("diff", "try")["in_use"] is None
     assert cli("apply", "try", "--yes").returncode == 0
     assert (cli.place.project / "made").read_text() == "by an editor\n"
 
