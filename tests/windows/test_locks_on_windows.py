@@ -176,9 +176,9 @@ def test_the_boot_has_one_name() -> None:
 def test_a_protected_file_is_private(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("secret")
-    assert owner.is_private_path(LIBRARY, str(path)) in (True, False)  # as its directory says
     owner.protect(LIBRARY, str(path))
-    assert owner.is_private_path(LIBRARY, str(path))
+    with path.open("rb") as stream:
+        assert owner.is_private(LIBRARY, msvcrt.get_osfhandle(stream.fileno()))
 
 
 def test_a_file_that_everyone_may_read_is_not_private(tmp_path: Path) -> None:
@@ -186,7 +186,6 @@ def test_a_file_that_everyone_may_read_is_not_private(tmp_path: Path) -> None:
     path.write_text("secret")
     owner.protect(LIBRARY, str(path))
     NativeFiles(LIBRARY).grant(str(path), "S-1-1-0", 0x120089)  # Everyone, reading
-    assert not owner.is_private_path(LIBRARY, str(path))
     with path.open("rb") as stream:
         assert not owner.is_private(LIBRARY, msvcrt.get_osfhandle(stream.fileno()))
 

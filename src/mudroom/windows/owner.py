@@ -89,15 +89,6 @@ def _is_closed(library: Library, handle: int, rights: int) -> bool:
         library.LocalFree(descriptor)
 
 
-def is_private_path(library: Library, path: str) -> bool:
-    """As ``is_private``; a link itself is looked at, not its target."""
-    file = _open(library, path, w.READ_CONTROL)
-    try:
-        return is_private(library, file)
-    finally:
-        library.CloseHandle(file)
-
-
 def _allowed(library: Library, dacl: int) -> list[tuple[str, int]]:
     """Return the SIDs to which a list allows something, and what; "" and all rights for an entry of an unknown
     kind."""

@@ -61,12 +61,6 @@ def interrupt_call(library: Library, thread: int) -> None:
         library.CloseHandle(handle)
 
 
-def processor_time(library: Library, process: int) -> tuple[float, float]:
-    """Return the seconds of a process in user and kernel mode."""
-    _created, user, kernel = _times(library, process)
-    return user / 1e9, kernel / 1e9
-
-
 def _times(library: Library, process: int) -> tuple[int, int, int]:
     """Return the time of the creation since 1970, and the times in user and kernel mode, in nanoseconds."""
     rows = [w.FILETIME() for _row in range(4)]  # created, exited, kernel, user

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from mudroom.core.git.emptied import EMPTY_BLOBS, Emptied
-from mudroom.core.git.index import Index, IndexEntry, TreeItem
+from mudroom.core.git.index import TreeItem
 
 ID = EMPTY_BLOBS[20]
 EMPTY = TreeItem(0o100644, ID)
@@ -59,15 +59,3 @@ def test_trees() -> None:
     emptied = Emptied([b"a.key", b"b.pem"])
     assert emptied.in_tree(tree) == [b"a.key", b"z/a.key"]
     assert emptied.in_tree(tree, {b"a.key": FULL}, {b"z/a.key": EMPTY}) == [b"a.key"]
-
-
-def test_indexes() -> None:
-    entries = (
-        IndexEntry(b"a.key", EMPTY),
-        IndexEntry(b"b.key", EMPTY, intent_to_add=True),
-        IndexEntry(b"c.key", EMPTY, stage=2),
-        IndexEntry(b"d.key", FULL, skip_worktree=True),
-    )
-    emptied = Emptied([b"a.key", b"b.key", b"c.key", b"d.key"])
-    assert emptied.in_index(Index(entries)) == [b"a.key"]
-    assert emptied.in_index(Index(entries), {b"a.key": EMPTY}) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom.core.network.fork_route import HERE, ForkRoute, caller_of, dial_label, route
+from mudroom.core.network.fork_route import HERE, ForkRoute, caller_of, route
 
 HOMES = {"planner": [HERE], "coder": ["w1"], "tester": ["w2"], "twin": ["w1", "w2"]}
 
@@ -29,9 +29,3 @@ def test_a_worker_is_believed_about_its_own_forks_alone() -> None:
     assert caller_of("coder", "w1", HOMES) == "coder"
     for claimed, node in (("planner", "w1"), ("tester", "w1"), ("twin", "w1"), ("nobody", "w1"), ("", "w1")):
         assert caller_of(claimed, node, HOMES) == ""
-
-
-def test_a_message_asks_for_a_label() -> None:
-    assert dial_label("coder.mudroom.internal") == "coder"
-    for host in ("coder.example.com", "a.coder.mudroom.internal", "mudroom.internal", ""):
-        assert dial_label(host) == ""

@@ -19,7 +19,6 @@ from mudroom.core.network.host_rules import (
     covering,
     decide,
     parse_rule,
-    rule_for,
     show_rule,
     vet,
 )
@@ -131,23 +130,6 @@ def test_what_is_no_rule(text: str, reason: str) -> None:
 def test_what_is_never_reached_can_be_denied_in_writing() -> None:
     for text in ("169.254.169.254", "169.254.0.0/16", "metadata.goog"):
         assert parse_rule(text, "deny").pattern == text
-
-
-@pytest.mark.parametrize(
-    ("host", "port", "verb", "expected"),
-    [
-        ("example.com", 443, "allow", HostRule("allow", "example.com", (), source="asked")),
-        ("example.com", 80, "allow", HostRule("allow", "example.com", (), source="asked")),
-        ("example.com", 22, "allow", HostRule("allow", "example.com", (22,), source="asked")),
-        ("example.com", 443, "deny", HostRule("deny", "example.com", (443,), source="asked")),
-        ("2001:4860::8888", 53, "allow", HostRule("allow", "2001:4860::8888", (53,), source="asked")),
-        ("2001:4860::8888", 443, "allow", HostRule("allow", "2001:4860::8888", (), source="asked")),
-    ],
-)
-def test_an_answer_becomes_the_narrowest_rule(host: str, port: int, verb: Action, expected: HostRule) -> None:
-    found = rule_for(host, port, verb, "asked")
-    assert found == expected
-    assert decide(Request(host, port), [found]).action == verb
 
 
 # --- what a rule matches ---

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.tree.windows_name import collisions, fold, is_named, why_no_link, why_no_name, why_not
+from mudroom.core.tree.windows_name import fold, is_named, why_no_name, why_not
 
 
 @pytest.mark.parametrize(
@@ -63,40 +63,6 @@ def test_ordinary_names_land(path: bytes) -> None:
 )
 def test_others_do_not(path: bytes, why: str) -> None:
     assert why in (why_not(path) or "")
-
-
-@pytest.mark.parametrize(
-    ("path", "target", "why"),
-    [
-        (b"l", b"a/b", None),
-        (b"d/l", b"../a", None),
-        (b"d/l", b".\\..\\a", None),
-        (b"l", b"../a", "leads out"),
-        (b"d/l", b"..\\..\\a", "leads out"),
-        (b"d/l", b"a/../../../x", "leads out"),
-        (b"l", b"/etc/passwd", "absolute"),
-        (b"l", b"\\Windows", "absolute"),
-        (b"l", b"C:\\Windows", "drive or a stream"),
-        (b"l", b"C:x", "drive or a stream"),
-        (b"l", b"a:$DATA", "drive or a stream"),
-        (b"l", b"\\\\server\\share", "credentials"),
-        (b"l", b"//server/share", "credentials"),
-        (b"l", b"\\\\?\\C:\\", "credentials"),
-        (b"l", b"nul", "device"),
-        (b"l", b"a/git~1", "short name"),
-        (b"l", b"\xff", "not UTF-8"),
-    ],
-)
-def test_targets_of_links(path: bytes, target: bytes, why: str | None) -> None:
-    found = why_no_link(path, target)
-    assert found is None if why is None else why in (found or "")
-
-
-def test_what_is_one_file_there() -> None:
-    assert collisions([b"A/x", b"a/y", b"b"]) == [(b"A", b"a")]
-    assert collisions(["Ä".encode(), "ä".encode()]) == [("Ä".encode(), "ä".encode())]
-    assert collisions([b"README", b"readme", b"Readme"]) == [(b"README", b"readme"), (b"README", b"Readme")]
-    assert collisions(["ß".encode(), b"SS", b"a", b"ab"]) == []  # no single character: NTFS keeps them apart
 
 
 @pytest.mark.parametrize(

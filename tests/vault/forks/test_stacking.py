@@ -124,18 +124,6 @@ def test_a_name_is_taken_once(place: Place) -> None:
     assert session.vault.fork("f").state == before
 
 
-def test_a_dropped_checkpoint_is_forgotten(place: Place) -> None:
-    session = place.session()
-    run(session, "f", "echo 1 > a")
-    session.forks.checkpoint("f", "point")
-    fork = session.vault.fork("f")
-    stacking.drop_checkpoint(session.vault, fork, "point")
-    assert names(session, "f") == []
-    assert run(session, "f", "cat a") == "1\n"
-    with pytest.raises(UsageError, match="has no checkpoint named point"):
-        stacking.drop_checkpoint(session.vault, fork, "point")
-
-
 def test_renaming(place: Place) -> None:
     session = place.session()
     run(session, "one", "echo 1 > a")

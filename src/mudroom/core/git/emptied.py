@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mudroom.core.git.index import Index, TreeItem
+from mudroom.core.git.index import TreeItem
 
 EMPTY_BLOBS = {
     20: bytes.fromhex("e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"),
@@ -53,12 +53,6 @@ class Emptied:
         that differ from the ``bases``."""
         paths = (path for path, item in tree.items() if self.is_emptied(path, item, [base.get(path) for base in bases]))
         return sorted(paths)
-
-    def in_index(self, index: Index, *bases: Mapping[bytes, TreeItem]) -> list[bytes]:
-        """Return the paths of emptied files that an index would commit, sorted. Files in conflict and files that are
-        only intended to be added (they have the id of the empty blob, too) are not committed."""
-        staged = {entry.path: entry.item for entry in index.entries if not entry.stage and not entry.intent_to_add}
-        return self.in_tree(staged, *bases)
 
 
 def _is_empty(item: TreeItem) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mudroom.core.network.fork_host import fork_of, is_fork_host
 from mudroom.typing import NamedTuple
 
 HERE = ""
@@ -47,8 +46,3 @@ def caller_of(claimed: str, node: str, homes: Mapping[str, Sequence[str]]) -> st
     """Return the label of a caller as it may be told to the other fork: what a node claims, if a fork of that label
     runs there, and nowhere else. Empty: it is not believed."""
     return claimed if claimed and list(homes.get(claimed, ())) == [node] else ""
-
-
-def dial_label(host: str) -> str:
-    """Return the label that a message of a link asks for; empty if the host is no fork's."""
-    return fork_of(host) if is_fork_host(host) else ""

@@ -206,12 +206,6 @@ def show_rule(rule: HostRule) -> str:
     return f"{pattern}:{ports}" if ports else pattern
 
 
-def rule_for(host: str, port: int, action: Action, source: str) -> HostRule:
-    """Return the narrowest rule for this host and port, which records the answer to a question."""
-    pattern = f"[{host}]" if ":" in host else host
-    return parse_rule(pattern if port in USUAL and action == "allow" else f"{pattern}:{port}", action, source)
-
-
 def _split(raw: bytes) -> tuple[bytes, tuple[int, ...]]:
     """Return the pattern without brackets, and the ports in order."""
     if raw.startswith(b"["):

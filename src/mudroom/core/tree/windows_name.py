@@ -71,29 +71,6 @@ def _is_short(text: str) -> bool:
     return len(extension) <= 3 and "." not in extension and bool(_SHORT.match(stem) and _TILDE.search(stem))
 
 
-def why_no_link(path: bytes, target: bytes) -> str | None:
-    """Return why a symbolic link at ``path`` with this target is not allowed, or None if it is."""
-    text = _text(target)
-    if text is None:
-        return "its target is not UTF-8"
-    plain = text.replace("\\", "/")
-    if plain.startswith("//"):
-        return "its target is on a server or a device: opening it would send your credentials to that server"
-    if plain.startswith("/"):
-        return "its target is absolute"
-    if re.match(r"[^/]*:", plain):
-        return "its target names a drive or a stream"
-    depth = path.count(b"/")
-    for part in plain.split("/"):
-        depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
-        if depth < 0:
-            return "its target leads out of the project"
-        reason = None if part in ("", ".", "..") else why_no_name(part.encode("utf-8", "surrogatepass"))
-        if reason:
-            return f"its target, {show(part.encode('utf-8', 'surrogatepass'))}: {reason}"
-    return None
-
-
 def fold(path: bytes) -> str:
     """Return a key that is equal for two names that NTFS may treat as the same. NTFS compares by a table of single
     upper-case characters ($UpCase), stored in each volume when it was formatted; this folds at least as many
@@ -102,21 +79,6 @@ def fold(path: bytes) -> str:
     if text is None:
         return path.decode("latin-1")
     return "".join(_upper(character) for character in text)
-
-
-def collisions(paths: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    """Return pairs of paths of which the second would overwrite the first, in the order of ``paths``. Parent
-    directories are compared, too: ``A/x`` and ``a/y`` share one directory on Windows."""
-    seen: dict[str, bytes] = {}
-    pairs: list[tuple[bytes, bytes]] = []
-    for path in paths:
-        parts = path.split(b"/")
-        for end in range(1, len(parts) + 1):
-            whole = b"/".join(parts[:end])
-            first = seen.setdefault(fold(whole), whole)
-            if first != whole and (first, whole) not in pairs:
-                pairs.append((first, whole))
-    return pairs
 
 
 def is_named(name: bytes, protected: Iterable[bytes]) -> bool:

@@ -242,21 +242,3 @@ def walk(root: bytes, read: ReadNode) -> Iterator[tuple[bytes, list[Row]]]:
         yield path, rows
         prefix = path + b"/" if path else b""
         pending += [(prefix + row.name, row.content) for row in reversed(rows) if row.kind == DIRECTORY]
-
-
-def distinct_nodes(root: bytes, read: ReadNode) -> Iterator[tuple[bytes, list[Row]]]:
-    """Yield the digest and the rows of each node of a tree once. A node that ``read`` raises KeyError for is passed
-    over with all below it."""
-    seen = {root}
-    pending = [root]
-    while pending:
-        digest = pending.pop()
-        try:
-            rows = decode_node(read(digest))
-        except KeyError:
-            continue
-        yield digest, rows
-        for row in rows:
-            if row.kind == DIRECTORY and row.content not in seen:
-                seen.add(row.content)
-                pending.append(row.content)

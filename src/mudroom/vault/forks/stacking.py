@@ -221,13 +221,6 @@ def rename(vault: Vault, fork: Fork, name: str) -> Fork:
     return vault.fork(name)
 
 
-def drop_checkpoint(vault: Vault, fork: Fork, name: str) -> None:
-    """Remove a checkpoint. Its layers are removed when they are no longer needed (``gc``)."""
-    find_checkpoint(fork, name)
-    fork.save(stack.without_checkpoint(fork.state, name))
-    del vault
-
-
 def require_idle(fork: Fork) -> None:
     """Raise MudroomError if the fork is mounted: while it is, the mounted directory is the only truth about the
     fork.

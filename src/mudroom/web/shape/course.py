@@ -207,13 +207,6 @@ class FlowsShape(Struct):
     following: int | None = None
 
 
-class VerifiedShape(Struct):
-    intact: bool
-    events: int
-    head: str
-    problems: list[str]
-
-
 class AmountShape(Struct):
     what: str
     number: int
