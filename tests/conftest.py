@@ -28,7 +28,7 @@ from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLaunch
 from mudroom.session import Session
 
 __all__ = ["chromium", "open_page", "own_site", "page", "shared", "shared_root", "shared_words", "site"]  # fixtures
-pytest_plugins = ["deep_table", "failure_list", "left_out", "outcome_file", "skip_budget", "tiers"]
+pytest_plugins = ["deep_table", "left_out", "outcome_file", "skip_budget", "tiers"]
 
 for name, action in (("SIGHUP", signal.SIG_DFL), ("SIGQUIT", signal.SIG_DFL), ("SIGINT", signal.default_int_handler)):
     # nohup(1), or the background of a shell script: programs under test would inherit the ignored signal
