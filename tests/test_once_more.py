@@ -24,9 +24,11 @@ def count(name, now=open):
 @pytest.mark.parametrize("word", ["a b", "c::d[e]", "new\\nline", "-q", "é'\\"$(id) of"])
 def test_once(word): assert count("once" + str(len(word))) > 1, "/tmp/gone/by is torn\\nin two"
 """
-LATER = ONCE + "def test_later(): assert count('later') != 3, 'the third time'\n"
-ALWAYS = ONCE + "def test_always(): assert 1 == 2\n"
-SKIPS = ONCE + "def test_skips(): count('skips') == 1 or pytest.skip('no more'); assert 0\n"
+AGAIN = (
+    ONCE + "def test_always(): assert 1 == 2\n"
+    "def test_later(): assert count('later') not in (1, 3), 'the third time'\n"
+    "def test_skips(): count('skips') == 1 or pytest.skip('no more'); assert 0\n"
+)
 SETUP = ONCE + "@pytest.fixture\ndef it(): assert count('setup') > 1\ndef test_setup(it): pass\n"
 OWN_END = (
     ONCE + "@pytest.fixture\ndef it():\n    yield\n    assert count('end') > 1\n"
@@ -39,6 +41,7 @@ SHARED_END = (
 CRASH = ONCE + "def test_ends(): count('ends') == 1 and os._exit(9)\n"
 SKIPS_MUCH = ONCE + "def test_skips(): pytest.skip('nobody listed this')\n"
 TESTS = str(Path(__file__).parent)
+XDIST = ("-p", "xdist", "-n", "2")
 
 
 class Run:
@@ -79,8 +82,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")], ids=["here", "xdist"])
-@pytest.mark.parametrize("tests", [ONCE, SETUP, OWN_END], ids=["call", "setup", "teardown"])
+@pytest.mark.parametrize(
+    ("tests", "workers"),
+    [(ONCE, ()), (ONCE, XDIST), (SETUP, ()), (OWN_END, ())],
+    ids=["call", "call, xdist", "setup", "teardown"],
+)
 def test_one_that_passes_three_times_is_listed(
     run: Run, tests: str, workers: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,14 +102,11 @@ def test_one_that_passes_three_times_is_listed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("tests", "bad"), [(ALWAYS, "always"), (LATER, "later"), (SKIPS, "skips")], ids=["always", "later", "skips"]
-)
-def test_one_that_fails_again_fails_the_run(run: Run, tests: str, bad: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if bad == "later":
-        tests = tests.replace("!= 3", "not in (1, 3)")
-    assert (run.first(tests), run.end()) == (0, 1)
-    assert f"failed again: tests/test_it.py::test_{bad} ({how()})" in capsys.readouterr().out
+def test_one_that_fails_again_fails_the_run(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (run.first(AGAIN), run.end()) == (0, 1)
+    said = capsys.readouterr().out
+    for bad in ("always", "later", "skips"):
+        assert f"failed again: tests/test_it.py::test_{bad} ({how()})" in said
     assert {row["test"].partition("[")[0] for row in run.listed} == {"tests/test_it.py::test_once"}
 
 
@@ -112,13 +115,13 @@ def test_one_that_fails_again_fails_the_run(run: Run, tests: str, bad: str, caps
     ("tests", "words", "status"),
     [
         (SHARED_END, (), 1),
-        (SHARED_END, ("-p", "xdist", "-n", "2"), 1),
-        (CRASH, ("-p", "xdist", "-n", "2"), 1),
+        (SHARED_END, XDIST, 1),
+        (CRASH, XDIST, 1),
         (ONCE + "import nothing_of_this_name\n", (), 2),
-        (ONCE + "import nothing_of_this_name\n", ("-p", "xdist", "-n", "2"), 1),
+        (ONCE + "import nothing_of_this_name\n", XDIST, 1),
         (ONCE, ("--no-such-option",), 4),
         (SKIPS_MUCH, ("-p", "skip_budget", "--skip-budget", "user"), 1),
-        (SKIPS_MUCH, ("-p", "skip_budget", "--skip-budget", "user", "-p", "xdist", "-n", "2"), 1),
+        (SKIPS_MUCH, ("-p", "skip_budget", "--skip-budget", "user", *XDIST), 1),
     ],
     ids=["shared", "shared, xdist", "crash", "import", "import, xdist", "usage", "skips", "skips, xdist"],
 )
