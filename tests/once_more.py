@@ -81,7 +81,7 @@ def passes(command: Sequence[str], how: str, tests: Sequence[str]) -> list[str]:
 def main(directory: Path, command: Sequence[str], table: Path = TABLE) -> int:
     failures, listed = failures_in(directory), on_list(table)
     if len(failures) > MOST:
-        sys.stdout.write(f"{len(failures)} tests failed: too many to run again (at most {MOST})\n")
+        tell([f"{len(failures)} tests failed: too many to run again (at most {MOST})"])
         return 1
     tests: defaultdict[str, list[str]] = defaultdict(list)
     for failure in failures:
@@ -90,23 +90,27 @@ def main(directory: Path, command: Sequence[str], table: Path = TABLE) -> int:
     commit = subprocess.run(
         ["git", "rev-parse", "--short=8", "HEAD"], cwd=table.parent, capture_output=True, text=True, check=False
     ).stdout.strip()
-    status, rows = 0, []
+    status, lines, rows = 0, [], ""
     for failure in failures:
         again = (failure.how, failure.test) not in steady
         if not again:
             listed[failure.test] += 1
-            rows.append(failure.row(commit or "unknown"))
+            rows += "\n" + failure.row(commit or "unknown")
         twice = "" if listed[failure.test] < 2 else ", and on the list twice"
-        outcome = "failed again" if again else "unsteady"
-        sys.stdout.write(f"{outcome}{twice}: {failure.test} ({failure.how})\n")
+        lines.append(f"{'failed again' if again else 'unsteady'}{twice}: {failure.test} ({failure.how})")
         status |= again or bool(twice)
     with table.open("a", encoding="utf-8") as stream:
-        stream.writelines("\n" + row for row in rows)
-    if rows and (figures := os.environ.get("MUDROOM_FIGURES")):
-        with open(figures, "a", encoding="utf-8") as stream:
-            told = ["unsteady, the first work (the rows of tests/unsteady.toml):", *"".join(rows).splitlines()]
-            stream.writelines(f"told\t{line}\n" for line in told)
+        stream.write(rows)
+    tell(lines + (["the first work, rows of tests/unsteady.toml:", *rows.splitlines()] if rows else []))
     return status
+
+
+def tell(lines: Sequence[str]) -> None:
+    """Print them here, and at the end of the whole run, after the seconds of its parts."""
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    if figures := os.environ.get("MUDROOM_FIGURES"):
+        with open(figures, "a", encoding="utf-8") as stream:
+            stream.writelines(f"told\t{line}\n" for line in lines)
 
 
 if __name__ == "__main__":

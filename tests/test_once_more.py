@@ -97,7 +97,7 @@ def test_one_that_passes_three_times_is_listed(
     assert rows[0].keys() == {"test", "commit", "message"}
     assert rows[0]["message"] == f"{how()}: AssertionError: …/by is torn"
     assert f"unsteady: {rows[0]['test']} ({how()})" in capsys.readouterr().out
-    told = (run.place / "figures").read_text().replace("told\t", "").partition("\n")[2]
+    told = (run.place / "figures").read_text().replace("told\t", "").partition(".toml:\n")[2]
     assert tomllib.loads(told)["unsteady"] == run.listed, "it can be pasted"
 
 
