@@ -116,7 +116,7 @@ def test_one_that_fails_again_fails_the_run(run: Run, capsys: pytest.CaptureFixt
     [
         (SHARED_END, (), 1),
         (SHARED_END, XDIST, 1),
-        (CRASH, XDIST, 1),
+        (CRASH, (*XDIST, "--dist", "loadfile", "--max-worker-restart", "0"), 1),
         (ONCE + "import nothing_of_this_name\n", (), 2),
         (ONCE + "import nothing_of_this_name\n", XDIST, 1),
         (ONCE, ("--no-such-option",), 4),
