@@ -9,7 +9,6 @@ examples were last green for that user. ``red`` names the users for whom it fail
 whom it was skipped. A commit with a "+" had changes beside it.
 
     --of-the-day SECONDS   a part of the selected tests that takes about so long; each day the next part
-    --shard I/N            every test function is in one of N shards
     --unseen COMMIT        without what the table says is green at this commit, for this user
 
 The day is MUDROOM_SEED, which tiers.py sets to the date. Every room of tests has its share of each part. Tests that are
@@ -160,11 +159,6 @@ def parts(tests: Mapping[str, float], most: float) -> list[list[str]]:
     return made
 
 
-def shard(tests: Iterable[str], number: int, of: int) -> set[str]:
-    """Return the ``number``-th of shards: the same ones whatever the table says."""
-    return set(sorted(tests)[number - 1 :: of])
-
-
 def day_of(seed: str) -> int:
     try:
         return date.fromisoformat(seed).toordinal()
@@ -189,18 +183,9 @@ def told(rows: Mapping[str, Row], tests: Iterable[str], today: date) -> list[str
     return lines
 
 
-def shard_named(text: str) -> tuple[int, int]:
-    """Return the number of a shard, and how many there are, of "I/N"."""
-    match = re.fullmatch(r"(\d+)/(\d+)", text)
-    if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise ValueError(f"no shard: {text}; the second of three is 2/3")
-    return int(match[1]), int(match[2])
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("deep tests")
     group.addoption("--of-the-day", metavar="SECONDS", type=float, help="run today's part of the selected tests")
-    group.addoption("--shard", metavar="I/N", type=shard_named, help="run one of N shards of the selected tests")
     group.addoption("--unseen", metavar="COMMIT", help="without tests that deep.toml has as green at COMMIT")
 
 
@@ -226,9 +211,6 @@ class DeepTable:
         examples = Counter(function_of(item.nodeid) for item in items)
         self.tests = set(examples)
         chosen = {item.nodeid for item in items if not self.is_seen(function_of(item.nodeid))}
-        if numbers := self.config.getoption("--shard"):
-            functions = shard(examples, *numbers)
-            chosen = {nodeid for nodeid in chosen if function_of(nodeid) in functions}
         if most := self.config.getoption("--of-the-day"):
             made = parts({item.nodeid: self.seconds(item) for item in items}, most) or [[]]
             number = day_of(os.environ["MUDROOM_SEED"]) % len(made)

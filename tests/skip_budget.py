@@ -98,7 +98,7 @@ class SkipBudget:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         self.rows = compare(self.skipped, self.entries, self.name)
-        if any(row.is_over for row in self.rows) and exitstatus == pytest.ExitCode.OK:
+        if any(row.is_over for row in self.rows) and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         self._append_figures()
 

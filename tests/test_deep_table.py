@@ -21,8 +21,6 @@ from deep_table import (
     main,
     parts,
     read_table,
-    shard,
-    shard_named,
     told,
     write_table,
 )
@@ -122,17 +120,6 @@ def test_each_test_has_its_day_and_each_room_its_share_of_a_part(most: float) ->
 def test_parts_follow_each_other_by_the_day() -> None:
     assert day_of("20261201") == day_of("20261130") + 1
     assert day_of("any words") == day_of("any words")
-
-
-def test_shards_have_each_test_once() -> None:
-    tests = [f"test_{n}" for n in range(20)]
-    shards = [shard(tests, number, 3) for number in (1, 2, 3)]
-    assert sorted(test for each in shards for test in each) == sorted(tests)
-    assert {len(each) for each in shards} == {6, 7}
-    assert shard_named("2/3") == (2, 3)
-    for wrong in ("", "0/3", "4/3", "2", "2/", "-1/3"):
-        with pytest.raises(ValueError, match="the second of three is 2/3"):
-            shard_named(wrong)
 
 
 def test_what_is_red_or_old_is_told() -> None:

@@ -1,15 +1,12 @@
-"""A long run that was cut off goes on where it stopped, and can be divided (``outcome_file.py``)."""
+"""A run that was cut off goes on where it stopped, one that breaks off tells its failures (``outcome_file.py``)."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-
-from outcome_file import part, pytest_collection_modifyitems
 
 TESTS = """
 import os, pytest
@@ -21,14 +18,16 @@ def test_rest(): pass
 """
 
 
-def run(place: Path, *words: str, **environment: str) -> list[str]:
+def start(place: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "outcome_file", *words]
+    path = {"PYTHONPATH": str(Path(__file__).parent), "PATH": "/usr/bin:/bin", **environment}
+    return subprocess.run(command, cwd=place, env=path, capture_output=True, text=True, check=False)
+
+
+def run(place: Path, **environment: str) -> list[str]:
     """Run the tests, and return the file's lines."""
     (place / "test_it.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "outcome_file"]
-    path = {"PYTHONPATH": str(Path(__file__).parent), "PATH": "/usr/bin:/bin", **environment}
-    ended = subprocess.run(
-        [*command, "--outcomes", "file", *words], cwd=place, env=path, capture_output=True, text=True, check=False
-    )
+    ended = start(place, "--outcomes", "file", **environment)
     assert not ended.stderr, ended.stderr
     return (place / "file").read_text().splitlines()
 
@@ -46,31 +45,13 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert rest == [f"passed\ttest_it.py::test_{name}\t" for name in ("fails", "ends", "rest")]
 
 
-class Items:
-    """A collection of tests, and the part that is left of it."""
-
-    def __init__(self, chosen: tuple[int, int]) -> None:
-        self.left = [SimpleNamespace(nodeid=f"test_it.py::test_{number}") for number in range(40)]
-        self.deselected: list[object] = []
-        self.hook = SimpleNamespace(pytest_deselected=self._deselect)
-        self._options = {"--part": chosen, "--outcomes": None}
-        pytest_collection_modifyitems(self, self.left)  # type: ignore[arg-type]
-
-    def _deselect(self, items: list[object]) -> None:
-        self.deselected += items
-
-    def getoption(self, name: str) -> object:
-        return self._options[name]
+BREAKS = "def pytest_runtest_logstart(nodeid): assert 'skips' not in nodeid, 'breaks'\n"
 
 
-def test_parts_are_the_whole() -> None:
-    parts = [Items((number, 3)) for number in (1, 2, 3)]
-    names = [item.nodeid for items in parts for item in items.left]
-    assert len(names) == len(set(names)) == 40
-    assert all(items.left and len(items.left) + len(items.deselected) == 40 for items in parts)
-
-
-@pytest.mark.parametrize("words", ["0/3", "4/3", "1", "a/b", "-1/3", "1/3/3"])
-def test_no_part_of_anything(words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        part(words)
+@pytest.mark.parametrize("workers", [[], ["-p", "xdist", "-n", "1"]], ids=["here", "xdist"])
+def test_the_failures_before_a_break_are_told(tmp_path: Path, workers: list[str]) -> None:
+    (tmp_path / "test_it.py").write_text(TESTS.replace("passes(): pass", "passes(): assert 1 == 2"))
+    (tmp_path / "conftest.py").write_text(BREAKS)
+    ended = start(tmp_path, *workers)
+    assert ended.returncode == pytest.ExitCode.INTERNAL_ERROR, ended.stdout
+    assert "test_passes (call)" in ended.stdout and "assert 1 == 2" in ended.stdout

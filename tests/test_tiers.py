@@ -32,6 +32,7 @@ SAME = {
     "test_mac_session.py": "a macOS that is played: nothing is confined",
     "test_command_line.py": "asks for one test that root skips",
     "test_deep_table.py": "asks only for the user's column of a table",
+    "test_once_more.py": "asks only for the word of the user who runs it",
     "test_buffer.py": "the owner of a new file is who made it: said by the process itself",
     "test_faults.py": "long; root's writing is the same, but for the modes of directories: test_closed_directories",
     "test_second_writer.py": "as test_faults",

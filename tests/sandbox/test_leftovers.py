@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from clocks import give_way
-from conftest import Place
+from conftest import Place, paths_below
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.session import Session
@@ -48,7 +48,7 @@ class Kept(NamedTuple):
 def kept(place: Place) -> Kept:
     groups = frozenset(groups_of(place))
     mounts = Path("/proc/self/mountinfo").read_text().count(str(place.root))
-    files = frozenset(str(path) for path in place.state.rglob("*"))
+    files = frozenset(str(path) for path in paths_below(place.state))
     return Kept(descendants(os.getpid()), mounts, len(os.listdir("/proc/self/fd")), groups, files)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Place, full_listing
+from conftest import Place, contents_below, full_listing
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree.secret import is_secret, matches
@@ -65,16 +65,7 @@ def project(place: Place) -> Place:
 
 
 def vault_holds(place: Place, text: bytes) -> list[str]:
-    found = []
-    for directory, _names, files in os.walk(place.state):
-        for name in files:
-            path = Path(directory, name)
-            try:
-                if path.is_file() and text in path.read_bytes():
-                    found.append(str(path))
-            except FileNotFoundError:
-                continue  # of a work directory, which the launcher removes beside the session
-    return found
+    return [str(path) for path, data in contents_below(place.state) if text in data]
 
 
 @VIEWS

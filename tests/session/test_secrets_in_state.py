@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
-from conftest import Place
+from conftest import Place, contents_below
 from mudroom.core.approval.approval import CommandQuestion
 from mudroom.core.approval.fingerprint import fingerprint
 from mudroom.core.background import BackgroundStart
@@ -29,12 +29,12 @@ VERDICT = Verdict("require_approval", ("unknown",), "default", "nothing is known
 
 def holders(root: Path, values: list[str]) -> list[tuple[str, str]]:
     """Return the files below a directory that hold one of these values, by all their bytes."""
-    found = []
-    for path in root.rglob("*"):
-        if path.is_file() and not path.is_symlink():
-            data = path.read_bytes()
-            found += [(str(path.relative_to(root)), value) for value in values if value.encode() in data]
-    return found
+    return [
+        (str(path.relative_to(root)), value)
+        for path, data in contents_below(root)
+        for value in values
+        if value.encode() in data
+    ]
 
 
 def question(words: list[str], fork: str = "f") -> CommandQuestion:
