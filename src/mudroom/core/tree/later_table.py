@@ -1,9 +1,8 @@
 """Table of the names of files that run by themselves later: when somebody commits, builds, tests, installs, opens or
 enters the project.
 
-program that runs or obeys the file | when | source``. Patterns are matched in any spelling
-    Each row is ``patterns
-that a file system takes for the name (``core/tree/runs_later.py``), at any depth:
+A row is a line ``program that runs or obeys the file | when | source``, then lines of its patterns, indented. Patterns
+are matched in any spelling that a file system takes for the name (``core/tree/runs_later.py``), at any depth:
 
 ``name``      a file or directory of this name, and everything in such a directory if the pattern ends in ``/``
 ``*.end``     a name that ends in ``.end``

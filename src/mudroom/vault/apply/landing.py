@@ -219,7 +219,7 @@ class ReviewedContents:
 
 @contextmanager
 def reviewed_contents(fork: Fork, record: ForkRecord) -> Iterator[Source]:
-    """Yield the staged files that a record is of. Nothing is written: listing conflicts leaves the fork as it is."""
+    """Yield a record's staged files. Nothing is written: listing conflicts leaves the fork unchanged."""
     with Union(fork.layered, None) as layers:
         if not fork.has_copy:
             yield layers

@@ -1,7 +1,7 @@
 // The applies of a project, with undo and redo.
 import { at, finished, post } from "./api.js";
 import { html, useState } from "./html.js";
-import { counted } from "./home.js";
+import { counted } from "./plural.js";
 import { toProject } from "./route.js";
 import { complain, toast } from "./toast.js";
 

@@ -4,10 +4,10 @@ import { atFork, finished, post } from "./api.js";
 import { spelled } from "./code.js";
 import { confirmed } from "./dialog.js";
 import { discard } from "./fork.js";
-import { counted } from "./home.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { Committed, obstacle, OneCommitChoice, useOneCommit } from "./onecommit.js";
 import { counted as countOf, repositories, repositoryOf, request } from "./picked.js";
+import { counted } from "./plural.js";
 import { toFork, toProject } from "./route.js";
 import { amount, fates } from "./telling.js";
 

@@ -1,7 +1,7 @@
 // Decided conflicts, as the review shows them.
-import { counted } from "./home.js";
 import { html, useEffect, useRef } from "./html.js";
 import { useLoaded } from "./load.js";
+import { counted } from "./plural.js";
 import { loses } from "./telling.js";
 
 /**

@@ -1,8 +1,9 @@
 // The card of a fork, and discarding it.
 import { at, atFork, get, query, remove } from "./api.js";
+import { Level } from "./badge.js";
 import { confirmed } from "./dialog.js";
 import { html, useState } from "./html.js";
-import { counted, Level } from "./home.js";
+import { counted } from "./plural.js";
 import { toFork } from "./route.js";
 import { complain, toast } from "./toast.js";
 

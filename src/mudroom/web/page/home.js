@@ -1,9 +1,11 @@
 // The list of projects, and one project with its forks and applies.
+import { Level } from "./badge.js";
 import { html } from "./html.js";
 import { spelled } from "./code.js";
 import { ForkCard } from "./fork.js";
 import { Applies } from "./applies.js";
 import { useLoaded } from "./load.js";
+import { counted } from "./plural.js";
 import { toProject } from "./route.js";
 import { Needs, Running } from "./first.js";
 import { Tries } from "./tries.js";
@@ -18,14 +20,6 @@ export function Waiting({ label = "Loading" }) {
 export function Failed({ error, again, more = null }) {
   return html`<main class="page" tabindex="-1"><h1>That did not work</h1><p class="problem name">${error.message}</p>
     ${error.hint && html`<p class="name">${error.hint}</p>`}<p class="row"><button type="button" onClick=${again}>Try again</button>${more}</p></main>`;
-}
-
-/** @param {number} count @param {string} one @param {string} [many] */
-export const counted = (count, one, many = one + "s") => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
-
-/** The isolation level of a fork. @param {{badge: any}} props */
-export function Level({ badge }) {
-  return html`<span class=${"badge " + (badge.safe ? "safe" : badge.level === null ? "warn" : "open")} title=${badge.why}>${badge.label}<span class="hidden">: ${badge.why}</span></span>`;
 }
 
 /** @param {{me: any}} props `me.sandbox`: what is certified on this machine, and what is closed */

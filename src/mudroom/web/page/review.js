@@ -1,4 +1,5 @@
 // The review of a fork: the files on the left, one of them on the right, and the bar below.
+import { Level } from "./badge.js";
 import { Bar } from "./bar.js";
 import { atFork, get, query } from "./api.js";
 import { Emptied } from "./applies.js";
@@ -9,12 +10,13 @@ import { Company } from "./company.js";
 import { Decided, Drift, useKnown } from "./decided.js";
 import { Diff } from "./diff.js";
 import { tellConflicts } from "./frame.js";
-import { counted, Failed, Level, Waiting } from "./home.js";
+import { Failed, Waiting } from "./home.js";
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "./html.js";
 import { useKeys } from "./keys.js";
 import { Lines } from "./list.js";
 import { useLoaded } from "./load.js";
 import { blocksOf, counted as countOf, extentOf, modeOf, ticked, wantBlocks, wantMode } from "./picked.js";
+import { counted } from "./plural.js";
 import { toFork, toProject } from "./route.js";
 import { kept, ofTab } from "./store.js";
 import { inPart, saidOf } from "./telling.js";

@@ -1,8 +1,8 @@
 // The tries of a project: several attempts at one task each.
 import { at } from "./api.js";
-import { counted } from "./home.js";
 import { html } from "./html.js";
 import { useLoaded } from "./load.js";
+import { counted } from "./plural.js";
 import { toTry } from "./route.js";
 import { clock, iso } from "./say.js";
 

@@ -4,12 +4,13 @@ import { at, get, query } from "./api.js";
 import { Candidates } from "./candidates.js";
 import { spelled } from "./code.js";
 import { Diff } from "./diff.js";
-import { counted, Failed, Waiting } from "./home.js";
+import { Failed, Waiting } from "./home.js";
 import { html, useEffect, useMemo, useState } from "./html.js";
 import { useKeys } from "./keys.js";
 import { HEIGHT, Lines } from "./list.js";
 import { useLoaded } from "./load.js";
 import { alike, BASE, canShow, listed, pairOf, sideName } from "./pair.js";
+import { counted } from "./plural.js";
 import { toFork, toTry } from "./route.js";
 
 const MOST = 20_000; // paths in a request
