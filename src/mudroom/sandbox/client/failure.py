@@ -23,6 +23,10 @@ def failure_of(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -
         place = show(b"/" + steps[index][1])
         message = f"cannot set up the sandbox: the image has a symbolic link on the way to {place}"
         return StepFailed(op, number, message)
+    if op == "program":
+        why = f"{show(os.fsencode(detail))} cannot be mounted read-only: {os.strerror(number)}"
+        message = f"cannot set up the sandbox: a command could change the interpreter that starts it; {why}"
+        return StepFailed(op, number, message, "mudroom doctor tries the sandbox")
     if op == "cwd" and index >= 0:
         wrong = no_directory(steps[index][1], number)
         return StepFailed(op, number, wrong.message, wrong.hint)
