@@ -4,6 +4,7 @@ is copied for it."""
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import resource
@@ -273,6 +274,28 @@ def test_no_program_is_init_s_own(tmp_path: Path, native: LauncherClient, way: s
             started_as(box, plans(), [word, b"-c", b"print('ran')"])
         assert caught.value.exit_code == 126, word
     assert started_as(box, plans(), [b"./python", b"-IS", b"-c", b"print('ran')"]) == "ran\n"
+
+
+@pytest.mark.parametrize("program", ["native", "python"], indirect=True)
+@pytest.mark.parametrize("way", WAYS)
+def test_no_program_is_one_that_cannot_be_looked_at(tmp_path: Path, native: LauncherClient, way: str) -> None:
+    """A chain of scripts that ends nowhere, and a directory, which execve(2) refuses, too; and a file under a lease,
+    for which it waits."""
+    box = box_of(tmp_path, native)
+    plans = in_turn(box, way)
+    (box.project / "round").write_text("#!./round\n")
+    (box.project / "round").chmod(0o755)
+    (box.project / "directory").mkdir()
+    (box.project / "leased").write_text("#!/bin/true\n")
+    (box.project / "leased").chmod(0o755)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    with (box.project / "leased").open() as held:
+        fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        for word, why in ((b"./round", errno.ELOOP), (b"./directory", errno.EACCES), (b"./leased", errno.EAGAIN)):
+            with pytest.raises(CommandNotStarted, match=os.strerror(why).lower()) as caught:
+                started_as(box, plans(), [word])
+            assert caught.value.exit_code == 126, word
+    signal.signal(signal.SIGIO, before)
 
 
 def started_as(box: Box, plan: Plan, words: list[bytes]) -> str:

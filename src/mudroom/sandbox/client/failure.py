@@ -74,6 +74,8 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
     hint = "is it an executable file?"
     if number == E2BIG:  # execve(2), MAX_ARG_STRLEN
         hint = "one argument has at most 128 KiB, all together a quarter of the stack's limit: put it into a file"
+    if number == errno.EAGAIN:  # of clone(2), or of ``require_no_magic_link`` in ``launcher/link.py``
+        hint = "no process is left (ulimit -u, --processes), or another program has a lease on the file"
     return CommandNotStarted(f"{name}: {os.strerror(number).lower()}", 126, hint)
 
 
