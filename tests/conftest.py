@@ -22,9 +22,9 @@ from engines import ENGINES, EngineHere, environment
 from inner_path import inner
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.sandbox.client import template
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
+from mudroom.sandbox.launcher import wire
 from mudroom.session import Session
 
 __all__ = ["chromium", "open_page", "own_site", "page", "shared", "shared_root", "shared_words", "site"]  # fixtures
@@ -187,7 +187,7 @@ def client() -> Iterator[LauncherClient]:
 
 
 if os.environ.get("MUDROOM_TEST_INIT") == "python":  # ./check runs some files a second time so
-    template.NATIVE_INIT = b""
+    wire.NATIVE_INIT = b""
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from clocks import give_way
 from conftest import Place, tick
 from mudroom.keeper.client import DIRECTORY
 from mudroom.keeper.status import KeeperStatus, keepers, stop
-from mudroom.sandbox.client.template import NATIVE_INIT
+from mudroom.sandbox.launcher.wire import NATIVE_INIT
 
 IN_PROCESS = [sys.executable, "-P", "-c", "import sys; sys.argv[0] = 'mudroom'; from mudroom.cli import main; main()"]
 KEPT = [

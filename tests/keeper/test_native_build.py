@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.sandbox.client.template import NATIVE_INIT
+from mudroom.sandbox.launcher.wire import NATIVE_INIT
 
 ROOT = Path(__file__).parents[2]
 

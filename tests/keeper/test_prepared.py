@@ -31,7 +31,8 @@ from mudroom.keeper.prepared import PreparedTemplate
 from mudroom.keeper.server import TAKEN, _accept, receive
 from mudroom.sandbox.client.connection import Connection
 from mudroom.sandbox.client.launcher_client import LauncherClient
-from mudroom.sandbox.client.template import NATIVE_INIT, StandingSandbox
+from mudroom.sandbox.client.template import StandingSandbox
+from mudroom.sandbox.launcher.wire import NATIVE_INIT
 from mudroom.session import Session
 
 __all__ = ["kept"]  # a fixture

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import Place
 from mudroom.review.rows import is_at_rest
-from mudroom.sandbox.client.template import NATIVE_INIT
+from mudroom.sandbox.launcher.wire import NATIVE_INIT
 from mudroom.session import Session
 from mudroom.web.state.server_state import require_at_rest
 from standing_fork import COMMANDS, mounts_of, out, stand, stands

@@ -20,7 +20,7 @@ import pytest
 from conftest import Place
 from kernel_calls import counted
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
-from mudroom.sandbox.client.template import NATIVE_INIT
+from mudroom.sandbox.launcher.wire import NATIVE_INIT
 from mudroom.session import Session, Stdio
 from mudroom.stage.layers.layer import remove_tree
 

@@ -19,7 +19,7 @@ from mudroom.sandbox.client.invocation import ClientTraits
 from mudroom.sandbox.client.launcher_client import TEMPLATES, SpawnedLauncher, spawn_interpreter
 
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
-_START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.keeper.zygote import main; main()"
+_START = "from mudroom.keeper.zygote import main; main()"
 
 
 def launcher_files() -> tuple[str, ...]:

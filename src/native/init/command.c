@@ -127,24 +127,50 @@ static bool is_missing(const char *path)
     return stat(path, &status) < 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
-/* Whether neither a program nor the interpreters of a script are reached by a magic link of /proc: until the exec
-   /proc/self/exe is this program, on a mount of the host: require_no_magic_link of link.py. */
+static int open_without_magic_link(const char *path, int flags)
+{
+    uint64_t how[3] = {(uint64_t)(flags | O_CLOEXEC), 0, 2 /* RESOLVE_NO_MAGICLINKS */};
+    return (int)syscall(OPENAT2, AT_FDCWD, path, how, sizeof how);
+}
+
+/* Whether a file that cannot be read has another owner, for whom alone it can change. Sets EACCES. */
+static bool is_of_another(const char *path)
+{
+    struct stat status;
+    int opened = open_without_magic_link(path, O_PATH);
+    bool is_known = opened >= 0 && fstat(opened, &status) == 0;
+    if (opened < 0)
+        return false;
+    close(opened);
+    errno = EACCES;
+    return is_known && status.st_uid != geteuid();
+}
+
+/* Read the head of a program. Return its size, or -1 with the error of the exec. */
+static ssize_t read_head(const char *path, char *head, size_t room)
+{
+    struct stat status;
+    int opened = open_without_magic_link(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    if (opened < 0)
+        return errno == EACCES && is_of_another(path) ? 0 : -1;
+    ssize_t size = read(opened, head, room);
+    int error = errno;
+    if (size < 0 && fstat(opened, &status) == 0 && !S_ISREG(status.st_mode))
+        error = EACCES; /* as execve(2) has it */
+    close(opened);
+    errno = error;
+    return size;
+}
+
+/* Whether neither a program nor the interpreters of a script are reached by a magic link of /proc, nor cannot be looked
+   at: require_no_magic_link of link.py. */
 static bool is_of_the_sandbox(const char *path)
 {
     char head[257], interpreter[sizeof head];
-    struct stat status;
     for (int script = 0; script < DEEPEST; script++) {
-        uint64_t how[3] = {O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0, 2 /* RESOLVE_NO_MAGICLINKS */};
-        int opened = (int)syscall(OPENAT2, AT_FDCWD, path, how, sizeof how);
-        if (opened < 0 && errno == EACCES && access(path, X_OK) == 0 && stat(path, &status) == 0 &&
-            status.st_uid == geteuid()) {
-            errno = EACCES;
+        ssize_t size = read_head(path, head, sizeof head - 1);
+        if (size < 0)
             return false;
-        }
-        if (opened < 0)
-            return errno != ELOOP; /* other errors are execve's */
-        ssize_t size = read(opened, head, sizeof head - 1);
-        close(opened);
         if (size < 2 || head[0] != '#' || head[1] != '!')
             return true;
         head[size] = '\0';
@@ -156,7 +182,8 @@ static bool is_of_the_sandbox(const char *path)
         interpreter[length] = '\0';
         path = interpreter;
     }
-    return true;
+    errno = ELOOP;
+    return false;
 }
 
 /* Start a program at a path; a file without a known format is run by the shell, as execvp(3) does. ``room`` has the
@@ -169,7 +196,7 @@ static pid_t start_or_interpret(char *path, char **room, char *const *env)
     char *program = room[1];
     room[0] = "sh";
     room[1] = path;
-    child = start("/bin/sh", room, env);
+    child = is_of_the_sandbox("/bin/sh") ? start("/bin/sh", room, env) : -1;
     room[1] = program;
     return child;
 }

@@ -68,6 +68,10 @@ typedef int step(struct context *context, const struct value *arguments, size_t 
 bool perform(struct context *context, const struct value *plan, size_t first, int report);
 step step_routes, step_listen, step_listen_on_loopback, step_hand_over;
 
+/* ---- program.c ---- */
+
+int become_program(char **words);
+
 /* ---- command.c ---- */
 
 void run_command(struct context *context, const struct value *request, int report);

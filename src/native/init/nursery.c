@@ -4,6 +4,8 @@
  * privileges, and asks it for each init. The init is the template's child (CLONE_PARENT), as one that the template has
  * cloned itself; it performs the rest of the plan and runs one command.
  *
+ * With words it is another program, the start of the launcher: program.c.
+ *
  * Rules of these files:
  * 1. The same as the rules at the top of launcher.py: they decide nothing, and an act that is not in the plan does not
  *    happen. The steps are those of step.py, in their order; a test compares what a command finds in its sandbox.
@@ -115,11 +117,14 @@ static bool is_valid(const struct value *begin)
            ahead->kind == SEQUENCE && last != NULL && last->kind == SEQUENCE;
 }
 
-int main(void)
+int main(int count_of_words, char **words)
 {
     struct value begin, none;
     int descriptors[MOST_DESCRIPTORS];
     size_t count;
+    if (count_of_words > 1)
+        return become_program(words + 1);
+    prctl(PR_SET_NAME, "mudroom-init", 0, 0, 0); /* it was started by a descriptor of its file: nursery.py */
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* an exec has set it; clones inherit it */
     for (int number = 0; number < 3; number++)

@@ -28,3 +28,20 @@ def test_the_place_of_a_failure_is_told_once() -> None:
     assert [text.rpartition("mudroom: ")[2] for text in told] == ["Input/output error"] * 2 + [
         "Input/output error /proc"
     ]
+
+
+def test_an_interpreter_that_cannot_be_protected_is_named() -> None:
+    error = failure_of(("failed", -1, "program", errno.EPERM, "/opt/python"), PLAN, b"true")
+    assert str(error) == (
+        "cannot set up the sandbox: a command could change the interpreter that starts it; /opt/python cannot be "
+        "mounted read-only: Operation not permitted (mudroom doctor tries the sandbox)"
+    )
+
+
+def test_a_program_under_a_lease_is_told() -> None:
+    error = failure_of(("failed", -1, "exec", errno.EAGAIN, ""), PLAN, b"./script.sh")
+    assert str(error) == (
+        "./script.sh: resource temporarily unavailable "
+        "(no process is left (ulimit -u, --processes), or another program has a lease on the file)"
+    )
+    assert error.exit_code == 126

@@ -4,6 +4,7 @@ is copied for it."""
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import resource
@@ -29,6 +30,7 @@ from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.container.box import ContainedLauncher
+from mudroom.sandbox.launcher import wire
 from mudroom.sandbox.launcher.step import STEPS
 from mudroom.sandbox.launcher.wire import NATIVE_STEPS
 from mudroom.sandbox.linux.syscall import number_of
@@ -55,7 +57,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture
 def native(program: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[LauncherClient]:
     """A client of whose sandboxes the inits are native."""
-    monkeypatch.setattr(template, "NATIVE_INIT", program)
+    monkeypatch.setattr(wire, "NATIVE_INIT", program)
     yield from started()
 
 
@@ -110,7 +112,7 @@ PYTHON -c 'import socket; socket.socket(40, 1)'; mount -t tmpfs none /tmp; unsha
 def test_a_command_finds_the_same(tmp_path: Path, program: bytes, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said = {}
     for name, path in (("native", program), ("python", b"/nowhere/mudroom-init")):
-        monkeypatch.setattr(template, "NATIVE_INIT", path)
+        monkeypatch.setattr(wire, "NATIVE_INIT", path)
         place_of = tmp_path / "place"
         for client in started():
             box = box_of(place_of, client)
@@ -186,7 +188,7 @@ def test_a_failed_start_is_told_whatever_vfork_is(tmp_path: Path, monkeypatch: p
     """In musl on some machines it is fork(2)."""
     if not COMPILERS:
         pytest.skip("no C compiler")
-    monkeypatch.setattr(template, "NATIVE_INIT", compile_init(tmp_path, "-O2", "-Dvfork=fork"))
+    monkeypatch.setattr(wire, "NATIVE_INIT", compile_init(tmp_path, "-O2", "-Dvfork=fork"))
     for client in started():
         test_ends_are_told_alike(tmp_path / "place", client, "prepared")
 
@@ -272,6 +274,28 @@ def test_no_program_is_init_s_own(tmp_path: Path, native: LauncherClient, way: s
             started_as(box, plans(), [word, b"-c", b"print('ran')"])
         assert caught.value.exit_code == 126, word
     assert started_as(box, plans(), [b"./python", b"-IS", b"-c", b"print('ran')"]) == "ran\n"
+
+
+@pytest.mark.parametrize("program", ["native", "python"], indirect=True)
+@pytest.mark.parametrize("way", WAYS)
+def test_no_program_is_one_that_cannot_be_looked_at(tmp_path: Path, native: LauncherClient, way: str) -> None:
+    """A chain of scripts that ends nowhere, and a directory, which execve(2) refuses, too; and a file under a lease,
+    for which it waits."""
+    box = box_of(tmp_path, native)
+    plans = in_turn(box, way)
+    (box.project / "round").write_text("#!./round\n")
+    (box.project / "round").chmod(0o755)
+    (box.project / "directory").mkdir()
+    (box.project / "leased").write_text("#!/bin/true\n")
+    (box.project / "leased").chmod(0o755)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    with (box.project / "leased").open() as held:
+        fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        for word, why in ((b"./round", errno.ELOOP), (b"./directory", errno.EACCES), (b"./leased", errno.EAGAIN)):
+            with pytest.raises(CommandNotStarted, match=os.strerror(why).lower()) as caught:
+                started_as(box, plans(), [word])
+            assert caught.value.exit_code == 126, word
+    signal.signal(signal.SIGIO, before)
 
 
 def started_as(box: Box, plan: Plan, words: list[bytes]) -> str:
@@ -364,8 +388,9 @@ def test_a_program_that_does_not_work(tmp_path: Path, content: str, monkeypatch:
     broken = tmp_path / "mudroom-init"
     broken.write_text(content)
     broken.chmod(0o755)
-    monkeypatch.setattr(template, "NATIVE_INIT", bytes(broken))
+    monkeypatch.setattr(wire, "NATIVE_INIT", bytes(broken) if content == "no program" else b"")
     for client in started():
+        monkeypatch.setattr(wire, "NATIVE_INIT", bytes(broken))  # that ends at once is a launcher that has died
         box = box_of(tmp_path / "place", client)
         plans = in_turn(box, "prepared")
         assert [init_of(box, plans()).startswith("python") for _number in range(3)] == [True] * 3
@@ -383,7 +408,7 @@ def test_no_program_is_started_in_a_container(tmp_path: Path, native: LauncherCl
 def test_a_session_without_it(
     place: Place, client: LauncherClient, program: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(template, "NATIVE_INIT", program)
+    monkeypatch.setattr(wire, "NATIVE_INIT", program)
     monkeypatch.setattr(client.templates, "_native", True)
     monkeypatch.setenv("MUDROOM_NATIVE", "0")
     session = place.session()

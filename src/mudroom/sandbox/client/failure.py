@@ -23,6 +23,10 @@ def failure_of(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -
         place = show(b"/" + steps[index][1])
         message = f"cannot set up the sandbox: the image has a symbolic link on the way to {place}"
         return StepFailed(op, number, message)
+    if op == "program":
+        why = f"{show(os.fsencode(detail))} cannot be mounted read-only: {os.strerror(number)}"
+        message = f"cannot set up the sandbox: a command could change the interpreter that starts it; {why}"
+        return StepFailed(op, number, message, "mudroom doctor tries the sandbox")
     if op == "cwd" and index >= 0:
         wrong = no_directory(steps[index][1], number)
         return StepFailed(op, number, wrong.message, wrong.hint)
@@ -70,6 +74,8 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
     hint = "is it an executable file?"
     if number == E2BIG:  # execve(2), MAX_ARG_STRLEN
         hint = "one argument has at most 128 KiB, all together a quarter of the stack's limit: put it into a file"
+    if number == errno.EAGAIN:  # of clone(2), or of ``require_no_magic_link`` in ``launcher/link.py``
+        hint = "no process is left (ulimit -u, --processes), or another program has a lease on the file"
     return CommandNotStarted(f"{name}: {os.strerror(number).lower()}", 126, hint)
 
 

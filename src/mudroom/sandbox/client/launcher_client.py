@@ -27,7 +27,7 @@ from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.connection import AGAIN, Connection, command_request, wait_readable, with_report
 from mudroom.sandbox.client.invocation import KILLED, NO_OPTIONS, ClientTraits, Exit, Invocation, RunOptions
 from mudroom.sandbox.client.report import parse_report, read_report
-from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
+from mudroom.sandbox.launcher import wire
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
 # Imported instead of run as a script, to have its byte code cached: compiling would double the start-up time.
-_START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launcher.launcher import main; main()"
+_BEGIN = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launcher.program import protect; protect(); "
+_START = "from mudroom.sandbox.launcher.launcher import main; main()"
 
 _GROUP_SIGNALS = (1, 2, 3, 15, 20)
 """HUP, INT, QUIT, TERM and TSTP: the signals that terminals, timeout(1) and CI send to a whole process group."""
@@ -162,7 +163,7 @@ class LaunchedCommand:
             return []
         room = _socket.CMSG_SPACE(4 * _MOST_LISTENERS)
         try:
-            kinds, ancillary, _flags, _address = channel.recvmsg(4096, room, CMSG_CLOEXEC)
+            kinds, ancillary, _flags, _address = channel.recvmsg(4096, room, wire.CMSG_CLOEXEC)
         finally:
             channel.close()
         rights = b"".join(data for _level, _kind, data in ancillary)
@@ -238,7 +239,7 @@ def _not_running() -> MudroomError:
 
 def _rights(channel: _socket.socket) -> bytes:
     """Return the descriptor that comes over a socket; empty at its end."""
-    _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), CMSG_CLOEXEC)
+    _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), wire.CMSG_CLOEXEC)
     return ancillary[0][2] if ancillary else b""
 
 
@@ -249,21 +250,16 @@ def _descriptor_of(rights: bytes) -> int:
 
 
 def spawn_interpreter(program: str, kind: int, actions: Sequence[tuple[Any, ...]] = ()) -> tuple[_socket.socket, int]:
-    """Start an interpreter that runs a text of Python, with the number of its socket as the last argument. Return the
-    other end, and its pid. ``kind``: of the socket, as in socketpair(2). ``actions``: of posix_spawn(3).
+    """Start an interpreter that runs a text of Python, which may import mudroom, with the number of its socket as the
+    last argument. Return the other end, and its pid. ``kind``: of the socket, as in socketpair(2). ``actions``: of
+    posix_spawn(3). The interpreter's file is on a read-only mount (``sandbox/launcher/program.py``).
 
     It is in a session of its own: signals to this process's group and the end of a terminal do not reach it."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, kind)
     os.set_inheritable(theirs.fileno(), True)
+    words = (sys.executable, "-I", "-S", "-c", _BEGIN + program, str(theirs.fileno()))
     try:
-        pid = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-I", "-S", "-c", program, str(theirs.fileno())],
-            {"PATH": os.defpath, "LC_ALL": "C"},
-            file_actions=actions,
-            setsid=True,
-            setsigmask=_GROUP_SIGNALS,  # blocked until the launcher ignores them; pending ones are then dropped
-        )
+        pid = _spawn(words, actions)
     except OSError:
         ours.close()
         raise
@@ -271,6 +267,20 @@ def spawn_interpreter(program: str, kind: int, actions: Sequence[tuple[Any, ...]
         theirs.close()
     _offer_to_the_oom_killer(pid)
     return ours, pid
+
+
+def _spawn(words: tuple[str | bytes, ...], actions: Sequence[tuple[Any, ...]]) -> int:
+    """Start a program by way of the native init, which puts it on a read-only mount. Where that is missing or cannot be
+    executed, the interpreter does it itself, by a second start."""
+    # the signals are blocked until the launcher ignores them; pending ones are then dropped
+    how: Any = {"file_actions": actions, "setsid": True, "setsigmask": _GROUP_SIGNALS}
+    environment = {"PATH": os.defpath, "LC_ALL": "C"}
+    if wire.NATIVE_INIT and os.access(wire.NATIVE_INIT, os.X_OK):
+        try:
+            return os.posix_spawn(wire.NATIVE_INIT, (wire.NATIVE_INIT, *words), environment, **how)
+        except OSError:
+            pass  # of another machine, or without its loader
+    return os.posix_spawn(words[0], words, environment, **how)
 
 
 def _offer_to_the_oom_killer(pid: int) -> None:

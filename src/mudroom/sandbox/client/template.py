@@ -20,14 +20,12 @@ from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import Connection, with_report
 from mudroom.sandbox.client.failure import failure_of
 from mudroom.sandbox.client.report import parse_report
+from mudroom.sandbox.launcher import wire
 from mudroom.typing import NamedTuple
 
 REST = 2000
 """Milliseconds without a command after which a standing sandbox ends the init that it has made ahead: that is half of
 its memory, and the next command waits 2 ms for another one."""
-
-NATIVE_INIT = os.fsencode(f"{os.path.abspath(__file__).rsplit(os.sep, 2)[0]}/launcher/mudroom-init")
-"""The program of ``src/native/init``, which a wheel has. A template does without where it is missing."""
 
 
 def request(
@@ -40,7 +38,7 @@ def request(
 ) -> tuple[Connection, int]:
     """Ask for a template and return at once: the connection to it, and a pipe that is at its end when it is gone with
     its mounts. ``require_prepared`` says whether it can be used. ``native``: whether the launcher sees the files of
-    this process, and so may start ``NATIVE_INIT``."""
+    this process, and so may start ``wire.NATIVE_INIT``."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     message = {
         "op": "prepare",
@@ -53,7 +51,7 @@ def request(
         "each": of_each(plan.namespaces),
         "mounts": mounts,
         "rest": REST,
-        "native": NATIVE_INIT if native else b"",
+        "native": wire.NATIVE_INIT if native else b"",
     }
     try:
         return Connection(ours), with_report(launcher, message, (theirs.fileno(), *door))

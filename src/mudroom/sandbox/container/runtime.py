@@ -21,7 +21,7 @@ PLACE = b"/.mudroom"
 _PACKAGE = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
 FAMILY = (
     "launcher", "init", "holder", "template", "step", "step_context", "link", "listener", "netlink", "wire", "kernel",
-    "mediator", "pause", "refusal",
+    "mediator", "pause", "program", "refusal",
 )  # fmt: skip
 _PROBE = """\
 import sys

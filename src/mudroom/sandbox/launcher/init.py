@@ -100,6 +100,7 @@ def start_program(
             return start(candidate, argv)
         except OSError as error:
             if error.errno == ENOEXEC:
+                require_no_magic_link(b"/bin/sh")
                 return start(b"/bin/sh", [b"sh", candidate, *argv[1:]])
             if error.errno not in (ENOENT, ENOTDIR):
                 failure = error

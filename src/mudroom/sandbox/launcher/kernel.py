@@ -12,7 +12,7 @@ MACHINE = os.uname().machine
 # Only these numbers differ between the architectures; numbers from 424 on are shared.
 SYS_clone, SYS_pivot_root, SYS_seccomp = {"x86_64": (56, 155, 317), "aarch64": (220, 41, 277)}.get(MACHINE, (0, 0, 0))
 SYS_capget, SYS_capset = {"x86_64": (125, 126), "aarch64": (90, 91)}.get(MACHINE, (0, 0))
-SYS_openat2, RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH = 437, 2, 8
+SYS_openat2, RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 437, 2, 8, 0x10
 SYS_open_tree, SYS_move_mount, SYS_fsopen, SYS_fsconfig, SYS_fsmount, SYS_fspick = 428, 429, 430, 431, 432, 433
 SYS_close_range, SYS_mount_setattr = 436, 442
 SYS_clone3 = 435
@@ -20,12 +20,13 @@ SYS_landlock_create_ruleset, SYS_landlock_add_rule, SYS_landlock_restrict_self =
 
 AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
 OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, 0o2000000
-MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH, MOUNT_ATTR_RDONLY_NODEV = 4, 0x40, 1 | 4
+MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH = 4, 0x40
+MOUNT_ATTR_RDONLY_NODEV, MOUNT_ATTR_READ_ONLY = 1 | 4, 1 | 2 | 4  # the second without set-user-ID, too
 FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC, FSPICK_CLOEXEC = 1, 1, 1
 FSCONFIG_SET_FLAG, FSCONFIG_SET_STRING, FSCONFIG_CMD_CREATE, FSCONFIG_CMD_RECONFIGURE = 0, 1, 6, 7
 MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE, MNT_DETACH = 2, 4, 0x4000, 0x40000, 2
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWCGROUP, CLONE_NEWNS = 0x10000000, 0x20000000, 0x02000000, 0x00020000
-CLONE_INTO_CGROUP = 0x200000000
+CLONE_FILES, CLONE_INTO_CGROUP = 0x400, 0x200000000
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 4, 23, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
@@ -40,7 +41,7 @@ LANDLOCK_FILE_RIGHTS = 0b1_1100_0000_0000_0111  # of files: execute, write, read
 SIGCHLD = 17
 ENOENT, EINTR, EIO, ENOEXEC, EACCES, EBUSY, EINVAL, EPERM, ENOSYS, ENOTDIR = 2, 4, 5, 8, 13, 16, 22, 1, 38, 20
 ESTALE = 116
-EXDEV, ELOOP = 18, 40
+EXDEV, EROFS, ELOOP = 18, 30, 40
 EOPNOTSUPP, EAFNOSUPPORT, EADDRINUSE, EADDRNOTAVAIL = 95, 97, 98, 99
 
 # PyDLL keeps the GIL: a child that is cloned while the GIL is released would hang.
@@ -94,3 +95,10 @@ def unshare(flags: int) -> None:
 
 def prctl(option: int, a: int = 0, b: int = 0) -> int:
     return check(libc.prctl(option, c_ulong(a), c_ulong(b), c_ulong(0), c_ulong(0)))
+
+
+def set_attributes(tree: int, attributes: int, recursive: bool) -> None:
+    """mount_setattr(2): struct mount_attr is attr_set, attr_clr, propagation, userns_fd (64 bits each)."""
+    attr = attributes.to_bytes(8, "little") + bytes(24)
+    flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
+    syscall(SYS_mount_setattr, tree, b"", flags, attr, 32)

@@ -4,7 +4,8 @@ It runs as a process of its own (``python -I -S``) and receives requests over a 
 child into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
 
 Rules of this file, and of its family: ``init``, ``holder``, ``template``, ``step``, ``step_context``, ``listener``,
-``directory``, ``link``, ``netlink``, ``nursery``, ``wire``, ``kernel``, ``mediator``, ``pause``, ``refusal``:
+``directory``, ``link``, ``netlink``, ``nursery``, ``program``, ``wire``, ``kernel``, ``mediator``, ``pause``,
+``refusal``:
 1. They import each other and no other module of mudroom, and of the standard library only the modules that the
    architecture test lists: every millisecond of start-up here is a millisecond of every cold ``mudroom run``. Code that
    a first command does not need is imported when it is needed, but never in an init after its ``pivot``: the files in
@@ -72,6 +73,7 @@ from mudroom.sandbox.launcher.init import (
     unblock_signals,
 )
 from mudroom.sandbox.launcher.kernel import (
+    CLONE_NEWNS,
     CLONE_NEWUSER,
     PR_SET_CHILD_SUBREAPER,
     clone,
@@ -79,6 +81,7 @@ from mudroom.sandbox.launcher.kernel import (
     look_up_functions,
     prctl,
 )
+from mudroom.sandbox.launcher.program import require_protected
 from mudroom.sandbox.launcher.wire import opened, receive, tell
 
 TYPE_CHECKING = False
@@ -112,6 +115,14 @@ def start(request: Request, descriptors: list[int]) -> Run | None:
         import mudroom.sandbox.launcher.template  # noqa: F401 - as said
 
         look_up_functions()
+    try:
+        if request["namespaces"] & CLONE_NEWNS:  # without, the program is in sight by its path as well
+            require_protected()
+    except OSError as error:
+        tell(report, ("failed", -1, "program", error.errno or 0, str(error.filename)))
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return None
     ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
     into = descriptors[-2] if request.get("into") else -1
     try:

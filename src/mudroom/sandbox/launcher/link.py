@@ -11,6 +11,8 @@ from mudroom.sandbox.launcher.kernel import (
     AT_FDCWD,
     EACCES,
     ELOOP,
+    ENOSYS,
+    EPERM,
     EXDEV,
     RESOLVE_BENEATH,
     RESOLVE_NO_MAGICLINKS,
@@ -44,27 +46,58 @@ def require_no_link(root: int, path: bytes) -> None:
 
 def require_no_magic_link(program: bytes) -> None:
     """Check that neither a program nor the interpreters of a script are reached by a magic link of /proc: until the
-    exec ``/proc/self/exe`` is the launcher's program, on a mount of the host, and a command that ran it could change
-    the mode of the host's file by that link. Raise OSError with ELOOP, or with EACCES for a file of the user's own that
-    can be executed and not read. Other errors are left to execve(2)."""
+    exec ``/proc/self/exe`` is the launcher's program. ``program.py`` keeps that from being changed, also by a command
+    that exchanges the file between this look and the exec.
+
+    Raise OSError with ELOOP for such a link, with EACCES for a file of the user's own that can be executed and not
+    read, and otherwise with the error of openat2(2) or read(2): EAGAIN for a file under a lease (fcntl(2))."""
     for _script in range(_DEEPEST):
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        how = b"".join(value.to_bytes(8, "little") for value in (flags, 0, RESOLVE_NO_MAGICLINKS))
-        try:
-            opened = syscall(SYS_openat2, AT_FDCWD, program, how, len(how))
-        except OSError as error:
-            if error.errno == ELOOP:
-                raise
-            if error.errno == EACCES and os.access(program, os.X_OK) and os.stat(program).st_uid == os.geteuid():
-                raise
+        program = _interpreter_of(program)
+        if not program:
             return
-        try:
-            head = os.read(opened, _HEAD)
-        except OSError:
-            return  # a directory, or nothing that can be executed
-        finally:
-            os.close(opened)
-        words = head[2:].partition(b"\n")[0].partition(b"\0")[0].replace(b"\t", b" ").split(b" ")
-        program = next(filter(None, words), b"")
-        if head[:2] != b"#!" or not program:
-            return
+    raise OSError(ELOOP, os.strerror(ELOOP))
+
+
+def _interpreter_of(program: bytes) -> bytes:
+    """Return the path of a script's interpreter; empty for another file."""
+    try:
+        opened = _open_without_magic_link(program, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError as error:
+        if error.errno in (ENOSYS, EPERM) and not _knows_openat2():
+            return b""  # such a kernel or filter permits no sandbox with mounts, so the program is in sight by its path
+        if error.errno != EACCES:
+            raise
+        _require_of_another(program)
+        return b""
+    try:
+        head = os.read(opened, _HEAD)
+    except OSError:
+        if os.fstat(opened).st_mode & 0o170000 != 0o100000:
+            raise OSError(EACCES, os.strerror(EACCES)) from None  # as execve(2) has it
+        raise
+    finally:
+        os.close(opened)
+    words = head[2:].partition(b"\n")[0].partition(b"\0")[0].replace(b"\t", b" ").split(b" ")
+    return next(filter(None, words), b"") if head[:2] == b"#!" else b""
+
+
+def _require_of_another(program: bytes) -> None:
+    """Check that a file that cannot be read has another owner, for whom alone it can change."""
+    opened = _open_without_magic_link(program, os.O_PATH)
+    owner = os.fstat(opened).st_uid
+    os.close(opened)
+    if owner == os.geteuid():
+        raise OSError(EACCES, os.strerror(EACCES))
+
+
+def _open_without_magic_link(path: bytes, flags: int) -> int:
+    how = b"".join(value.to_bytes(8, "little") for value in (flags | os.O_CLOEXEC, 0, RESOLVE_NO_MAGICLINKS))
+    return syscall(SYS_openat2, AT_FDCWD, path, how, len(how))
+
+
+def _knows_openat2() -> bool:
+    try:
+        os.close(_open_without_magic_link(b"/", os.O_PATH))
+    except OSError as error:
+        return error.errno not in (ENOSYS, EPERM)
+    return True

@@ -14,15 +14,21 @@ import marshal
 import os
 
 from mudroom.sandbox.launcher.kernel import (
+    AT_FDCWD,
     CLONE_NEWNS,
     CLONE_NEWPID,
     LINUX_CAPABILITY_VERSION_3,
+    MOUNT_ATTR_READ_ONLY,
+    OPEN_TREE_CLOEXEC,
+    OPEN_TREE_CLONE,
     PR_CAP_AMBIENT,
     PR_CAP_AMBIENT_CLEAR_ALL,
     PR_CAP_AMBIENT_RAISE,
     SYS_capget,
     SYS_capset,
+    SYS_open_tree,
     prctl,
+    set_attributes,
     syscall,
 )
 from mudroom.sandbox.launcher.netlink import redirect_to, routes
@@ -80,8 +86,8 @@ def _held() -> Any:
 
 
 def start_nursery(path: bytes, namespaces: int, ahead: Plan, last: Plan) -> _socket.socket | None:
-    """Start the program in this process's namespaces and directory. Return the socket to it, or None if it cannot be
-    started. It ends with this process."""
+    """Start the program in this process's namespaces and directory, from a read-only mount (``program.py``). Return the
+    socket to it, or None if it cannot be started. It ends with this process."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     actions = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), _CHANNEL)]
     if theirs.fileno() == _CHANNEL:
@@ -94,7 +100,12 @@ def start_nursery(path: bytes, namespaces: int, ahead: Plan, last: Plan) -> _soc
         "last": tuple(map(_with_messages, last)),
     }
     try:
-        os.posix_spawn(path, [path], {}, file_actions=actions)
+        file = _above(_CHANNEL, syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC))
+        try:
+            set_attributes(file, MOUNT_ATTR_READ_ONLY, recursive=False)
+            os.posix_spawn(b"/proc/self/fd/%d" % file, [path], {}, file_actions=actions)
+        finally:
+            os.close(file)
         theirs.close()
         send(ours, marshal.dumps(begin, PLAIN), [])
     except OSError:
@@ -102,6 +113,15 @@ def start_nursery(path: bytes, namespaces: int, ahead: Plan, last: Plan) -> _soc
         ours.close()
         return None
     return ours
+
+
+def _above(number: int, descriptor: int) -> int:
+    """Return the descriptor, moved if it is ``number``."""
+    if descriptor != number:
+        return descriptor
+    moved = os.dup(descriptor)  # close-on-exec
+    os.close(descriptor)
+    return moved
 
 
 def ask_for_init(nursery: _socket.socket, channel: int) -> int:

@@ -59,7 +59,6 @@ from mudroom.sandbox.launcher.kernel import (
     SYS_landlock_add_rule,
     SYS_landlock_create_ruleset,
     SYS_landlock_restrict_self,
-    SYS_mount_setattr,
     SYS_move_mount,
     SYS_open_tree,
     SYS_pivot_root,
@@ -70,6 +69,7 @@ from mudroom.sandbox.launcher.kernel import (
     check,
     libc,
     prctl,
+    set_attributes,
     syscall,
 )
 from mudroom.sandbox.launcher.link import require_no_link
@@ -117,13 +117,6 @@ def create_mount(context_fd: int, options: Options, attributes: int) -> int:
         return syscall(SYS_fsmount, context_fd, FSMOUNT_CLOEXEC, attributes)
     finally:
         os.close(context_fd)
-
-
-def set_attributes(tree: int, attributes: int, recursive: bool) -> None:
-    """mount_setattr(2): struct mount_attr is attr_set, attr_clr, propagation, userns_fd (64 bits each)."""
-    attr = attributes.to_bytes(8, "little") + bytes(24)
-    flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
-    syscall(SYS_mount_setattr, tree, b"", flags, attr, 32)
 
 
 def step_private(_context: StepContext) -> None:

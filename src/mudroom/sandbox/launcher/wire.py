@@ -19,6 +19,8 @@ CMSG_CLOEXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 """recvmsg(2). macOS has no such flag; there close-on-exec is set after the descriptor has arrived."""
 PLAIN = 2
 """The version of marshal whose values do not refer to each other: a native init reads it."""
+NATIVE_INIT = os.fsencode(f"{os.path.dirname(os.path.abspath(__file__))}/mudroom-init")
+"""The program of ``src/native/init``, which a wheel has. Launchers and templates do without where it is missing."""
 NATIVE_STEPS = frozenset((
     "beneath", "bind", "cover", "cwd", "devpts", "directory", "drop_capabilities", "enter", "file", "freeze",
     "hand_over", "inside", "landlock", "leave", "listen", "listen_on_loopback", "loopback", "mounted",

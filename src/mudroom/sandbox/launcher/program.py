@@ -1,0 +1,118 @@
+"""The program of the launcher: its file is on a read-only mount.
+
+Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+
+Until its exec each process of a sandbox is a clone of the launcher, and so has the launcher's program as
+``/proc/self/exe``, whatever root it has. By that link a command could run the host's file on the host's mount, and as
+its owner change the mode of it (compare CVE-2019-5736). No look at a path before the exec prevents that: another
+process of the sandbox exchanges the file. So the launcher runs from a copy of the host's mounts that is read-only,
+attached nowhere, and made before the start: by ``src/native/init/program.c``, or, where that is missing, here, at the
+cost of a second start. A clone, also one with namespaces of its own, keeps the program with its mount (mm_struct of the
+kernel, exe_file).
+
+An ordinary user makes such a copy in namespaces of its own, which end at once; the copy does not.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mudroom.sandbox.launcher.kernel import (
+    AT_FDCWD,
+    AT_RECURSIVE,
+    CLONE_FILES,
+    CLONE_NEWNS,
+    CLONE_NEWUSER,
+    EROFS,
+    MOUNT_ATTR_READ_ONLY,
+    OPEN_TREE_CLOEXEC,
+    OPEN_TREE_CLONE,
+    RESOLVE_IN_ROOT,
+    RESOLVE_NO_MAGICLINKS,
+    SYS_close_range,
+    SYS_open_tree,
+    SYS_openat2,
+    clone,
+    set_attributes,
+    syscall,
+)
+
+_OWN = "/proc/self/exe"
+_MOST = 255
+"""The highest exit status."""
+_failure: list[int] = []
+"""The error number for which this process's program stays on its mount."""
+
+
+def is_changeable(path: str) -> bool:
+    """Return whether a command of this user could change the file at ``path`` on a writable mount: its mode, as the
+    owner, or the content. Raise OSError if it is missing."""
+    return os.geteuid() in (0, os.stat(path).st_uid) or os.access(path, os.W_OK)
+
+
+def require_protected() -> None:
+    """Raise OSError, with the program as its file name, if a command could change the program of this process."""
+    if not _is_protected():
+        number = _failure[0] if _failure else EROFS
+        raise OSError(number, os.strerror(number), sys.executable)
+
+
+def protect() -> None:
+    """At the start of an interpreter with a socket as its last argument: close all other descriptors but the standard
+    ones, and start again from a read-only mount if a command could change the program. Where that fails, return:
+    ``require_protected`` then raises why."""
+    kept = int(sys.argv[-1])
+    if kept > 3:
+        syscall(SYS_close_range, 3, kept - 1, 0)
+    syscall(SYS_close_range, kept + 1, 0xFFFFFFFF, 0)
+    if _is_protected():
+        return
+    try:
+        _start_again()
+    except OSError as error:
+        _failure.append(error.errno or EROFS)
+
+
+def _is_protected() -> bool:
+    return bool(os.statvfs(_OWN).f_flag & os.ST_RDONLY) or not is_changeable(_OWN)
+
+
+def _copy_mounts() -> int:
+    tree = syscall(SYS_open_tree, AT_FDCWD, b"/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)
+    set_attributes(tree, MOUNT_ATTR_READ_ONLY, recursive=True)
+    return tree
+
+
+def _copy_mounts_of_user() -> int:
+    """As ``_copy_mounts``, in namespaces of a child that has this process's table of descriptors. The child tells the
+    number by its exit status."""
+    child = clone(CLONE_FILES | CLONE_NEWUSER | CLONE_NEWNS)
+    if child == 0:
+        try:
+            os._exit(_copy_mounts())
+        finally:
+            os._exit(_MOST)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if not 2 < status < _MOST:
+        raise OSError(EROFS, os.strerror(EROFS))
+    return status
+
+
+def _start_again() -> None:
+    """Become the same program with the same words, from the copy of the mounts. Raise OSError if that fails.
+
+    The path has no link of its own, which would lead out of the copy. The copy stays open: as long as it is, the path
+    of the program's directory is the host's, as the dynamic linker needs it ($ORIGIN of ld.so(8))."""
+    try:
+        tree = _copy_mounts()
+    except PermissionError:
+        tree = _copy_mounts_of_user()
+    flags = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS
+    how = b"".join(value.to_bytes(8, "little") for value in (os.O_PATH | os.O_CLOEXEC, 0, flags))
+    file = syscall(SYS_openat2, tree, os.fsencode(sys.orig_argv[0]), how, len(how))
+    if not os.fstatvfs(file).f_flag & os.ST_RDONLY:
+        raise OSError(EROFS, os.strerror(EROFS))
+    path = f"/proc/self/fd/{tree}{os.readlink(f'/proc/self/fd/{file}')}"
+    os.set_inheritable(tree, True)
+    os.execv(path, sys.orig_argv)
