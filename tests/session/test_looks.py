@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -25,6 +26,7 @@ from mudroom.mcp import resource
 from mudroom.review.rows import review_fork
 from mudroom.session import Session
 from mudroom.session.background import Background
+from mudroom.stage.filesystem_kind import is_in_memory
 from mudroom.tools.table import call
 from mudroom.tools.workspace import ToolWorkspace
 from mudroom.vault.forks import review
@@ -276,4 +278,45 @@ def test_where_files_are_stamped_with_whole_seconds(place: Place, whole_seconds:
     with pytest.raises(ForkMoved):
         session.changes.apply("f", reviewed=look.fingerprint)
     assert landed(place) is None
+    session.close()
+
+
+MAPPED = """
+import mmap, os
+place = os.open("made", os.O_RDWR)
+page = mmap.mmap(place, 9)
+page[0]  # a read makes the page writable there: the store is no fault
+page[:9] = b"planted!\\n"
+"""
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A directory on tmpfs, whose files keep their times when a mapped page is written."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as at:
+        assert is_in_memory(at.encode())
+        yield Path(at)
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+@pytest.mark.parametrize("point", [False, True])
+def test_where_stores_to_mapped_pages_change_no_time(place: Place, in_memory: Path, view: View, point: bool) -> None:
+    for name in ("project", "state"):
+        (in_memory / name).mkdir()
+    place.project, place.state = in_memory / "project", in_memory / "state"
+    session = place.session(Settings(view=view))
+    sh(session, "printf 'reviewed\n' > made; printf 'other\n' > other")
+    if point:
+        session.forks.checkpoint("f", "point")
+        sh(session, "printf 'reviewed\n' > made")
+    look = session.changes.review("f")
+    assert not look.in_use and session.changes.review("f").fingerprint == look.fingerprint
+    session.run([sys.executable.encode(), b"-I", b"-S", b"-c", MAPPED.encode()], fork="f")
+    with pytest.raises(ForkMoved):
+        session.changes.apply("f", reviewed=look.fingerprint)
+    assert landed(place) is None
+    assert b"planted!" in shown(session)
+    result = sh(session, "true")
+    session.changes.apply("f", reviewed=review.fingerprint(result.changeset))
+    assert landed(place) == b"planted!\n"
     session.close()

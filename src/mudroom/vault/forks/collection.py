@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from mudroom.core.clock import CommandStart, EditWindow, edit_window
 from mudroom.core.confinement.fallback import Mode
@@ -15,7 +16,10 @@ from mudroom.core.tree.path import ancestors, show
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, ProjectClosed
 from mudroom.stage import disk
+from mudroom.stage.beneath import open_root
+from mudroom.stage.filesystem_kind import is_in_memory
 from mudroom.stage.layers.closed_directory import open_to_owner
+from mudroom.stage.layers.layer import stamp_now
 from mudroom.stage.source import is_absence
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
@@ -222,6 +226,8 @@ def gather(
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it.
     ``settle``: settle its repository if it has changed one."""
     closed, window = open_to_owner(view.staged[0]), edit_window(started, present())
+    if is_in_memory(fork.path):
+        _stamp_anew(fork, view.staged[0])
     if isinstance(view, OverlayView) and _is_untouched(fork, opened):
         changeset = Changeset()
     else:
@@ -245,6 +251,25 @@ def gather(
     elif os.path.exists(fork.record_path):
         os.unlink(fork.record_path)
     return changeset
+
+
+def _stamp_anew(fork: Fork, staged: bytes) -> None:
+    """Give the recorded files a new ctime: the command that has ended may have changed one with all its times kept
+    (``is_in_memory``), and a review before it would have the fingerprint of one after it."""
+    record = fork.record
+    if record is None:
+        return
+    try:
+        root = open_root(staged)
+    except FileNotFoundError:
+        return  # all of it is in sealed layers
+    try:
+        for change in record.changeset.changes:
+            if change.staged is not None and change.staged.kind == "file":
+                with suppress(OSError):  # it is gone, or in a layer below, which no command can write
+                    stamp_now(root, change.path)
+    finally:
+        os.close(root)
 
 
 def _collected(fork: Fork, opened: OpenFork, view: View, window: EditWindow) -> Changeset:
