@@ -320,3 +320,23 @@ def test_where_stores_to_mapped_pages_change_no_time(place: Place, in_memory: Pa
     session.changes.apply("f", reviewed=review.fingerprint(result.changeset))
     assert landed(place) == b"planted!\n"
     session.close()
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_a_file_that_is_exchanged_while_it_is_shown(place: Place, view: View) -> None:
+    """Directories are renamed, which changes no file in them: the review is of the first file before and after."""
+    place.write("d/made", "old\n")
+    session = place.session(Settings(view=view))
+    sh(session, "rm -r d; mkdir d; printf 'planted!\n' > d/made; touch -d @1 d/made")
+    look = session.changes.review("f")
+    changes = look.changeset.changes
+    sh(session, "mv d e; mkdir d; printf 'reviewed\n' > d/made; touch -d @1 d/made")
+    assert b"+reviewed" in shown(session)
+    with pytest.raises(ForkMoved):
+        b"".join(session.changes.diff("f", reviewed=changes))
+    with pytest.raises(ForkMoved):
+        list(session.changes.texts("f", reviewed=changes))
+    sh(session, "rm -r d; mv e d")
+    assert session.changes.review("f").fingerprint == look.fingerprint
+    assert b"+planted!" in b"".join(session.changes.diff("f", reviewed=changes))
+    assert [new for _change, _old, new in session.changes.texts("f", reviewed=changes)] == [b"planted!\n"]

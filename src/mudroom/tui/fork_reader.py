@@ -44,7 +44,8 @@ class DifferenceLoader:
         if self._shown == item.path:
             return
         try:
-            shown = await screen.model.show(item)
+            seen = screen.selection.seen
+            shown = await screen.model.show(item, is_look=seen is not None and bool(seen.in_use))
         except ForkVanished:
             screen.show_gone()
             return

@@ -112,7 +112,8 @@ def _review(session: Session, name: str, words: list[str], context: Context, *, 
     if stat:
         page(_stat([change for change in _chosen(changeset, paths) if not is_own(change)]), context)
     else:
-        page(session.changes.diff(name, paths, without=is_own), context)
+        reviewed = None if look.in_use else changeset.changes
+        page(session.changes.diff(name, paths, without=is_own, reviewed=reviewed), context)
     if within:
         from mudroom.core.tree.change import counted_changes
 
