@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -26,7 +26,7 @@ from mudroom.mcp import resource
 from mudroom.review.rows import review_fork
 from mudroom.session import Session
 from mudroom.session.background import Background
-from mudroom.stage.filesystem_kind import is_in_memory
+from mudroom.stage.views.preflight import is_in_memory
 from mudroom.tools.table import call
 from mudroom.tools.workspace import ToolWorkspace
 from mudroom.vault.forks import review
@@ -340,3 +340,33 @@ def test_a_file_that_is_exchanged_while_it_is_shown(place: Place, view: View) ->
     assert session.changes.review("f").fingerprint == look.fingerprint
     assert b"+planted!" in b"".join(session.changes.diff("f", reviewed=changes))
     assert [new for _change, _old, new in session.changes.texts("f", reviewed=changes)] == [b"planted!\n"]
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_a_command_while_both_versions_are_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch, *, meanwhile: bool
+) -> None:
+    """The copy beside the file is part of the review. A command's change in between is not."""
+    place.write("b", "\0old")
+    session = place.session()
+    sh(session, "printf '\\0theirs' > b; echo seen > made")
+    place.write("b", "\0ours, longer")
+    session.changes.review("f")
+    (conflict,) = session.changes.conflicts("f")
+    decide = session.changes.decide
+
+    def late(*words: Any) -> None:
+        if meanwhile:
+            sh(session, "echo planted > made")
+        decide(*words)
+
+    monkeypatch.setattr(session.changes, "decide", late)
+    beside = session.changes.keep_both("f", conflict)
+    if meanwhile:
+        with pytest.raises(ForkMoved):
+            session.changes.apply("f")
+        assert landed(place) is None
+    else:
+        session.changes.apply("f")
+        assert landed(place) == b"seen\n"
+        assert (place.project / os.fsdecode(beside)).read_bytes() == b"\0theirs"

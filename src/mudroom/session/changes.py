@@ -83,8 +83,7 @@ class Changes:
         chosen = [change for change in chosen if without is None or not without(change)]
         moves = self.moves(name) if _both_ways(chosen) else ()
         with OpenFork(self._vault, self._vault.fork(name)) as opened:
-            staged = opened.staged() if reviewed is None else _recorded(opened.staged(), chosen)
-            yield from diff(opened.ground().read_original, staged, chosen, moves)
+            yield from diff(opened.ground().read_original, _recorded(opened.staged(), reviewed), chosen, moves)
 
     def moves(self, name: str) -> tuple[Move, ...]:
         """Return the files of a fork that were probably renamed and modified (``core/tree/similar_renames.py``)."""
@@ -111,8 +110,7 @@ class Changes:
         changes = self.of(name).changes
         changes = changes if reviewed is None else tuple(reviewed)
         with OpenFork(self._vault, self._vault.fork(name)) as opened:
-            ground = opened.ground()
-            staged = opened.staged() if reviewed is None else _recorded(opened.staged(), changes)
+            ground, staged = opened.ground(), _recorded(opened.staged(), reviewed)
             for change in counted_changes(list(changes)):
                 if paths and not any(is_below(change.path, path) for path in paths):
                     continue
@@ -383,7 +381,6 @@ class Changes:
         beside = stem + b".theirs" + suffix
         fork, files = self._vault.fork(name), self._forks.files(name)
         look = self.look(name)
-        looked_at = review.reviewed(fork) == look.fingerprint
         if files.look(beside) is not None:
             raise UsageError(f"there is a {show(beside)} already", "--mine or --theirs, or rename it")
         with self._forks.at_rest(name) as fork_at_rest:
@@ -392,7 +389,8 @@ class Changes:
         self._forks.flush(name)
         self.decide(name, conflict, "ours")
         now = self.look(name)
-        if looked_at and _except_at(beside, now.changeset) == _except_at(beside, look.changeset):
+        before, after = ([one for one in seen.changeset.changes if one.path != beside] for seen in (look, now))
+        if before == after and review.reviewed(fork) == look.fingerprint:
             review.remember(fork, now)  # the requested copy is the only new change: no command has run meanwhile
         return beside
 
@@ -514,14 +512,11 @@ def _holds_repository(fork: Fork) -> bool:
         return False
 
 
-def _recorded(staged: SourceContent, changes: Iterable[Change]) -> SourceContent:
+def _recorded(staged: SourceContent, reviewed: Iterable[Change] | None) -> SourceContent:
+    """Return the files of a source, of which those of reviewed changes are the reviewed ones."""
     from mudroom.stage.source import RecordedFiles
 
-    return RecordedFiles(staged, {change.path: change.staged for change in changes if change.staged is not None})
-
-
-def _except_at(path: bytes, changeset: Changeset) -> list[Change]:
-    return [change for change in changeset.changes if change.path != path]
+    return RecordedFiles(staged, {change.path: change.staged for change in reviewed or ()})
 
 
 def _both_ways(changes: Iterable[Change]) -> bool:

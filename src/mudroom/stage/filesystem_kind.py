@@ -1,15 +1,13 @@
-"""The kind of the file system of a directory, and whether a ctime there tells that a file was edited."""
+"""The kind of the file system of a directory, and whether a ctime there tells that a file was edited: statfs(2)."""
 
 from __future__ import annotations
 
-import os
 import sys
 
 from mudroom.core.tree.entry import Entry
 
 OVERLAYFS, FUSE = 0x794C7630, 0x65735546
 _FAT, _EXFAT = 0x4D44, 0x2011BAB0
-_IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "rootfs")
 
 
 def filesystem_magic(path: bytes) -> int:
@@ -27,20 +25,6 @@ def filesystem_magic(path: bytes) -> int:
 def has_weak_ctime(path: bytes) -> bool:
     """Return whether the file system may have no ctime of its own: FAT and exFAT show the mtime, which programs set."""
     return filesystem_magic(path) in (FUSE, _FAT, _EXFAT)
-
-
-def is_in_memory(path: bytes) -> bool:
-    """Return whether the files at a path are of tmpfs(5) or its kind; True also if that cannot be found out.
-
-    A store to a mapped page may change no time there: the first read of a shared, writable mapping makes the page
-    writable, since these file systems have no ``page_mkwrite`` (vma_wants_writenotify in mm/mmap.c).
-    """
-    if sys.platform != "linux" or os.major(os.stat(path).st_dev):  # the major number of a file system on a disk
-        return False
-    from mudroom.stage.views.preflight import crossed, mounts
-
-    way = crossed(os.path.realpath(path), mounts())
-    return not way or way[-1].kind in _IN_MEMORY
 
 
 def is_weak(entry: Entry) -> bool:

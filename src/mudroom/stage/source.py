@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Iterator, Mapping
 
-from mudroom.core.tree.entry import Entry, from_stat
+from mudroom.core.tree.entry import Entry, from_stat, same_stamp
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkMoved
 from mudroom.stage import disk
@@ -121,23 +121,22 @@ def open_recorded(source: SourceContent, path: bytes, recorded: Entry) -> int:
     except OSError as error:
         raise ForkMoved(path, show(path)) from error
     now = from_stat(disk.fstat(descriptor))  # type: ignore[arg-type]
-    if (now.kind, now.device, now.inode, now.size, now.mtime) == (
-        recorded.kind, recorded.device, recorded.inode, recorded.size, recorded.mtime,
-    ):  # fmt: skip
+    if same_stamp(recorded, now._replace(mode=recorded.mode)):  # that of a layer's file may have more bits
         return descriptor
     os.close(descriptor)
     raise ForkMoved(path, show(path))
 
 
 class RecordedFiles:
-    """The files of a source as they were recorded: another file in the place of one is not opened (``open_recorded``).
+    """The files of a source; of those that were recorded none but the very same are opened (``open_recorded``).
     A sandbox that exchanges two directories changes no file in them, and could show one and leave the other."""
 
-    def __init__(self, source: SourceContent, entries: Mapping[bytes, Entry]) -> None:
+    def __init__(self, source: SourceContent, entries: Mapping[bytes, Entry | None]) -> None:
         self._source, self._entries = source, entries
 
     def open(self, path: bytes) -> int:
-        return open_recorded(self._source, path, self._entries[path])
+        recorded = self._entries.get(path)
+        return self._source.open(path) if recorded is None else open_recorded(self._source, path, recorded)
 
 
 def same_bytes(descriptor: int, other: int) -> bool:

@@ -44,8 +44,7 @@ class DifferenceLoader:
         if self._shown == item.path:
             return
         try:
-            seen = screen.selection.seen
-            shown = await screen.model.show(item, is_look=seen is not None and bool(seen.in_use))
+            shown = await screen.model.show(item, screen.selection.seen)
         except ForkVanished:
             screen.show_gone()
             return

@@ -158,20 +158,20 @@ class ReviewModel:
             return None
         return tuple(map(stamp_of, (place, place + b"/record", place + b"/state", place + b"/running")))
 
-    async def show(self, item: Item, *, is_look: bool = False) -> FileRows | None:
-        """Return a change as it is shown; None if another change was asked for meanwhile. ``is_look``: the list is no
-        review. Raise ForkMoved if the change is not that of the list."""
+    async def show(self, item: Item, seen: SeenFork | None = None) -> FileRows | None:
+        """Return a change as it is shown; None if another change was asked for meanwhile. ``seen``: the list.
+        Raise ForkMoved if the list is of a review, and the change is not that of the list."""
         self._last_request += 1
         number = self._last_request
-        return await self.ask(lambda: self._show(item, is_look=is_look) if number == self._last_request else None)
+        return await self.ask(lambda: self._show(item, seen) if number == self._last_request else None)
 
-    def _show(self, item: Item, *, is_look: bool) -> FileRows:
+    def _show(self, item: Item, seen: SeenFork | None) -> FileRows:
         self._require_exists()
         change = item.change
         if item.is_repository:
             return FileRows((f"a repository, as a whole: {len(item.inside):,} changes in it",))
         shown = difference(self.session, self.fork, change.path)
-        if not is_look and shown.change != change:  # an apply accepts what the list is of
+        if not (seen and seen.in_use) and shown.change != change:  # an apply accepts what the list is of
             raise ForkMoved(change.path, show(change.path))
         base, staged = change.base, change.staged
         mode = None

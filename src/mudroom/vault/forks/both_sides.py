@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.path import show
 from mudroom.core.tree.review_tags import LARGE
 from mudroom.core.tree.similar_renames import Move
 from mudroom.errors import ForkMoved
@@ -101,8 +100,7 @@ class SideReader(BothSides):
             return None
         if which == "old" and not two.source:
             return self._ground.open_original(two.change.path, entry)
-        if two.new is None:
-            raise ForkMoved(two.change.path, show(two.change.path))
+        assert two.new is not None
         return open_recorded(self._staged, two.change.path, two.new)  # both sides of a rename are the same file
 
     def move(self, path: bytes, hides: Callable[[bytes], bool]) -> Move | None:

@@ -16,13 +16,12 @@ from mudroom.core.tree.path import ancestors, show
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, ProjectClosed
 from mudroom.stage import disk
-from mudroom.stage.beneath import open_root
-from mudroom.stage.filesystem_kind import is_in_memory
 from mudroom.stage.layers.closed_directory import open_to_owner
 from mudroom.stage.layers.layer import stamp_now
-from mudroom.stage.source import is_absence
+from mudroom.stage.source import OpenSource, is_absence
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
+from mudroom.stage.views.preflight import is_in_memory
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.stacking import upper_is_empty
@@ -257,19 +256,10 @@ def _stamp_anew(fork: Fork, staged: bytes) -> None:
     """Give the recorded files a new ctime: the command that has ended may have changed one with all its times kept
     (``is_in_memory``), and a review before it would have the fingerprint of one after it."""
     record = fork.record
-    if record is None:
-        return
-    try:
-        root = open_root(staged)
-    except FileNotFoundError:
-        return  # all of it is in sealed layers
-    try:
-        for change in record.changeset.changes:
-            if change.staged is not None and change.staged.kind == "file":
-                with suppress(OSError):  # it is gone, or in a layer below, which no command can write
-                    stamp_now(root, change.path)
-    finally:
-        os.close(root)
+    with suppress(FileNotFoundError), OpenSource(staged, is_layer=True) as source:
+        for change in record.changeset.changes if record is not None else ():
+            with suppress(OSError):  # it is gone, or in a layer below, which no command can write
+                stamp_now(source.root, change.path)
 
 
 def _collected(fork: Fork, opened: OpenFork, view: View, window: EditWindow) -> Changeset:
