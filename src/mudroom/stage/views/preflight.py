@@ -160,7 +160,7 @@ def is_in_memory(path: bytes) -> bool:
     A store to a mapped page may change no time there: the first read of a shared, writable mapping makes the page
     writable, since these file systems have no ``page_mkwrite`` (vma_wants_writenotify in mm/mmap.c).
     """
-    if sys.platform != "linux" or os.major(os.stat(path).st_dev):  # the major number of a file system on a disk
+    if sys.platform != "linux" or os.stat(path).st_dev & 0xFFF00:  # the major number of a disk, makedev(3)
         return False
     way = crossed(os.path.realpath(path), mounts())
     return not way or way[-1].kind in ("tmpfs", "ramfs", "devtmpfs", "rootfs")
