@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -25,6 +26,7 @@ from mudroom.mcp import resource
 from mudroom.review.rows import review_fork
 from mudroom.session import Session
 from mudroom.session.background import Background
+from mudroom.stage.views.preflight import is_in_memory
 from mudroom.tools.table import call
 from mudroom.tools.workspace import ToolWorkspace
 from mudroom.vault.forks import review
@@ -277,3 +279,94 @@ def test_where_files_are_stamped_with_whole_seconds(place: Place, whole_seconds:
         session.changes.apply("f", reviewed=look.fingerprint)
     assert landed(place) is None
     session.close()
+
+
+MAPPED = """
+import mmap, os
+place = os.open("made", os.O_RDWR)
+page = mmap.mmap(place, 9)
+page[0]  # a read makes the page writable there: the store is no fault
+page[:9] = b"planted!\\n"
+"""
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A directory on tmpfs, whose files keep their times when a mapped page is written."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as at:
+        assert is_in_memory(at.encode())
+        yield Path(at)
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+@pytest.mark.parametrize("point", [False, True])
+def test_where_stores_to_mapped_pages_change_no_time(place: Place, in_memory: Path, view: View, point: bool) -> None:
+    for name in ("project", "state"):
+        (in_memory / name).mkdir()
+    place.project, place.state = in_memory / "project", in_memory / "state"
+    session = place.session(Settings(view=view))
+    sh(session, "printf 'reviewed\n' > made; printf 'other\n' > other")
+    if point:
+        session.forks.checkpoint("f", "point")
+        sh(session, "printf 'reviewed\n' > made")
+    look = session.changes.review("f")
+    assert not look.in_use and session.changes.review("f").fingerprint == look.fingerprint
+    session.run([sys.executable.encode(), b"-I", b"-S", b"-c", MAPPED.encode()], fork="f")
+    with pytest.raises(ForkMoved):
+        session.changes.apply("f", reviewed=look.fingerprint)
+    assert landed(place) is None
+    assert b"planted!" in shown(session)
+    result = sh(session, "true")
+    session.changes.apply("f", reviewed=review.fingerprint(result.changeset))
+    assert landed(place) == b"planted!\n"
+    session.close()
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_a_file_that_is_exchanged_while_it_is_shown(place: Place, view: View) -> None:
+    """Directories are renamed, which changes no file in them: the review is of the first file before and after."""
+    place.write("d/made", "old\n")
+    session = place.session(Settings(view=view))
+    sh(session, "rm -r d; mkdir d; printf 'planted!\n' > d/made; touch -d @1 d/made")
+    look = session.changes.review("f")
+    changes = look.changeset.changes
+    sh(session, "mv d e; mkdir d; printf 'reviewed\n' > d/made; touch -d @1 d/made")
+    assert b"+reviewed" in shown(session)
+    with pytest.raises(ForkMoved):
+        b"".join(session.changes.diff("f", reviewed=changes))
+    with pytest.raises(ForkMoved):
+        list(session.changes.texts("f", reviewed=changes))
+    sh(session, "rm -r d; mv e d")
+    assert session.changes.review("f").fingerprint == look.fingerprint
+    assert b"+planted!" in b"".join(session.changes.diff("f", reviewed=changes))
+    assert [new for _change, _old, new in session.changes.texts("f", reviewed=changes)] == [b"planted!\n"]
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_a_command_while_both_versions_are_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch, *, meanwhile: bool
+) -> None:
+    """The copy beside the file is part of the review. A command's change in between is not."""
+    place.write("b", "\0old")
+    session = place.session()
+    sh(session, "printf '\\0theirs' > b; echo seen > made")
+    place.write("b", "\0ours, longer")
+    session.changes.review("f")
+    (conflict,) = session.changes.conflicts("f")
+    decide = session.changes.decide
+
+    def late(*words: Any) -> None:
+        if meanwhile:
+            sh(session, "echo planted > made")
+        decide(*words)
+
+    monkeypatch.setattr(session.changes, "decide", late)
+    beside = session.changes.keep_both("f", conflict)
+    if meanwhile:
+        with pytest.raises(ForkMoved):
+            session.changes.apply("f")
+        assert landed(place) is None
+    else:
+        session.changes.apply("f")
+        assert landed(place) == b"seen\n"
+        assert (place.project / os.fsdecode(beside)).read_bytes() == b"\0theirs"

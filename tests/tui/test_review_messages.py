@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from textual.app import App
 
 from conftest import Place
-from mudroom.errors import MudroomError
+from mudroom.errors import ForkMoved, MudroomError
 from mudroom.tui import app as app_module
 from mudroom.tui.base_app import ReviewHooks
 from mudroom.tui.choice import Choice, Pick
@@ -38,6 +39,28 @@ def test_a_part_of_a_file_that_has_changed(place: Place, script: str, told: str)
         model.apply(seen, Choice((b"other", b"text"), part, ()), lambda _command: lambda _output: None)
     assert str(raised.value) == told
     assert (place.project / "text").read_text() == TEXT and not (place.project / "other").exists()
+    model.close()
+
+
+def test_another_change_than_that_of_the_list_is_not_shown(place: Place) -> None:
+    """A command puts another file in the place of the listed one. Renamed directories change no time of a file."""
+    place.write("d/made", "old\n")
+    session, result = place.sh("rm -r d; mkdir d; echo planted > d/made")
+    model = ReviewModel(session, result.fork)
+    seen = model.see()
+    (item,) = (item for item in seen.items if item.path == b"d/made")
+
+    def new() -> bytes:
+        rows = asyncio.run(model.show(item))
+        assert rows is not None and rows.text is not None
+        return b"".join(rows.text.new).strip()
+
+    assert new() == b"planted"
+    place.session().run([b"sh", b"-c", b"mv d e; mkdir d; echo seen > d/made"], fork=result.fork)
+    with pytest.raises(ForkMoved):
+        new()
+    place.session().run([b"sh", b"-c", b"rm -r d; mv e d"], fork=result.fork)
+    assert new() == b"planted" and model.fingerprint() == seen.fingerprint
     model.close()
 
 

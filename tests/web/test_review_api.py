@@ -318,6 +318,20 @@ def test_another_file_than_on_the_page_before(place: Place) -> None:
     assert lines(looking.get("diff", file=b"x")) == ["-a", "+c"]
 
 
+def test_the_difference_of_another_change_than_that_of_the_list(place: Place) -> None:
+    """An apply accepts the fingerprint of the list: a command can change the file, and put the listed one back."""
+    place.write("d/x", "old\n")
+    looking = staged(place, "rm -r d; mkdir d; echo planted > d/x")
+    listed = looking.get("changes")
+    (row,) = (row for row in listed["rows"] if row["path"] == "d/x")
+    staged(place, "mv d e; mkdir d; echo reviewed > d/x")
+    assert lines(looking.get("diff", file=b"d/x")) == ["-old", "+reviewed"]
+    assert looking.refused("diff", file=b"d/x", stamp=row["stamp"])[:2] == (409, "moved")
+    staged(place, "rm -r d; mv e d")
+    assert looking.get("changes")["fingerprint"] == listed["fingerprint"]
+    assert lines(looking.get("diff", file=b"d/x", stamp=row["stamp"])) == ["-old", "+planted"]
+
+
 def test_a_file_that_is_being_changed_is_not_shown_as_what_was_collected(place: Place) -> None:
     looking = staged(place, "echo b > x")
     session = place.session()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mudroom.core.tree.change import Change, Remark
     from mudroom.core.tree.similar_renames import Move
     from mudroom.session.commit_apply import CommitRequest, CommittedApply
+    from mudroom.stage.source import SourceContent
     from mudroom.vault.apply.applied import ApplyDetail
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.landing import Check, LandingResult
@@ -64,18 +65,25 @@ class Changes:
         return self._forks.changeset(name)
 
     def diff(
-        self, name: str, paths: Sequence[bytes] = (), *, without: Callable[[Change], bool] | None = None
+        self,
+        name: str,
+        paths: Sequence[bytes] = (),
+        *,
+        without: Callable[[Change], bool] | None = None,
+        reviewed: Sequence[Change] | None = None,
     ) -> Iterator[bytes]:
         """Yield the fork's changes as a unified diff, by lines; if ``paths`` are given, only at and below them.
-        ``without``: whether a change is left out."""
+        ``without``: whether a change is left out. ``reviewed``: these changes, as a review has found them. Raise
+        ForkMoved if a file of them is another one by now: what an apply would accept was not shown then."""
         from mudroom.stage.diff import diff
 
-        changes = self.of(name).changes
+        changes = self.of(name).changes  # the files are set apart, again if need be
+        changes = changes if reviewed is None else tuple(reviewed)
         chosen = [c for c in changes if not paths or any(is_below(c.path, path) for path in paths)]
         chosen = [change for change in chosen if without is None or not without(change)]
         moves = self.moves(name) if _both_ways(chosen) else ()
         with OpenFork(self._vault, self._vault.fork(name)) as opened:
-            yield from diff(opened.ground().read_original, opened.staged(), chosen, moves)
+            yield from diff(opened.ground().read_original, _recorded(opened.staged(), reviewed), chosen, moves)
 
     def moves(self, name: str) -> tuple[Move, ...]:
         """Return the files of a fork that were probably renamed and modified (``core/tree/similar_renames.py``)."""
@@ -88,17 +96,21 @@ class Changes:
         with SideReader(self._vault, name, gist) as sides:
             return sides.moves(self._forks.secrets.hides)
 
-    def texts(self, name: str, paths: Sequence[bytes] = ()) -> Iterator[tuple[Change, bytes | None, bytes | None]]:
+    def texts(
+        self, name: str, paths: Sequence[bytes] = (), *, reviewed: Sequence[Change] | None = None
+    ) -> Iterator[tuple[Change, bytes | None, bytes | None]]:
         """Yield the counted changes of a fork with the original and the staged text. Both are None if the change has no
-        hunks to select: binary and large files, links, directories, deletions and changes of kind."""
+        hunks to select: binary and large files, links, directories, deletions and changes of kind. ``reviewed``: as for
+        ``diff``."""
         from mudroom.core.text.linediff import is_binary
         from mudroom.core.tree.change import counted_changes
         from mudroom.stage.originals.collection import TEXT_LIMIT
         from mudroom.stage.source import read_all
 
         changes = self.of(name).changes
+        changes = changes if reviewed is None else tuple(reviewed)
         with OpenFork(self._vault, self._vault.fork(name)) as opened:
-            ground, staged = opened.ground(), opened.staged()
+            ground, staged = opened.ground(), _recorded(opened.staged(), reviewed)
             for change in counted_changes(list(changes)):
                 if paths and not any(is_below(change.path, path) for path in paths):
                     continue
@@ -368,7 +380,7 @@ class Changes:
         stem, suffix = os.path.splitext(conflict.path)
         beside = stem + b".theirs" + suffix
         fork, files = self._vault.fork(name), self._forks.files(name)
-        looked_at = review.reviewed(fork) == self.look(name).fingerprint
+        look = self.look(name)
         if files.look(beside) is not None:
             raise UsageError(f"there is a {show(beside)} already", "--mine or --theirs, or rename it")
         with self._forks.at_rest(name) as fork_at_rest:
@@ -376,8 +388,10 @@ class Changes:
         files.copy(conflict.path, beside)
         self._forks.flush(name)
         self.decide(name, conflict, "ours")
-        if looked_at:  # the only new change is the requested copy
-            self.review(name)
+        now = self.look(name)
+        before, after = ([one for one in seen.changeset.changes if one.path != beside] for seen in (look, now))
+        if before == after and review.reviewed(fork) == look.fingerprint:
+            review.remember(fork, now)  # the requested copy is the only new change: no command has run meanwhile
         return beside
 
     def forget_decision(self, name: str, path: bytes, decision: bytes | None = None) -> bool:
@@ -496,6 +510,13 @@ def _holds_repository(fork: Fork) -> bool:
         return b".git" in safe_open.read(fork.record_path)
     except FileNotFoundError:
         return False
+
+
+def _recorded(staged: SourceContent, reviewed: Iterable[Change] | None) -> SourceContent:
+    """Return the files of a source, of which those of reviewed changes are the reviewed ones."""
+    from mudroom.stage.source import RecordedFiles
+
+    return RecordedFiles(staged, {change.path: change.staged for change in reviewed or ()})
 
 
 def _both_ways(changes: Iterable[Change]) -> bool:

@@ -451,10 +451,8 @@ class Forks:
         still alive, or the project's secrets are not known, return the previous record."""
         try:
             return _collected_record(self, name)
-        except (SandboxAlive, SecretsUnknown):
-            return self.vault.fork(name).record
-        except OSError as error:
-            if error.errno not in FULL:
+        except (SandboxAlive, SecretsUnknown, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in FULL:
                 raise
             return self.vault.fork(name).record
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.entry import Entry, from_stat, same_stamp
+from mudroom.core.tree.path import show
+from mudroom.errors import ForkMoved
 from mudroom.stage import disk
 from mudroom.stage.beneath import directory, entries, look_beneath, open_file, open_layer, open_root
 from mudroom.typing import Protocol
@@ -107,6 +109,34 @@ def read_all(source: SourceContent, path: bytes, limit: int) -> bytes | None:
         return data if len(data) <= limit else None
     finally:
         os.close(descriptor)
+
+
+def open_recorded(source: SourceContent, path: bytes, recorded: Entry) -> int:
+    """Return a descriptor of the very file that was recorded. Raise ForkMoved if another one, or none, is at its path.
+
+    Its ctime is left to the fingerprint: a file that was written and is at its path again has another one there.
+    """
+    try:
+        descriptor = source.open(path)
+    except OSError as error:
+        raise ForkMoved(path, show(path)) from error
+    now = from_stat(disk.fstat(descriptor))  # type: ignore[arg-type]
+    if same_stamp(recorded, now._replace(mode=recorded.mode)):  # that of a layer's file may have more bits
+        return descriptor
+    os.close(descriptor)
+    raise ForkMoved(path, show(path))
+
+
+class RecordedFiles:
+    """The files of a source; of those that were recorded none but the very same are opened (``open_recorded``).
+    A sandbox that exchanges two directories changes no file in them, and could show one and leave the other."""
+
+    def __init__(self, source: SourceContent, entries: Mapping[bytes, Entry | None]) -> None:
+        self._source, self._entries = source, entries
+
+    def open(self, path: bytes) -> int:
+        recorded = self._entries.get(path)
+        return self._source.open(path) if recorded is None else open_recorded(self._source, path, recorded)
 
 
 def same_bytes(descriptor: int, other: int) -> bool:

@@ -44,7 +44,7 @@ class DifferenceLoader:
         if self._shown == item.path:
             return
         try:
-            shown = await screen.model.show(item)
+            shown = await screen.model.show(item, screen.selection.seen)
         except ForkVanished:
             screen.show_gone()
             return

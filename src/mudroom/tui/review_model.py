@@ -16,7 +16,7 @@ from mudroom.core.tree.change import Change, Remark, Summary
 from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mode
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.stack import Checkpoint
-from mudroom.errors import MudroomError, ProjectClosed
+from mudroom.errors import ForkMoved, MudroomError, ProjectClosed
 from mudroom.review.activity import DroppedChanges, preview, roll_back
 from mudroom.review.agent_settings import changed_settings
 from mudroom.review.rows import difference, is_masked_conflict, review_fork, stamp_of
@@ -158,18 +158,21 @@ class ReviewModel:
             return None
         return tuple(map(stamp_of, (place, place + b"/record", place + b"/state", place + b"/running")))
 
-    async def show(self, item: Item) -> FileRows | None:
-        """Return a change as it is shown; None if another change was asked for meanwhile."""
+    async def show(self, item: Item, seen: SeenFork | None = None) -> FileRows | None:
+        """Return a change as it is shown; None if another change was asked for meanwhile. ``seen``: the list.
+        Raise ForkMoved if the list is of a review, and the change is not that of the list."""
         self._last_request += 1
         number = self._last_request
-        return await self.ask(lambda: self._show(item) if number == self._last_request else None)
+        return await self.ask(lambda: self._show(item, seen) if number == self._last_request else None)
 
-    def _show(self, item: Item) -> FileRows:
+    def _show(self, item: Item, seen: SeenFork | None) -> FileRows:
         self._require_exists()
         change = item.change
         if item.is_repository:
             return FileRows((f"a repository, as a whole: {len(item.inside):,} changes in it",))
         shown = difference(self.session, self.fork, change.path)
+        if not (seen and seen.in_use) and shown.change != change:  # an apply accepts what the list is of
+            raise ForkMoved(change.path, show(change.path))
         base, staged = change.base, change.staged
         mode = None
         if base is not None and staged is not None and base.kind == staged.kind and base.mode != staged.mode:

@@ -403,3 +403,24 @@ def test_backups(cli: Cli) -> None:
     edit(cli, "echo 1 > g.py")
     assert cli("apply", "x", "--yes", "--bak").returncode == 0
     assert sorted(path.name for path in Path(cli.place.project).iterdir()) == ["f", "g.py", "g.py.bak"]
+
+
+def test_a_file_that_is_exchanged_while_the_pager_waits(cli: Cli) -> None:
+    """The reader takes a part of the difference. Then a command shows another file, and puts the first one back."""
+    cli.place.write("z/made", "old\n")
+    edit(cli, "yes | head -c 400000 > a; rm -r z; mkdir z; echo planted > z/made; touch -d @1 z/made")
+    diff = [*MUDROOM, "diff", "x"]
+    with subprocess.Popen(
+        diff, cwd=cli.place.project, env=cli.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as reader:
+        assert reader.stdout is not None and reader.stderr is not None
+        assert reader.stdout.read(9) == b"diff --gi"
+        edit(cli, "mv z y; mkdir z; echo seen > z/made; touch -d @1 z/made")
+        assert b"+seen" not in reader.stdout.read()
+        assert b"z/made in the fork is not what was reviewed" in reader.stderr.read()
+    assert reader.returncode == 4
+    edit(cli, "rm -r z; mv y z")
+    assert cli("apply", "x", "--yes").returncode == 4
+    assert (cli.place.project / "z/made").read_text() == "old\n"
+    assert "+planted" in cli("diff", "x").stdout
+    assert cli("apply", "x", "--yes").returncode == 0

@@ -14,7 +14,7 @@ from mudroom.core.result import changes_to_json
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.flag import git_directory, is_protected, repositories
 from mudroom.core.tree.path import is_below, show, show_path
-from mudroom.errors import UsageError
+from mudroom.errors import ForkMoved, UsageError
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
 
@@ -112,7 +112,15 @@ def _review(session: Session, name: str, words: list[str], context: Context, *, 
     if stat:
         page(_stat([change for change in _chosen(changeset, paths) if not is_own(change)]), context)
     else:
-        page(session.changes.diff(name, paths, without=is_own), context)
+        reviewed = None if look.in_use else changeset.changes
+        try:
+            page(session.changes.diff(name, paths, without=is_own, reviewed=reviewed), context)
+        except ForkMoved:
+            from mudroom.vault.forks.review import remember
+
+            if not words:
+                remember(session.vault.fork(name), look._replace(in_use="has changed"))  # the next apply is refused
+            raise
     if within:
         from mudroom.core.tree.change import counted_changes
 

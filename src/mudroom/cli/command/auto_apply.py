@@ -19,6 +19,7 @@ from mudroom.core.tree.change import Change, summarise
 from mudroom.core.tree.landing_form import LEADS_OUT
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.runs_later import group_later
+from mudroom.errors import ForkMoved
 from mudroom.session import Session
 from mudroom.typing import NamedTuple
 
@@ -58,8 +59,11 @@ def show_short(result: Result, session: Session, context: Context) -> None:
         return
     from mudroom.cli.terminal.pager import coloured
 
-    for line in session.changes.diff(result.fork):
-        context.terminal.say(coloured(line, context, 2).decode("utf-8", "replace").rstrip("\n"))
+    try:
+        for line in session.changes.diff(result.fork, reviewed=result.changeset.changes):
+            context.terminal.say(coloured(line, context, 2).decode("utf-8", "replace").rstrip("\n"))
+    except ForkMoved as error:
+        context.terminal.say(str(error))
 
 
 def _allowing_setting(argv: Sequence[bytes], settings: Settings) -> str:

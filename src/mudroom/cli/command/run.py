@@ -14,7 +14,7 @@ from mudroom.cli.terminal.terminal import TITLE, cut, is_terminal
 from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.path import is_below, show, show_path
-from mudroom.errors import ApplyUnwritten, MudroomError, UsageError
+from mudroom.errors import ApplyUnwritten, ForkMoved, MudroomError, UsageError
 from mudroom.project_session import with_shown
 from mudroom.sandbox.platform import new_client
 from mudroom.session import Session, Stdio
@@ -428,7 +428,10 @@ def _ask(result: Result, context: Context, session: Session) -> str:
         if word in ("d", "diff"):
             from mudroom.cli.terminal.pager import page
 
-            page(session.changes.diff(result.fork), context)
+            try:
+                page(session.changes.diff(result.fork, reviewed=result.changeset.changes), context)
+            except ForkMoved as error:
+                context.terminal.say(str(error))
         elif word in _ANSWERS:
             return _ANSWERS[word]
         else:

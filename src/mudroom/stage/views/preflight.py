@@ -154,6 +154,18 @@ def crossed(path: bytes, table: Sequence[MountPoint]) -> list[MountPoint]:
     return way
 
 
+def is_in_memory(path: bytes) -> bool:
+    """Return whether the files at a path are of tmpfs(5) or its kind; True also if that cannot be found out.
+
+    A store to a mapped page may change no time there: the first read of a shared, writable mapping makes the page
+    writable, since these file systems have no ``page_mkwrite`` (vma_wants_writenotify in mm/mmap.c).
+    """
+    if sys.platform != "linux" or os.stat(path).st_dev & 0xFFF00:  # the major number of a disk, makedev(3)
+        return False
+    way = crossed(os.path.realpath(path), mounts())
+    return not way or way[-1].kind in ("tmpfs", "ramfs", "devtmpfs", "rootfs")
+
+
 def submounts(project: bytes, table: Sequence[MountPoint]) -> list[MountPoint]:
     """Return the mounts inside the project that are not hidden by another one: the kernel refuses to lay an overlay
     over them."""

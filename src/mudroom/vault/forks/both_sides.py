@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.path import show
 from mudroom.core.tree.review_tags import LARGE
 from mudroom.core.tree.similar_renames import Move
 from mudroom.errors import ForkMoved
+from mudroom.stage.source import open_recorded
 from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.forks.comparison import Comparison
 from mudroom.vault.forks.open_fork import OpenFork
@@ -100,10 +100,8 @@ class SideReader(BothSides):
             return None
         if which == "old" and not two.source:
             return self._ground.open_original(two.change.path, entry)
-        now = self._staged.look(two.change.path)  # both sides of a rename are the same file
-        if now is None or two.new is None or _stamp(now) != _stamp(two.new):
-            raise ForkMoved(two.change.path, show(two.change.path))
-        return self._staged.open(two.change.path)
+        assert two.new is not None
+        return open_recorded(self._staged, two.change.path, two.new)  # both sides of a rename are the same file
 
     def move(self, path: bytes, hides: Callable[[bytes], bool]) -> Move | None:
         with self._view.moves(hides) as moves:
@@ -153,7 +151,3 @@ class ComparedSides(BothSides):
             return self._comparison.open(int(which == "new"), two.change.path)
         except OSError:
             return None
-
-
-def _stamp(entry: Entry) -> tuple[object, ...]:
-    return entry.kind, entry.size, entry.mtime

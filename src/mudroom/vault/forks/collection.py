@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from mudroom.core.clock import CommandStart, EditWindow, edit_window
 from mudroom.core.confinement.fallback import Mode
@@ -16,9 +17,11 @@ from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, ProjectClosed
 from mudroom.stage import disk
 from mudroom.stage.layers.closed_directory import open_to_owner
-from mudroom.stage.source import is_absence
+from mudroom.stage.layers.layer import stamp_now
+from mudroom.stage.source import OpenSource, is_absence
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
+from mudroom.stage.views.preflight import is_in_memory
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.stacking import upper_is_empty
@@ -222,6 +225,8 @@ def gather(
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it.
     ``settle``: settle its repository if it has changed one."""
     closed, window = open_to_owner(view.staged[0]), edit_window(started, present())
+    if is_in_memory(fork.path):
+        _stamp_anew(fork, view.staged[0])
     if isinstance(view, OverlayView) and _is_untouched(fork, opened):
         changeset = Changeset()
     else:
@@ -245,6 +250,16 @@ def gather(
     elif os.path.exists(fork.record_path):
         os.unlink(fork.record_path)
     return changeset
+
+
+def _stamp_anew(fork: Fork, staged: bytes) -> None:
+    """Give the recorded files a new ctime: the command that has ended may have changed one with all its times kept
+    (``is_in_memory``), and a review before it would have the fingerprint of one after it."""
+    record = fork.record
+    with suppress(FileNotFoundError), OpenSource(staged, is_layer=True) as source:
+        for change in record.changeset.changes if record is not None else ():
+            with suppress(OSError):  # it is gone, or in a layer below, which no command can write
+                stamp_now(source.root, change.path)
 
 
 def _collected(fork: Fork, opened: OpenFork, view: View, window: EditWindow) -> Changeset:

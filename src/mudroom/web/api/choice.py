@@ -44,7 +44,7 @@ def choice_of(
             raise Refusal(400, "bad-request", f"{show_path(path)} is chosen twice")
     divided = {path for path, pick in picked.items() if pick.blocks is not None or not pick.mode}
     parts: dict[bytes, PartialChoice] = {}
-    for change, base, staged in session.changes.texts(fork, sorted(divided)) if divided else ():
+    for change, base, staged in session.changes.texts(fork, sorted(divided), reviewed=changes) if divided else ():
         if change.path not in divided:
             continue  # a path below a divided path
         divided.remove(change.path)

@@ -25,7 +25,7 @@ from mudroom.errors import ForkMoved, UsageError
 from mudroom.review.rows import difference, open_side, tags_of
 from mudroom.web import shape
 from mudroom.web.api.endpoint import ApiCall, Endpoint, Raw, id_of, path_of
-from mudroom.web.api.review import AGAIN, Index, mode_of
+from mudroom.web.api.review import AGAIN, Index, mode_of, row_stamp
 from mudroom.web.state.refusal import Refusal
 from mudroom.web.state.server_state import require_at_rest, require_fork
 
@@ -50,6 +50,8 @@ class DiffQuery(Struct):
     version: str = ""
     old: str = ""
     new: str = ""
+    stamp: str = ""
+    """Of the row in the list: the difference of another change is refused."""
     as_new: bool = False
     """Show a file that was moved and changed as a new file, and do not compare it with its origin."""
 
@@ -78,6 +80,8 @@ def diff(call: ApiCall) -> shape.DifferenceShape:
         difference_ = difference(session, name, path, query.context, between, as_new=query.as_new)
     if query.version and query.version != difference_.version:
         raise Refusal(409, "moved", "the file has changed since the page before this one", AGAIN)
+    if query.stamp and query.stamp != row_stamp(difference_.change):
+        raise Refusal(409, "moved", "the file has changed since the list was sent", AGAIN)
     hunks, following = difference_.texts.page(query.first, query.lines) if difference_.texts is not None else ((), None)
     return shape.DifferenceShape(
         query.file,

@@ -134,12 +134,17 @@ def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.RowShap
         _modes(change.base, change.staged),
         change.original_known,
         has_hunks(change),
-        f"{crc32(msgpack.encode((change.verb, change.base, change.staged))):08x}",
+        row_stamp(change),
         runs=change.runs,
         new_mode=mode_of(staged) if staged is not None else "",
         target=show_path(staged.target) if staged is not None and staged.target else "",
         owner=f"{staged.uid}:{staged.gid}" if staged is not None and OWNER in change.flags else "",
     )
+
+
+def row_stamp(change: Change) -> str:
+    """Return what identifies a change in lists, and in the request for its difference."""
+    return f"{crc32(msgpack.encode((change.verb, change.base, change.staged))):08x}"
 
 
 def _modes(old: Entry | None, new: Entry | None) -> tuple[str, str] | None:

@@ -18,15 +18,15 @@ import { Both, Links, remarks } from "./sides.js";
 import { difference } from "./source.js";
 
 /**
- * @param {{project: string, fork: string, file: string, old?: string, new?: string, chosen?: Set<number> | null,
+ * @param {{project: string, fork: string, file: string, old?: string, new?: string, stamp?: string, chosen?: Set<number> | null,
  *   names?: [string, string], picked?: ReadonlyMap<string, unknown>, still?: boolean, onChoose?: (blocks: Set<number> | null) => void}} props
  * `still`: do not reload: the fork is being applied, and may be gone afterwards. `old`, `new`: other states than what the fork was made from and what it is ("base", "now", FORK, FORK@CHECKPOINT).
- * `names`: of those states, for a comparison of two candidates. `picked`: the chosen rows, for the line about a move. `chosen`: the chosen blocks; null or none: all. `onChoose` is called with the new choice (null: all);
+ * `stamp`: of the row, if the list is of a review: the difference of another change is not shown. `names`: of those states, for a comparison of two candidates. `picked`: the chosen rows, for the line about a move. `chosen`: the chosen blocks; null or none: all. `onChoose` is called with the new choice (null: all);
  * without it nothing can be chosen.
  */
-export function Diff({ project, fork, file, old, new: now, names, chosen = null, picked, still = false, onChoose }) {
+export function Diff({ project, fork, file, old, new: now, stamp, names, chosen = null, picked, still = false, onChoose }) {
   const [asNew, setAsNew] = useState(false);
-  const place = useMemo(() => ({ project, fork, file, old, new: now, asNew }), [project, fork, file, old, now, asNew]);
+  const place = useMemo(() => ({ project, fork, file, old, new: now, asNew, stamp }), [project, fork, file, old, now, asNew, stamp]);
   const { data, error, reload } = useLoaded(difference(place), (what, where) => !still && what === "forks" && where === project);
   const steady = useSteady(data);
   const known = useRef(/** @type {any} */ (null)); // the line about a move stays while its other view is loading

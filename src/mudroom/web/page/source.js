@@ -1,14 +1,15 @@
 // Requests of the page about one file.
 import { atFork, get, keyed, query } from "./api.js";
 
-/** @typedef {{project: string, fork: string, file: string, old?: string, new?: string, asNew?: boolean, from?: string}} Place `old`,
+/** @typedef {{project: string, fork: string, file: string, old?: string, new?: string, asNew?: boolean, from?: string, stamp?: string}} Place `old`,
  *   `new`: the compared states, if not the base and the fork; `asNew`: a moved file is shown
- *   as a new file; `from`: otherwise the file that has the old side */
+ *   as a new file; `from`: otherwise the file that has the old side;
+ *   `stamp`: of the row in the list of a review */
 /** @typedef {"old" | "new"} SideName */
 
 /** @param {Place} place @param {number} [first] hunk @param {string} [version] of the page before this one */
-export const difference = ({ project, fork, file, old, new: now, asNew }, first = 0, version = "") =>
-  atFork(project, fork) + "/diff" + query({ file, old, new: now, as_new: asNew || undefined, first: first || undefined, version });
+export const difference = ({ project, fork, file, old, new: now, asNew, stamp }, first = 0, version = "") =>
+  atFork(project, fork) + "/diff" + query({ file, old, new: now, as_new: asNew || undefined, first: first || undefined, version, stamp });
 
 /** The file of a side. @param {Pick<Place, "file" | "from">} place @param {SideName} side */
 const fileOf = ({ file, from }, side) => (side === "old" && from) || file;
