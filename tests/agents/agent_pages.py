@@ -30,7 +30,7 @@ def _facts(profile: AgentProfile) -> Iterator[str]:
     store = profile.agent_store
     yield f"**Store**: {_code(store.places)}. Commands see a copy of it, which is their fork's."
     if profile.tokens:
-        yield f"**Logins**, which are the host's own in both directions: {_code(profile.tokens)}."
+        yield f"**Logins**, which are kept the same on both sides: {_code(profile.tokens)}."
     else:
         yield "**Logins**: none is the host's own. A login inside is a changed setting, and lands only if it is chosen."
     if profile.state:

@@ -128,8 +128,8 @@ def test_a_store_that_has_fewer_places_than_it_had(place: Place) -> None:
     places = tuple(StorePlace(name, os.fsencode(place.home) + b"/" + name, True) for name in (b"a", b"b"))
     fork, home = session.vault.fork("f"), os.fsencode(place.home)
     before = AgentHome(fork, home, StagedStore(AgentStore("x", (b"a", b"b")), places))
-    before.prepare((), mounts=True)
+    before.prepare(())
     now = AgentHome(fork, home, StagedStore(AgentStore("x", (b"a",)), places[:1]))
     assert now.changes() == []
-    now.prepare((), mounts=True)
+    now.prepare(())
     assert now.changes() == before.changes() == []

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 
-from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
@@ -33,6 +32,7 @@ from mudroom.vault.forks.collection import (
     Progress,
     gather,
     prepare_repository,
+    set_fork_apart,
     take_snapshot,
     view_of,
 )
@@ -150,7 +150,7 @@ class Forks:
             if name in self.tools:
                 self.secrets.look()
             self.settle(fork)
-            set_fork_apart(self, fork)
+            set_fork_apart(self.vault, fork)
             self.remarks.extend(self.tools.flush(fork))
             yield fork
             _merge_layers(self.vault, fork)
@@ -197,7 +197,13 @@ class Forks:
 
         def is_unchanged() -> bool:
             record = fork.record
-            return fork.interrupted is None and (record is None or not record.changeset.changes)
+            if fork.interrupted is not None or (record is not None and record.changeset.changes):
+                return False
+            if not os.path.isdir(fork.path + b"/home"):
+                return True
+            from mudroom.vault.homes.login import has_logins
+
+            return not has_logins(fork.path)  # one that could not be kept
 
         discarded(self, fork, is_unchanged, is_small=True)
 
@@ -346,6 +352,8 @@ class Forks:
     def discard(self, name: str, reviewed: str | None = None) -> None:
         """Discard a fork. ``reviewed``: the fingerprint of the reviewed changes. Raise ForkMoved if the fork's changes
         differ from it, UsageError if a command is running in the fork, ForkGone if another process discards it."""
+        from mudroom.vault.homes.login import settle_logins
+
         fork = self.vault.fork(name)
         self.users.require_free(fork)
         mounting(self).settle_if_free(fork)
@@ -358,6 +366,7 @@ class Forks:
             if not free or self.users.count(name):
                 raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")
             self.forget(name)
+            self.remarks.extend(settle_logins(fork.path, is_discarded=True))
             self.vault.discard(fork, durable=True)
         self.vault.empty_trash(cleaning_up(self.progress))
         try:
@@ -399,13 +408,16 @@ class Forks:
         if started is not None:
             shown = vault or self.secrets.masked_vault(fork)
             if note is None and not fork.has_copy:
-                set_fork_apart(self, fork)  # its processes may still be dying
+                set_fork_apart(self.vault, fork)  # its processes may still be dying
             with OpenFork(shown, fork) as opened:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
                 started = noted.since if noted is not None else started
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
                     changeset = gather(fork, opened, view, CollectedCommand((), KILLED, self.clock()), started)
                     _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(changeset.changes)})
+            from mudroom.vault.homes.login import settle_logins
+
+            self.remarks.extend(settle_logins(fork.path))
             fork.end()
         if os.path.isdir(fork.path + b"/background"):
             from mudroom.vault.forks.background import Book
@@ -433,7 +445,7 @@ class Forks:
                 mounting(self).collect(fork)
             if not free or mount_note(fork) is not None:
                 return ForkLook(fork.record, use_of(fork) or IN_USE)
-            set_fork_apart(self, fork)
+            set_fork_apart(self.vault, fork)
             record = fork.record
             await_stamps(fork, record)
             return ForkLook(record)
@@ -533,23 +545,6 @@ def _merge_layers(vault: Vault, fork: Fork) -> None:
         from mudroom.vault.forks.flatten import merge_if_deep
 
         merge_if_deep(vault, fork)
-
-
-def set_fork_apart(forks: Forks, fork: Fork) -> None:
-    """Make sure that nobody else can change the fork's files, and that its record is of these files. Hold the
-    fork's lock; no command may be running in it."""
-    from mudroom.vault.forks.apart import set_apart
-
-    if not set_apart(forks.vault, fork):
-        return
-    record = fork.record
-    if record is not None:
-        with OpenFork(forks.vault, fork) as opened:
-            view = view_of(forks.vault, fork, opened, "copy" if fork.has_copy else "overlay")
-            if not os.path.isdir(view.staged[0]):
-                return  # all its files are in sealed layers, whose entries are in the record
-            command = CollectedCommand(record.command, record.exit_code, record.started, record.level)
-            gather(fork, opened, view, command, CommandStart(record.started))
 
 
 def discarded(forks: Forks, fork: Fork, may: Callable[[], bool], *, users: int = 0, is_small: bool = False) -> bool:

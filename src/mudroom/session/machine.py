@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Client, Running
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.container.image_file import ProvidedImage
-    from mudroom.sandbox.host.mirror import Mirror
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.limiter import Limiter
     from mudroom.session.confinement.containers import Containers
@@ -487,16 +486,6 @@ class Machine:
         return caches.view(places, overlay=mode == "overlay", seed=order.actor.settings.copy_limit, work=work)
 
     # --- around a command ---
-
-    def mirror(self, order: Order) -> Mirror | None:
-        """Return the mirror that keeps single-file credential stores equal to the host's, or None if none is open."""
-        if (
-            not order.grant.live or self.confinement.platform.first in ELSEWHERE
-        ):  # the command uses the host's file itself
-            return None
-        from mudroom.sandbox.host.mirror import mirror_of
-
-        return mirror_of(order.grant.live)
 
     @contextmanager
     def at_its_place(self, plan: Plan, fork: Fork, order: Order) -> Iterator[Client]:

@@ -13,7 +13,7 @@ from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine, freezes
 from mudroom.session.order import Order, Outcome
-from mudroom.session.own_sandbox import cache_mode, flows_of, home_grant, settled_vault, shown
+from mudroom.session.own_sandbox import cache_mode, flows_of, home_of, settled_vault, shown
 from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
 from mudroom.stage.view import View
 from mudroom.vault.forks.collection import stand_on_base, view_of, with_objects
@@ -93,13 +93,11 @@ class Opening:
         gated, port = machine.at_the_gate(fork, mode, order, self._outcome, None, equipment)
         gate = attempt.enter_context(gated)
         rlimits, leaf = attempt.enter_context(machine.limited(mode, order, Outcome()))
-        mirror = machine.mirror(order)
-        if mirror is not None:
-            attempt.callback(mirror.close)
+        grant, files = attempt.enter_context(home_of(machine, fork, order, mode, self._outcome))
         caches, within = machine.caches(vault, fork, order), cache_mode(machine, self._outcome, mode)
         plan, _environment = machine.confinement.plan(
             view.mount(), mode, vault.project, fork.path + b"/private", with_objects(vault, fork, settings), rlimits,
-            home_grant(machine, fork, order, mode, Outcome()), port, shown(equipment),
+            grant, port, shown(equipment),
             machine.cache_view(caches, within, order), gate.loopback if gate is not None else (),
         )  # fmt: skip
         machine.ended.wait_before(fork)
@@ -122,5 +120,8 @@ class Opening:
         self._resources.push(attempt.pop_all())
         environment = dict(equipment.environment) if equipment is not None else {}
         give_back = functools.partial(caches.give_back, settings.cache_limit)
-        basis = Basis(vault, fork, mode, started, machine.terms(order), environment, port, forks.clock, give_back)
-        return SharedSandbox(basis, held, gate, leaf, self._resources, forks.users.over, mirror)
+        basis = Basis(
+            vault, fork, mode, started, machine.terms(order), environment, port, forks.clock, give_back,
+            forks.remarks.extend,
+        )  # fmt: skip
+        return SharedSandbox(basis, held, gate, leaf, self._resources, forks.users.over, files)

@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.confinement.limit import (
@@ -31,7 +31,7 @@ from mudroom.sandbox.client.invocation import Exit, Invocation, RunOptions
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.confinement.crowd import Slot
 from mudroom.session.confinement.standing import CommandPlace
-from mudroom.session.forks import Forks, set_fork_apart, settled_mount
+from mudroom.session.forks import Forks, settled_mount
 from mudroom.session.machine import Machine, freezes
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
 from mudroom.session.retention import keep_journal
@@ -47,6 +47,7 @@ from mudroom.vault.forks.collection import (
     gather,
     keep_artifacts,
     prepare_repository,
+    set_fork_apart,
     shown_view,
     stand_on_base,
     with_objects,
@@ -65,12 +66,12 @@ if TYPE_CHECKING:
     from mudroom.net.inspection.setup import InspectionSetup
     from mudroom.sandbox.client.client import Client, Running
     from mudroom.sandbox.client.terminal import Relay
-    from mudroom.sandbox.host.mirror import Mirror
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.gauge import Gauge
     from mudroom.session.confinement.confinement import Rlimits
     from mudroom.session.confinement.gateway import Doorkeeper
     from mudroom.session.confinement.grant import Grant
+    from mudroom.session.confinement.staged_home import SharedFiles
     from mudroom.vault.store.mount_note import MountNote
 
 
@@ -87,14 +88,16 @@ def relay_for(stdio: Stdio, console: Callable[..., Any] | None = None) -> Relay 
     return Relay((stdio.stdin, stdio.stdout, stdio.stderr), stdio.signs, is_dumb=stdio.is_dumb)
 
 
-def home_grant(machine: Machine, fork: Fork, order: Order, mode: Mode, outcome: Outcome) -> Grant:
-    """Return the grant of a command, with the parts of an agent's home that are the fork's own. Hold the fork's lock;
-    no process of the fork may live."""
+def home_of(
+    machine: Machine, fork: Fork, order: Order, mode: Mode, outcome: Outcome
+) -> AbstractContextManager[tuple[Grant, SharedFiles | None]]:
+    """Return the home of a command, for as long as it runs: its grant with the parts of an agent's home that are the
+    fork's own, and the files that it shares with the host. Hold the fork's lock; no process of the fork may live."""
     if order.actor.card is None:
-        return order.grant
-    from mudroom.session.confinement.staged_home import with_home
+        return nullcontext((order.grant, None))
+    from mudroom.session.confinement.staged_home import command_home
 
-    return with_home(machine.confinement, fork, order.grant, mode, outcome.note)
+    return command_home(machine.confinement, fork, order.grant, mode, outcome.note)
 
 
 def shown(equipment: InspectionSetup | None) -> tuple[Bind, ...]:
@@ -167,7 +170,10 @@ class CommandAttempt(NamedTuple):
     keeper: Doorkeeper | None
     port: int
     """Of the gate on the host's loopback; 0: none."""
-    mirror: Mirror | None
+    grant: Grant
+    """With the parts of the home that are the fork's own."""
+    files: SharedFiles | None
+    """That the command shares with the host."""
     rlimits: Rlimits
     leaf: Leaf | None
     output: CapturedOutput
@@ -284,7 +290,7 @@ class OwnSandbox:
         fork.end()
         if has_copy and (outcome.mounted is None or sys.platform != "linux"):
             # a file that another program has open is replaced before the changes are shown, not by the apply
-            set_fork_apart(self._forks, fork)
+            set_fork_apart(self._forks.vault, fork)
             changeset = fork.record.changeset if fork.record is not None else changeset
         self._open.close()
         if outcome.merged is not None:
@@ -307,15 +313,15 @@ class OwnSandbox:
         stdio = relay.descriptors if relay is not None else order.stdio[:3]
         own, most = relay.own if relay is not None else (), order.actor.settings.output_limit
         gated, port = machine.at_the_gate(fork, mode, order, outcome, relay, equipment)
-        mirror = machine.mirror(order)
         with (
+            home_of(machine, fork, order, mode, outcome) as (grant, files),
             gated as keeper,
             machine.limited(mode, order, outcome) as (rlimits, leaf),
             LiveOutput(fork.path, order.stdio.on_output) as heard,
             captured(*stdio, most, heard, own) as output,
         ):
             attempt = CommandAttempt(
-                view, mode, equipment, relay, keeper, port, mirror, rlimits, leaf, output, attended
+                view, mode, equipment, relay, keeper, port, grant, files, rlimits, leaf, output, attended
             )
             try:
                 end = self._perform(attempt)
@@ -328,8 +334,6 @@ class OwnSandbox:
                     error.hint = f"there is only what the image {order.grant.image} holds"
                 raise
             finally:
-                if mirror is not None:
-                    mirror.close()
                 self._forks.tools.end_live(fork.name)
                 if relay is not None:
                     relay.close()
@@ -344,7 +348,7 @@ class OwnSandbox:
             self._stand(client, plan, view)
             running = self._begin(client, plan, env, attempt, bound)
             meanwhile = functools.partial(self._meanwhile, view)
-            watch = self._watch(running, attempt.keeper, attempt.mirror)
+            watch = self._watch(running, attempt.keeper, attempt.files)
             self._slot.give()
             ended, timed_out = attempt.attend(
                 running, attempt.output, self._order.timeout, meanwhile, watch, attempt.keeper
@@ -363,13 +367,12 @@ class OwnSandbox:
     def _plan(self, attempt: CommandAttempt) -> tuple[Plan, dict[bytes, bytes]]:
         """Return the plan of the command and its environment."""
         machine, fork, order, view = self._machine, self._fork, self._order, attempt.view
-        grant = home_grant(machine, fork, order, attempt.mode, self._outcome)
         within = attempt.keeper.loopback if attempt.keeper is not None else ()
 
         def planned() -> tuple[Plan, dict[bytes, bytes]]:
             return machine.confinement.plan(
                 view.mount(), attempt.mode, order.cwd, fork.path + b"/private",
-                with_objects(self._vault, fork, order.actor.settings), attempt.rlimits, grant, attempt.port,
+                with_objects(self._vault, fork, order.actor.settings), attempt.rlimits, attempt.grant, attempt.port,
                 shown(attempt.equipment),
                 machine.cache_view(self._caches, cache_mode(machine, self._outcome, attempt.mode), order,
                                    self._standing.works[1]), within,
@@ -443,18 +446,18 @@ class OwnSandbox:
         tools.resume(fork.name)
         return running
 
-    def _watch(self, running: Running, keeper: Doorkeeper | None, mirror: Mirror | None) -> Watch | None:
+    def _watch(self, running: Running, keeper: Doorkeeper | None, files: SharedFiles | None) -> Watch | None:
         """Return the periodic checks: whether others wait for their turn, whether rules of the gate have changed,
-        whether the host has replaced a credential store."""
+        whether a file that is shared with the host has changed."""
         alone, turn = self._order.alone, self._vault.turn
-        if alone and keeper is None and mirror is None:
+        if alone and keeper is None and files is None:
             return None
 
         def look() -> float:
             if keeper is not None:
                 keeper.look()
-            if mirror is not None:
-                mirror.look()
+            if files is not None:
+                files.look()
             return 0.0 if alone else turn.stand_aside(running.pause, running.resume)
 
         return Watch(LOOK, look)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clocks import give_way
 from conftest import Place, full_listing
 from mudroom.cli.command.agent_profile import place_named_by
 from test_vault_verb import Cli
@@ -393,3 +396,54 @@ def test_the_project_is_untouched(agent: Agent) -> None:
     agent.run()
     assert full_listing(agent.place.project) == before
     assert isinstance(agent.home, Path)
+
+
+def test_a_login_that_is_not_kept_is_said_at_the_end(agent: Agent) -> None:
+    login = agent.home / ".claude/.credentials.json"
+    agent.script("rm ~/.claude/.credentials.json; mkdir ~/.claude/.credentials.json; exit 3")
+    note = (
+        "note: claude's login ~/.claude/.credentials.json was not kept: a directory is in its place; "
+        "this machine's own is left as it is; log in again if it is used up\n"
+    )
+    ended = agent.cli("agent", "run", "--", "claude")
+    assert (ended.returncode, ended.stderr.count(note)) == (3, 1), ended.stderr
+    environment = {**agent.cli.environment, "COLUMNS": "400"}
+    acp = subprocess.run(
+        [sys.executable, "-m", "mudroom", "acp", "--", "claude"],
+        cwd=agent.place.project, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert acp.stderr.count(note) == 1, acp.stderr
+    assert login.read_text() == "token\n"
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_login_that_a_killed_mudroom_has_left_is_brought_before_the_fork_goes(agent: Agent, is_gone: bool) -> None:
+    """Or it is said that it could not be."""
+    login, state = agent.home / ".claude/.credentials.json", agent.place.state
+    agent.script(
+        "touch begun; until [ -e ~/.claude/go ]; do :; done\n"
+        "echo new > ~/.claude/n && mv ~/.claude/n ~/.claude/.credentials.json; touch up; sleep 600"
+    )
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "mudroom", "agent", "run", "--", "claude"],
+        cwd=agent.place.project, env={**agent.cli.environment, "MUDROOM_KEEPER": "0"},
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    for name in ("begun", "up"):
+        while not list(state.glob(f"vaults/*/layers/*/tree/{name}")):
+            assert killed.poll() is None
+            give_way()
+        killed.send_signal(signal.SIGSTOP)  # it looks no more
+        for store in state.glob("vaults/*/forks/claude/home/claude/0"):
+            (store / "go").touch()
+    killed.kill()
+    killed.wait()
+    assert login.read_text() == "token\n"
+    if is_gone:
+        login.unlink()
+    done = agent.cli("discard", "claude")
+    assert done.returncode == 0, done.stderr
+    note = "was not kept: this machine has none any more; it goes with its fork: log in again"
+    assert (note in done.stderr) is is_gone
+    assert login.exists() is not is_gone
+    assert is_gone or login.read_text() == "new\n"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mudroom.cli.command.run import add_confinement_options, adjusted, asked_level, warn_if_bare
-from mudroom.cli.project_session import open_session, working_directory
+from mudroom.cli.project_session import open_session, print_remarks, working_directory
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.protocol_streams import take_streams
 from mudroom.core.tree.path import is_below
@@ -97,7 +97,9 @@ def _serve_inside(args: argparse.Namespace, context: Context, client: Client) ->
             context.terminal.note(line)
         actor = actor_with_program(session, request, context)
         agent = AgentStart(request.card.agent, request.argv, _directory(session), actor, context.environ, args.fork)
-        return _serve(session, agent, args)
+        code = _serve(session, agent, args)
+    print_remarks(session, context)  # of its sandbox, which has ended with the session
+    return code
 
 
 def _serve_outside(args: argparse.Namespace, context: Context, client: Client) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mudroom.cli.project_session import end_mount, exclusive, open_session
+from mudroom.cli.project_session import end_mount, exclusive, open_session, print_remarks
 from mudroom.cli.terminal.context import Context
 from mudroom.typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         with exclusive(session, context, "mudroom discard"):
             for name in names:
                 session.forks.discard(name)
+        print_remarks(session, context)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.discarded/1", "forks": names}))
     else:

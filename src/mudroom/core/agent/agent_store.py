@@ -1,8 +1,8 @@
 """An agent's store, staged: which of its files are copied into a fork, and which of their changes are shown. Pure.
 
 Rules of this file:
-1. Of the store only ``tokens`` are the host's own files. Commands of a fork see a copy of the rest, which is the
-   fork's.
+1. Commands of a fork see a copy of the store, which is the fork's. Of it only ``tokens``, the logins, go back to the
+   host by themselves (``login.py``).
 2. ``state`` is not copied from the host, since it tells of other projects. It stays in the fork, and is not shown.
 3. Of a file in ``keys`` only the listed parts of its JSON count: programs that keep counters and settings in one file
    change it at every start.

@@ -4,8 +4,8 @@ A profile is a TOML file (``agents/profiles``), written by mudroom or by the use
 a page of each built-in one; docs/profile.schema.json describes the same keys as ``_FIELDS`` here. The rules:
 
 1. The agent's store is the place where it keeps everything: settings, logins, transcripts. ``tokens`` are the files of
-   the store that are the user's own, in both directions: a login inside is a login outside. Everything else of the
-   store is staged.
+   the store that are kept the same on both sides: a login that is renewed inside is renewed outside. Everything else
+   of the store is staged.
 2. ``state`` are files of the store that no program runs or obeys: transcripts, histories, caches. A change of any other
    staged file is shown in the review, and lands only if it is chosen.
 3. ``allow`` are hosts without which the agent does not work. ``deny`` are hosts that it works without: they are refused

@@ -43,9 +43,9 @@ from mudroom.vault.turn import LOOK
 if TYPE_CHECKING:
     from mudroom.core.network.flow import Flow
     from mudroom.sandbox.client.client import Running
-    from mudroom.sandbox.host.mirror import Mirror
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.session.confinement.gateway import Doorkeeper
+    from mudroom.session.confinement.staged_home import SharedFiles
     from mudroom.session.shared_sandbox.visitor import Visitors
 
 JUST_ENDED = ("the background commands of this fork have just ended", "try again")
@@ -68,6 +68,8 @@ class Basis(NamedTuple):
     clock: Callable[[], int]
     give_back: Callable[[], list[str]]
     """Publish new entries of the fork's caches, and return notes. Called when every process is gone."""
+    remark: Callable[[list[str]], None]
+    """Keep notes for the next result of the session."""
 
 
 class BackgroundCommand:
@@ -141,9 +143,9 @@ class SharedSandbox:
         leaf: Leaf | None,
         resources: ExitStack,
         over: Callable[[SharedSandbox], None],
-        mirror: Mirror | None = None,
+        files: SharedFiles | None = None,
     ) -> None:
-        self.basis, self.held, self.gate, self.leaf, self.mirror = basis, held, gate, leaf, mirror
+        self.basis, self.held, self.gate, self.leaf, self.files = basis, held, gate, leaf, files
         self.fork, self.vault = basis.fork, basis.vault
         self.book = Book(self.fork)
         self.backgrounds: dict[str, BackgroundCommand] = {}
@@ -299,6 +301,8 @@ class SharedSandbox:
                 return
             with self.stopped():
                 self._last = command or self._last
+                if self.files is not None:
+                    self.files.look(has_ended=True)
                 self._gather(live=True)
 
     def end(self, identities: Sequence[str] | None = None, grace: float = GRACE) -> None:
@@ -366,8 +370,8 @@ class SharedSandbox:
         ready = _readable([self._wake, self.held.fileno(), *streams, *reports, *gate, *visits], LOOK)
         if self._wake in ready:
             os.read(self._wake, 4096)
-        if self.mirror is not None:
-            self.mirror.look()
+        if self.files is not None:
+            self.files.look()
         if self.gate is not None:
             self.gate.look()
             if any(descriptor in gate for descriptor in ready):
@@ -459,6 +463,9 @@ class SharedSandbox:
             if self.visitors is not None:
                 self.visitors.close()
             self.held.end()
+            unkept = self.files.close() if self.files is not None else []
+            self.notes += unkept
+            self.basis.remark(unkept)
             for background in self.backgrounds.values():
                 if background.ended is None:
                     self._end_command(background)

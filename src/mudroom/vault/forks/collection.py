@@ -262,6 +262,23 @@ def _stamp_anew(fork: Fork, staged: bytes) -> None:
                 stamp_now(source.root, change.path)
 
 
+def set_fork_apart(vault: Vault, fork: Fork) -> None:
+    """Make sure that nobody else can change the fork's files, and that its record is of these files. Hold the
+    fork's lock; no command may be running in it."""
+    from mudroom.vault.forks.apart import set_apart
+
+    if not set_apart(vault, fork):
+        return
+    record = fork.record
+    if record is not None:
+        with OpenFork(vault, fork) as opened:
+            view = view_of(vault, fork, opened, "copy" if fork.has_copy else "overlay")
+            if not os.path.isdir(view.staged[0]):
+                return  # all its files are in sealed layers, whose entries are in the record
+            command = CollectedCommand(record.command, record.exit_code, record.started, record.level)
+            gather(fork, opened, view, command, CommandStart(record.started))
+
+
 def _collected(fork: Fork, opened: OpenFork, view: View, window: EditWindow) -> Changeset:
     """Return the changes of a fork. In a mounted one the user may remove a file that is being looked at: then all is
     looked at again."""
