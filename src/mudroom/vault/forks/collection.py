@@ -75,7 +75,7 @@ def shown_view(
     if mode == "overlay":
         state = fork.state
         base = vault.source if state.base == LIVE else vault.base(state.base) + b"/source"
-        layers = (*fork.sealed, *vault.masking(state))
+        layers = (*opened.shown_layers(), *fork.sealed, *vault.masking(state))
         works = os.path.dirname(fork.upper) if level == 2 else fork.path
         return OverlayView(base, layers, fork.upper, works + b"/work")
     from mudroom.stage.views.copy_view import CopyView
@@ -86,7 +86,7 @@ def shown_view(
     from mudroom.core.confinement.container import user_of
 
     owner = user_of(disk.user(), disk.group()) if level == 2 else None
-    return CopyView(fork.copy_place, opened.lower, report, owner=owner)
+    return CopyView(fork.copy_place, opened.visible, report, owner=owner)
 
 
 def work_place(fork: Fork) -> bytes:
@@ -222,6 +222,11 @@ def gather(
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it.
     ``settle``: settle its repository if it has changed one."""
     closed, window = open_to_owner(view.staged[0]), edit_window(started, present())
+    if opened.shown_paths and isinstance(view, OverlayView) and not view.is_live and mount_note(fork) is None:
+        from mudroom.vault.forks.hidden import keep_apart
+
+        if keep_apart(fork, opened):
+            opened.reopen_shown()
     if isinstance(view, OverlayView) and _is_untouched(fork, opened):
         changeset = Changeset()
     else:
@@ -230,6 +235,10 @@ def gather(
     if closed is not None and (below is None or closed != below.mode):  # else it was so, and no command has done it
         remark = Remark(b"", CLOSED.format(mode=closed, kept=closed | stat.S_IRWXU))
         changeset = changeset._replace(remarks=(*changeset.remarks, remark))
+    if changeset.remarks:
+        from mudroom.vault.forks.hidden import note_own
+
+        note_own(fork, changeset, opened.masked)
     if settle and isinstance(view, OverlayView) and not view.is_live and os.path.lexists(fork.upper + b"/.git"):
         from mudroom.vault.forks.repository_pin import settle_repository
 
@@ -287,7 +296,7 @@ def _is_untouched(fork: Fork, opened: OpenFork) -> bool:
     """Return whether no command has ever changed a file in the fork, so that there is nothing to collect: its layer is
     empty, and the directory itself has the mode of the one below."""
     state = fork.state
-    pristine = not state.layers and state.repository is None and not os.path.lexists(fork.record_path)
+    pristine = not state.layers and not fork.shown and state.repository is None and not os.path.lexists(fork.record_path)
     if not (pristine and upper_is_empty(fork)):
         return False
     below = opened.lower.look(b"")

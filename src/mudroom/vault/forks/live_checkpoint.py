@@ -22,6 +22,7 @@ from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.flatten import flatten
 from mudroom.stage.layers.fuse_marks import convert_fuse_layer
 from mudroom.stage.layers.layer import open_staged, read_directory
+from mudroom.stage.layers.shown import OWN, SHOWN, carry, read_paths, take
 from mudroom.stage.source import is_absence, same_bytes
 from mudroom.vault.forks.collection import MOST_TRIES
 from mudroom.vault.forks.copy_layer import as_in_layer, copy_view
@@ -163,7 +164,13 @@ def _copy_once(vault: Vault, fork: Fork) -> str:
         if _is_by_fuse(fork):
             convert_fuse_layer(place + b"/tree")
     merge_originals([upper], place)
+    carry([upper], place)
+    with OpenFork(vault, fork) as opened:
+        paths = opened.shown_paths
+        if paths:
+            former = place + SHOWN if os.path.isdir(place + SHOWN) else fork.shown
+            take(place, paths - read_paths(place + OWN), former, opened.visible)
     record = fork.record
     if record is not None:
-        save(place + b"/record", as_in_layer(record, place + b"/tree"), durable=True)
+        save(place + b"/record", as_in_layer(record, place + b"/tree", fork.shown if not os.path.isdir(place + SHOWN) else place + SHOWN), durable=True)
     return name

@@ -114,7 +114,10 @@ def mount(
     try:
         prepare_repository(vault, fork)
         write_masked(fork.path, vault.mask.paths)
-        fork.note_masked(vault.mask.paths)
+        if vault.mask.has_secrets:
+            from mudroom.vault.forks.hidden import begin
+
+            begin(vault, fork)
         if writable and fork.has_copy:
             _settle_copy(vault, fork)
         write_note(fork.path, note)
@@ -195,7 +198,9 @@ def _take_back(fork: Fork, note: MountNote, *, is_new: bool) -> None:
 def _show(vault: Vault, fork: Fork, note: MountNote) -> None:
     state = fork.state
     base = vault.source if state.base == LIVE else vault.base(state.base) + b"/source"
-    view = OverlayView(base, (*fork.sealed, *vault.masking(state)), fork.upper, fork.path + b"/work")
+    with OpenFork(vault, fork) as opened:
+        shown = opened.shown_layers()
+    view = OverlayView(base, (*shown, *fork.sealed, *vault.masking(state)), fork.upper, fork.path + b"/work")
     view.prepare()
     forget_release(vault.path, state.upper)
     layers = view.mount()
@@ -230,7 +235,7 @@ def _show_copy(vault: Vault, fork: Fork, note: MountNote, settings: Settings, pr
         return
     stand_on_copy(vault, fork, settings, progress)
     with OpenFork(vault, fork) as opened:
-        copy_view(fork, opened.lower).prepare()
+        copy_view(fork, opened.visible).prepare()
 
 
 def _shown_copy(fork: Fork, opened: OpenFork, note: MountNote) -> CopyView:

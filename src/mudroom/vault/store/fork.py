@@ -3,6 +3,7 @@
 forks/<name>/
     state           its stack of layers, its checkpoints (core/tree/stack.py)
     record          changes of its last command (vault/record.py); absent while the first command runs
+    masked          names of the secrets that were shown empty to its commands; which of them its layers do not hold
     landed          paths that applies have landed while its layers still hold them (stage/originals/original.py)
     standing        the door of the sandbox that stands for this fork (vault/standing.py)
     lock            flock(2): one command, apply or mount of this fork at a time
@@ -31,7 +32,7 @@ from mudroom.core.tree.stack import ForkState
 from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.stage import disk
 from mudroom.stage.reader import ANEW, FileReader
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.lock import PATIENCE, Lock
 from mudroom.vault.store.state_text import TEXTS
 
@@ -43,12 +44,42 @@ if TYPE_CHECKING:
 CREDENTIALS = b"/credentials"
 DOOR = b"/standing"
 MASKED = b"/masked"
+SHOWN = b"/shown"
+"""Of a layer: secrets that a command was shown and has touched, for others of that kind (``stage/layers/shown.py``)."""
 APART = b"/apart"
 """Of a layer: a copy of its tree until it takes the place of the tree (``vault/forks/apart.py``)."""
 
 RELEASED = b"/released"
 """In the vault: a file per layer that no sandbox can reach any more (vault/forks/apart.py)."""
 _SMALL = 1 << 16
+
+
+class MaskedSecrets(NamedTuple):
+    """The file ``masked``: names, an empty one, the layer, the paths, each ended by a NUL but for the last."""
+
+    names: frozenset[bytes] = frozenset()
+    """Last components of the paths that were masked when one of its commands began."""
+    top: bytes | None = None
+    """The top sealed layer when the layers were searched for these paths; empty: there was none. None: they never
+    were."""
+    paths: frozenset[bytes] = frozenset()
+    """Secrets that were masked for every command which has written to the fork since."""
+
+    def at(self, state: ForkState) -> frozenset[bytes]:
+        """Return the secrets that these layers show to no command. None, if a rollback has left that layer."""
+        is_below = self.top is not None and (not self.top or self.top.decode() in state.layers)
+        return self.paths if is_below else frozenset()
+
+    @classmethod
+    def of(cls, content: bytes) -> MaskedSecrets:
+        names, is_new, rest = content.partition(b"\0\0")
+        known = frozenset(names.split(b"\0")) - {b""}
+        if not is_new:  # of an earlier version
+            return cls(known)
+        top, *paths = rest.split(b"\0")
+        return cls(known, top, frozenset(paths) - {b""})
+
+
 _LOOK = 0.005
 """Seconds between two tries to take a lock: flock(2) has no timeout."""
 
@@ -261,8 +292,21 @@ class Fork:
 
     @property
     def layered(self) -> tuple[bytes, ...]:
-        """Directories of the layers, ignoring a copy."""
-        return tuple(path for path in (self.upper, *self.sealed) if os.path.isdir(path))
+        """Directories of the layers, ignoring a copy, with the secrets that some commands were shown."""
+        layers = tuple(path for path in (self.upper, *self.sealed) if os.path.isdir(path))
+        shown = self.shown
+        if not shown:
+            return layers
+        from mudroom.stage.layers.shown import with_shown
+
+        return with_shown(layers, self.upper, shown, self.masked.at(self.state))
+
+    @property
+    def shown(self) -> bytes:
+        """Directory with the secrets that commands were shown and have touched; empty if there are none."""
+        state = self.state
+        places = (self.layer(name) + SHOWN for name in (state.upper, *reversed(state.layers)))
+        return next((place for place in places if os.path.isdir(place)), b"")
 
     @property
     def record_path(self) -> bytes:
@@ -317,19 +361,22 @@ class Fork:
             self._replace(CREDENTIALS, "".join(f"{name}\n" for name in (*recorded, *new)).encode())
 
     @property
-    def masked_names(self) -> frozenset[bytes]:
-        """Last components of the paths that were masked when one of its commands began."""
+    def masked(self) -> MaskedSecrets:
         try:
-            with open(self.path + MASKED, "rb") as stream:
-                return frozenset(stream.read().split(b"\0"))
+            return MaskedSecrets.of(read_small(self.path + MASKED))
         except FileNotFoundError:
-            return frozenset()
+            return MaskedSecrets()
 
-    def note_masked(self, paths: Iterable[bytes]) -> None:
-        """Record masked files before a command: what it commits may hold them empty, also when they have gone since."""
-        names = {path.rpartition(b"/")[2] for path in paths}
-        if names and not names <= (recorded := self.masked_names):
-            self._replace(MASKED, b"\0".join(sorted(names | recorded)))
+    def note_masked(self, paths: frozenset[bytes], former: MaskedSecrets, *, searched: bool = False) -> None:
+        """Record the masked files before a command: what it commits may hold them empty, also when they have gone
+        since. What it is shown is in the layers from now on. ``searched``: the layers were searched for all of them."""
+        names = former.names | {path.rpartition(b"/")[2] for path in paths}
+        layers = self.state.layers
+        top = (layers[-1] if layers else "").encode() if searched or not former.at(self.state) else former.top
+        new = MaskedSecrets(names, top, paths)
+        if new != former and (paths or former.paths):
+            content = b"\0".join(sorted(names)) + b"\0\0" + b"\0".join((top or b"", *sorted(paths)))
+            self._replace(MASKED, content)
 
     def _replace(self, name: bytes, content: bytes) -> None:
         with open(self.path + name + b".new", "wb") as stream:
