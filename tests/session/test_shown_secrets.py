@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from background_command import heard
 from conftest import Place
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
-from mudroom.errors import MudroomError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
+from mudroom.session.background import Background
+from mudroom.tools.table import call
+from mudroom.tools.workspace import ToolWorkspace
 from mudroom.vault.store.fork import MASKED, SHOWN, Fork
 
 pytestmark = pytest.mark.both_users
@@ -208,13 +211,13 @@ def make_old(session: Session, name: str) -> None:
     fork = session.vault.fork(name)
     (Path(os.fsdecode(fork.path + MASKED))).write_bytes(b".env")
     for layer in fork.state.own_layers:
-        shown = Path(os.fsdecode(fork.layer(layer) + SHOWN))
+        shown = Path(os.fsdecode(session.vault.path + SHOWN + layer.encode()))
         if shown.is_dir():
             for path in (shown / "tree").rglob(".env"):
                 target = Path(os.fsdecode(fork.layer(layer))) / "tree" / path.relative_to(shown / "tree")
                 target.parent.mkdir(exist_ok=True)
                 path.rename(target)
-            os.rename(shown, shown.with_name("was"))
+            os.rename(shown, shown.with_name("was.old"))
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -303,12 +306,129 @@ def test_a_fork_that_stands(project: Place) -> None:
     assert session.run([b"cat", b".env"], fork="f", actor=shown).stdout.count(b"more") == 5
 
 
-def begin(session: Session, script: bytes, settings: Settings) -> None:
+def started(session: Session, script: bytes, settings: Settings) -> Background:
     actor = session.actor._replace(settings=settings)
-    session.start([b"sh", b"-c", script], fork="f", actor=actor)
+    background = session.start([b"sh", b"-c", script], fork="f", actor=actor)
+    heard(background, b"up")
+    return background
 
 
-def refused(session: Session, script: Sequence[bytes], settings: Settings) -> str:
+def refused(session: Session, settings: Settings) -> str:
     with pytest.raises(MudroomError) as caught:
-        session.run(script, fork="f", actor=session.actor._replace(settings=settings))
+        session.run([b"cat", b".env"], fork="f", actor=session.actor._replace(settings=settings))
     return caught.value.message
+
+
+LASTS = b"echo more >> .env; exec 3< .env; echo up; while :; do sleep 0.02; done"
+
+
+def test_no_command_joins_one_with_another_permission(project: Place) -> None:
+    session = project.session()
+    background = started(session, LASTS, SHOWN_ENV)
+    assert ".env is a secret that the commands in the background can read" in refused(session, Settings())
+    files = session.forks.files("f")
+    with pytest.raises(UsageError, match="was shown a secret that file tools may not read"):
+        files.read(".env")
+    session.forks.checkpoint("f", "p")
+    session.forks.new("g", parent="f", at="p")
+    assert read(project, "g") == b""
+    assert run(project, b"cat .env", SHOWN_ENV, "g") == b"TOKEN=hunter2\nmore\n"
+    background.end()
+    session.sandboxes.end("f")
+    assert files.read(".env") == b""
+    assert read(project) == b""
+    started(session, b"echo up; sleep 1000", Settings())
+    assert ".env is a secret that the commands in the background see empty" in refused(session, SHOWN_ENV)
+    session.sandboxes.end("f")
+    assert layer_files(project, session.vault.fork("f")) == []
+
+
+def test_a_mounted_fork(project: Place) -> None:
+    run(project, b"echo more >> .env", SHOWN_ENV)
+    session = project.session()
+    note = session.forks.mount("f")
+    try:
+        assert (Path(os.fsdecode(note.place)) / ".env").read_text() == ""
+        result = session.run([b"cat", b".env"], fork="f", actor=session.actor._replace(settings=SHOWN_ENV))
+        assert (result.stdout, any("shown empty where f is mounted" in note for note in result.notes)) == (b"", True)
+    finally:
+        session.forks.unmount("f")
+    assert [change.path for change in session.changes.of("f").changes] == [b".env"]
+
+
+def test_what_verifies_an_apply_does_not_see_it(project: Place) -> None:
+    check = Settings(verify=(b"sh", b"-c", b"! grep -r hunter2 ."), verify_when="always")
+    run(project, b"echo more >> .env; echo x >> file", SHOWN_ENV)
+    landed = project.session(check).changes.apply("f")
+    assert landed.verified is not None and landed.verified.passed
+    assert (project.project / ".env").read_text() == "TOKEN=hunter2\nmore\n"
+
+
+def test_the_tools_of_an_agent(project: Place) -> None:
+    run(project, b"echo more >> .env; echo x >> file", SHOWN_ENV)
+    project.session().forks.checkpoint("f", "p")
+    run(project, b"echo again >> .env; echo y >> file", SHOWN_ENV)
+    workspace = ToolWorkspace(project.session(), "f")
+    for since in ("", "p"):
+        text = call(workspace, "diff", {"since": since}).text
+        assert "hunter2" not in text and "+y" in text
+        assert "# .env: a secret of the user's, which is not shown" in text
+    for name, arguments in (("read", {"path": ".env"}), ("grep", {"pattern": "hunter2"})):
+        assert "hunter2" not in call(workspace, name, arguments).text
+
+
+def test_two_states_are_compared(project: Place) -> None:
+    session = project.session(SHOWN_ENV)
+    run(project, b"echo more >> .env", SHOWN_ENV)
+    session.forks.checkpoint("f", "p")
+    run(project, b"echo again >> .env", SHOWN_ENV)
+    with session.forks.compare("f@p", "f") as comparison:
+        (change,) = comparison.changeset.changes
+        assert (change.path, change.lines_added, change.lines_removed) == (b".env", 1, 0)
+
+
+def test_the_original_is_known_when_both_sides_edit(project: Place) -> None:
+    project.write(".env", "a\nb\nc\nd\ne\nf\n")
+    run(project, b"echo g >> .env", SHOWN_ENV)
+    run(project, b"true")
+    project.write(".env", "A\nb\nc\nd\ne\nf\n")
+    project.session().changes.apply("f")
+    assert (project.project / ".env").read_text() == "A\nb\nc\nd\ne\nf\ng\n"
+
+
+def test_the_fork_goes_on_after_it_has_landed(project: Place) -> None:
+    run(project, b"echo more >> .env; echo x >> file", SHOWN_ENV)
+    session = project.session()
+    session.changes.apply("f", [b".env"])
+    assert [change.path for change in project.session().changes.of("f").changes] == [b"file"]
+    run(project, b"true")
+    assert [change.path for change in project.session().changes.of("f").changes] == [b"file"]
+    run(project, b"echo again >> .env", SHOWN_ENV)
+    project.session().changes.apply("f")
+    assert (project.project / ".env").read_text() == "TOKEN=hunter2\nmore\nagain\n"
+
+
+def test_a_file_that_the_fork_made_becomes_a_secret(project: Place) -> None:
+    """The user makes a file of that name, and from then on it is masked, whatever the fork has there."""
+    run(project, b"echo mine > new.pem")
+    assert run(project, b"cat new.pem") == b"mine\n"
+    project.write("new.pem", "hunter2\n")
+    assert run(project, b"cat new.pem") == b""
+    run(project, b"echo other > new.pem")
+    assert run(project, b"cat new.pem") == b"other\n"
+
+
+def test_an_agent_with_another_role(project: Place) -> None:
+    session = project.session()
+    role = session.actor._replace(settings=SHOWN_ENV, agent="deployer")
+    assert session.run([b"sh", b"-c", b"cat .env; touch .env"], fork="f", actor=role).stdout == b"TOKEN=hunter2\n"
+    other = session.actor._replace(agent="coder")
+    assert session.run([b"cat", b".env"], fork="f", actor=other).stdout == b""
+    assert session.forks.files("f").read(".env") == b""
+
+
+def test_the_state_of_the_fork_is_nowhere_in_the_view(project: Place) -> None:
+    run(project, b"echo more >> .env", SHOWN_ENV)
+    state = os.fsencode(project.state)
+    assert run(project, b"cat " + state + b"/vaults/*/shown/*/tree/.env; ls " + state + b" 2>/dev/null") == b""
+    assert run(project, b"ln .env a; cat a; mv .env b; cat b; ls -A ..; cat /proc/*/root/.env 2>/dev/null") == b"home\nproject\n"

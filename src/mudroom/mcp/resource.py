@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 from mudroom.core.tree.change import counted_changes
 from mudroom.core.tree.path import show
 from mudroom.mcp.message import INVALID_PARAMS, RESOURCE_NOT_FOUND, Json, RpcError
+from mudroom.tools.change import secrets_of
 from mudroom.tools.error import ToolError
 from mudroom.tools.excerpt import decoded
 from mudroom.tools.workspace import ToolWorkspace, bounded
@@ -64,7 +65,9 @@ def uri_of(path: bytes) -> str:
 def contents(workspace: ToolWorkspace, uri: str) -> list[Json]:
     """Return the contents of a resource. Raise RpcError if there is none, or it is too large."""
     if uri == CHANGES:
-        return [_text(uri, _bounded(workspace.session.changes.diff(workspace.fork)), "text/x-diff")]
+        session = workspace.session
+        lines = session.changes.diff(workspace.fork, without=secrets_of(session))
+        return [_text(uri, _bounded(lines), "text/x-diff")]
     if uri == JOURNAL:
         return [_text(uri, _journal(workspace), "application/x-ndjson")]
     if not uri.startswith(FILES):

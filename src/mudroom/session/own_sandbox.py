@@ -138,7 +138,9 @@ def _mounted_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> 
     from mudroom.vault.forks.mount import require_masked
 
     mask, notes = forks.secrets.look(order.actor.settings)
-    require_masked(fork, mask.paths)
+    empty = require_masked(fork, mask.paths) & mask.shown
+    if empty:
+        notes = [*notes, f"{show(min(empty))} is shown empty where {fork.name} is mounted"]
     vault = forks.vault.masked(mask)
     forks.settle(fork)
     outcome.notes += [*notes, *forks.tools.flush(fork)]
@@ -447,7 +449,7 @@ class OwnSandbox:
         if relay is not None:
             relay.start(running)
         if edited:
-            tools.go_live(fork.name, running)
+            tools.go_live(fork.name, running, self._vault.mask.paths)
         tools.resume(fork.name)
         return running
 

@@ -146,7 +146,7 @@ def test_a_fork_of_a_fork_is_whole_as_soon_as_it_is_there(one: Session, other: S
             [change.path for change in other.changes.of("g").changes] if other.vault.find("g") is not None else []
         )
 
-    for moment in ((Fork, "save"), (Fork, "note_masked")):
+    for moment in ((Fork, "save"), (Fork, "keep_masked")):
         with before(*moment, look):
             one.forks.new("g", parent="f")
         assert [change.path for change in other.changes.of("g").changes] == [b"mine"]

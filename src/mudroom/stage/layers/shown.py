@@ -1,11 +1,12 @@
 """Secrets that a fork holds because some of its commands were shown them, apart from the layers that all commands get.
 
-A directory beside the tree of a layer, with the entries of this layer and of those below it:
+For a layer, in the vault (a container gets whole layers, and what is beside their trees is not for its commands):
 
-    shown/paths    the paths, separated by NUL; a path that is listed may have no entry yet
-    shown/tree     the entries at their paths, whiteouts for deleted ones, and the directories above them
+    shown/<id>/paths    the paths of this layer and of those below it, separated by NUL; there may be no entry yet
+    shown/<id>/tree     the entries at their paths, whiteouts for deleted ones, and the directories above them
+    shown/<id>.own      paths of secrets at which the layer has what commands wrote that saw them empty, as in paths
 
-It is a layer itself: commands that may read these secrets have it above the sealed layers. When such a command has
+The tree is a layer itself: commands that may read these secrets have it above the sealed layers. When such a command has
 ended, its secrets are moved here out of its writable layer (``take``), so that layer is as others may see it.
 """
 
@@ -23,13 +24,29 @@ from mudroom.stage.layers.layer import LayerWriter, is_opaque, is_whiteout, remo
 from mudroom.stage.source import Source
 from mudroom.typing import Literal
 
-SHOWN, OWN = b"/shown", b"/own"
-"""Beside the tree of a layer: its shown secrets; the paths of secrets at which it has what commands wrote that saw them
-empty, separated by NUL."""
 PATHS, TREE = b"/paths", b"/tree"
 
 Hidden = Literal["hidden"]
 """A layer has no entry at a path, and hides that of the tree below."""
+
+
+def shown_place(layer: bytes) -> bytes:
+    """Return the directory for the shown secrets of a layer in this directory."""
+    vault, _layers, name = layer.rpartition(b"/layers/")
+    return vault + b"/shown/" + name
+
+
+def own_paths(layer: bytes) -> frozenset[bytes]:
+    """Return the paths of secrets at which a layer has what commands wrote that saw them empty."""
+    return read_paths(shown_place(layer) + b".own")
+
+
+def add_own_paths(layer: bytes, paths: frozenset[bytes]) -> None:
+    before = own_paths(layer)
+    if not paths <= before:
+        place = shown_place(layer)
+        os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
+        write_paths(place + b".own", paths | before)
 
 
 def read_paths(path: bytes) -> frozenset[bytes]:
@@ -144,8 +161,9 @@ def _move(root: int, writer: LayerWriter, path: bytes, seen: Entry | Hidden) -> 
 def _place(layer: bytes, former: bytes, paths: Iterable[bytes], lower: Source) -> bytes:
     """Return the directory for the shown secrets of a layer, which lists these paths now. It begins with the
     ``former`` ones."""
-    place = layer + SHOWN
+    place = shown_place(layer)
     if not os.path.isdir(place):
+        os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
         before = read_paths(former + PATHS) if former else frozenset()
         make_part(former, before, place, lower)
     write_paths(place + PATHS, read_paths(place + PATHS) | {*paths})
@@ -190,7 +208,7 @@ def part_of(place: bytes, allowed: frozenset[bytes], above: bytes, lower: Source
         return place
     entries = [(path, entry) for path, entry in entries_of(place) if path in allowed]
     name = blake2b(repr((place, entries)).encode(), digest_size=12).hexdigest().encode()
-    part = above + SHOWN + b"-" + name
+    part = above + b"/shown-" + name
     if not os.path.isdir(part):
         make_part(place, allowed, part, lower)
     return part
@@ -274,10 +292,10 @@ class WithSecrets:
 def carry(layers: list[bytes], target: bytes) -> None:
     """Give a layer that was merged from others what is beside their trees: ``layers`` are their directories, topmost
     first."""
-    shown = next((layer + SHOWN for layer in layers if os.path.isdir(layer + SHOWN)), b"")
+    shown = next((place for place in map(shown_place, layers) if os.path.isdir(place)), b"")
     if shown:
-        make_part(shown, read_paths(shown + PATHS), target + SHOWN, None)
-    own: Mapping[bytes, frozenset[bytes]] = {layer: read_paths(layer + OWN) for layer in layers}
+        make_part(shown, read_paths(shown + PATHS), shown_place(target), None)
+    own: Mapping[bytes, frozenset[bytes]] = {layer: own_paths(layer) for layer in layers}
     candidates = frozenset[bytes]().union(*own.values())
     kept = set[bytes]()
     for layer in layers:
@@ -285,4 +303,4 @@ def carry(layers: list[bytes], target: bytes) -> None:
         kept |= found.keys() & own[layer]
         candidates -= found.keys()
     if kept:
-        write_paths(target + OWN, kept)
+        add_own_paths(target, frozenset(kept))

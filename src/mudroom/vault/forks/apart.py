@@ -30,6 +30,7 @@ from mudroom.stage.copy import copy_open_file
 from mudroom.stage.layers.closed_directory import entered, look_through
 from mudroom.stage.layers.flatten import flatten
 from mudroom.stage.layers.layer import open_staged, remove_tree
+from mudroom.stage.layers.shown import shown_place
 from mudroom.stage.lease import is_open_elsewhere
 from mudroom.stage.views.released import processes_in, released
 from mudroom.vault.forks.copy_layer import as_in_layer
@@ -150,7 +151,8 @@ def _replace(vault: Vault, name: str) -> None:
     disk.rename_path(copy, tree)
     for path in _records(vault, name):
         record = load(path, ForkRecord)
-        save(path, as_in_layer(record, tree), durable=False)
+        shown = shown_place(place)
+        save(path, as_in_layer(record, tree, shown if os.path.isdir(shown) else b""), durable=False)
     vault.empty_trash()
 
 

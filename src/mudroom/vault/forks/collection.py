@@ -21,7 +21,7 @@ from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.forks.stacking import upper_is_empty
+from mudroom.vault.forks.stacking import tree_is_empty
 from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
@@ -296,8 +296,8 @@ def _is_untouched(fork: Fork, opened: OpenFork) -> bool:
     """Return whether no command has ever changed a file in the fork, so that there is nothing to collect: its layer is
     empty, and the directory itself has the mode of the one below."""
     state = fork.state
-    pristine = not state.layers and not fork.shown and state.repository is None and not os.path.lexists(fork.record_path)
-    if not (pristine and upper_is_empty(fork)):
+    pristine = not state.layers and not opened.holds_shown and state.repository is None and not os.path.lexists(fork.record_path)
+    if not (pristine and not fork.has_copy and tree_is_empty(fork)):
         return False
     below = opened.lower.look(b"")
     try:

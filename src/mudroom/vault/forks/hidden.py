@@ -3,7 +3,7 @@
 A command that was shown a secret may copy it up, and then a layer holds it, above the mask. So:
 
 1. When a command ends, the secrets that it was shown leave its writable layer (``keep_apart``). Layers of the stack hold
-   at the path of a secret only what commands wrote that saw it empty, and their ``own`` lists these paths.
+   at the path of a secret only what commands wrote that saw it empty, and a list beside them names these paths.
 2. Before a fork is used, its layers are searched for secrets that were not masked for all who wrote to it (``hide``):
    after a crash, of an earlier version, under a policy that has changed since. A copy that is found is moved to the
    shown secrets; one in a sealed layer is copied there, and an empty file over it hides it.
@@ -21,16 +21,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.stage import safe_open
 from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import LayerWriter, open_staged
-from mudroom.stage.layers.shown import (
-    OWN,
-    PATHS,
-    TREE,
-    add_copy,
-    find_in,
-    read_paths,
-    take,
-    write_paths,
-)
+from mudroom.stage.layers.shown import PATHS, TREE, add_copy, add_own_paths, find_in, own_paths, read_paths, take
 from mudroom.stage.originals.collection import MASKED, MASKED_BESIDE
 from mudroom.stage.source import Source
 from mudroom.vault.forks.open_fork import OpenFork
@@ -45,7 +36,7 @@ def begin(vault: Vault, fork: Fork) -> None:
     shown = mask.shown | {path for path in read_paths(fork.shown + PATHS) if mask.allows(path)} if fork.shown else mask.shown
     if shown and not fork.has_copy:
         upper = fork.layer(fork.state.upper)
-        if find_in(upper, shown) or not shown.isdisjoint(read_paths(upper + OWN)):
+        if find_in(upper, shown) or not shown.isdisjoint(own_paths(upper)):
             vault.seal(fork)
     if mask.paths or shown or mask.known:
         fork.note_masked(mask.paths, former)
@@ -57,7 +48,7 @@ def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecret
     command may be running in it, and it is not mounted."""
     mask, state = vault.mask, fork.state
     wanted = mask.paths.union(more)
-    if not wanted and not mask.shown:
+    if not wanted and not mask.has_secrets:
         return MaskedSecrets()
     former = fork.masked
     covered = former.at(state)
@@ -82,7 +73,7 @@ def _leave_copy(vault: Vault, fork: Fork, shown: frozenset[bytes]) -> None:
         seal_copy(vault, fork)
         if fork.state.upper != upper:  # no other fork has that layer yet
             layer = fork.layer(upper)
-            take(layer, shown - read_paths(layer + OWN), fork.shown, opened.lower)
+            take(layer, shown - own_paths(layer), fork.shown, opened.lower)
     vault.throw_away(fork.copy_place + b"/manifest")
 
 
@@ -107,7 +98,7 @@ def _search(vault: Vault, fork: Fork, paths: Iterable[bytes]) -> None:
 def _may_tell(layer: bytes, path: bytes, entry: object) -> bool:
     """Return whether what a layer has at the path of a secret may be the secret."""
     is_file = isinstance(entry, Entry) and entry.kind == "file" and entry.size > 0
-    return is_file and path not in read_paths(layer + OWN)
+    return is_file and path not in own_paths(layer)
 
 
 def _cover(vault: Vault, fork: Fork, upper: bytes, held: dict[bytes, bytes]) -> None:
@@ -165,17 +156,14 @@ def touched(fork: Fork, opened: OpenFork) -> frozenset[bytes]:
         return frozenset()
     upper = fork.layer(fork.state.upper)
     found = find_in(upper, sorted(shown))
-    return frozenset(found) - read_paths(upper + OWN) if found else frozenset()
+    return frozenset(found) - own_paths(upper) if found else frozenset()
 
 
 def note_own(fork: Fork, changeset: Changeset, masked: Collection[bytes]) -> None:
     """Note that the fork's writable layer has entries at masked paths, by commands that saw these files empty."""
     new = {remark.path for remark in changeset.remarks if _is_own(remark)}.intersection(masked)
     if new and (new := new & fork.masked.at(fork.state)):
-        place = fork.layer(fork.state.upper) + OWN
-        before = read_paths(place)
-        if not new <= before:
-            write_paths(place, new | before)
+        add_own_paths(fork.layer(fork.state.upper), frozenset(new))
 
 
 def _is_own(remark: Remark) -> bool:

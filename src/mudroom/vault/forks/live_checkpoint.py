@@ -22,7 +22,7 @@ from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.flatten import flatten
 from mudroom.stage.layers.fuse_marks import convert_fuse_layer
 from mudroom.stage.layers.layer import open_staged, read_directory
-from mudroom.stage.layers.shown import OWN, SHOWN, carry, read_paths, take
+from mudroom.stage.layers.shown import carry, own_paths, shown_place, take
 from mudroom.stage.source import is_absence, same_bytes
 from mudroom.vault.forks.collection import MOST_TRIES
 from mudroom.vault.forks.copy_layer import as_in_layer, copy_view
@@ -165,12 +165,17 @@ def _copy_once(vault: Vault, fork: Fork) -> str:
             convert_fuse_layer(place + b"/tree")
     merge_originals([upper], place)
     carry([upper], place)
+
+    def shown_of() -> bytes:
+        """Return the directory of the shown secrets that count for the copy."""
+        own = shown_place(place)
+        return own if os.path.isdir(own) else fork.shown
+
     with OpenFork(vault, fork) as opened:
         paths = opened.shown_paths
         if paths:
-            former = place + SHOWN if os.path.isdir(place + SHOWN) else fork.shown
-            take(place, paths - read_paths(place + OWN), former, opened.visible)
+            take(place, paths - own_paths(place), shown_of(), opened.visible)
     record = fork.record
     if record is not None:
-        save(place + b"/record", as_in_layer(record, place + b"/tree", fork.shown if not os.path.isdir(place + SHOWN) else place + SHOWN), durable=True)
+        save(place + b"/record", as_in_layer(record, place + b"/tree", shown_of()), durable=True)
     return name

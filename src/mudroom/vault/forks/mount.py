@@ -356,14 +356,16 @@ def _unclear(fork: Fork, note: MountNote, state: State) -> MudroomError:
     )
 
 
-def require_masked(fork: Fork, paths: frozenset[bytes]) -> None:
-    """Raise UsageError if one of these secrets can be read in the mount of the fork."""
-    new = sorted(paths - read_masked(fork.path))
+def require_masked(fork: Fork, paths: frozenset[bytes]) -> frozenset[bytes]:
+    """Return the secrets that are shown empty in the mount of a fork. Raise UsageError if one of ``paths`` is not."""
+    masked = read_masked(fork.path)
+    new = sorted(paths - masked)
     if new:
         raise UsageError(
             f"{show(new[0])} is a secret that can be read where {fork.name} is mounted",
             f"mudroom unmount {fork.name}, and mount it again",
         )
+    return masked
 
 
 def collect(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:

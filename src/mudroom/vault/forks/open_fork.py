@@ -91,6 +91,11 @@ class OpenFork:
             secrets = self._keep(OneLayer(self._shown + TREE))
             self.visible = WithSecrets(self.lower, secrets, self._allowed)
 
+    @property
+    def holds_shown(self) -> bool:
+        """Whether the fork holds secrets that commands were shown."""
+        return bool(self._shown)
+
     def reopen_shown(self) -> None:
         """Notice the shown secrets that have been moved out of the writable layer."""
         self._shown = self._fork.shown
@@ -210,9 +215,9 @@ class OpenFork:
         )
 
     def _own(self) -> frozenset[bytes]:
-        from mudroom.stage.layers.shown import OWN, read_paths
+        from mudroom.stage.layers.shown import own_paths
 
-        return read_paths(self._fork.layer(self._state.upper) + OWN)
+        return own_paths(self._fork.layer(self._state.upper))
 
     def _masked(self, *changesets: Changeset) -> frozenset[bytes]:
         """Return the masked files, with those that were masked when the fork touched them and that it still has empty:

@@ -16,15 +16,20 @@ from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import ForkExists, MudroomError, UsageError
 from mudroom.stage import disk, safe_open
 from mudroom.vault.moment import present
-from mudroom.vault.store.fork import SHOWN, Fork, fork_directory, is_plain, mount_note
+from mudroom.vault.store.fork import Fork, fork_directory, is_plain, mount_note
 from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
 
 
 def upper_is_empty(fork: Fork) -> bool:
     """Whether nothing was changed since the last seal: the writable layer is empty."""
-    if fork.has_copy or os.path.isdir(fork.layer(fork.state.upper) + SHOWN):
-        return False  # seal_copy finds the changes of a copy
+    if fork.has_copy:
+        return False  # seal_copy finds the changes
+    return tree_is_empty(fork) and not fork.shown_at((fork.state.upper,))
+
+
+def tree_is_empty(fork: Fork) -> bool:
+    """Whether the writable layer is empty, but for secrets that commands were shown."""
     try:
         upper = safe_open.open_directory(fork.upper)
     except FileNotFoundError:
@@ -146,7 +151,7 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
     fork.begin(present())  # cut off from here on, the changes are collected again: the record may not match the layers
     sync_directory(fork.path)
     fork.save(stack.rolled_back(state, point, upper))
-    fork.note_masked(frozenset(), fork.masked)  # these layers are searched again
+    fork.keep_masked(fork.masked.unsearched, fork.masked)
     restore_record(vault, fork)
     sync_directory(fork.path)  # before the dropped layer goes
     fork.end()
@@ -198,9 +203,7 @@ def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = N
     def complete(child: Fork) -> None:
         restore_record(vault, child)
         child.note_credentials(parent.credentials)
-        former = parent.masked
-        if former.names:
-            child.note_masked(former.paths if at is None else frozenset(), former)
+        child.keep_masked(parent.masked if at is None else parent.masked.unsearched)
         landed = parent.path + b"/landed"
         if os.path.exists(landed):
             os.link(landed, child.path + b"/landed")  # the file is replaced when it changes, never written to

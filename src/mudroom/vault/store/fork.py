@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 CREDENTIALS = b"/credentials"
 DOOR = b"/standing"
 MASKED = b"/masked"
-SHOWN = b"/shown"
-"""Of a layer: secrets that a command was shown and has touched, for others of that kind (``stage/layers/shown.py``)."""
+SHOWN = b"/shown/"
+"""In the vault: of a layer, the secrets that a command was shown and has touched (``stage/layers/shown.py``)."""
 APART = b"/apart"
 """Of a layer: a copy of its tree until it takes the place of the tree (``vault/forks/apart.py``)."""
 
@@ -69,6 +69,16 @@ class MaskedSecrets(NamedTuple):
         """Return the secrets that these layers show to no command. None, if a rollback has left that layer."""
         is_below = self.top is not None and (not self.top or self.top.decode() in state.layers)
         return self.paths if is_below else frozenset()
+
+    @property
+    def content(self) -> bytes:
+        names = b"\0".join(sorted(self.names))
+        return names if self.top is None else names + b"\0\0" + b"\0".join((self.top, *sorted(self.paths)))
+
+    @property
+    def unsearched(self) -> MaskedSecrets:
+        """The record of a fork that has got other layers: they are searched again."""
+        return MaskedSecrets(self.names)
 
     @classmethod
     def of(cls, content: bytes) -> MaskedSecrets:
@@ -304,8 +314,11 @@ class Fork:
     @property
     def shown(self) -> bytes:
         """Directory with the secrets that commands were shown and have touched; empty if there are none."""
-        state = self.state
-        places = (self.layer(name) + SHOWN for name in (state.upper, *reversed(state.layers)))
+        return self.shown_at((*self.state.layers, self.state.upper))
+
+    def shown_at(self, layers: Sequence[str]) -> bytes:
+        """Return that directory for these layers, bottom first."""
+        places = (self._vault + SHOWN + name.encode() for name in reversed(layers))
         return next((place for place in places if os.path.isdir(place)), b"")
 
     @property
@@ -373,10 +386,13 @@ class Fork:
         names = former.names | {path.rpartition(b"/")[2] for path in paths}
         layers = self.state.layers
         top = (layers[-1] if layers else "").encode() if searched or not former.at(self.state) else former.top
-        new = MaskedSecrets(names, top, paths)
-        if new != former and (paths or former.paths):
-            content = b"\0".join(sorted(names)) + b"\0\0" + b"\0".join((top or b"", *sorted(paths)))
-            self._replace(MASKED, content)
+        self.keep_masked(MaskedSecrets(names, top, paths), former)
+
+    def keep_masked(self, masked: MaskedSecrets, former: MaskedSecrets = MaskedSecrets()) -> None:  # noqa: B008
+        """Replace the record of masked files. ``former``: as it is."""
+        if masked._replace(top=b"") == former._replace(top=b"") and (masked.top == former.top or not masked.paths):
+            return
+        self._replace(MASKED, masked.content)
 
     def _replace(self, name: bytes, content: bytes) -> None:
         with open(self.path + name + b".new", "wb") as stream:
