@@ -394,10 +394,8 @@ class Forks:
         if started is not None:
             shown = self.secrets.masked_vault(fork)
             if note is None and not fork.has_copy:
-                from mudroom.vault.forks.hidden import hide
-
                 set_fork_apart(self, fork)  # its processes may still be dying
-                hide(self.secrets.whole_vault(), fork)
+                self.secrets.hide_all(fork)
             with OpenFork(shown, fork) as opened:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
                 started = noted.since if noted is not None else started

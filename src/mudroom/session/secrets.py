@@ -14,6 +14,7 @@ from mudroom.errors import SecretsUnknown
 from mudroom.stage.source import OpenSource
 from mudroom.stage.views.secret import NO_MASK, Finder, Mask, files_at, make_mask
 from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.store.masked_secrets import masked_of
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Secrets:
         secrets of today that it saw empty. A file that a command saw empty would be collected as one that it has
         emptied; what it did to one that the user had shown to it is a change as any other."""
         mask, _notes = self.look()
-        noted = fork.masked
+        noted = masked_of(fork)
         known = noted.paths if noted.top is not None else None
         empty = [path for path in mask.paths if (path in known if known is not None else last(path) in noted.names)]
         if len(empty) == len(mask.paths):
@@ -82,6 +83,15 @@ class Secrets:
     def whole_vault(self) -> Vault:
         """Return the vault with a mask of all secrets, also of those that are shown to commands of the session."""
         return self._vault.masked(self.look(self._settings._replace(secrets_show=()))[0])
+
+    def hide_all(self, fork: Fork) -> Vault:
+        """Move all secrets out of the layers of a fork at rest. Return the vault with a mask of all of them. Hold the
+        fork's lock."""
+        from mudroom.vault.forks.hidden import hide
+
+        vault = self.whole_vault()
+        hide(vault, fork)
+        return vault
 
     def _finder(self, mask: tuple[bytes, ...]) -> Finder:
         """Return the finder for these patterns. Hold the lock."""

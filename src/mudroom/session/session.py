@@ -346,19 +346,14 @@ class Session:
 
     @contextmanager
     def exporting(self, fork: str) -> Iterator[tuple[Vault, Fork]]:
-        """Yield a fork at rest that may leave this machine, and the vault with a mask of all secrets. Raise UsageError if a commit in it holds a masked file as
-        an empty one."""
+        """Yield the vault with a mask of all secrets, and a fork at rest that may leave this machine. Raise UsageError
+        if a commit in it holds a masked file as an empty one."""
         from mudroom.vault.apply.git_landing import require_unemptied_commits
-
-        from mudroom.vault.forks.hidden import hide
 
         self.forks.secrets.look()
         with self.forks.at_rest(fork) as resting:
             require_unemptied_commits(self.vault, resting)
-            vault = self.forks.secrets.whole_vault()
-            if vault.mask.has_secrets:
-                hide(vault, resting)
-            yield vault, resting
+            yield self.forks.secrets.hide_all(resting), resting
 
     def export(
         self, fork: str, stream: IO[bytes], *, base: bytes = b"", packed: bool = True, limit: int | None = None
@@ -373,9 +368,7 @@ class Session:
         from mudroom.vault.transfer.bundle import write_fork
 
         with self.exporting(fork) as (vault, resting):
-            exported = write_fork(
-                vault, resting, stream, self.forks.clock(), base=base, packed=packed, limit=limit
-            )
+            exported = write_fork(vault, resting, stream, self.forks.clock(), base=base, packed=packed, limit=limit)
         self.forks.journal("export", fork, {"bytes": exported.size})
         return exported
 

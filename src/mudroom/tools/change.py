@@ -34,7 +34,9 @@ def secrets_of(session: Session) -> Callable[[Change], bool]:
     """Return what says whether a change is one of a secret of the project that is not shown to the session's commands:
     a command to which the user has shown it may have made it."""
     hides = session.forks.secrets.hides
-    return lambda change: change.base is not None and (hides(change.path) or bool(change.source and hides(change.source)))
+    return lambda change: (
+        change.base is not None and (hides(change.path) or bool(change.source and hides(change.source)))
+    )
 
 
 def _diff(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:

@@ -28,7 +28,6 @@ from mudroom.session import Session, Stdio
 from mudroom.session.actor import Actor
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.vault.apply.git_landing import require_unemptied_commits
-from mudroom.vault.forks.hidden import hide
 from mudroom.vault.forks.result_digest import result_digest
 from mudroom.vault.transfer.bundle import write_fork
 
@@ -227,8 +226,7 @@ def _archived(session: Session, fork: str, folder: ErrandFolder, changeset: Chan
     resting = session.vault.fork(fork)
     with session.forks.locked(resting, "mudroom worker"):
         require_unemptied_commits(session.vault, resting)
-        vault = session.forks.secrets.whole_vault()
-        hide(vault, resting)
+        vault = session.forks.secrets.hide_all(resting)
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as stream:
             exported = write_fork(vault, resting, stream, session.forks.clock(), base=b"", packed=True)
             os.fsync(stream.fileno())

@@ -6,8 +6,8 @@ For a layer, in the vault (a container gets whole layers, and what is beside the
     shown/<id>/tree     the entries at their paths, whiteouts for deleted ones, and the directories above them
     shown/<id>.own      paths of secrets at which the layer has what commands wrote that saw them empty, as in paths
 
-The tree is a layer itself: commands that may read these secrets have it above the sealed layers. When such a command has
-ended, its secrets are moved here out of its writable layer (``take``), so that layer is as others may see it.
+The tree is a layer itself: commands that may read these secrets have it above the sealed layers. When such a command
+has ended, its secrets are moved here out of its writable layer (``take``), so that layer is as others may see it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from mudroom.core.tree.entry import Entry
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.closed_directory import entered, look_through
-from mudroom.stage.layers.layer import LayerWriter, is_opaque, is_whiteout, remove_at, remove_tree
+from mudroom.stage.layers.layer import LayerWriter, is_opaque, is_whiteout, read_directory, remove_at, remove_tree
 from mudroom.stage.source import Source
 from mudroom.typing import Literal
 
+_FEW = 16
+"""Up to this many paths are looked up one by one."""
 PATHS, TREE = b"/paths", b"/tree"
 
 Hidden = Literal["hidden"]
@@ -87,9 +89,36 @@ def find_in(layer: bytes, paths: Iterable[bytes]) -> dict[bytes, Entry | Hidden]
     except FileNotFoundError:
         return {}
     try:
-        return {path: found for path in paths if (found := find(root, path)) is not None}
+        chosen = list(paths)
+        chosen = _possible(root, chosen) if len(chosen) > _FEW else chosen
+        return {path: found for path in chosen if (found := find(root, path)) is not None}
     finally:
         os.close(root)
+
+
+def _possible(root: int, paths: list[bytes]) -> list[bytes]:
+    """Return the paths at which a layer may have something. Costs as much as the layer has, not as there are paths."""
+    chosen: list[bytes] = []
+    pending = [(b"", paths)]
+    while pending:
+        above, below = pending.pop()
+        listing = read_directory(root, above)
+        if listing is None or listing.opaque:
+            chosen += below
+            continue
+        by_name: dict[bytes, list[bytes]] = {}
+        for path in below:
+            name = path[len(above) + 1 if above else 0 :].partition(b"/")[0]
+            if name in listing.entries or name in listing.gone:
+                by_name.setdefault(name, []).append(path)
+        for name, inside in by_name.items():
+            at = above + b"/" + name if above else name
+            entry = listing.entries.get(name)
+            if entry is None or entry.kind != "directory" or at in inside:
+                chosen += inside
+            else:
+                pending.append((at, inside))
+    return sorted(chosen)
 
 
 def take(layer: bytes, paths: Collection[bytes], former: bytes, lower: Source) -> frozenset[bytes]:
@@ -223,8 +252,6 @@ def entries_of(place: bytes) -> Iterator[tuple[bytes, Entry | None]]:
 
 
 def _below(tree: bytes, path: bytes) -> Iterator[tuple[bytes, Entry]]:
-    from mudroom.stage.layers.layer import read_directory
-
     root = open_layer(tree)
     try:
         pending = [path]

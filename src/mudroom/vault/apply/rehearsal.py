@@ -16,7 +16,8 @@ _CHUNK = 1 << 20
 def rehearse(
     tree: Tree, landing: Landing, staged: Source, merged: bytes, masked: Collection[bytes] = frozenset()
 ) -> None:
-    """Apply the landing to ``tree``, which shows the project as it is now, with ``masked`` secrets empty; these stay so.
+    """Apply the landing to ``tree``, which shows the project as it is now. ``masked``: secrets that are empty
+    there, and stay so.
 
     ``merged``: the directory of content that is not the fork's own (``Op.merged``). FIFOs are left out. Raise OSError.
     """

@@ -296,7 +296,12 @@ def _is_untouched(fork: Fork, opened: OpenFork) -> bool:
     """Return whether no command has ever changed a file in the fork, so that there is nothing to collect: its layer is
     empty, and the directory itself has the mode of the one below."""
     state = fork.state
-    pristine = not state.layers and not opened.holds_shown and state.repository is None and not os.path.lexists(fork.record_path)
+    pristine = (
+        not state.layers
+        and not opened.holds_shown
+        and state.repository is None
+        and not os.path.lexists(fork.record_path)
+    )
     if not (pristine and not fork.has_copy and tree_is_empty(fork)):
         return False
     below = opened.lower.look(b"")

@@ -2,8 +2,8 @@
 
 A command that was shown a secret may copy it up, and then a layer holds it, above the mask. So:
 
-1. When a command ends, the secrets that it was shown leave its writable layer (``keep_apart``). Layers of the stack hold
-   at the path of a secret only what commands wrote that saw it empty, and a list beside them names these paths.
+1. When a command ends, the secrets that it was shown leave its writable layer (``keep_apart``). Layers of the stack
+   hold at the path of a secret only what commands wrote that saw it empty, and a list of each layer names these paths.
 2. Before a fork is used, its layers are searched for secrets that were not masked for all who wrote to it (``hide``):
    after a crash, of an earlier version, under a policy that has changed since. A copy that is found is moved to the
    shown secrets; one in a sealed layer is copied there, and an empty file over it hides it.
@@ -25,7 +25,8 @@ from mudroom.stage.layers.shown import PATHS, TREE, add_copy, add_own_paths, fin
 from mudroom.stage.originals.collection import MASKED, MASKED_BESIDE
 from mudroom.stage.source import Source
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.store.fork import Fork, MaskedSecrets
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.masked_secrets import MaskedSecrets, masked_of, note_masked
 from mudroom.vault.store.store import Vault
 
 
@@ -33,13 +34,17 @@ def begin(vault: Vault, fork: Fork) -> None:
     """Prepare a fork for a writer with the mask of ``vault``. Hold the fork's lock; nothing may have it mounted."""
     former = hide(vault, fork)
     mask = vault.mask
-    shown = mask.shown | {path for path in read_paths(fork.shown + PATHS) if mask.allows(path)} if fork.shown else mask.shown
+    shown = (
+        mask.shown | {path for path in read_paths(fork.shown + PATHS) if mask.allows(path)}
+        if fork.shown
+        else mask.shown
+    )
     if shown and not fork.has_copy:
         upper = fork.layer(fork.state.upper)
         if find_in(upper, shown) or not shown.isdisjoint(own_paths(upper)):
             vault.seal(fork)
     if mask.paths or shown or mask.known:
-        fork.note_masked(mask.paths, former)
+        note_masked(fork, mask.paths, former)
 
 
 def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecrets:
@@ -50,7 +55,7 @@ def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecret
     wanted = mask.paths.union(more)
     if not wanted and not mask.has_secrets:
         return MaskedSecrets()
-    former = fork.masked
+    former = masked_of(fork)
     covered = former.at(state)
     if fork.has_copy and (wanted - covered or covered & mask.shown):
         _leave_copy(vault, fork, wanted - covered)
@@ -59,8 +64,8 @@ def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecret
         return former
     if state.layers or os.path.isdir(fork.upper):
         _search(vault, fork, sorted(wanted))
-    fork.note_masked(wanted | covered, former, searched=not covered)
-    return fork.masked
+    note_masked(fork, wanted | covered, former, searched=not covered)
+    return masked_of(fork)
 
 
 def _leave_copy(vault: Vault, fork: Fork, shown: frozenset[bytes]) -> None:
@@ -162,7 +167,7 @@ def touched(fork: Fork, opened: OpenFork) -> frozenset[bytes]:
 def note_own(fork: Fork, changeset: Changeset, masked: Collection[bytes]) -> None:
     """Note that the fork's writable layer has entries at masked paths, by commands that saw these files empty."""
     new = {remark.path for remark in changeset.remarks if _is_own(remark)}.intersection(masked)
-    if new and (new := new & fork.masked.at(fork.state)):
+    if new and (new := new & masked_of(fork).at(fork.state)):
         add_own_paths(fork.layer(fork.state.upper), frozenset(new))
 
 

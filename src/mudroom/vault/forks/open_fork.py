@@ -17,6 +17,7 @@ from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import OpenSource, Source
 from mudroom.typing import TYPE_CHECKING, TypeVar
 from mudroom.vault.store.fork import Fork, mount_note
+from mudroom.vault.store.masked_secrets import masked_of
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class OpenFork:
         mask = self._vault.mask
         if not mask.paths or source is self._bottom:
             return source
-        unknown = mask.paths - self._fork.masked.at(self._state)
+        unknown = mask.paths - masked_of(self._fork).at(self._state)
         if not unknown or mount_note(self._fork) is not None:
             return source
         from mudroom.stage.layers.shown import WithSecrets
@@ -205,8 +206,8 @@ class OpenFork:
             before=changes,
             landed=load_landed(fork.path + LANDED),
             masked=self._masked(changes, sealed),
-            masked_names=functools.cache(lambda: fork.masked.names),
-            own=functools.cache(lambda: self._own()),
+            masked_names=functools.cache(lambda: masked_of(fork).names),
+            own=functools.cache(self._own),
             shown=self._shown,
             fork=fork.path,
             project=self._vault.project,

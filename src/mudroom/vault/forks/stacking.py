@@ -17,6 +17,7 @@ from mudroom.errors import ForkExists, MudroomError, UsageError
 from mudroom.stage import disk, safe_open
 from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork, fork_directory, is_plain, mount_note
+from mudroom.vault.store.masked_secrets import keep_masked, masked_of
 from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
 
@@ -151,7 +152,7 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
     fork.begin(present())  # cut off from here on, the changes are collected again: the record may not match the layers
     sync_directory(fork.path)
     fork.save(stack.rolled_back(state, point, upper))
-    fork.keep_masked(fork.masked.unsearched, fork.masked)
+    keep_masked(fork, masked_of(fork).unsearched, masked_of(fork))
     restore_record(vault, fork)
     sync_directory(fork.path)  # before the dropped layer goes
     fork.end()
@@ -203,7 +204,7 @@ def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = N
     def complete(child: Fork) -> None:
         restore_record(vault, child)
         child.note_credentials(parent.credentials)
-        child.keep_masked(parent.masked if at is None else parent.masked.unsearched)
+        keep_masked(child, masked_of(parent) if at is None else masked_of(parent).unsearched)
         landed = parent.path + b"/landed"
         if os.path.exists(landed):
             os.link(landed, child.path + b"/landed")  # the file is replaced when it changes, never written to

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from mudroom.core.clock import CommandStart
@@ -32,7 +32,7 @@ from mudroom.core.tree.stack import ForkState
 from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.stage import disk
 from mudroom.stage.reader import ANEW, FileReader
-from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.lock import PATIENCE, Lock
 from mudroom.vault.store.state_text import TEXTS
 
@@ -52,44 +52,6 @@ APART = b"/apart"
 RELEASED = b"/released"
 """In the vault: a file per layer that no sandbox can reach any more (vault/forks/apart.py)."""
 _SMALL = 1 << 16
-
-
-class MaskedSecrets(NamedTuple):
-    """The file ``masked``: names, an empty one, the layer, the paths, each ended by a NUL but for the last."""
-
-    names: frozenset[bytes] = frozenset()
-    """Last components of the paths that were masked when one of its commands began."""
-    top: bytes | None = None
-    """The top sealed layer when the layers were searched for these paths; empty: there was none. None: they never
-    were."""
-    paths: frozenset[bytes] = frozenset()
-    """Secrets that were masked for every command which has written to the fork since."""
-
-    def at(self, state: ForkState) -> frozenset[bytes]:
-        """Return the secrets that these layers show to no command. None, if a rollback has left that layer."""
-        is_below = self.top is not None and (not self.top or self.top.decode() in state.layers)
-        return self.paths if is_below else frozenset()
-
-    @property
-    def content(self) -> bytes:
-        names = b"\0".join(sorted(self.names))
-        return names if self.top is None else names + b"\0\0" + b"\0".join((self.top, *sorted(self.paths)))
-
-    @property
-    def unsearched(self) -> MaskedSecrets:
-        """The record of a fork that has got other layers: they are searched again."""
-        return MaskedSecrets(self.names)
-
-    @classmethod
-    def of(cls, content: bytes) -> MaskedSecrets:
-        names, is_new, rest = content.partition(b"\0\0")
-        known = frozenset(names.split(b"\0")) - {b""}
-        if not is_new:  # of an earlier version
-            return cls(known)
-        top, *paths = rest.split(b"\0")
-        return cls(known, top, frozenset(paths) - {b""})
-
-
 _LOOK = 0.005
 """Seconds between two tries to take a lock: flock(2) has no timeout."""
 
@@ -308,8 +270,9 @@ class Fork:
         if not shown:
             return layers
         from mudroom.stage.layers.shown import with_shown
+        from mudroom.vault.store.masked_secrets import masked_of
 
-        return with_shown(layers, self.upper, shown, self.masked.at(self.state))
+        return with_shown(layers, self.upper, shown, masked_of(self).at(self.state))
 
     @property
     def shown(self) -> bytes:
@@ -371,30 +334,10 @@ class Fork:
         recorded = self.credentials
         new = [name for name in names if name not in recorded]
         if new:
-            self._replace(CREDENTIALS, "".join(f"{name}\n" for name in (*recorded, *new)).encode())
+            self.replace(CREDENTIALS, "".join(f"{name}\n" for name in (*recorded, *new)).encode())
 
-    @property
-    def masked(self) -> MaskedSecrets:
-        try:
-            return MaskedSecrets.of(read_small(self.path + MASKED))
-        except FileNotFoundError:
-            return MaskedSecrets()
-
-    def note_masked(self, paths: frozenset[bytes], former: MaskedSecrets, *, searched: bool = False) -> None:
-        """Record the masked files before a command: what it commits may hold them empty, also when they have gone
-        since. What it is shown is in the layers from now on. ``searched``: the layers were searched for all of them."""
-        names = former.names | {path.rpartition(b"/")[2] for path in paths}
-        layers = self.state.layers
-        top = (layers[-1] if layers else "").encode() if searched or not former.at(self.state) else former.top
-        self.keep_masked(MaskedSecrets(names, top, paths), former)
-
-    def keep_masked(self, masked: MaskedSecrets, former: MaskedSecrets = MaskedSecrets()) -> None:  # noqa: B008
-        """Replace the record of masked files. ``former``: as it is."""
-        if masked._replace(top=b"") == former._replace(top=b"") and (masked.top == former.top or not masked.paths):
-            return
-        self._replace(MASKED, masked.content)
-
-    def _replace(self, name: bytes, content: bytes) -> None:
+    def replace(self, name: bytes, content: bytes) -> None:
+        """Replace a small file of the fork."""
         with open(self.path + name + b".new", "wb") as stream:
             stream.write(content)
         disk.rename_path(self.path + name + b".new", self.path + name)

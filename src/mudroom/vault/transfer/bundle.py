@@ -255,8 +255,8 @@ def _pack_record(packer: Packer, vault: Vault, name: bytes, path: bytes, secrets
 
 @contextmanager
 def _originals(vault: Vault, fork: Fork, name: str, secrets: Secrecy, *, is_named: bool) -> Iterator[bytes]:
-    """Yield the directory with the originals of a layer, without those of secrets. A layer over a snapshot has none: where the snapshot is not
-    written along, those of the paths that the layer changes are made of it."""
+    """Yield the directory with the originals of a layer, without those of secrets. A layer over a snapshot has none:
+    where the snapshot is not written along, those of the paths that the layer changes are made of it."""
     state = fork.state
     place = vault.layer(name)
     record = fork.record if name == state.upper else load_record(place + b"/record")
