@@ -19,7 +19,8 @@ from mudroom.session.background import Background
 from mudroom.session.upkeep import take_in_stream
 from mudroom.tools.table import call
 from mudroom.tools.workspace import ToolWorkspace
-from mudroom.vault.store.fork import MASKED, SHOWN, Fork
+from mudroom.vault.store.fork import SHOWN, Fork
+from mudroom.vault.store.masked_secrets import MASKED
 
 pytestmark = pytest.mark.both_users
 

@@ -147,7 +147,7 @@ def test_a_fork_of_a_fork_is_whole_as_soon_as_it_is_there(one: Session, other: S
             [change.path for change in other.changes.of("g").changes] if other.vault.find("g") is not None else []
         )
 
-    moments: tuple[tuple[object, str], ...] = ((Fork, "save"), (stacking, "keep_masked"))
+    moments: tuple[tuple[object, str], ...] = ((Fork, "save"), (stacking, "_keep_masked"))
     for owner, name in moments:
         with before(owner, name, look):
             one.forks.new("g", parent="f")

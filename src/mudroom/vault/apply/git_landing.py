@@ -249,7 +249,7 @@ def _fork_side(vault: Vault, fork: Fork, record: ForkRecord) -> Iterator[tuple[F
     masked = {*vault.mask.paths, *(remark.path for remark in record.changeset.remarks if remark.text == MASKED)}
     with OpenFork(vault, fork) as opened:
         original = OriginalFiles(opened.ground(record.changeset), {change.path: change for change in changes})
-        yield ForkSide(fork.name, opened.merged(), original, changes), Emptied(masked | masked_of(fork).names)
+        yield ForkSide(fork.name, opened.merged(), original, changes), Emptied(masked | masked_of(fork.path).names)
 
 
 # --- moving refs ---

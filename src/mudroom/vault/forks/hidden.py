@@ -44,7 +44,7 @@ def begin(vault: Vault, fork: Fork) -> None:
         if find_in(upper, shown) or not shown.isdisjoint(own_paths(upper)):
             vault.seal(fork)
     if mask.paths or shown or mask.known:
-        note_masked(fork, mask.paths, former)
+        note_masked(fork.path, fork.state, mask.paths, former)
 
 
 def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecrets:
@@ -55,7 +55,7 @@ def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecret
     wanted = mask.paths.union(more)
     if not wanted and not mask.has_secrets:
         return MaskedSecrets()
-    former = masked_of(fork)
+    former = masked_of(fork.path)
     covered = former.at(state)
     if fork.has_copy and (wanted - covered or covered & mask.shown):
         _leave_copy(vault, fork, wanted - covered)
@@ -64,8 +64,8 @@ def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecret
         return former
     if state.layers or os.path.isdir(fork.upper):
         _search(vault, fork, sorted(wanted))
-    note_masked(fork, wanted | covered, former, searched=not covered)
-    return masked_of(fork)
+    note_masked(fork.path, fork.state, wanted | covered, former, searched=not covered)
+    return masked_of(fork.path)
 
 
 def _leave_copy(vault: Vault, fork: Fork, shown: frozenset[bytes]) -> None:
@@ -167,7 +167,7 @@ def touched(fork: Fork, opened: OpenFork) -> frozenset[bytes]:
 def note_own(fork: Fork, changeset: Changeset, masked: Collection[bytes]) -> None:
     """Note that the fork's writable layer has entries at masked paths, by commands that saw these files empty."""
     new = {remark.path for remark in changeset.remarks if _is_own(remark)}.intersection(masked)
-    if new and (new := new & masked_of(fork).at(fork.state)):
+    if new and (new := new & masked_of(fork.path).at(fork.state)):
         add_own_paths(fork.layer(fork.state.upper), frozenset(new))
 
 

@@ -17,7 +17,6 @@ from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import OpenSource, Source
 from mudroom.typing import TYPE_CHECKING, TypeVar
 from mudroom.vault.store.fork import Fork, mount_note
-from mudroom.vault.store.masked_secrets import masked_of
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
@@ -173,7 +172,9 @@ class OpenFork:
         mask = self._vault.mask
         if not mask.paths or source is self._bottom:
             return source
-        unknown = mask.paths - masked_of(self._fork).at(self._state)
+        from mudroom.vault.store.masked_secrets import masked_of
+
+        unknown = mask.paths - masked_of(self._fork.path).at(self._state)
         if not unknown or mount_note(self._fork) is not None:
             return source
         from mudroom.stage.layers.shown import WithSecrets
@@ -206,7 +207,7 @@ class OpenFork:
             before=changes,
             landed=load_landed(fork.path + LANDED),
             masked=self._masked(changes, sealed),
-            masked_names=functools.cache(lambda: masked_of(fork).names),
+            masked_names=functools.cache(self._masked_names),
             own=functools.cache(self._own),
             shown=self._shown,
             fork=fork.path,
@@ -214,6 +215,11 @@ class OpenFork:
             settings_at=b"" if self._vault.is_elsewhere else self._vault.project,
             private=self._private,
         )
+
+    def _masked_names(self) -> frozenset[bytes]:
+        from mudroom.vault.store.masked_secrets import masked_of
+
+        return masked_of(self._fork.path).names
 
     def _own(self) -> frozenset[bytes]:
         from mudroom.stage.layers.shown import own_paths

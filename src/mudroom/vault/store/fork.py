@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 CREDENTIALS = b"/credentials"
 DOOR = b"/standing"
-MASKED = b"/masked"
 SHOWN = b"/shown/"
 """In the vault: of a layer, the secrets that a command was shown and has touched (``stage/layers/shown.py``)."""
 APART = b"/apart"
@@ -272,7 +271,7 @@ class Fork:
         from mudroom.stage.layers.shown import with_shown
         from mudroom.vault.store.masked_secrets import masked_of
 
-        return with_shown(layers, self.upper, shown, masked_of(self).at(self.state))
+        return with_shown(layers, self.upper, shown, masked_of(self.path).at(self.state))
 
     @property
     def shown(self) -> bytes:
@@ -334,10 +333,9 @@ class Fork:
         recorded = self.credentials
         new = [name for name in names if name not in recorded]
         if new:
-            self.replace(CREDENTIALS, "".join(f"{name}\n" for name in (*recorded, *new)).encode())
+            self._replace(CREDENTIALS, "".join(f"{name}\n" for name in (*recorded, *new)).encode())
 
-    def replace(self, name: bytes, content: bytes) -> None:
-        """Replace a small file of the fork."""
+    def _replace(self, name: bytes, content: bytes) -> None:
         with open(self.path + name + b".new", "wb") as stream:
             stream.write(content)
         disk.rename_path(self.path + name + b".new", self.path + name)

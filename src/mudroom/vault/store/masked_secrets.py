@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from mudroom.core.tree.stack import ForkState
+from mudroom.stage import disk
 from mudroom.typing import NamedTuple
-from mudroom.vault.store.fork import MASKED, Fork, read_small
+
+MASKED = b"/masked"
 
 
 class MaskedSecrets(NamedTuple):
@@ -43,26 +45,30 @@ class MaskedSecrets(NamedTuple):
         return cls(known, top, frozenset(paths) - {b""})
 
 
-def masked_of(fork: Fork) -> MaskedSecrets:
-    """Return what is recorded about a fork."""
+def masked_of(fork: bytes) -> MaskedSecrets:
+    """Return what is recorded about the fork in this directory."""
     try:
-        return MaskedSecrets.of(read_small(fork.path + MASKED))
+        with open(fork + MASKED, "rb", buffering=0) as stream:
+            return MaskedSecrets.of(stream.readall())
     except FileNotFoundError:
         return MaskedSecrets()
 
 
-def note_masked(fork: Fork, paths: frozenset[bytes], former: MaskedSecrets, *, searched: bool = False) -> None:
+def note_masked(
+    fork: bytes, state: ForkState, paths: frozenset[bytes], former: MaskedSecrets, *, searched: bool = False
+) -> None:
     """Record the masked files before a command: what it commits may hold them empty, also when they have gone since.
     What it is shown is in the layers from now on. ``searched``: the layers were searched for all of them."""
     names = former.names | {path.rpartition(b"/")[2] for path in paths}
-    state = fork.state
     top = (state.layers[-1] if state.layers else "").encode() if searched or not former.at(state) else former.top
     keep_masked(fork, MaskedSecrets(names, top, paths), former)
 
 
-def keep_masked(fork: Fork, masked: MaskedSecrets, former: MaskedSecrets | None = None) -> None:
+def keep_masked(fork: bytes, masked: MaskedSecrets, former: MaskedSecrets | None = None) -> None:
     """Replace the record of a fork. ``former``: as it is; None: there is none."""
     before = former or MaskedSecrets()
     if masked._replace(top=b"") == before._replace(top=b"") and (masked.top == before.top or not masked.paths):
         return
-    fork.replace(MASKED, masked.content)
+    with open(fork + MASKED + b".new", "wb") as stream:
+        stream.write(masked.content)
+    disk.rename_path(fork + MASKED + b".new", fork + MASKED)
