@@ -17,6 +17,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
 from mudroom.session.background import Background
 from mudroom.session.upkeep import take_in_stream
+from mudroom.stage.originals.collection import MASKED_BESIDE
 from mudroom.tools.table import call
 from mudroom.tools.workspace import ToolWorkspace
 from mudroom.vault.store.fork import SHOWN, Fork
@@ -397,6 +398,16 @@ def test_the_tools_of_an_agent(project: Place) -> None:
         assert "# .env: a secret of the user's, which is not shown" in text
     for name, arguments in (("read", {"path": ".env"}), ("grep", {"pattern": "hunter2"})):
         assert "hunter2" not in call(workspace, name, arguments).text
+
+
+def test_what_was_left_out_is_told(project: Place) -> None:
+    run(project, b"echo more >> .env", SHOWN_ENV)
+    run(project, b"echo mine > .env")
+    session = project.session()
+    changes = session.changes.of("f")
+    assert [change.path for change in changes.changes] == [b".env"]
+    assert {remark.path: remark.text for remark in changes.remarks}[b".env"] == MASKED_BESIDE
+    assert session.export("f", io.BytesIO()).remarks == (".env: a secret of the project is left out",)
 
 
 def test_two_states_are_compared(project: Place) -> None:

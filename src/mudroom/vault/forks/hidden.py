@@ -112,7 +112,7 @@ def _cover(vault: Vault, fork: Fork, upper: bytes, held: dict[bytes, bytes]) -> 
         below = opened.lower
         os.close(safe_open.make_directory(upper + TREE))
         top = below.look(b"")
-        if top is not None and not find_names(upper):
+        if top is not None and not os.listdir(upper + TREE):
             os.chmod(upper + TREE, top.mode)
         root = open_layer(upper + TREE)
         try:
@@ -125,10 +125,6 @@ def _cover(vault: Vault, fork: Fork, upper: bytes, held: dict[bytes, bytes]) -> 
             writer.finish()
         finally:
             os.close(root)
-
-
-def find_names(layer: bytes) -> list[bytes]:
-    return os.listdir(layer + TREE)
 
 
 def _keep_copy(fork: Fork, upper: bytes, layer: bytes, path: bytes, lower: Source) -> None:
