@@ -370,3 +370,29 @@ def test_no_command_changes_the_names_of_the_machine_that_all_of_a_template_shar
     assert [line.split()[0] for line in tried.stdout.decode().splitlines()] == ["-1"] * 3, tried
     for fork in ("a", "b", "c"):
         assert session.run([b"uname", b"-n"], fork=fork).stdout == before == b"mudroom\n"
+
+
+def test_a_secret_that_was_shown_and_left_its_layer_is_not_its(place: Place, held: ExitStack) -> None:
+    """Such a secret is moved out of the layer when the command ends, and lands from there."""
+    place.write(".env", "before\n")
+    session = place.session(Settings(secrets_show=(b".env",)))
+    background = session.start([b"sh", b"-c", f"echo reviewed > .env; {WAITING}".encode()], fork="f")
+    while b"up" not in background.output()[0]:
+        assert background.poll() is None, background.output()
+        give_way()
+    project = os.fsdecode(session.vault.project)
+    seen = [Path(f"/proc/{name}/root{project}/.env") for name in os.listdir("/proc") if name.isdigit()]
+    page = mapped(next(path for path in seen if _is_reviewed(path)), held)
+    background.end()
+    session.changes.review("f")
+    page(b"planted!")
+    session.changes.apply("f")
+    page(b"planted!")
+    assert (place.project / ".env").read_text() == REVIEWED
+
+
+def _is_reviewed(path: Path) -> bool:
+    try:
+        return path.read_text() == REVIEWED
+    except OSError:
+        return False

@@ -115,10 +115,10 @@ def test_a_tool_waits_while_a_command_starts(place: Place, monkeypatch: pytest.M
     go_live = tools.go_live
     writing = threading.Thread(target=files.write, args=("new", "from the tool\n"))
 
-    def late(name: str, running: Running) -> None:
+    def late(name: str, running: Running, masked: frozenset[bytes]) -> None:
         writing.start()
         writing.join(0.3)  # it ends if it does not wait
-        go_live(name, running)
+        go_live(name, running, masked)
 
     monkeypatch.setattr(tools, "go_live", late)
     result = session.run([b"sh", b"-c", b"until test -s new; do :; done; cat new"], fork="f", timeout=20)

@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote_to_bytes
 from mudroom.core.tree.change import counted_changes
 from mudroom.core.tree.path import show
 from mudroom.mcp.message import INVALID_PARAMS, RESOURCE_NOT_FOUND, Json, RpcError
+from mudroom.tools.change import secrets_of
 from mudroom.tools.error import ToolError
 from mudroom.tools.excerpt import decoded
 from mudroom.tools.workspace import ToolWorkspace, bounded
@@ -66,8 +67,9 @@ def uri_of(path: bytes) -> str:
 def contents(workspace: ToolWorkspace, uri: str) -> list[Json]:
     """Return the contents of a resource. Raise RpcError if there is none, or it is too large."""
     if uri == CHANGES:
-        lines = workspace.session.changes.diff(workspace.fork)
-        in_use = workspace.session.changes.look(workspace.fork).in_use
+        session = workspace.session
+        lines = session.changes.diff(workspace.fork, without=secrets_of(session))
+        in_use = session.changes.look(workspace.fork).in_use
         head = [not_reviewed(workspace.fork, in_use).encode() + b"\n"] if in_use else []
         return [_text(uri, _bounded(itertools.chain(head, lines)), "text/x-diff")]
     if uri == JOURNAL:

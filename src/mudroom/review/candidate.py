@@ -21,7 +21,7 @@ from mudroom.core.tree.agreement import EXTENTS, Content, Extent, agreement, cha
 from mudroom.core.tree.change import Change, Changeset, Verb, summarise
 from mudroom.errors import MudroomError, UsageError
 from mudroom.review.rows import is_at_rest
-from mudroom.stage.layers.union import OneLayer, Union
+from mudroom.stage.source import Source
 from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
 from mudroom.vault.attempts.record import Tries, is_running, load, tries
 from mudroom.vault.forks.damage import UNREADABLE, damage_of, require_files
@@ -313,7 +313,7 @@ class _Contents:
 
     def __init__(self, vault: Vault, forks: Sequence[str], changes: Sequence[Mapping[bytes, Change]]) -> None:
         self._vault, self._forks, self._changes = vault, forks, changes
-        self._opened: dict[int, tuple[OpenFork, OneLayer | Union] | None] = {}
+        self._opened: dict[int, tuple[OpenFork, Source] | None] = {}
         self._files, self._bytes = MOST_FILES, MOST_BYTES
 
     def __enter__(self) -> _Contents:
@@ -348,7 +348,7 @@ class _Contents:
         finally:
             os.close(descriptor)
 
-    def _source(self, number: int) -> OneLayer | Union | None:
+    def _source(self, number: int) -> Source | None:
         """Return the files of a candidate; None if its fork is gone meanwhile."""
         if number not in self._opened:
             try:

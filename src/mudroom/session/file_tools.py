@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from mudroom.core.tree.path import show
-from mudroom.errors import ForkGone, MudroomError
+from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.stacking import require_idle
 from mudroom.vault.store.fork import Fork, mount_note
@@ -37,7 +37,8 @@ class FileTools:
     def __init__(self, vault: Vault, clock: Callable[[], int]) -> None:
         self._vault, self._clock = vault, clock
         self._editors: dict[str, Editor] = {}
-        self._live: dict[str, LiveTree] = {}
+        self._live: dict[str, tuple[LiveTree, frozenset[bytes]]] = {}
+        """Mounts of running commands, and the secrets that these see empty."""
         self._paused: dict[str, tuple[int, _thread.LockType]] = {}
         """Identifier of the thread that starts or ends a command in the fork, and a lock that is held meanwhile."""
         self._notes: deque[str] = deque()
@@ -55,14 +56,20 @@ class FileTools:
 
     def tree(self, name: str, vault: Vault | None = None) -> Tree:
         """Return the tree that holds the fork's present files: the live mount or the buffer. ``vault``: with another
-        mask than the session's. Wait while another thread starts or ends a command in the fork."""
+        mask than the session's. Wait while another thread starts or ends a command in the fork. Raise UsageError while
+        a command runs in it that reads a secret which file tools may not read."""
         while True:
             while (pause := self._paused.get(name)) is not None and pause[0] != _thread.get_ident():
                 with pause[1]:
                     pass
             live = self._live.get(name)
             if live is not None:
-                return live  # it passes calls on to the mount
+                if not self._vault.mask.paths <= live[1]:
+                    raise UsageError(
+                        f"a command in the fork {name} was shown a secret that file tools may not read",
+                        "try again when it has ended",
+                    )
+                return live[0]  # it passes calls on to the mount
             mounted = self._mounted(name)
             if mounted is not None:
                 return mounted
@@ -126,12 +133,13 @@ class FileTools:
             return None
         return editor
 
-    def go_live(self, name: str, running: Running) -> None:
-        """Let file tools use the mount of this command from now on, once it is mounted."""
+    def go_live(self, name: str, running: Running, masked: frozenset[bytes]) -> None:
+        """Let file tools use the mount of this command from now on, once it is mounted. ``masked``: the secrets that it
+        sees empty."""
         from mudroom.stage.views.live import LiveTree
 
         try:
-            self._live[name] = LiveTree(running.view())
+            self._live[name] = LiveTree(running.view()), masked
         except MudroomError:
             return  # the mount failed: the thread that runs the command raises the reason
 
@@ -139,7 +147,7 @@ class FileTools:
         """Stop using the mount of the command. If it was used, the tools are paused until ``resume``."""
         if name in self._live:
             self.pause(name)
-            self._live.pop(name).close()
+            self._live.pop(name)[0].close()
 
     def pause(self, name: str) -> None:
         """Let calls of other threads wait until ``resume``. Hold the fork's lock."""

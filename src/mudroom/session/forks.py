@@ -400,15 +400,15 @@ class Forks:
 
     # --- changes of a fork ---
 
-    def settle(self, fork: Fork, vault: Vault | None = None) -> None:
-        """Collect the changes of a command that was interrupted because mudroom was killed. Hold the fork's lock.
-        ``vault``: with the mask to use; None: the session's own."""
+    def settle(self, fork: Fork) -> None:
+        """Collect the changes of a command that was interrupted because mudroom was killed. Hold the fork's lock."""
         started, noted = fork.interrupted, mount_note(fork)
         note = settled_mount(self, fork) if noted is not None else None
         if started is not None:
-            shown = vault or self.secrets.masked_vault(fork)
+            shown = self.secrets.masked_vault(fork)
             if note is None and not fork.has_copy:
                 set_fork_apart(self.vault, fork)  # its processes may still be dying
+                self.secrets.hide_all(fork)
             with OpenFork(shown, fork) as opened:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
                 started = noted.since if noted is not None else started

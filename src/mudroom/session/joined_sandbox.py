@@ -62,6 +62,9 @@ class JoinedSandbox:
         """Raise UsageError if the sandbox does not fit the command: other terms, or a secret that is readable in it."""
         mask, notes = self._forks.secrets.look(self._order.actor.settings)
         self._outcome.note(*notes)
+        hidden = sorted(mask.shown & self._standing.masked)
+        if hidden:
+            raise UsageError(f"{show(hidden[0])} is a secret that the commands in the background see empty", ENDING)
         new = sorted(mask.paths - self._standing.masked)
         if new:
             raise UsageError(f"{show(new[0])} is a secret that the commands in the background can read", ENDING)

@@ -114,7 +114,7 @@ class Opening:
         if gate is not None:
             gate.began(held.running)
             attempt.callback(flows_of, forks, fork, gate, Outcome())
-        forks.tools.go_live(fork.name, held.running)
+        forks.tools.go_live(fork.name, held.running, vault.mask.paths)
         forks.tools.resume(fork.name)
         attempt.callback(forks.tools.end_live, fork.name)
         self._resources.push(attempt.pop_all())

@@ -119,11 +119,15 @@ def settled_vault(
     require_files(fork)
     mask, notes = forks.secrets.look(order.actor.settings)
     vault = forks.vault.masked(mask)
-    forks.settle(fork, vault)
-    fork.note_masked(mask.paths)
+    forks.settle(fork)
     held.callback(forks.tools.resume, fork.name)
     forks.tools.pause(fork.name)
-    outcome.notes += [*notes, *forks.tools.flush(fork), *prepare_repository(vault, fork)]
+    outcome.notes += [*notes, *forks.tools.flush(fork)]
+    if mask.has_secrets:
+        from mudroom.vault.forks.hidden import begin
+
+        begin(vault, fork)
+    outcome.notes += prepare_repository(vault, fork)
     return vault
 
 
@@ -137,10 +141,11 @@ def _mounted_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> 
     from mudroom.vault.forks.mount import require_masked
 
     mask, notes = forks.secrets.look(order.actor.settings)
-    require_masked(fork, mask.paths)
+    empty = require_masked(fork, mask.paths) & mask.shown
+    if empty:
+        notes = [*notes, f"{show(min(empty))} is shown empty where {fork.name} is mounted"]
     vault = forks.vault.masked(mask)
-    forks.settle(fork, vault)
-    fork.note_masked(mask.paths)
+    forks.settle(fork)
     outcome.notes += [*notes, *forks.tools.flush(fork)]
     return vault
 
@@ -267,6 +272,11 @@ class OwnSandbox:
         assert self._opened is not None and self._view is not None and self._output is not None
         fork, outcome, standing = self._fork, self._outcome, self._standing
         upper, settle = self._view.staged[0], True
+        if standing.sandbox is not None and self._opened.shown_paths:
+            from mudroom.vault.forks.hidden import touched
+
+            if touched(fork, self._opened):
+                standing.give_up()  # they leave the layer, which nothing may have mounted
         if standing.sandbox is not None:
             from mudroom.vault.forks.repository_pin import shows_git_below
 
@@ -442,7 +452,7 @@ class OwnSandbox:
         if relay is not None:
             relay.start(running)
         if edited:
-            tools.go_live(fork.name, running)
+            tools.go_live(fork.name, running, self._vault.mask.paths)
         tools.resume(fork.name)
         return running
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from mudroom.core.settings import Settings
+from mudroom.core.tree.path import name as last
 from mudroom.core.tree.path import show
 from mudroom.core.tree.secret import UNKNOWN, is_masked, matches
 from mudroom.errors import SecretsUnknown
@@ -50,8 +51,11 @@ class Secrets:
         chosen = settings or own
         _require_known(chosen)
         with self._lock:
-            paths, complete = self._finder(chosen.secrets_mask).find(chosen.secrets_show)
+            finder = self._finder(chosen.secrets_mask)
+            paths, complete = finder.find(chosen.secrets_show)
             mask, notes = self._mask(chosen, paths, complete)
+            shown = finder.shown(chosen.secrets_show)
+            mask = mask._replace(shown=shown, patterns=chosen.secrets_mask, show=chosen.secrets_show)
             is_own = (chosen.secrets_mask, chosen.secrets_show) == (own.secrets_mask, own.secrets_show)
             is_new = is_own and mask != self._vault.mask
             if is_own:
@@ -64,15 +68,31 @@ class Secrets:
 
     def masked_vault(self, fork: Fork) -> Vault:
         """Return the vault with the mask under which the commands of a fork ran, to collect a killed one: with the
-        secrets of today that were shown empty to any of them. A file that a command saw empty would be collected as one
-        that it has emptied; what it did to one that the user had shown to it is a change as any other."""
+        secrets of today that it saw empty. A file that a command saw empty would be collected as one that it has
+        emptied; what it did to one that the user had shown to it is a change as any other."""
         mask, _notes = self.look()
-        names = fork.masked_names
-        empty = [path for path in mask.paths if path.rpartition(b"/")[2] in names]
+        from mudroom.vault.store.masked_secrets import masked_of
+
+        noted = masked_of(fork.path)
+        known = noted.paths if noted.top is not None else None
+        empty = [path for path in mask.paths if (path in known if known is not None else last(path) in noted.names)]
         if len(empty) == len(mask.paths):
             return self._vault
         with self._lock:
             return self._vault.masked(self._mask(self._settings, empty, mask.complete)[0])
+
+    def whole_vault(self) -> Vault:
+        """Return the vault with a mask of all secrets, also of those that are shown to commands of the session."""
+        return self._vault.masked(self.look(self._settings._replace(secrets_show=()))[0])
+
+    def hide_all(self, fork: Fork) -> Vault:
+        """Move all secrets out of the layers of a fork at rest. Return the vault with a mask of all of them. Hold the
+        fork's lock."""
+        from mudroom.vault.forks.hidden import hide
+
+        vault = self.whole_vault()
+        hide(vault, fork)
+        return vault
 
     def _finder(self, mask: tuple[bytes, ...]) -> Finder:
         """Return the finder for these patterns. Hold the lock."""

@@ -345,15 +345,15 @@ class Session:
     # --- forks that travel ---
 
     @contextmanager
-    def exporting(self, fork: str) -> Iterator[Fork]:
-        """Yield a fork at rest that may leave this machine. Raise UsageError if a commit in it holds a masked file as
-        an empty one."""
+    def exporting(self, fork: str) -> Iterator[tuple[Vault, Fork]]:
+        """Yield the vault with a mask of all secrets, and a fork at rest that may leave this machine. Raise UsageError
+        if a commit in it holds a masked file as an empty one."""
         from mudroom.vault.apply.git_landing import require_unemptied_commits
 
         self.forks.secrets.look()
         with self.forks.at_rest(fork) as resting:
             require_unemptied_commits(self.vault, resting)
-            yield resting
+            yield self.forks.secrets.hide_all(resting), resting
 
     def export(
         self, fork: str, stream: IO[bytes], *, base: bytes = b"", packed: bool = True, limit: int | None = None
@@ -367,10 +367,8 @@ class Session:
         accepts."""
         from mudroom.vault.transfer.bundle import write_fork
 
-        with self.exporting(fork) as resting:
-            exported = write_fork(
-                self.vault, resting, stream, self.forks.clock(), base=base, packed=packed, limit=limit
-            )
+        with self.exporting(fork) as (vault, resting):
+            exported = write_fork(vault, resting, stream, self.forks.clock(), base=base, packed=packed, limit=limit)
         self.forks.journal("export", fork, {"bytes": exported.size})
         return exported
 

@@ -140,8 +140,8 @@ def send_away(
 ) -> ExportedFork:
     """Export a fork to a new file. ``packed`` None: as the name says. Raise UsageError if a commit in it holds a masked
     file as an empty one."""
-    with session.exporting(fork) as resting:
-        exported = export_fork(session.vault, resting, path, now, base=base, packed=packed)
+    with session.exporting(fork) as (vault, resting):
+        exported = export_fork(vault, resting, path, now, base=base, packed=packed)
     session.vault.journal.append("export", fork, {"bytes": exported.size}, time=now)
     return exported
 

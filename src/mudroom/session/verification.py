@@ -38,7 +38,7 @@ def verification(forks: Forks, session: Actor, run_as: RunAs) -> Verify:
             fork = forks.new(f"verify-{forks.new_id()}", named=False).name
             try:
                 mask, _notes = forks.secrets.look(settings)
-                rehearse(forks.tools.tree(fork, forks.vault.masked(mask)), landing, staged, merged)
+                rehearse(forks.tools.tree(fork, forks.vault.masked(mask)), landing, staged, merged, mask.paths)
                 on_output = on_verify(settings.verify) if on_verify is not None else None
                 stdio = CAPTURED if on_output is None else Stdio(on_output=lambda _name, data: on_output(data))
                 result = run_as(actor, settings.verify, fork, stdio, settings.verify_timeout)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import chain
 
 from mudroom.core.result import path_fields, text
 from mudroom.core.tree.change import Change, counted_changes, summarise
@@ -14,8 +15,11 @@ from mudroom.tools.excerpt import MOST, decoded
 from mudroom.tools.path import shown
 from mudroom.tools.tool import Hints, Tool, ToolContext, ToolResult
 from mudroom.tools.workspace import ToolWorkspace, words
-from mudroom.typing import Any
+from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.review import not_reviewed
+
+if TYPE_CHECKING:
+    from mudroom.session import Session
 
 _ROWS = 100
 _NAMED = 20
@@ -27,19 +31,33 @@ def changed_paths(workspace: ToolWorkspace, paths: list[str]) -> list[bytes]:
     return [workspace.path(tree, path) for path in paths]
 
 
+def secrets_of(session: Session) -> Callable[[Change], bool]:
+    """Return what says whether a change is one of a secret of the project that is not shown to the session's commands:
+    a command to which the user has shown it may have made it."""
+    hides = session.forks.secrets.hides
+    return lambda change: (
+        change.base is not None and (hides(change.path) or bool(change.source and hides(change.source)))
+    )
+
+
 def _diff(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
     del context
     session, name = workspace.session, workspace.fork
     paths = [path for path in changed_paths(workspace, arguments["paths"] or []) if path]
     start, point, in_use = arguments["offset"], arguments["since"], ""
+    is_secret = secrets_of(session)
     if point:
         with session.forks.compare(f"{name}@{point}", name) as comparison:
             chosen = _chosen(comparison.changeset.changes, paths)
-            part, more = _part(comparison.lines(chosen), start)
+            open_ones = [change for change in chosen if not is_secret(change)]
+            lines = chain(comparison.lines(open_ones), _not_shown(chosen, open_ones))
+            part, more = _part(lines, start)
     else:
         look = session.changes.look(name)
         chosen, in_use = _chosen(look.changeset.changes, paths), look.in_use
-        part, more = _part(session.changes.diff(name, paths), start)
+        open_ones = [change for change in chosen if not is_secret(change)]
+        lines = chain(session.changes.diff(name, paths, without=is_secret), _not_shown(chosen, open_ones))
+        part, more = _part(lines, start)
     summary = summarise(chosen)
     data = {
         "diff": part,
@@ -55,6 +73,12 @@ def _diff(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
     if more:
         part += f"[… the diff goes on: diff with offset {start + part.count(chr(10))}, or with paths]\n"
     return ToolResult(part or "[no difference]\n", data)
+
+
+def _not_shown(changes: Collection[Change], shown_ones: Collection[Change]) -> Iterator[bytes]:
+    for change in changes:
+        if change not in shown_ones:
+            yield f"# {shown(change.path)}: a secret of the user's, which is not shown\n".encode()
 
 
 def _chosen(changes: tuple[Change, ...], paths: list[bytes]) -> list[Change]:

@@ -20,6 +20,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import ForkExists, ForkGone, UsageError
 from mudroom.session import Session
 from mudroom.stage.layers.union import Union
+from mudroom.vault.forks import stacking
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.lock import Lock
 from mudroom.vault.store.fork import Fork
@@ -29,7 +30,7 @@ WRITE = (b"sh", b"-c", b"echo mine > mine")
 
 
 @contextmanager
-def before(owner: type, name: str, act: Callable[[], object]) -> Iterator[list[str]]:
+def before(owner: object, name: str, act: Callable[[], object]) -> Iterator[list[str]]:
     """Let the other act before the next call of a method; yield a list that has an item once that has happened."""
     method, done = getattr(owner, name), list[str]()
 
@@ -146,8 +147,9 @@ def test_a_fork_of_a_fork_is_whole_as_soon_as_it_is_there(one: Session, other: S
             [change.path for change in other.changes.of("g").changes] if other.vault.find("g") is not None else []
         )
 
-    for moment in ((Fork, "save"), (Fork, "note_masked")):
-        with before(*moment, look):
+    moments: tuple[tuple[object, str], ...] = ((Fork, "save"), (stacking, "_keep_masked"))
+    for owner, name in moments:
+        with before(owner, name, look):
             one.forks.new("g", parent="f")
         assert [change.path for change in other.changes.of("g").changes] == [b"mine"]
         other.forks.discard("g")

@@ -226,8 +226,9 @@ def _archived(session: Session, fork: str, folder: ErrandFolder, changeset: Chan
     resting = session.vault.fork(fork)
     with session.forks.locked(resting, "mudroom worker"):
         require_unemptied_commits(session.vault, resting)
+        vault = session.forks.secrets.hide_all(resting)
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as stream:
-            exported = write_fork(session.vault, resting, stream, session.forks.clock(), base=b"", packed=True)
+            exported = write_fork(vault, resting, stream, session.forks.clock(), base=b"", packed=True)
             os.fsync(stream.fileno())
         result = result_digest(session.vault, resting)
     os.rename(beside, folder.archive)

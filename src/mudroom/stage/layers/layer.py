@@ -27,7 +27,7 @@ from mudroom.core.tree.path import parent
 from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_file, open_root, reach
 from mudroom.stage.copy import copy_content, copy_xattrs
-from mudroom.stage.layers.closed_directory import LoosenedDirectories, through
+from mudroom.stage.layers.closed_directory import LoosenedDirectories, entered, through
 from mudroom.stage.source import Source, is_absence
 from mudroom.typing import NamedTuple
 
@@ -111,6 +111,16 @@ def is_whiteout(layer: int, path: bytes, entry: Entry) -> bool:
             return _xattr(opened, OPAQUE) == b"x" and _is_marked(opened, name, entry)
 
     return through(layer, above, marked)
+
+
+def is_opaque(layer: int, path: bytes) -> bool:
+    """Return whether a directory of the layer hides the one below."""
+
+    def marked(layer: int, path: bytes) -> bool:
+        with directory(layer, path) as opened:
+            return _xattr(opened, OPAQUE) == b"y"
+
+    return through(layer, path, marked)
 
 
 def make_whiteout(above: int, name: bytes) -> None:
@@ -267,6 +277,12 @@ class LayerWriter:
         with self._cleared(path) as (above, name):
             disk.mkfifo(above, name, mode)
             disk.set_mode(above, name, mode)
+
+    def moved(self, path: bytes, source: int) -> None:
+        """Move the entry at ``path`` of another layer on the same file system to the same path."""
+        above, _slash, name = path.rpartition(b"/")
+        with self._cleared(path) as (into, _name), entered(source, above) as opened:
+            disk.rename(opened, name, into, name)
 
     def whiteout(self, path: bytes) -> None:
         """Delete the name. No whiteout is written if the tree below does not have the name."""

@@ -50,6 +50,10 @@ from mudroom.stage.stamp import is_outside
 from mudroom.stage.view import RawDifference, View
 
 MASKED = "is a secret that is shown empty: what was done to it is left out"
+MASKED_BESIDE = (
+    "is a secret: its change is that of a command to which it was shown; what others did to it, who saw it empty, is "
+    "left out"
+)
 _STATE_LIMIT = 256 * 1024 * 1024
 """Bytes of an index or of packed refs."""
 DELETED_FILES, DELETED_BYTES = 256, 8 * 1024 * 1024
@@ -66,6 +70,8 @@ def collect(view: View, staged: Source, lower: Source, ground: Ground, window: E
     collector = _Collector(staged, ground, window)
     for difference in view.differences(lower):
         collector.consider(difference)
+    for path, entry in ground.shown_secrets():
+        collector.consider_shown(path, entry)
     ground.originals.save()
     return collector.finish()
 
@@ -74,6 +80,7 @@ class _Collector:
     def __init__(self, staged: Source, ground: Ground, window: EditWindow) -> None:
         self._staged, self._ground, self._window = staged, ground, window
         self._base, self._originals, self._frozen = ground.base, ground.originals, ground.frozen
+        self._shown_paths = ground.shown_paths
         self._stacked = bool(ground.sealed.changes)
         self._before = {change.path: change for change in ground.before.changes}
         self._changes = {c.path: _unpaired(c) for c in ground.sealed.changes if not ground.has_landed(c.path, c.staged)}
@@ -81,6 +88,8 @@ class _Collector:
         self._links: dict[tuple[int, int], bytes] = {}
         self._hidden: set[bytes] = set()
         self._was_hidden = frozenset(ground.before.hidden)
+        self._by_shown = set[bytes]()
+        """Shown secrets that the walked layer holds: a command that sees them is still running."""
         self._deleted = [change.base.size for change in ground.sealed.changes if change.staged is None and change.base]
         """Sizes of the deleted files whose contents are kept."""
 
@@ -97,6 +106,20 @@ class _Collector:
         if self._ground.is_masked(path, staged):
             self._remarks[path] = Remark(path, MASKED)
             return
+        if path in self._shown_paths:
+            self._by_shown.add(path)
+        self._judge(path, lower, staged)
+
+    def consider_shown(self, path: bytes, staged: Entry | None) -> None:
+        """Consider a secret that the fork holds apart from its layers. ``staged``: its entry, None if it is deleted."""
+        if path in self._by_shown:
+            return
+        self._changes.pop(path, None)
+        self._judge(path, self._base.look(path), staged)
+        if path in self._changes and path in self._remarks and self._remarks[path].text == MASKED:
+            self._remarks[path] = Remark(path, MASKED_BESIDE)
+
+    def _judge(self, path: bytes, lower: Entry | None, staged: Entry | None) -> None:
         if staged is not None and staged.kind not in LANDING_KINDS:
             theirs = self._base_of(path, lower)[0]
             if theirs is not None and theirs.kind == staged.kind:  # the project's own, copied up

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from mudroom.core.tree.change import Changeset
@@ -31,6 +31,8 @@ class Ground:
         landed: Mapping[bytes, LandedPaths] = _NO_LANDED,
         masked: frozenset[bytes] = frozenset(),
         masked_names: Callable[[], frozenset[bytes]] = frozenset,
+        own: Callable[[], frozenset[bytes]] = frozenset,
+        shown: bytes = b"",
         fork: bytes = b"",
         project: bytes = b"",
         settings_at: bytes = b"",
@@ -41,7 +43,9 @@ class Ground:
         ``sealed``: the changeset of the sealed layers. ``before``: the fork's changeset after its last command; its
         originals stay valid even if the live files change. ``landed``: paths that were applied and that the layers
         still hold. ``masked``: files that commands see empty. ``masked_names``: returns the names of files that
-        commands of the fork saw empty. ``fork``: the fork's directory, with the originals that a merge has left.
+        commands of the fork saw empty. ``own``: returns the secrets at which the writable layer has what commands wrote
+        that saw them empty. ``shown``: the directory with the secrets that commands were shown and have touched; empty
+        if there are none. ``fork``: the fork's directory, with the originals that a merge has left.
         ``project``: the path of the project; b"" if it is not known. ``settings_at``: the directory whose repository
         has settings that name places in the project; b"": none is read. ``private``: the base, if the fork has a
         private repository.
@@ -49,7 +53,8 @@ class Ground:
         self.base, self.originals, self.frozen = base, originals, frozen
         self.sealed, self.before, self.landed, self.masked, self._fork = sealed, before, landed, masked, fork
         self.project, self.settings_at, self._private = project, settings_at, private
-        self._masked_names = masked_names
+        self._masked_names, self._own = masked_names, own
+        self._shown = shown
 
     def is_private(self, path: bytes) -> bool:
         """Return whether the path is in a private repository of the fork: its base never changes."""
@@ -81,11 +86,27 @@ class Ground:
     def is_masked(self, path: bytes, staged: Entry | None) -> bool:
         """Return whether commands see the file empty, or whether it is what git made of such a file: an empty file of
         the same name. The project may have put it away since, or shown it by committing it."""
-        if path in self.masked:
+        if path in self.masked or (path in self._own() and self.base.look(path) is not None):
             return True
         if staged is None or staged.kind != "file" or staged.size:
             return False
         return path.rpartition(b"/")[2] in self._masked_names()
+
+    @property
+    def shown_paths(self) -> frozenset[bytes]:
+        """Secrets that the fork holds apart from its layers: commands that were shown them have touched them."""
+        if not self._shown:
+            return frozenset()
+        from mudroom.stage.layers.shown import PATHS, read_paths
+
+        return read_paths(self._shown + PATHS)
+
+    def shown_secrets(self) -> Iterator[tuple[bytes, Entry | None]]:
+        """Yield these paths with their entries, None for a deleted one, and all below those that are directories."""
+        if self._shown:
+            from mudroom.stage.layers.shown import entries_of
+
+            yield from entries_of(self._shown)
 
     def has_landed(self, path: bytes, staged: Entry | None) -> bool:
         """Return whether an apply has brought exactly this entry into the project."""

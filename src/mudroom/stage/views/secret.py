@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.secret import ELSEWHERE, is_secret, matches
+from mudroom.core.tree.secret import ELSEWHERE, is_masked, is_secret, matches
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import LayerWriter, remove_tree
@@ -65,6 +65,21 @@ class Mask(NamedTuple):
     """Files with names of secrets that are shown, because git has them. An older command may have seen them empty."""
     complete: bool = True
     """False if the project has more directories than were visited."""
+    shown: frozenset[bytes] = frozenset()
+    """Secrets of the project that these commands may read: the user or the policy shows them."""
+    patterns: tuple[bytes, ...] = ()
+    """Of more files to mask: ``secrets.mask`` of the policy."""
+    show: tuple[bytes, ...] = ()
+    """Of files to show: ``secrets.show`` of the policy, and ``--show``."""
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether the project has secrets, shown or not."""
+        return bool(self.paths or self.shown or self.known)
+
+    def allows(self, path: bytes) -> bool:
+        """Return whether these commands may read a secret that a fork holds at ``path``."""
+        return path in self.known or not is_masked(path, self.patterns, self.show)
 
 
 NO_MASK = Mask()
@@ -102,6 +117,10 @@ class Finder:
         elif changed:
             self._update(self._load(), changed, time.time_ns())
         return sorted(path for path in self._secrets if not matches(path, show)), self._complete
+
+    def shown(self, show: Sequence[bytes]) -> frozenset[bytes]:
+        """Return the secrets that the last ``find`` has left out for ``show``."""
+        return frozenset(path for path in self._secrets if matches(path, show)) if show else frozenset()
 
     def _told(self) -> set[bytes] | None:
         """Return the directories that the kernel says have changed; None if each has to be looked at."""

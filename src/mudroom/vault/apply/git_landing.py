@@ -28,6 +28,7 @@ from mudroom.vault.apply.transaction import ApplyDirectory, ApplyResult, new_rec
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.record import ForkRecord
 from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.masked_secrets import masked_of
 from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
 
@@ -248,7 +249,7 @@ def _fork_side(vault: Vault, fork: Fork, record: ForkRecord) -> Iterator[tuple[F
     masked = {*vault.mask.paths, *(remark.path for remark in record.changeset.remarks if remark.text == MASKED)}
     with OpenFork(vault, fork) as opened:
         original = OriginalFiles(opened.ground(record.changeset), {change.path: change for change in changes})
-        yield ForkSide(fork.name, opened.merged(), original, changes), Emptied(masked | fork.masked_names)
+        yield ForkSide(fork.name, opened.merged(), original, changes), Emptied(masked | masked_of(fork.path).names)
 
 
 # --- moving refs ---

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from mudroom.core.merge.operations import Landing
 from mudroom.core.tree.change import Change
 from mudroom.stage.buffer.files import Tree
@@ -11,8 +13,11 @@ from mudroom.stage.source import Source
 _CHUNK = 1 << 20
 
 
-def rehearse(tree: Tree, landing: Landing, staged: Source, merged: bytes) -> None:
-    """Apply the landing to ``tree``, which shows the project as it is now.
+def rehearse(
+    tree: Tree, landing: Landing, staged: Source, merged: bytes, masked: Collection[bytes] = frozenset()
+) -> None:
+    """Apply the landing to ``tree``, which shows the project as it is now. ``masked``: secrets that are empty
+    there, and stay so.
 
     ``merged``: the directory of content that is not the fork's own (``Op.merged``). FIFOs are left out. Raise OSError.
     """
@@ -21,6 +26,8 @@ def rehearse(tree: Tree, landing: Landing, staged: Source, merged: bytes) -> Non
     source = OneLayer(merged) if merged else None
     try:
         for change in landing.taken:
+            if change.path in masked:
+                continue
             if change.staged is None:
                 _remove(tree, change.path)
             elif change.path in modes and change.base is not None:

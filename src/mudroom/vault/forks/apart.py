@@ -30,6 +30,7 @@ from mudroom.stage.copy import copy_open_file
 from mudroom.stage.layers.closed_directory import entered, look_through
 from mudroom.stage.layers.flatten import flatten
 from mudroom.stage.layers.layer import open_staged, remove_tree
+from mudroom.stage.layers.shown import shown_place
 from mudroom.stage.lease import is_open_elsewhere
 from mudroom.stage.views.released import processes_in, released
 from mudroom.vault.forks.copy_layer import as_in_layer
@@ -109,23 +110,29 @@ def _replace_if_open(root: int, place: int, path: bytes) -> bool:
 
 
 def _unproven(vault: Vault, fork: Fork) -> list[str]:
-    """Return the fork's layers that hold files and have no mark."""
-    state, names = fork.state, list[str]()
-    for name in (*state.layers, state.upper):
-        place = vault.layer(name)
-        if os.path.exists(_mark(vault, name)):
-            continue
-        if os.path.isdir(place + APART) and not os.path.isdir(place + b"/tree"):
-            disk.rename_path(place + APART, place + b"/tree")  # interrupted in between
-        try:
-            with os.scandir(place + b"/tree") as scan:
-                if next(scan, None) is not None:
-                    names.append(name)
-        except FileNotFoundError:
-            continue
-        except PermissionError:  # a command that was cut off has closed it
-            names.append(name)
-    return names
+    """Return the fork's layers that hold files, or whose shown secrets are files, and that have no mark."""
+    state = fork.state
+    names = (name for name in (*state.layers, state.upper) if not os.path.exists(_mark(vault, name)))
+    return [name for name in names if any(_holds_files(*trees) for trees in _trees(vault, name))]
+
+
+def _trees(vault: Vault, name: str) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the directories with files that a command had in sight as this layer, each with the place of its copy:
+    a secret that it was shown is moved out of the layer at its end (``hidden.py``), and may be mapped still."""
+    place = vault.layer(name)
+    return tuple((above + b"/tree", above + APART) for above in (place, shown_place(place)))
+
+
+def _holds_files(tree: bytes, copy: bytes) -> bool:
+    if os.path.isdir(copy) and not os.path.isdir(tree):
+        disk.rename_path(copy, tree)  # interrupted in between
+    try:
+        with os.scandir(tree) as scan:
+            return next(scan, None) is not None
+    except FileNotFoundError:
+        return False
+    except PermissionError:  # a command that was cut off has closed it
+        return True
 
 
 def _require_no_process(vault: Vault, fork: Fork, name: str) -> None:
@@ -140,17 +147,20 @@ def _require_no_process(vault: Vault, fork: Fork, name: str) -> None:
 
 def _replace(vault: Vault, name: str) -> None:
     """Replace the files of a layer by copies."""
-    place = vault.layer(name)
-    tree, copy = place + b"/tree", place + APART
-    if os.path.isdir(copy):
-        remove_tree(copy)  # an earlier try was interrupted
-    os.mkdir(copy, 0o700)
-    flatten([tree], copy, copying=True)
-    vault.throw_away(tree)
-    disk.rename_path(copy, tree)
+    (tree, _copy), (shown, _beside) = trees = _trees(vault, name)
+    for each, copy in trees:
+        if not os.path.isdir(each):
+            continue
+        if os.path.isdir(copy):
+            remove_tree(copy)  # an earlier try was interrupted
+        os.mkdir(copy, 0o700)
+        flatten([each], copy, copying=True)
+        vault.throw_away(each)
+        disk.rename_path(copy, each)
     for path in _records(vault, name):
         record = load(path, ForkRecord)
-        save(path, as_in_layer(record, tree), durable=False)
+        above = os.path.dirname(shown) if os.path.isdir(shown) else b""
+        save(path, as_in_layer(record, tree, above), durable=False)
     vault.empty_trash()
 
 

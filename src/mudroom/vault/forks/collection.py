@@ -24,7 +24,7 @@ from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import is_in_memory
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.forks.stacking import upper_is_empty
+from mudroom.vault.forks.stacking import tree_is_empty
 from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
@@ -78,7 +78,7 @@ def shown_view(
     if mode == "overlay":
         state = fork.state
         base = vault.source if state.base == LIVE else vault.base(state.base) + b"/source"
-        layers = (*fork.sealed, *vault.masking(state))
+        layers = (*opened.shown_layers(), *fork.sealed, *vault.masking(state))
         works = os.path.dirname(fork.upper) if level == 2 else fork.path
         return OverlayView(base, layers, fork.upper, works + b"/work")
     from mudroom.stage.views.copy_view import CopyView
@@ -89,7 +89,7 @@ def shown_view(
     from mudroom.core.confinement.container import user_of
 
     owner = user_of(disk.user(), disk.group()) if level == 2 else None
-    return CopyView(fork.copy_place, opened.lower, report, owner=owner)
+    return CopyView(fork.copy_place, opened.visible, report, owner=owner)
 
 
 def work_place(fork: Fork) -> bytes:
@@ -227,6 +227,11 @@ def gather(
     closed, window = open_to_owner(view.staged[0]), edit_window(started, present())
     if is_in_memory(fork.path):
         _stamp_anew(fork, view.staged[0])
+    if opened.shown_paths and isinstance(view, OverlayView) and not view.is_live and mount_note(fork) is None:
+        from mudroom.vault.forks.hidden import keep_apart
+
+        if keep_apart(fork, opened):
+            opened.reopen_shown()
     if isinstance(view, OverlayView) and _is_untouched(fork, opened):
         changeset = Changeset()
     else:
@@ -235,6 +240,10 @@ def gather(
     if closed is not None and (below is None or closed != below.mode):  # else it was so, and no command has done it
         remark = Remark(b"", CLOSED.format(mode=closed, kept=closed | stat.S_IRWXU))
         changeset = changeset._replace(remarks=(*changeset.remarks, remark))
+    if changeset.remarks:
+        from mudroom.vault.forks.hidden import note_own
+
+        note_own(fork, changeset, opened.masked)
     if settle and isinstance(view, OverlayView) and not view.is_live and os.path.lexists(fork.upper + b"/.git"):
         from mudroom.vault.forks.repository_pin import settle_repository
 
@@ -319,8 +328,13 @@ def _is_untouched(fork: Fork, opened: OpenFork) -> bool:
     """Return whether no command has ever changed a file in the fork, so that there is nothing to collect: its layer is
     empty, and the directory itself has the mode of the one below."""
     state = fork.state
-    pristine = not state.layers and state.repository is None and not os.path.lexists(fork.record_path)
-    if not (pristine and upper_is_empty(fork)):
+    pristine = (
+        not state.layers
+        and not opened.holds_shown
+        and state.repository is None
+        and not os.path.lexists(fork.record_path)
+    )
+    if not (pristine and not fork.has_copy and tree_is_empty(fork)):
         return False
     below = opened.lower.look(b"")
     try:

@@ -18,6 +18,7 @@ from mudroom.core.tree.flag import flags_of, runs_when
 from mudroom.core.tree.path import sort_key
 from mudroom.errors import UsageError
 from mudroom.stage.diff import diff
+from mudroom.stage.layers.shown import with_shown
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
 from mudroom.stage.originals.collection import TEXT_LIMIT
 from mudroom.stage.originals.ground import Ground
@@ -119,7 +120,9 @@ class Comparison:
         layers = find_checkpoint(fork, name).layers
         if not layers:
             return ComparedSide({}, None, ground)
-        staged = staged_source([fork.layer(layer) + b"/tree" for layer in reversed(layers)])
+        trees = tuple(fork.layer(layer) + b"/tree" for layer in reversed(layers))
+        shown = fork.shown_at(layers)
+        staged = staged_source(with_shown(trees, b"", shown, ()) if shown else trees)
         self._closers.append(staged)
         record = load_record(fork.layer(layers[-1]) + b"/record")
         return ComparedSide(_by_path(record.changeset.changes if record is not None else ()), staged, ground)

@@ -14,6 +14,7 @@ from mudroom.core.tree.entry import Entry, same_shape
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkMoved, MudroomError
 from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.layers.shown import entries_of
 from mudroom.stage.layers.union import OneLayer
 from mudroom.stage.originals.collection import collect
 from mudroom.stage.source import Source
@@ -128,13 +129,18 @@ def _name_layer_in_record(fork: Fork, tree: bytes) -> None:
     record = fork.record
     if record is None:
         return
-    save(fork.record_path, as_in_layer(record, tree), durable=False)
+    save(fork.record_path, as_in_layer(record, tree, fork.shown), durable=False)
 
 
-def as_in_layer(record: ForkRecord, tree: bytes) -> ForkRecord:
-    """Return a record of the same changes with the entries of a layer's files."""
+def as_in_layer(record: ForkRecord, tree: bytes, shown: bytes) -> ForkRecord:
+    """Return a record of the same changes with the entries of a layer's files. ``shown``: the directory of the shown
+    secrets over that layer, whose entries count; empty if there are none."""
+    secrets = dict(entries_of(shown)) if shown else {}
     with OneLayer(tree) as layer:
-        changes = tuple(_in_layer(change, layer) for change in record.changeset.changes)
+        changes = tuple(
+            change._replace(staged=secrets[change.path]) if change.path in secrets else _in_layer(change, layer)
+            for change in record.changeset.changes
+        )
     return record._replace(changeset=record.changeset._replace(changes=changes))
 
 

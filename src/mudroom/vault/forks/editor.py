@@ -215,6 +215,10 @@ class Editor:
         """
         if not self.buffer.changed:
             return []
+        if self._vault.mask.has_secrets and mount_note(self._fork) is None:
+            from mudroom.vault.forks.hidden import begin
+
+            begin(self._vault, self._fork)
         if self.is_outdated:
             self.refresh()
             self._withdraw()

@@ -6,9 +6,11 @@ A checkpoint keeps the layers it was made of. They cost little, because the merg
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from mudroom.core.tree import stack
 from mudroom.stage.layers.flatten import flatten
+from mudroom.stage.layers.shown import carry
 from mudroom.stage.originals.original import Originals
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -31,6 +33,7 @@ def merge_lowest(vault: Vault, fork: Fork) -> str:
     os.mkdir(place + b"/tree", 0o700)
     flatten([vault.layer(layer) + b"/tree" for layer in reversed(lowest)], place + b"/tree")
     merge_originals([vault.layer(layer) for layer in lowest], place)
+    carry([vault.layer(layer) for layer in reversed(lowest)], place)
     record = vault.layer(lowest[-1]) + b"/record"
     if os.path.exists(record):
         os.link(record, place + b"/record")
@@ -52,12 +55,14 @@ def merge_if_deep(vault: Vault, fork: Fork) -> None:
         use_merged_layer(fork, merge_lowest(vault, fork))
 
 
-def merge_originals(layers: list[bytes], target: bytes) -> None:
+def merge_originals(
+    layers: list[bytes], target: bytes, *, leave_out: Callable[[bytes], bool] = lambda _path: False
+) -> None:
     originals, merged = Originals(layers), Originals([target])
     for path in originals.paths():
         original = originals.get(path)
         content = originals.content(path)
-        if original is None:
+        if original is None or leave_out(path):
             continue
         if content is None or original.entry is None:
             merged.keep(path, original.entry)

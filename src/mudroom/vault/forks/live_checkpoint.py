@@ -22,6 +22,7 @@ from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.flatten import flatten
 from mudroom.stage.layers.fuse_marks import convert_fuse_layer
 from mudroom.stage.layers.layer import open_staged, read_directory
+from mudroom.stage.layers.shown import carry, own_paths, shown_place, take
 from mudroom.stage.source import is_absence, same_bytes
 from mudroom.vault.forks.collection import MOST_TRIES
 from mudroom.vault.forks.copy_layer import as_in_layer, copy_view
@@ -163,7 +164,18 @@ def _copy_once(vault: Vault, fork: Fork) -> str:
         if _is_by_fuse(fork):
             convert_fuse_layer(place + b"/tree")
     merge_originals([upper], place)
+    carry([upper], place)
+
+    def shown_of() -> bytes:
+        """Return the directory of the shown secrets that count for the copy."""
+        own = shown_place(place)
+        return own if os.path.isdir(own) else fork.shown
+
+    with OpenFork(vault, fork) as opened:
+        paths = opened.shown_paths
+        if paths:
+            take(place, paths - own_paths(place), shown_of(), opened.visible)
     record = fork.record
     if record is not None:
-        save(place + b"/record", as_in_layer(record, place + b"/tree"), durable=True)
+        save(place + b"/record", as_in_layer(record, place + b"/tree", shown_of()), durable=True)
     return name

@@ -113,7 +113,10 @@ def mount(
     try:
         prepare_repository(vault, fork)
         write_masked(fork.path, vault.mask.paths)
-        fork.note_masked(vault.mask.paths)
+        if vault.mask.has_secrets:
+            from mudroom.vault.forks.hidden import begin
+
+            begin(vault, fork)
         if writable and fork.has_copy:
             _settle_copy(vault, fork)
         write_note(fork.path, note)
@@ -194,7 +197,9 @@ def _take_back(fork: Fork, note: MountNote, *, is_new: bool) -> None:
 def _show(vault: Vault, fork: Fork, note: MountNote) -> None:
     state = fork.state
     base = vault.source if state.base == LIVE else vault.base(state.base) + b"/source"
-    view = OverlayView(base, (*fork.sealed, *vault.masking(state)), fork.upper, fork.path + b"/work")
+    with OpenFork(vault, fork) as opened:
+        shown = opened.shown_layers()
+    view = OverlayView(base, (*shown, *fork.sealed, *vault.masking(state)), fork.upper, fork.path + b"/work")
     view.prepare()
     forget_release(vault.path, state.upper)
     layers = view.mount()
@@ -229,7 +234,7 @@ def _show_copy(vault: Vault, fork: Fork, note: MountNote, settings: Settings, pr
         return
     stand_on_copy(vault, fork, settings, progress)
     with OpenFork(vault, fork) as opened:
-        copy_view(fork, opened.lower).prepare()
+        copy_view(fork, opened.visible).prepare()
 
 
 def _shown_copy(fork: Fork, opened: OpenFork, note: MountNote) -> CopyView:
@@ -350,14 +355,16 @@ def _unclear(fork: Fork, note: MountNote, state: State) -> MudroomError:
     )
 
 
-def require_masked(fork: Fork, paths: frozenset[bytes]) -> None:
-    """Raise UsageError if one of these secrets can be read in the mount of the fork."""
-    new = sorted(paths - read_masked(fork.path))
+def require_masked(fork: Fork, paths: frozenset[bytes]) -> frozenset[bytes]:
+    """Return the secrets that are shown empty in the mount of a fork. Raise UsageError if one of ``paths`` is not."""
+    masked = read_masked(fork.path)
+    new = sorted(paths - masked)
     if new:
         raise UsageError(
             f"{show(new[0])} is a secret that can be read where {fork.name} is mounted",
             f"mudroom unmount {fork.name}, and mount it again",
         )
+    return masked
 
 
 def collect(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:

@@ -14,15 +14,16 @@ from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.originals.original import Originals
-from mudroom.stage.source import OpenSource
+from mudroom.stage.source import OpenSource, Source
 from mudroom.typing import TYPE_CHECKING, TypeVar
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.stage.originals.private_base import PrivateBase
     from mudroom.stage.originals.snapshot import SnapshotSource
     from mudroom.stage.view import View
+    from mudroom.stage.views.secret import Mask
 
     Base = OpenSource | SnapshotSource
 
@@ -54,6 +55,19 @@ class OpenFork:
             self._between = vault.masking(state)
             below = (*fork.sealed, *self._between)
             self.lower: Union | Base = self._keep(Union(below, base)) if below else base
+            """The tree below the upper layer, as commands see it that are shown no secret."""
+            self.visible: Source = self.lower
+            """The same with the secrets that commands with this mask are shown."""
+            mask = vault.mask
+            self.shown_paths = mask.shown
+            """Secrets that commands with this mask are shown."""
+            self.masked = mask.paths
+            """Secrets that they see empty."""
+            self._allowed = frozenset[bytes]()
+            """Shown secrets of the fork that they may read."""
+            self._shown = fork.shown
+            if self._shown:
+                self._show(mask)
             self._private: PrivateBase | None = None
             if private:
                 from mudroom.stage.originals.private_base import PrivateBase
@@ -67,6 +81,34 @@ class OpenFork:
             if isinstance(error, FileNotFoundError) and not os.path.isdir(fork.path):
                 raise ForkGone(fork.name) from None
             raise
+
+    def _show(self, mask: Mask) -> None:
+        from mudroom.stage.layers.shown import PATHS, TREE, WithSecrets, read_paths
+
+        self._allowed = frozenset(path for path in read_paths(self._shown + PATHS) if mask.allows(path))
+        if self._allowed:
+            self.shown_paths |= self._allowed
+            secrets = self._keep(OneLayer(self._shown + TREE))
+            self.visible = WithSecrets(self.lower, secrets, self._allowed)
+
+    @property
+    def holds_shown(self) -> bool:
+        """Whether the fork holds secrets that commands were shown."""
+        return bool(self._shown)
+
+    def reopen_shown(self) -> None:
+        """Notice the shown secrets that have been moved out of the writable layer."""
+        self._shown = self._fork.shown
+
+    def shown_layers(self) -> tuple[bytes, ...]:
+        """Return the directory of the layer with the shown secrets that commands with this mask may read; empty if
+        there are none. Hold the fork's lock."""
+        if not self._allowed:
+            return ()
+        from mudroom.stage.layers.shown import TREE, part_of
+
+        part = part_of(self._shown, self._allowed, self._fork.path, self.lower)
+        return (part + TREE,)
 
     def shown(self, argv: Sequence[bytes]) -> tuple[bytes, ...]:
         """Return a command as a record keeps it: without secrets, since lists, exports and agents show it. Nothing is
@@ -94,25 +136,50 @@ class OpenFork:
             self._snapshot.close()
             self._snapshot = None
 
-    def staged(self) -> OneLayer | Union:
-        """Return the contents of the layers, without the base; all of a copy."""
+    def staged(self) -> Source:
+        """Return the contents of the layers, without the base; all of a copy. The secrets that some commands were shown
+        are as these have left them."""
         contents = self._fork.contents
         if self._are_layers(contents):
             return self._keep(staged_source(contents))
-        return self._keep(OneLayer(contents[0], is_layer=False))
+        copy = self._keep(OneLayer(contents[0], is_layer=False))
+        if not self._shown:
+            return copy
+        from mudroom.stage.layers.shown import PATHS, TREE, WithSecrets, read_paths
+
+        paths = read_paths(self._shown + PATHS)
+        return WithSecrets(copy, self._keep(OneLayer(self._shown + TREE)), paths)
 
     def _are_layers(self, contents: Sequence[bytes]) -> bool:
         """Return whether these contents are layers, not a copy or a mount. The fork is not asked again: another thread
         may make its first layer meanwhile."""
         return len(contents) != 1 or contents[0].startswith(self._vault.layer(""))
 
-    def merged(self) -> OneLayer | Union | Base:
-        """Return the whole fork, as a command sees it."""
+    def merged(self) -> Source:
+        """Return the whole fork, as a command sees it with the mask of the vault."""
         contents = self._fork.contents
-        if self._are_layers(contents):
-            layers = (*contents, *self._between)
-            return self._keep(Union(layers, self._bottom)) if layers else self._bottom
-        return self._keep(OneLayer(contents[0], is_layer=False))  # a copy holds everything
+        if not self._are_layers(contents):  # a copy holds everything
+            return self._covered(self._keep(OneLayer(contents[0], is_layer=False)))
+        upper = self._fork.layer(self._state.upper) + b"/tree"
+        if self.visible is not self.lower:
+            return self._covered(self._keep(Union((upper,), self.visible)) if os.path.isdir(upper) else self.visible)
+        layers = (*(path for path in (upper, *self._fork.sealed) if os.path.isdir(path)), *self._between)
+        return self._covered(self._keep(Union(layers, self._bottom)) if layers else self._bottom)
+
+    def _covered(self, source: Source) -> Source:
+        """Return a tree of the whole fork, with secrets empty that its layers may hold. ``vault/forks/hidden.py`` sees
+        to it before a command; a reader has no lock."""
+        mask = self._vault.mask
+        if not mask.paths or source is self._bottom:
+            return source
+        from mudroom.vault.store.masked_secrets import masked_of
+
+        unknown = mask.paths - masked_of(self._fork.path).at(self._state)
+        if not unknown or mount_note(self._fork) is not None:
+            return source
+        from mudroom.stage.layers.shown import WithSecrets
+
+        return WithSecrets(source, self._keep(OneLayer(mask.layer)), unknown)
 
     def apart_from_git(self, view: View) -> View:
         """Return the view with its differences told as if no layer kept masked files from git."""
@@ -140,12 +207,24 @@ class OpenFork:
             before=changes,
             landed=load_landed(fork.path + LANDED),
             masked=self._masked(changes, sealed),
-            masked_names=functools.cache(lambda: fork.masked_names),
+            masked_names=functools.cache(self._masked_names),
+            own=functools.cache(self._own),
+            shown=self._shown,
             fork=fork.path,
             project=self._vault.project,
             settings_at=b"" if self._vault.is_elsewhere else self._vault.project,
             private=self._private,
         )
+
+    def _masked_names(self) -> frozenset[bytes]:
+        from mudroom.vault.store.masked_secrets import masked_of
+
+        return masked_of(self._fork.path).names
+
+    def _own(self) -> frozenset[bytes]:
+        from mudroom.stage.layers.shown import own_paths
+
+        return own_paths(self._fork.layer(self._state.upper))
 
     def _masked(self, *changesets: Changeset) -> frozenset[bytes]:
         """Return the masked files, with those that were masked when the fork touched them and that it still has empty:

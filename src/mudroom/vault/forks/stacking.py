@@ -25,6 +25,11 @@ def upper_is_empty(fork: Fork) -> bool:
     """Whether nothing was changed since the last seal: the writable layer is empty."""
     if fork.has_copy:
         return False  # seal_copy finds the changes
+    return tree_is_empty(fork) and not fork.shown_at((fork.state.upper,))
+
+
+def tree_is_empty(fork: Fork) -> bool:
+    """Whether the writable layer is empty, but for secrets that commands were shown."""
     try:
         upper = safe_open.open_directory(fork.upper)
     except FileNotFoundError:
@@ -146,6 +151,7 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
     fork.begin(present())  # cut off from here on, the changes are collected again: the record may not match the layers
     sync_directory(fork.path)
     fork.save(stack.rolled_back(state, point, upper))
+    _keep_masked(fork, fork, is_same=False)
     restore_record(vault, fork)
     sync_directory(fork.path)  # before the dropped layer goes
     fork.end()
@@ -154,6 +160,15 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
         vault.throw_away(fork.copy_place + b"/manifest")  # the next command makes the copy again
     vault.empty_trash()
     return before
+
+
+def _keep_masked(parent: Fork, child: Fork, *, is_same: bool) -> None:
+    """Record of a fork which secrets were masked for its commands. Other layers than the parent's are searched again
+    (not ``is_same``)."""
+    from mudroom.vault.store.masked_secrets import keep_masked, masked_of
+
+    known = masked_of(parent.path)
+    keep_masked(child.path, known if is_same else known.unsearched, known if parent is child else None)
 
 
 def _make_tree(vault: Vault, layer: str, point: Checkpoint) -> None:
@@ -197,7 +212,7 @@ def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = N
     def complete(child: Fork) -> None:
         restore_record(vault, child)
         child.note_credentials(parent.credentials)
-        child.note_masked(parent.masked_names)
+        _keep_masked(parent, child, is_same=at is None)
         landed = parent.path + b"/landed"
         if os.path.exists(landed):
             os.link(landed, child.path + b"/landed")  # the file is replaced when it changes, never written to

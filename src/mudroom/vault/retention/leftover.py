@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from mudroom.vault.store.fork import SHOWN
 from mudroom.vault.store.store import Vault
 
 _WRITTEN = (b"clock.", b"format-", b"project-", b"source-", b"trial-")
@@ -45,8 +46,15 @@ def vault_leftovers(vault: Vault, before: int) -> Iterator[bytes]:
     yield from _old([vault.path + b"/applies/removed.new"], before)
     yield from _old((path for path in _below(vault.path) if os.path.basename(path).startswith(_WRITTEN)), before)
     yield from _old(_below(vault.merged), before)
+    layers = {os.path.basename(path) for path in _below(vault.path + b"/layers")}
+    shown = _below(vault.path + SHOWN.rstrip(b"/"))  # of a layer that went when mudroom was killed, or not renamed
+    yield from _old((path for path in shown if _layer_of(path) not in layers or path.endswith(b".new")), before)
     for base in _below(vault.path + b"/bases"):
         yield from _old([base + b"/manifest.new"], before)
+
+
+def _layer_of(shown: bytes) -> bytes:
+    return os.path.basename(shown).partition(b".")[0]
 
 
 def unused_git_layers(vault: Vault, before: int) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 forks/<name>/
     state           its stack of layers, its checkpoints (core/tree/stack.py)
     record          changes of its last command (vault/record.py); absent while the first command runs
+    masked          names of the secrets that were shown empty to its commands; which of them its layers do not hold
     landed          paths that applies have landed while its layers still hold them (stage/originals/original.py)
     standing        the door of the sandbox that stands for this fork (vault/standing.py)
     lock            flock(2): one command, apply or mount of this fork at a time
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from mudroom.core.clock import CommandStart
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
 
 CREDENTIALS = b"/credentials"
 DOOR = b"/standing"
-MASKED = b"/masked"
+SHOWN = b"/shown/"
+"""In the vault: of a layer, the secrets that a command was shown and has touched (``stage/layers/shown.py``)."""
 APART = b"/apart"
 """Of a layer: a copy of its tree until it takes the place of the tree (``vault/forks/apart.py``)."""
 
@@ -261,8 +263,25 @@ class Fork:
 
     @property
     def layered(self) -> tuple[bytes, ...]:
-        """Directories of the layers, ignoring a copy."""
-        return tuple(path for path in (self.upper, *self.sealed) if os.path.isdir(path))
+        """Directories of the layers, ignoring a copy, with the secrets that some commands were shown."""
+        layers = tuple(path for path in (self.upper, *self.sealed) if os.path.isdir(path))
+        shown = self.shown
+        if not shown:
+            return layers
+        from mudroom.stage.layers.shown import with_shown
+        from mudroom.vault.store.masked_secrets import masked_of
+
+        return with_shown(layers, self.upper, shown, masked_of(self.path).at(self.state))
+
+    @property
+    def shown(self) -> bytes:
+        """Directory with the secrets that commands were shown and have touched; empty if there are none."""
+        return self.shown_at((*self.state.layers, self.state.upper))
+
+    def shown_at(self, layers: Sequence[str]) -> bytes:
+        """Return that directory for these layers, bottom first."""
+        places = (self._vault + SHOWN + name.encode() for name in reversed(layers))
+        return next((place for place in places if os.path.isdir(place)), b"")
 
     @property
     def record_path(self) -> bytes:
@@ -315,21 +334,6 @@ class Fork:
         new = [name for name in names if name not in recorded]
         if new:
             self._replace(CREDENTIALS, "".join(f"{name}\n" for name in (*recorded, *new)).encode())
-
-    @property
-    def masked_names(self) -> frozenset[bytes]:
-        """Last components of the paths that were masked when one of its commands began."""
-        try:
-            with open(self.path + MASKED, "rb") as stream:
-                return frozenset(stream.read().split(b"\0"))
-        except FileNotFoundError:
-            return frozenset()
-
-    def note_masked(self, paths: Iterable[bytes]) -> None:
-        """Record masked files before a command: what it commits may hold them empty, also when they have gone since."""
-        names = {path.rpartition(b"/")[2] for path in paths}
-        if names and not names <= (recorded := self.masked_names):
-            self._replace(MASKED, b"\0".join(sorted(names | recorded)))
 
     def _replace(self, name: bytes, content: bytes) -> None:
         with open(self.path + name + b".new", "wb") as stream:

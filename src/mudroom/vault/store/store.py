@@ -44,7 +44,7 @@ from mudroom.stage.views.secret import NO_MASK
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.lock import Lock
 from mudroom.vault.moment import note
-from mudroom.vault.store.fork import Fork, forget_release, fork_directory
+from mudroom.vault.store.fork import SHOWN, Fork, forget_release, fork_directory
 from mudroom.vault.turn import Turn
 
 if TYPE_CHECKING:
@@ -320,6 +320,9 @@ class Vault:
         above, _slash, name = path.rpartition(b"/")
         if above == self.path + b"/layers":
             forget_release(self.path, name.decode())
+            if os.path.isdir(self.path + SHOWN):
+                self.throw_away(self.path + SHOWN + name)
+                self.throw_away(self.path + SHOWN + name + b".own")
         try:
             disk.rename_path(path, self.path + b"/trash/" + os.urandom(8).hex().encode())
         except FileNotFoundError:

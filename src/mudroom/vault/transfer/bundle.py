@@ -29,14 +29,18 @@ import msgspec
 
 from mudroom.core.tree.entry import Entry, is_untouched
 from mudroom.core.tree.landing_form import STAYS
+from mudroom.core.tree.path import show
+from mudroom.core.tree.secret import ELSEWHERE, is_secret, matches
 from mudroom.core.tree.stack import LIVE, ForkState, to_text
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.layers.shown import PATHS, read_paths
 from mudroom.stage.originals.original import Original, Originals, read_rows
 from mudroom.stage.originals.snapshot import SnapshotSource
 from mudroom.stage.source import OpenSource, Source
+from mudroom.vault.forks.flatten import merge_originals
 from mudroom.vault.forks.stacking import require_idle, seal_upper
 from mudroom.vault.record import FORK_FORMAT
 from mudroom.vault.store.fork import Fork, load_record
@@ -154,10 +158,40 @@ def write_fork(
 
 
 def _write(vault: Vault, fork: Fork, stream: IO[bytes], label: Label, limit: int | None) -> tuple[str, ...]:
+    secrets = Secrecy(vault, fork)
     packer = Packer(stream, _staying(vault, fork), limit)
-    _pack(packer, vault, fork, label)
+    _pack(packer, vault, fork, label, secrets)
     packer.close()
-    return tuple(packer.remarks)
+    left_out = (f"{show(path)}: a secret of the project is left out" for path in sorted(secrets.changed))
+    return (*packer.remarks, *left_out)
+
+
+class Secrecy:
+    """Secrets that an archive leaves out, with what commands did to them: those of the mask of the vault, of all
+    commands, and those that a command was shown and has touched. A file of that name that the fork has made is none."""
+
+    def __init__(self, vault: Vault, fork: Fork) -> None:
+        self._mask = vault.mask
+        shown = read_paths(fork.shown + PATHS) if fork.shown else frozenset[bytes]()
+        records = [fork.record, *(load_record(vault.layer(name) + b"/record") for name in fork.state.references)]
+        changes = [change for record in records if record is not None for change in record.changeset.changes]
+        self._paths = self._mask.paths | shown
+        self._paths |= {change.path for change in changes if change.base is not None and self._is_named(change.path)}
+        self.changed = frozenset(change.path for change in changes) & self._paths
+        """Those that have a change."""
+
+    def _is_named(self, path: bytes) -> bool:
+        *above, name = path.split(b"/")
+        is_named = (is_secret(name) and ELSEWHERE.isdisjoint(above)) or matches(path, self._mask.patterns)
+        return is_named and path not in self._mask.known
+
+    def is_path(self, path: bytes) -> bool:
+        """Return whether a path of a layer is left out."""
+        return path in self._paths
+
+    def is_original(self, path: bytes) -> bool:
+        """Return whether a file of the project is left out: it may have gone from there since."""
+        return path in self._paths or self._is_named(path)
 
 
 def _require_whole(fork: Fork) -> None:
@@ -190,48 +224,60 @@ def _staying(vault: Vault, fork: Fork) -> frozenset[bytes]:
     return frozenset(remark.path for remark in remarks if remark.text.endswith(STAYS))
 
 
-def _pack(packer: Packer, vault: Vault, fork: Fork, label: Label) -> None:
+def _pack(packer: Packer, vault: Vault, fork: Fork, label: Label, secrets: Secrecy) -> None:
     state = fork.state
     is_named = bool(label.base)
     fields: tuple[object, ...] = tuple(label) if is_named else tuple(label)[:-1]
     packer.data(b"mudroom-fork", msgspec.msgpack.encode(fields))
     packer.data(b"state", to_text(state._replace(base=LIVE) if is_named else state).encode("ascii"))
-    packer.data(b"digests", msgspec.msgpack.encode(_digests(vault, fork)))
-    _pack_record(packer, vault, b"record", fork.record_path)
+    packer.data(b"digests", msgspec.msgpack.encode(_digests(vault, fork, secrets)))
+    _pack_record(packer, vault, b"record", fork.record_path, secrets)
     packer.file(b"landed", fork.path + LANDED)
     for name in sorted(state.references):
-        with _originals(vault, fork, name, is_named=is_named) as originals:
-            _pack_layer(packer, vault, b"layers/" + name.encode(), name, originals, sealed=name != state.upper)
+        with _originals(vault, fork, name, secrets, is_named=is_named) as originals:
+            _pack_layer(packer, vault, b"layers/" + name.encode(), name, originals, secrets, sealed=name != state.upper)
     if state.base != LIVE and not is_named:
-        packer.tree(b"base/source", vault.base(state.base) + b"/source", is_layer=False)
+        packer.tree(b"base/source", vault.base(state.base) + b"/source", is_layer=False, is_secret=secrets.is_original)
     packer.data(b"mudroom-end", b"")
 
 
-def _pack_record(packer: Packer, vault: Vault, name: bytes, path: bytes) -> None:
-    """Add a record, if there is one, without secrets of its command: earlier versions wrote it whole."""
+def _pack_record(packer: Packer, vault: Vault, name: bytes, path: bytes, secrets: Secrecy) -> None:
+    """Add a record, if there is one, without secrets: earlier versions wrote those of its command."""
     from mudroom.core.text.redaction import redact_argv
 
     record = load_record(path)
     if record is not None:
         shown = redact_argv(record.command, vault.secrets())
-        packer.data(name, msgspec.msgpack.encode(record._replace(command=shown)))
+        changes = tuple(change for change in record.changeset.changes if not secrets.is_path(change.path))
+        changeset = record.changeset._replace(changes=changes)
+        packer.data(name, msgspec.msgpack.encode(record._replace(command=shown, changeset=changeset)))
 
 
 @contextmanager
-def _originals(vault: Vault, fork: Fork, name: str, *, is_named: bool) -> Iterator[bytes]:
-    """Yield the directory with the originals of a layer. A layer over a snapshot has none: where the snapshot is not
-    written along, those of the paths that the layer changes are made of it."""
+def _originals(vault: Vault, fork: Fork, name: str, secrets: Secrecy, *, is_named: bool) -> Iterator[bytes]:
+    """Yield the directory with the originals of a layer, without those of secrets. A layer over a snapshot has none:
+    where the snapshot is not written along, those of the paths that the layer changes are made of it."""
     state = fork.state
     place = vault.layer(name)
     record = fork.record if name == state.upper else load_record(place + b"/record")
     if not is_named or state.base == LIVE or record is None:
-        yield place + b"/originals"
+        if not any(secrets.is_original(path) for path, _original in rows_of(place)):
+            yield place + b"/originals"
+            return
+        beside = vault.layer(vault.new_layer())
+        try:
+            merge_originals([place], beside, leave_out=secrets.is_original)
+            yield beside + b"/originals"
+        finally:
+            remove_tree(beside)
         return
     beside = vault.layer(vault.new_layer())
     snapshot = SnapshotSource(vault.base(state.base))
     try:
         kept = Originals([beside])
         for change in record.changeset.changes:
+            if secrets.is_original(change.path):
+                continue
             if change.base is None or change.base.kind != "file" or change.staged is None:
                 kept.keep(change.path, change.base)
                 continue
@@ -247,21 +293,23 @@ def _originals(vault: Vault, fork: Fork, name: str, *, is_named: bool) -> Iterat
         remove_tree(beside)
 
 
-def _pack_layer(packer: Packer, vault: Vault, name: bytes, layer: str, originals: bytes, *, sealed: bool) -> None:
+def _pack_layer(
+    packer: Packer, vault: Vault, name: bytes, layer: str, originals: bytes, secrets: Secrecy, *, sealed: bool
+) -> None:
     place = vault.layer(layer)
-    _pack_record(packer, vault, name + b"/record", place + b"/record")
+    _pack_record(packer, vault, name + b"/record", place + b"/record", secrets)
     if os.path.lexists(originals):
         os.close(safe_open.open_directory(originals))
     for part in sorted(os.listdir(originals)) if os.path.isdir(originals) else ():
         if part in (b"index", b"pack") or part.isdigit():
             packer.file(name + b"/originals/" + part, originals + b"/" + part)
     if os.path.isdir(place + b"/tree"):
-        packer.tree(name + b"/tree", place + b"/tree")
+        packer.tree(name + b"/tree", place + b"/tree", is_secret=secrets.is_path)
     elif sealed:
         raise MudroomError(f"the layer {os.fsdecode(place)} is missing", "mudroom vault check says what needs it")
 
 
-def _digests(vault: Vault, fork: Fork) -> list[tuple[bytes, Entry, bytes]]:
+def _digests(vault: Vault, fork: Fork, secrets: Secrecy) -> list[tuple[bytes, Entry, bytes]]:
     """Return the digest of every original, from its kept content, else from the project's file if that is unchanged."""
     state = fork.state
     claims = set(_claims(vault, fork, state))
@@ -273,7 +321,8 @@ def _digests(vault: Vault, fork: Fork) -> list[tuple[bytes, Entry, bytes]]:
             file_digest = digest_of(base, path, entry) if is_untouched(entry, base.look(path)) else None
             if file_digest is not None:
                 digests[path, entry] = file_digest
-    return [(path, entry, file_digest) for (path, entry), file_digest in sorted(digests.items())]
+    rows = sorted(digests.items())
+    return [(path, entry, digest) for (path, entry), digest in rows if not secrets.is_original(path)]
 
 
 @contextmanager

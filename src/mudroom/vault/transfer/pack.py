@@ -14,7 +14,7 @@ import io
 import os
 import sys
 import tarfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.landing_form import LANDING_KINDS, bits_left_out
@@ -80,8 +80,15 @@ class Packer:
         except FileNotFoundError:
             return
 
-    def tree(self, name: bytes, place: bytes, *, is_layer: bool = True) -> None:
-        """Add a whole directory. ``is_layer``: it may have whiteouts.
+    def tree(
+        self,
+        name: bytes,
+        place: bytes,
+        *,
+        is_layer: bool = True,
+        is_secret: Callable[[bytes], bool] = lambda _path: False,
+    ) -> None:
+        """Add a whole directory. ``is_layer``: it may have whiteouts. ``is_secret``: whether an entry is left out.
 
         A directory precedes its entries; the first name of a file precedes its other
         links.
@@ -100,6 +107,8 @@ class Packer:
                         listing = entries(opened)
                     for below, entry in sorted(listing.items()):
                         at = path + b"/" + below if path else below
+                        if is_secret(at):
+                            continue
                         if entry.kind == "directory":
                             enter(at, entry)
                             with directory(root, at) as opened:

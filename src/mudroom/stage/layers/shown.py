@@ -1,0 +1,333 @@
+"""Secrets that a fork holds because some of its commands were shown them, apart from the layers that all commands get.
+
+For a layer, in the vault (a container gets whole layers, and what is beside their trees is not for its commands):
+
+    shown/<id>/paths    the paths of this layer and of those below it, separated by NUL; there may be no entry yet
+    shown/<id>/tree     the entries at their paths, whiteouts for deleted ones, and the directories above them
+    shown/<id>.own      paths of secrets at which the layer has what commands wrote that saw them empty, as in paths
+
+The tree is a layer itself: commands that may read these secrets have it above the sealed layers. When such a command
+has ended, its secrets are moved here out of its writable layer (``take``), so that layer is as others may see it.
+"""
+
+from __future__ import annotations
+
+import os
+from _blake2 import blake2b
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from mudroom.core.tree.entry import Entry
+from mudroom.stage import disk
+from mudroom.stage.beneath import open_layer
+from mudroom.stage.layers.closed_directory import entered, look_through
+from mudroom.stage.layers.layer import LayerWriter, is_opaque, is_whiteout, read_directory, remove_at, remove_tree
+from mudroom.stage.source import Source
+from mudroom.typing import Literal
+
+_FEW = 16
+"""Up to this many paths are looked up one by one."""
+PATHS, TREE = b"/paths", b"/tree"
+
+Hidden = Literal["hidden"]
+"""A layer has no entry at a path, and hides that of the tree below."""
+
+
+def shown_place(layer: bytes) -> bytes:
+    """Return the directory for the shown secrets of a layer in this directory."""
+    vault, _layers, name = layer.rpartition(b"/layers/")
+    return vault + b"/shown/" + name
+
+
+def own_paths(layer: bytes) -> frozenset[bytes]:
+    """Return the paths of secrets at which a layer has what commands wrote that saw them empty."""
+    return read_paths(shown_place(layer) + b".own")
+
+
+def add_own_paths(layer: bytes, paths: frozenset[bytes]) -> None:
+    before = own_paths(layer)
+    if not paths <= before:
+        place = shown_place(layer)
+        os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
+        write_paths(place + b".own", paths | before)
+
+
+def read_paths(path: bytes) -> frozenset[bytes]:
+    """Return the paths in a file of this module; empty if there is none."""
+    try:
+        with open(path, "rb") as stream:
+            return frozenset(stream.read().split(b"\0")) - {b""}
+    except FileNotFoundError:
+        return frozenset()
+
+
+def write_paths(path: bytes, paths: Iterable[bytes]) -> None:
+    with open(path + b".new", "wb") as stream:
+        stream.write(b"\0".join(sorted(paths)))
+    disk.rename_path(path + b".new", path)
+
+
+def find(root: int, path: bytes) -> Entry | Hidden | None:
+    """Return the entry of an open layer at ``path``, or None if the tree below the layer shows through there."""
+    at, hidden = b"", False
+    for part in path.split(b"/"):
+        at = at + b"/" + part if at else part
+        entry = look_through(root, at)
+        if entry is None:
+            return "hidden" if hidden else None
+        if is_whiteout(root, at, entry) or (at != path and entry.kind != "directory"):
+            return "hidden"
+        if at == path:
+            return entry
+        hidden = hidden or is_opaque(root, at)
+    return None
+
+
+def find_in(layer: bytes, paths: Iterable[bytes]) -> dict[bytes, Entry | Hidden]:
+    """Return what the layer in this directory has at these paths; without those that it leaves to the tree below."""
+    try:
+        root = open_layer(layer + TREE)
+    except FileNotFoundError:
+        return {}
+    try:
+        chosen = list(paths)
+        chosen = _possible(root, chosen) if len(chosen) > _FEW else chosen
+        return {path: found for path in chosen if (found := find(root, path)) is not None}
+    finally:
+        os.close(root)
+
+
+def _possible(root: int, paths: list[bytes]) -> list[bytes]:
+    """Return the paths at which a layer may have something. Costs as much as the layer has, not as there are paths."""
+    chosen: list[bytes] = []
+    pending = [(b"", paths)]
+    while pending:
+        above, below = pending.pop()
+        listing = read_directory(root, above)
+        if listing is None or listing.opaque:
+            chosen += below
+            continue
+        by_name: dict[bytes, list[bytes]] = {}
+        for path in below:
+            name = path[len(above) + 1 if above else 0 :].partition(b"/")[0]
+            if name in listing.entries or name in listing.gone:
+                by_name.setdefault(name, []).append(path)
+        for name, inside in by_name.items():
+            at = above + b"/" + name if above else name
+            entry = listing.entries.get(name)
+            if entry is None or entry.kind != "directory" or at in inside:
+                chosen += inside
+            else:
+                pending.append((at, inside))
+    return sorted(chosen)
+
+
+def take(layer: bytes, paths: Collection[bytes], former: bytes, lower: Source) -> frozenset[bytes]:
+    """Move what the layer in this directory holds at these paths to its shown secrets. Return the moved paths.
+
+    ``former``: directory with the shown secrets of the layers below, or of this one; empty if there are none.
+    ``lower``: the tree below the layer, as the commands saw it that wrote these paths. A path that they have removed
+    gets a whiteout. Nothing may have the layer mounted. After a crash, a path is in one of both places."""
+    found = find_in(layer, sorted(paths))
+    moved = {path: seen for path, seen in found.items() if seen != "hidden" or lower.look(path) is not None}
+    if not moved:
+        return frozenset()
+    root = open_layer(layer + TREE)
+    into = open_layer(_place(layer, former, moved, lower) + TREE)
+    try:
+        writer = LayerWriter(into, _Above(root, lower))
+        try:
+            for path, seen in moved.items():
+                _move(root, writer, path, seen)
+        finally:
+            writer.finish()
+    finally:
+        os.close(into)
+        os.close(root)
+    return frozenset(moved)
+
+
+def add_copy(layer: bytes, path: bytes, opened: int, former: bytes, lower: Source) -> None:
+    """Add a copy of an open file to the shown secrets of a layer. ``former``, ``lower``: as of ``take``."""
+    info = os.fstat(opened)
+    into = open_layer(_place(layer, former, [path], lower) + TREE)
+    try:
+        writer = LayerWriter(into, lower)
+        writer.file(path, opened, mode=info.st_mode & 0o7777, mtime=info.st_mtime_ns, xattrs=True)
+        writer.finish()
+    finally:
+        os.close(into)
+
+
+class _Above:
+    """The directories of a layer over the tree below it, for the modes of those that lead to a shown secret."""
+
+    def __init__(self, root: int, lower: Source) -> None:
+        self._root, self._lower = root, lower
+
+    def look(self, path: bytes) -> Entry | None:
+        entry = look_through(self._root, path)
+        return entry if entry is not None and entry.kind == "directory" else self._lower.look(path)
+
+    def names(self, path: bytes) -> dict[bytes, Entry]:
+        return self._lower.names(path)
+
+    def open(self, path: bytes) -> int:
+        return self._lower.open(path)
+
+
+def _move(root: int, writer: LayerWriter, path: bytes, seen: Entry | Hidden) -> None:
+    above, _slash, name = path.rpartition(b"/")
+    if seen != "hidden":
+        writer.moved(path, root)
+        return
+    writer.whiteout(path)
+    entry = look_through(root, path)
+    if entry is not None and is_whiteout(root, path, entry):
+        with entered(root, above) as opened:
+            disk.unlink(opened, name)
+
+
+def _place(layer: bytes, former: bytes, paths: Iterable[bytes], lower: Source) -> bytes:
+    """Return the directory for the shown secrets of a layer, which lists these paths now. It begins with the
+    ``former`` ones."""
+    place = shown_place(layer)
+    if not os.path.isdir(place):
+        os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
+        before = read_paths(former + PATHS) if former else frozenset()
+        make_part(former, before, place, lower)
+    write_paths(place + PATHS, read_paths(place + PATHS) | {*paths})
+    return place
+
+
+def make_part(former: bytes, paths: Iterable[bytes], place: bytes, lower: Source | None) -> None:
+    """Make the new directory ``place`` with some of the shown secrets of another one, as links to its files."""
+    from mudroom.stage.layers.flatten import flatten
+
+    beside = place + b".new"
+    if os.path.lexists(beside):
+        remove_tree(beside)  # left by a crash
+    os.mkdir(beside, 0o700)
+    os.mkdir(beside + TREE, 0o700)
+    chosen = frozenset(paths)
+    if chosen:
+        flatten([former + TREE], beside + TREE)
+        for path in find_in(beside, read_paths(former + PATHS) - chosen):
+            _remove(beside, path)
+    else:
+        top = lower.look(b"") if lower is not None else None
+        os.chmod(beside + TREE, top.mode if top is not None else 0o755)
+    write_paths(beside + PATHS, chosen)
+    disk.rename_path(beside, place)
+
+
+def _remove(place: bytes, path: bytes) -> None:
+    above, _slash, name = path.rpartition(b"/")
+    root = open_layer(place + TREE)
+    try:
+        with entered(root, above) as opened:
+            remove_at(opened, name)
+    finally:
+        os.close(root)
+
+
+def part_of(place: bytes, allowed: frozenset[bytes], above: bytes, lower: Source) -> bytes:
+    """Return a directory with these of the shown secrets at ``place``: that itself, if it has no other; otherwise a
+    directory below ``above``, which is made if it does not exist."""
+    if read_paths(place + PATHS) <= allowed:
+        return place
+    entries = [(path, entry) for path, entry in entries_of(place) if path in allowed]
+    name = blake2b(repr((place, entries)).encode(), digest_size=12).hexdigest().encode()
+    part = above + b"/shown-" + name
+    if not os.path.isdir(part):
+        make_part(place, allowed, part, lower)
+    return part
+
+
+def entries_of(place: bytes) -> Iterator[tuple[bytes, Entry | None]]:
+    """Yield the path and entry of each shown secret, with all below it if that is a directory; None: it is deleted."""
+    for path, found in sorted(find_in(place, read_paths(place + PATHS)).items()):
+        yield path, None if found == "hidden" else found
+        if found != "hidden" and found.kind == "directory":
+            yield from _below(place + TREE, path)
+
+
+def _below(tree: bytes, path: bytes) -> Iterator[tuple[bytes, Entry]]:
+    root = open_layer(tree)
+    try:
+        pending = [path]
+        while pending:
+            at = pending.pop()
+            listing = read_directory(root, at)
+            for name, entry in listing.entries.items() if listing is not None else ():
+                yield at + b"/" + name, entry
+                if entry.kind == "directory":
+                    pending.append(at + b"/" + name)
+    finally:
+        os.close(root)
+
+
+def with_shown(layers: tuple[bytes, ...], upper: bytes, shown: bytes, masked: Collection[bytes]) -> tuple[bytes, ...]:
+    """Return the directories in which a change of the fork is read: those of its layers, topmost first, with the shown
+    secrets where they count: above what commands wrote that saw them empty, and otherwise at the bottom, since the
+    directories in them have no changes. ``masked``: secrets that no command sees which may be writing now."""
+    paths = read_paths(shown + PATHS)
+    for number, tree in enumerate(layers):
+        found = find_in(tree.removesuffix(TREE), paths)
+        if any(tree != upper or path in masked for path in found):
+            return (*layers[:number], shown + TREE, *layers[number:])
+    return (*layers, shown + TREE)
+
+
+class WithSecrets:
+    """A tree in which some paths, with all below them, are those of another one. Valid as long as both are."""
+
+    def __init__(self, source: Source, other: Source, paths: Collection[bytes]) -> None:
+        self._source, self._other = source, other
+        self._names: dict[bytes, list[bytes]] = {}
+        for path in paths:
+            above, _slash, name = path.rpartition(b"/")
+            self._names.setdefault(above, []).append(name)
+        self._paths = frozenset(paths)
+
+    def _of(self, path: bytes) -> Source:
+        at = path
+        while at:
+            if at in self._paths:
+                return self._other
+            at = at.rpartition(b"/")[0]
+        return self._source
+
+    def look(self, path: bytes) -> Entry | None:
+        return self._of(path).look(path)
+
+    def names(self, path: bytes) -> dict[bytes, Entry]:
+        source = self._of(path)
+        entries = source.names(path)
+        if source is self._source:
+            for name in self._names.get(path, ()):
+                entry = self._other.look(path + b"/" + name if path else name)
+                if entry is not None:
+                    entries[name] = entry
+                else:
+                    entries.pop(name, None)
+        return entries
+
+    def open(self, path: bytes) -> int:
+        return self._of(path).open(path)
+
+
+def carry(layers: list[bytes], target: bytes) -> None:
+    """Give a layer that was merged from others what is beside their trees: ``layers`` are their directories, topmost
+    first."""
+    shown = next((place for place in map(shown_place, layers) if os.path.isdir(place)), b"")
+    if shown:
+        make_part(shown, read_paths(shown + PATHS), shown_place(target), None)
+    own: Mapping[bytes, frozenset[bytes]] = {layer: own_paths(layer) for layer in layers}
+    candidates = frozenset[bytes]().union(*own.values())
+    kept = set[bytes]()
+    for layer in layers:
+        found = find_in(layer, candidates)
+        kept |= found.keys() & own[layer]
+        candidates -= found.keys()
+    if kept:
+        add_own_paths(target, frozenset(kept))

@@ -1,0 +1,171 @@
+"""Secrets in the layers of a fork that the next commands may not read.
+
+A command that was shown a secret may copy it up, and then a layer holds it, above the mask. So:
+
+1. When a command ends, the secrets that it was shown leave its writable layer (``keep_apart``). Layers of the stack
+   hold at the path of a secret only what commands wrote that saw it empty, and a list of each layer names these paths.
+2. Before a fork is used, its layers are searched for secrets that were not masked for all who wrote to it (``hide``):
+   after a crash, of an earlier version, under a policy that has changed since. A copy that is found is moved to the
+   shown secrets; one in a sealed layer is copied there, and an empty file over it hides it.
+3. A command that is shown a secret never writes to a layer in which others wrote to it (``begin``).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterable
+
+from mudroom.core.tree.change import Changeset, Remark
+from mudroom.core.tree.entry import Entry
+from mudroom.stage import safe_open
+from mudroom.stage.beneath import open_layer
+from mudroom.stage.layers.layer import LayerWriter, open_staged
+from mudroom.stage.layers.shown import PATHS, TREE, add_copy, add_own_paths, find_in, own_paths, read_paths, take
+from mudroom.stage.originals.collection import MASKED, MASKED_BESIDE
+from mudroom.stage.source import Source
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.masked_secrets import MaskedSecrets, masked_of, note_masked
+from mudroom.vault.store.store import Vault
+
+
+def begin(vault: Vault, fork: Fork) -> None:
+    """Prepare a fork for a writer with the mask of ``vault``. Hold the fork's lock; nothing may have it mounted."""
+    former = hide(vault, fork)
+    mask = vault.mask
+    shown = (
+        mask.shown | {path for path in read_paths(fork.shown + PATHS) if mask.allows(path)}
+        if fork.shown
+        else mask.shown
+    )
+    if shown and not fork.has_copy:
+        upper = fork.layer(fork.state.upper)
+        if find_in(upper, shown) or not shown.isdisjoint(own_paths(upper)):
+            vault.seal(fork)
+    if mask.paths or shown or mask.known:
+        note_masked(fork.path, fork.state, mask.paths, former)
+
+
+def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecrets:
+    """Make sure that no command with the mask of ``vault`` reads a secret from the fork's layers or its copy. Return
+    what is noted of the fork now. ``more``: paths of secrets that the project has no longer. Hold the fork's lock; no
+    command may be running in it, and it is not mounted."""
+    mask, state = vault.mask, fork.state
+    wanted = mask.paths.union(more)
+    if not wanted and not mask.has_secrets:
+        return MaskedSecrets()
+    former = masked_of(fork.path)
+    covered = former.at(state)
+    if fork.has_copy and (wanted - covered or covered & mask.shown):
+        _leave_copy(vault, fork, wanted - covered)
+        state = fork.state
+    if not wanted - covered:
+        return former
+    if state.layers or os.path.isdir(fork.upper):
+        _search(vault, fork, sorted(wanted))
+    note_masked(fork.path, fork.state, wanted | covered, former, searched=not covered)
+    return masked_of(fork.path)
+
+
+def _leave_copy(vault: Vault, fork: Fork, shown: frozenset[bytes]) -> None:
+    """Let the next command make another copy of the fork: this one was made with another mask. ``shown``: secrets that
+    commands may have seen in it."""
+    from mudroom.vault.forks.copy_layer import seal_copy
+
+    upper = fork.state.upper
+    with OpenFork(vault, fork) as opened:
+        seal_copy(vault, fork)
+        if fork.state.upper != upper:  # no other fork has that layer yet
+            layer = fork.layer(upper)
+            take(layer, shown - own_paths(layer), fork.shown, opened.lower)
+    vault.throw_away(fork.copy_place + b"/manifest")
+
+
+def _search(vault: Vault, fork: Fork, paths: Iterable[bytes]) -> None:
+    state = fork.state
+    upper = fork.layer(state.upper)
+    moved = [path for path, entry in find_in(upper, paths).items() if _may_tell(upper, path, entry)]
+    with OpenFork(vault, fork) as opened:
+        if moved:
+            take(upper, moved, fork.shown, opened.lower)
+    held = dict[bytes, bytes]()
+    """The topmost layers that hold these secrets."""
+    left = set(paths)
+    for layer in (upper, *(fork.layer(name) for name in reversed(state.layers))):
+        found = find_in(layer, sorted(left))
+        left -= found.keys()
+        held |= {path: layer for path, entry in found.items() if _may_tell(layer, path, entry)}
+    if held:
+        _cover(vault, fork, upper, held)
+
+
+def _may_tell(layer: bytes, path: bytes, entry: object) -> bool:
+    """Return whether what a layer has at the path of a secret may be the secret."""
+    is_file = isinstance(entry, Entry) and entry.kind == "file" and entry.size > 0
+    return is_file and path not in own_paths(layer)
+
+
+def _cover(vault: Vault, fork: Fork, upper: bytes, held: dict[bytes, bytes]) -> None:
+    """Hide secrets of sealed layers by empty files in the writable one, and keep copies of them as shown secrets."""
+    with OpenFork(vault, fork) as opened:
+        below = opened.lower
+        os.close(safe_open.make_directory(upper + TREE))
+        top = below.look(b"")
+        if top is not None and not os.listdir(upper + TREE):
+            os.chmod(upper + TREE, top.mode)
+        root = open_layer(upper + TREE)
+        try:
+            writer = LayerWriter(root, below)
+            for path, layer in held.items():
+                entry = below.look(path)
+                mode = stat.S_IMODE(entry.mode) if entry is not None else 0o600
+                _keep_copy(fork, upper, layer, path, below)
+                writer.data(path, b"", mode=mode)
+            writer.finish()
+        finally:
+            os.close(root)
+
+
+def _keep_copy(fork: Fork, upper: bytes, layer: bytes, path: bytes, lower: Source) -> None:
+    shown = fork.shown
+    if shown and find_in(shown, [path]):
+        return  # a later command has changed it
+    root = open_layer(layer + TREE)
+    try:
+        opened = open_staged(root, path)
+    finally:
+        os.close(root)
+    try:
+        add_copy(upper, path, opened, shown, lower)
+    finally:
+        os.close(opened)
+
+
+def keep_apart(fork: Fork, opened: OpenFork) -> bool:
+    """Move the secrets that the last command was shown out of the fork's writable layer. Return whether there were any.
+    Hold the fork's lock; nothing may have it mounted."""
+    paths = touched(fork, opened)
+    upper = fork.layer(fork.state.upper)
+    return bool(paths and take(upper, paths, fork.shown, opened.visible))
+
+
+def touched(fork: Fork, opened: OpenFork) -> frozenset[bytes]:
+    """Return the secrets in the fork's writable layer that its last command was shown."""
+    shown = opened.shown_paths
+    if not shown:
+        return frozenset()
+    upper = fork.layer(fork.state.upper)
+    found = find_in(upper, sorted(shown))
+    return frozenset(found) - own_paths(upper) if found else frozenset()
+
+
+def note_own(fork: Fork, changeset: Changeset, masked: Collection[bytes]) -> None:
+    """Note that the fork's writable layer has entries at masked paths, by commands that saw these files empty."""
+    new = {remark.path for remark in changeset.remarks if _is_own(remark)}.intersection(masked)
+    if new and (new := new & masked_of(fork.path).at(fork.state)):
+        add_own_paths(fork.layer(fork.state.upper), frozenset(new))
+
+
+def _is_own(remark: Remark) -> bool:
+    return remark.text in (MASKED, MASKED_BESIDE)

@@ -1,0 +1,74 @@
+"""Which secrets a fork's commands saw empty: its file ``masked``."""
+
+from __future__ import annotations
+
+from mudroom.core.tree.stack import ForkState
+from mudroom.stage import disk
+from mudroom.typing import NamedTuple
+
+MASKED = b"/masked"
+
+
+class MaskedSecrets(NamedTuple):
+    """The file ``masked``: names, an empty one, the layer, the paths, each ended by a NUL but for the last."""
+
+    names: frozenset[bytes] = frozenset()
+    """Last components of the paths that were masked when one of its commands began."""
+    top: bytes | None = None
+    """The top sealed layer when the layers were searched for these paths; empty: there was none. None: they never
+    were."""
+    paths: frozenset[bytes] = frozenset()
+    """Secrets that were masked for every command which has written to the fork since."""
+
+    def at(self, state: ForkState) -> frozenset[bytes]:
+        """Return the secrets that these layers show to no command. None, if a rollback has left that layer."""
+        is_below = self.top is not None and (not self.top or self.top.decode() in state.layers)
+        return self.paths if is_below else frozenset()
+
+    @property
+    def content(self) -> bytes:
+        names = b"\0".join(sorted(self.names))
+        return names if self.top is None else names + b"\0\0" + b"\0".join((self.top, *sorted(self.paths)))
+
+    @property
+    def unsearched(self) -> MaskedSecrets:
+        """The record of a fork that has got other layers: they are searched again."""
+        return MaskedSecrets(self.names)
+
+    @classmethod
+    def of(cls, content: bytes) -> MaskedSecrets:
+        names, is_new, rest = content.partition(b"\0\0")
+        known = frozenset(names.split(b"\0")) - {b""}
+        if not is_new:  # of an earlier version
+            return cls(known)
+        top, *paths = rest.split(b"\0")
+        return cls(known, top, frozenset(paths) - {b""})
+
+
+def masked_of(fork: bytes) -> MaskedSecrets:
+    """Return what is recorded about the fork in this directory."""
+    try:
+        with open(fork + MASKED, "rb", buffering=0) as stream:
+            return MaskedSecrets.of(stream.readall())
+    except FileNotFoundError:
+        return MaskedSecrets()
+
+
+def note_masked(
+    fork: bytes, state: ForkState, paths: frozenset[bytes], former: MaskedSecrets, *, searched: bool = False
+) -> None:
+    """Record the masked files before a command: what it commits may hold them empty, also when they have gone since.
+    What it is shown is in the layers from now on. ``searched``: the layers were searched for all of them."""
+    names = former.names | {path.rpartition(b"/")[2] for path in paths}
+    top = (state.layers[-1] if state.layers else "").encode() if searched or not former.at(state) else former.top
+    keep_masked(fork, MaskedSecrets(names, top, paths), former)
+
+
+def keep_masked(fork: bytes, masked: MaskedSecrets, former: MaskedSecrets | None = None) -> None:
+    """Replace the record of a fork. ``former``: as it is; None: there is none."""
+    before = former or MaskedSecrets()
+    if masked._replace(top=b"") == before._replace(top=b"") and (masked.top == before.top or not masked.paths):
+        return
+    with open(fork + MASKED + b".new", "wb") as stream:
+        stream.write(masked.content)
+    disk.rename_path(fork + MASKED + b".new", fork + MASKED)
