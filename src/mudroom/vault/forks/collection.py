@@ -225,8 +225,6 @@ def gather(
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it.
     ``settle``: settle its repository if it has changed one."""
     closed, window = open_to_owner(view.staged[0]), edit_window(started, present())
-    if is_in_memory(fork.path):
-        _stamp_anew(fork, view.staged[0])
     if opened.shown_paths and isinstance(view, OverlayView) and not view.is_live and mount_note(fork) is None:
         from mudroom.vault.forks.hidden import keep_apart
 
@@ -235,6 +233,8 @@ def gather(
     if isinstance(view, OverlayView) and _is_untouched(fork, opened):
         changeset = Changeset()
     else:
+        if is_in_memory(fork.path):
+            _stamp_anew(fork, view.staged[0])
         changeset = _collected(fork, opened, view, window)
     below = opened.lower.look(b"") if closed is not None else None
     if closed is not None and (below is None or closed != below.mode):  # else it was so, and no command has done it
