@@ -75,9 +75,12 @@ def listing_of(source: Source) -> Listing:
     return found
 
 
-def what_lands(tree: Listing) -> Listing:
-    """A fifo does not land, and a path where the fork has one is deleted in the project."""
-    return {path: found for path, found in tree.items() if found[0] != "special"}
+def what_lands(tree: Listing, original: Listing) -> Listing:
+    """A fifo does not land. A file that the project has at its path stays (``stage/originals/collection.py``); a
+    directory is deleted there."""
+    special = {path for path, found in tree.items() if found[0] == "special"}
+    stays = {path: original[path] for path in special & original.keys() if original[path][0] != "directory"}
+    return stays | {path: found for path, found in tree.items() if path not in special}
 
 
 def edit(tree: Tree, operation: tuple[Any, ...]) -> str:
@@ -202,7 +205,7 @@ class Machine(RuleBasedStateMachine):
             assert listing_of(opened.merged()) == expected
         changes = self.session.changes.of(fork).changes
         original = listing(self.place.project)
-        landing = what_lands(expected)
+        landing = what_lands(expected, original)
         differing = {path for path in {*landing, *original} if landing.get(path) != original.get(path)}
         assert {os.fsdecode(change.path) for change in changes} == differing
 
@@ -243,11 +246,12 @@ class Machine(RuleBasedStateMachine):
         """In a fork of its own, so that the machine may go on with the one that was applied."""
         if not self.session.changes.of(fork).changes:
             return
+        original = listing(self.place.project)
         child = self.name("applied")
         self.session.forks.new(child, parent=fork)
         landed = self.session.changes.apply(child)
         assert landed.conflicts == ()
-        assert listing(self.place.project) == what_lands(listing(self.model(fork)))
+        assert listing(self.place.project) == what_lands(listing(self.model(fork)), original)
         assert self.session.changes.undo().conflicts == ()
         self.session.forks.discard(child) if landed.remaining else None
         self.check(fork)
@@ -271,6 +275,24 @@ def test_forks_are_copies(client: Client, view: str, monkeypatch: pytest.MonkeyP
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
         ),
     )
+
+
+@pytest.mark.parametrize(("name", "stays"), [("l", True), ("f", True), ("d", False)])
+def test_a_fifo_in_the_place_of_a_name_of_the_project(place: Place, name: str, stays: bool) -> None:
+    """The model above and the product say the same."""
+    place.write("d/f", "x")
+    place.write("f", "x")
+    os.symlink("f", place.project / "l")
+    session = place.session()
+    original = listing(place.project)
+    for script in (f"rm -r {name}", f"mkfifo {name}", "echo new > new"):
+        session.run([b"sh", b"-c", script.encode()], fork="f")
+    with OpenFork(session.vault, session.vault.fork("f")) as opened:
+        staged = listing_of(opened.merged())
+    assert staged[name][0] == "special"
+    session.changes.apply("f")
+    assert listing(place.project) == what_lands(staged, original)
+    assert os.path.lexists(place.project / name) == stays
 
 
 def test_listings_agree(place: Place) -> None:

@@ -61,7 +61,7 @@ _ONLY_THE_CONTAINERS = (
     "the container engine permits no user namespaces in its containers: the command works in a copy of the project and "
     "shares a container with what else runs in this fork; programs that ignore proxy settings have no network"
 )
-_IN_A_CONTAINER = ("clone", "map_ids", "private", "root", "image", "proc")
+_IN_A_CONTAINER = ("clone", "map_ids", "program", "private", "root", "image", "proc")
 AFTER_IN_A_CONTAINER: dict[tuple[Mode, str], Next] = {
     ("overlay", "overlay"): AFTER[("overlay", "overlay")],
     **{("overlay", op): Next("plain", _ONLY_THE_CONTAINERS) for op in _IN_A_CONTAINER},

@@ -115,14 +115,6 @@ def start(request: Request, descriptors: list[int]) -> Run | None:
         import mudroom.sandbox.launcher.template  # noqa: F401 - as said
 
         look_up_functions()
-    try:
-        if request["namespaces"] & CLONE_NEWNS:  # without, the program is in sight by its path as well
-            require_protected()
-    except OSError as error:
-        tell(report, ("failed", -1, "program", error.errno or 0, str(error.filename)))
-        for descriptor in descriptors:
-            os.close(descriptor)
-        return None
     ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
     into = descriptors[-2] if request.get("into") else -1
     try:
@@ -139,13 +131,18 @@ def start(request: Request, descriptors: list[int]) -> Run | None:
     os.close(ready_read)
     for descriptor in descriptors[:-1]:
         os.close(descriptor)
-    go = b"g"
-    if request["namespaces"] & CLONE_NEWUSER:
-        try:
+    go, op = b"g", "program"
+    try:
+        # After the clone: where no namespace can be made, that is the failure to tell, and another mode is tried. Without
+        # a mount namespace the program is in sight by its path as well.
+        if request["namespaces"] & CLONE_NEWNS:
+            require_protected()
+        op = "map_ids"
+        if request["namespaces"] & CLONE_NEWUSER:
             map_ids(pid, *request["maps"])
-        except OSError as error:
-            tell(report, ("failed", -1, "map_ids", error.errno or 0, str(error.filename)))
-            go = b"n"
+    except OSError as error:
+        tell(report, ("failed", -1, op, error.errno or 0, str(error.filename)))
+        go = b"n"
     os.write(ready_write, go)
     os.close(ready_write)
     return Run(request["id"], pid, os.pidfd_open(pid), report, request["namespaces"])

@@ -230,7 +230,8 @@ def gather(
 
         if keep_apart(fork, opened):
             opened.reopen_shown()
-    if isinstance(view, OverlayView) and _is_untouched(fork, opened):
+    untouched = isinstance(view, OverlayView) and _is_untouched(fork, opened)
+    if untouched:
         changeset = Changeset()
     else:
         if is_in_memory(fork.path):
@@ -256,7 +257,7 @@ def gather(
             FORK_FORMAT, fork.name, view.kind, argv, command.time, command.exit_code, changeset, command.level
         )
         save(fork.record_path, record, durable=False)
-    elif os.path.exists(fork.record_path):
+    elif not untouched and os.path.exists(fork.record_path):
         os.unlink(fork.record_path)
     return changeset
 
