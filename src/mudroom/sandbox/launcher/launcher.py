@@ -133,8 +133,8 @@ def start(request: Request, descriptors: list[int]) -> Run | None:
         os.close(descriptor)
     go, op = b"g", "program"
     try:
-        # After the clone: where no namespace can be made, that is the failure to tell, and another mode is tried. Without
-        # a mount namespace the program is in sight by its path as well.
+        # After the clone: where no namespace can be made, that is the failure to tell, and another mode is tried.
+        # Without a mount namespace the program is in sight by its path as well.
         if request["namespaces"] & CLONE_NEWNS:
             require_protected()
         op = "map_ids"
