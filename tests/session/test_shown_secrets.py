@@ -114,6 +114,39 @@ def test_the_change_of_the_first_lands_whatever_others_did(project: Place, view:
 
 
 @VIEWS
+@pytest.mark.parametrize("first", [b"", b"touch .env"])
+@pytest.mark.parametrize("between", [b"cat .env", b"echo x >> file"])
+def test_a_command_after_one_that_saw_it_empty_is_shown_it(
+    project: Place, view: str, first: bytes, between: bytes
+) -> None:
+    """Its change is told, and lands: the empty file of the one before is none that anybody has made."""
+    if first or view == "copy":  # whose snapshot would lack it
+        run(project, first or b"true", shown_in(view))
+    run(project, between, plain_in(view))
+    session = project.session(shown_in(view))
+    result = session.run([b"sh", b"-c", b"cat .env; echo more >> .env"], fork="f")
+    assert result.stdout == b"TOKEN=hunter2\n"
+    verbs = {change.path: change.verb for change in result.changeset.changes}
+    assert verbs[b".env"] == "modified"
+    session.close()
+    assert read(project, view=view) == b""
+    session = project.session(plain_in(view))
+    assert {change.path: change.verb for change in session.changes.of("f").changes} == verbs
+    session.changes.apply("f")
+    assert (project.project / ".env").read_text() == "TOKEN=hunter2\nmore\n"
+
+
+def test_a_snapshot_for_one_that_was_not_shown_it_lacks_it(project: Place) -> None:
+    run(project, b"true", plain_in("copy"))
+    session = project.session(shown_in("copy"))
+    result = session.run([b"sh", b"-c", b"cat .env; echo more >> .env"], fork="f")
+    assert result.stdout == b""
+    assert ".env is not in the snapshot of f, so it cannot be shown: a new fork has it" in result.notes
+    assert [conflict.path for conflict in session.changes.apply("f").applied.conflicts] == [b".env"]
+    assert (project.project / ".env").read_text() == "TOKEN=hunter2\n"
+
+
+@VIEWS
 def test_a_deletion_by_the_first_lands(project: Place, view: str) -> None:
     run(project, b"rm -rf .env conf", shown_in(view))
     assert run(project, b"ls -A .env", plain_in(view)) == b".env\n"

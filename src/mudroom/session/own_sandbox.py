@@ -124,9 +124,10 @@ def settled_vault(
     forks.tools.pause(fork.name)
     outcome.notes += [*notes, *forks.tools.flush(fork)]
     if mask.has_secrets:
-        from mudroom.vault.forks.hidden import begin
+        from mudroom.vault.forks.hidden import begin, not_in_snapshot
 
         begin(vault, fork)
+        outcome.notes += not_in_snapshot(vault, fork)
     outcome.notes += prepare_repository(vault, fork)
     return vault
 

@@ -18,12 +18,15 @@ from collections.abc import Collection, Iterable
 
 from mudroom.core.tree.change import Changeset, Remark
 from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import show
+from mudroom.core.tree.stack import LIVE
 from mudroom.stage import safe_open
 from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import LayerWriter, open_staged
 from mudroom.stage.layers.shown import PATHS, TREE, add_copy, add_own_paths, find_in, own_paths, read_paths, take
 from mudroom.stage.originals.collection import MASKED, MASKED_BESIDE
-from mudroom.stage.source import Source
+from mudroom.stage.source import OpenSource, Source
+from mudroom.stage.views.secret import files_at, make_mask
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.masked_secrets import MaskedSecrets, masked_of, note_masked
@@ -47,6 +50,18 @@ def begin(vault: Vault, fork: Fork) -> None:
         note_masked(fork.path, fork.state, mask.paths, former)
 
 
+def not_in_snapshot(vault: Vault, fork: Fork) -> list[str]:
+    """Return a note if a command is shown a secret that the fork's snapshot lacks: it was made for one that was not."""
+    base = fork.state.base
+    if base == LIVE:
+        return []
+    place = vault.base(base) + b"/source/"
+    missing = [path for path in sorted(vault.mask.shown) if not os.path.lexists(place + path)]
+    if not missing:
+        return []
+    return [f"{show(missing[0])} is not in the snapshot of {fork.name}, so it cannot be shown: a new fork has it"]
+
+
 def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecrets:
     """Make sure that no command with the mask of ``vault`` reads a secret from the fork's layers or its copy. Return
     what is noted of the fork now. ``more``: paths of secrets that the project has no longer. Hold the fork's lock; no
@@ -58,7 +73,7 @@ def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecret
     former = masked_of(fork.path)
     covered = former.at(state)
     if fork.has_copy and (wanted - covered or covered & mask.shown):
-        _leave_copy(vault, fork, wanted - covered)
+        _leave_copy(_with_mask(vault, covered), fork, wanted - covered)
         state = fork.state
     if not wanted - covered:
         return former
@@ -68,9 +83,17 @@ def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecret
     return masked_of(fork.path)
 
 
+def _with_mask(vault: Vault, paths: frozenset[bytes]) -> Vault:
+    """Return the vault with these secrets masked, and no others."""
+    own = vault.mask
+    with OpenSource(vault.source) as source:
+        mask = make_mask(source, vault.path + b"/masks", files_at(source, sorted(paths)), own.complete)
+    return vault.masked(mask._replace(git=own.git, known=own.known, patterns=own.patterns, show=own.show))
+
+
 def _leave_copy(vault: Vault, fork: Fork, shown: frozenset[bytes]) -> None:
-    """Let the next command make another copy of the fork: this one was made with another mask. ``shown``: secrets that
-    commands may have seen in it."""
+    """Let the next command make another copy of the fork: this one was made with another mask, that of ``vault``: a
+    file that its commands saw empty is none that they have emptied. ``shown``: secrets that they may have seen."""
     from mudroom.vault.forks.copy_layer import seal_copy
 
     upper = fork.state.upper

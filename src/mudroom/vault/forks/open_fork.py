@@ -146,8 +146,10 @@ class OpenFork:
         if not self._shown:
             return copy
         from mudroom.stage.layers.shown import PATHS, TREE, WithSecrets, read_paths
+        from mudroom.vault.store.masked_secrets import masked_of
 
-        paths = read_paths(self._shown + PATHS)
+        # A secret that the copy's commands were shown is in the copy, as they have left it.
+        paths = read_paths(self._shown + PATHS) & masked_of(self._fork.path).at(self._state)
         return WithSecrets(copy, self._keep(OneLayer(self._shown + TREE)), paths)
 
     def _are_layers(self, contents: Sequence[bytes]) -> bool:
