@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
+from mudroom.core.tree.entry import FileHeld
 from mudroom.stage import disk
-from mudroom.stage.beneath import look_beneath, open_beneath, open_root, read_file
+from mudroom.stage.beneath import look_beneath, open_beneath, open_file, open_root, read_file
 
 
 @pytest.fixture(params=["openat2", "by hand"])
@@ -58,3 +61,19 @@ def test_a_deep_path_opens_by_hand(root: int) -> None:
 def test_nothing_is_none(root: int) -> None:
     assert look_beneath(root, b"no/such") is None
     assert look_beneath(root, b"d/e/f/below-a-file") is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="leases are Linux's")
+def test_a_file_under_a_lease_is_held_by_another(root: int) -> None:
+    """The holder does not end it when it is asked, as a command that is paused: the kernel would wait 45 seconds."""
+    import fcntl
+
+    holder = os.open("d/e/f", os.O_RDONLY, dir_fd=root)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    try:
+        fcntl.fcntl(holder, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        with pytest.raises(FileHeld, match=r"lease|temporarily"):
+            open_file(root, b"d/e/f")
+    finally:
+        os.close(holder)
+        signal.signal(signal.SIGIO, before)

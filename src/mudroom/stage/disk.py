@@ -18,6 +18,7 @@ import errno
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -44,6 +45,8 @@ _F_FULLFSYNC = 51
 """sys/fcntl.h: also flush the disk's own cache, which fsync(2) of macOS does not."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_LEASE, _LOOK = 0.1, 0.001
+"""Seconds for the end of a lease, and between two looks at it."""
 _have_openat2 = os.uname().sysname == "Linux"
 
 fstat = os.fstat
@@ -82,7 +85,8 @@ def mount_of(path: bytes) -> tuple[int, int]:
 def open_beneath(root: int, path: bytes, flags: int, mode: int = 0) -> int:
     """Open ``path`` below ``root`` as openat(2) would, refusing every symbolic link on the way and at the end.
 
-    Raises OSError: ELOOP for a symbolic link, FileHeld for EBUSY, ENOTDIR, ENOENT and the rest as open(2) does.
+    Raises OSError: ELOOP for a symbolic link, FileHeld for EBUSY and for a lease, ENOTDIR, ENOENT and the rest as
+    open(2) does.
     """
     try:
         if not path:
@@ -99,9 +103,11 @@ def open_beneath(root: int, path: bytes, flags: int, mode: int = 0) -> int:
 
 
 def _with_kind(error: OSError) -> OSError:
-    """Return FileHeld for EBUSY: a file on a mounted share that a program on its server holds open without sharing it
-    (STATUS_SHARING_VIOLATION in fs/smb/client/smb2maperror.c). Every other error is returned as it is."""
-    return FileHeld(error.errno, error.strerror, error.filename) if error.errno == errno.EBUSY else error
+    """Return FileHeld for EBUSY and EAGAIN: a file on a mounted share that a program on its server holds open without
+    sharing it (STATUS_SHARING_VIOLATION in fs/smb/client/smb2maperror.c), and one under a lease (fcntl(2)). Every other
+    error is returned as it is."""
+    is_held = error.errno in (errno.EBUSY, errno.EAGAIN)
+    return FileHeld(error.errno, error.strerror, error.filename) if is_held else error
 
 
 def _open_long(root: int, path: bytes, flags: int, mode: int) -> int:
@@ -132,9 +138,11 @@ def reach(root: int, path: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _openat2(root: int, path: bytes, flags: int, mode: int) -> int | None:
     """openat2(2). Return None if the kernel is older than 5.6 or a container's seccomp filter does not know the call
-    (EPERM)."""
+    (EPERM). EAGAIN: a path without ".." has no other reason for it than a lease. Its holder, which ends it when it is
+    asked, may be a command that is paused: the kernel waits 45 seconds for it, for each file."""
     global _have_openat2  # noqa: PLW0603 - learnt once about the kernel, never changes back
     how = flags.to_bytes(8, "little") + mode.to_bytes(8, "little") + _RESOLVE.to_bytes(8, "little")
+    until = 0.0
     while True:
         descriptor: int = _libc.syscall(ctypes.c_long(_SYS_openat2), root, path, how, ctypes.c_size_t(24))
         if descriptor >= 0:
@@ -143,7 +151,12 @@ def _openat2(root: int, path: bytes, flags: int, mode: int) -> int | None:
         if number in (errno.ENOSYS, errno.EPERM):
             _have_openat2 = number == errno.EPERM and _have_openat2
             return None
-        if number not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: a concurrent rename, try again
+        if number == errno.EAGAIN:
+            until = until or time.monotonic() + _LEASE
+            if time.monotonic() > until:
+                raise OSError(number, "another program has a lease on it", path)
+            time.sleep(_LOOK)
+        elif number != errno.EINTR:
             raise OSError(number, os.strerror(number), path)
 
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PROTOCOL "mudroom-init-1" /* PROTOCOL of nursery.py */
+#define PROTOCOL "mudroom-init-2" /* PROTOCOL of wire.py; the name of the file, too */
 #define FAILED 125                /* exit code: no command was started */
 #define MOST_DESCRIPTORS 253      /* SCM_MAX_FD of unix(7) */
 #define COUNT(table) (sizeof(table) / sizeof *(table))

@@ -6,6 +6,8 @@
  *
  * With words it is another program, the start of the launcher: program.c.
  *
+ * A change of what it is sent, or of how it is started, needs a new PROTOCOL.
+ *
  * Rules of these files:
  * 1. The same as the rules at the top of launcher.py: they decide nothing, and an act that is not in the plan does not
  *    happen. The steps are those of step.py, in their order; a test compares what a command finds in its sandbox.

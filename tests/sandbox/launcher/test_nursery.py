@@ -438,3 +438,13 @@ def test_it_takes_no_other_protocol(program: bytes) -> None:
             ours.send(said)
             ours.shutdown(socket.SHUT_WR)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 125
+
+
+def test_a_program_of_an_older_tree_is_not_found() -> None:
+    """It would end at once in place of the launcher: no command would start. So its file has the protocol's name, in a
+    wheel and in a tree."""
+    source = ROOT / "src/native"
+    assert f'#define PROTOCOL "{wire.PROTOCOL}"' in (source / "init/init.h").read_text()
+    assert f'"mudroom/sandbox/launcher/{wire.PROTOCOL}"' in (source / "hatch_build.py").read_text()
+    assert "mudroom/sandbox/launcher/$(sed" in (ROOT / "dev/native").read_text(), "it takes the name from init.h"
+    assert os.path.basename(wire.NATIVE_INIT or wire.PROTOCOL.encode()) == wire.PROTOCOL.encode()

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.sandbox.launcher.nursery import PROTOCOL
-from mudroom.sandbox.launcher.wire import NATIVE_STEPS, PLAIN, send
+from mudroom.sandbox.launcher.wire import NATIVE_STEPS, PLAIN, PROTOCOL, send
 from native import COMPILERS, compile_init
 from tiers import SEED, sample
 

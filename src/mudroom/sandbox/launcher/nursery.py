@@ -32,7 +32,7 @@ from mudroom.sandbox.launcher.kernel import (
     syscall,
 )
 from mudroom.sandbox.launcher.netlink import redirect_to, routes
-from mudroom.sandbox.launcher.wire import NATIVE_STEPS, PLAIN, send
+from mudroom.sandbox.launcher.wire import NATIVE_STEPS, PLAIN, PROTOCOL, send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from mudroom.sandbox.launcher.init import Plan
 
-PROTOCOL = "mudroom-init-1"
-"""That of ``init.h``: a program of another version ends at once."""
 _CHANNEL = 3
 _HELD = ctypes.c_char * 24
 

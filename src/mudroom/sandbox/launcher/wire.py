@@ -19,7 +19,10 @@ CMSG_CLOEXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 """recvmsg(2). macOS has no such flag; there close-on-exec is set after the descriptor has arrived."""
 PLAIN = 2
 """The version of marshal whose values do not refer to each other: a native init reads it."""
-NATIVE_INIT = os.fsencode(f"{os.path.dirname(os.path.abspath(__file__))}/mudroom-init")
+PROTOCOL = "mudroom-init-2"
+"""How a native init is started, and what it is told: that of ``init.h``, and the name of its file. So a program that
+was built from an older tree is not found."""
+NATIVE_INIT = os.fsencode(f"{os.path.dirname(os.path.abspath(__file__))}/{PROTOCOL}")
 """The program of ``src/native/init``, which a wheel has. Launchers and templates do without where it is missing."""
 NATIVE_STEPS = frozenset((
     "beneath", "bind", "cover", "cwd", "devpts", "directory", "drop_capabilities", "enter", "file", "freeze",
