@@ -19,6 +19,7 @@ import pytest
 
 from background_command import SERVER, SH, heard, started
 from conftest import Place, act_as
+from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, UsageError
 from mudroom.sandbox.client.invocation import Invocation
 from mudroom.session import Session, Stdio
@@ -176,6 +177,31 @@ def test_a_holder_that_is_killed_while_it_is_asked(place: Place) -> None:
     with pytest.raises(MudroomError, match=whole(told)):
         remote.checkpoint("p", 1)
     remote.close()
+
+
+LEASING = """
+import fcntl, os, signal
+with open("script.sh", "w") as script:
+    script.write("#!/bin/sh\\n")
+os.chmod("script.sh", 0o755)
+fcntl.fcntl(os.open("script.sh", os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_a_file_under_a_lease_is_said(place: Place) -> None:
+    """The checkpoint before the command reads it, while its holder is stopped."""
+    session, other = (place.session(Settings(view="copy"), agent="coder") for _number in range(2))
+    holder = session.start([sys.executable.encode(), b"-I", b"-S", b"-c", LEASING.encode()], fork="f")
+    heard(holder, b"up")
+    with pytest.raises(UsageError) as refused:
+        other.run([b"./script.sh"], fork="f")
+    assert refused.value.message == "script.sh: another program has a lease on it"
+    assert refused.value.hint.startswith("end the program that holds it, and try again: mudroom ps")
+    holder.end()
 
 
 def test_a_file_system_without_sockets(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

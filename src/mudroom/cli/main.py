@@ -141,8 +141,11 @@ def run(
         terminal.error("out of memory", "permit more of it: ulimit -v unlimited")
         return 125
     except OSError as error:
+        from mudroom.core.tree.entry import HELD_HINT, FileHeld
+
         path = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
-        terminal.error(f"{path}{error.strerror or error}", _HINTS.get(error.errno or 0, ""))
+        hint = HELD_HINT if isinstance(error, FileHeld) else _HINTS.get(error.errno or 0, "")
+        terminal.error(f"{path}{error.strerror or error}", hint)
         return 125
     finally:
         terminal.clear()

@@ -31,6 +31,9 @@ HELD = "is held open by another program, or is a mount point"
 """Reason of a conflict about a file that gives EBUSY, as the end of a sentence."""
 
 
+HELD_HINT = "end the program that holds it, and try again: mudroom ps lists those in the background"
+
+
 class FileHeld(OSError):
     """EBUSY: another program holds the file open and does not share it, so it can be seen, and neither read nor
     replaced. No PermissionError: a file that cannot be read for a moment may not be taken for one that is not there."""

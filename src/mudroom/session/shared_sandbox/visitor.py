@@ -20,6 +20,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from mudroom.core.background import BackgroundStart
+from mudroom.core.tree.entry import HELD_HINT, FileHeld
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import SIGKILL
 from mudroom.sandbox.client.held import ENDING, HeldSandbox
@@ -169,7 +171,7 @@ class Visitors:
         try:
             record: tuple[Any, ...] = ("done", answers[operation](request))
         except (MudroomError, OSError) as error:
-            record = ("failed", getattr(error, "message", str(error)), getattr(error, "hint", ""))
+            record = ("failed", *_told(error))
         try:
             tell(descriptors[-1], record)
         except BrokenPipeError:
@@ -224,3 +226,11 @@ def _is_confined(pid: int) -> bool:
             return b"\nNoNewPrivs:\t1\n" in stream.read()
     except OSError:
         return True
+
+
+def _told(error: MudroomError | OSError) -> tuple[str, str]:
+    """Return the message and the hint of an error, for the user of another process."""
+    if isinstance(error, MudroomError):
+        return error.message, error.hint
+    path = f"{show(os.fsencode(error.filename))}: " if isinstance(error.filename, (str, bytes)) else ""
+    return f"{path}{error.strerror or error}", HELD_HINT if isinstance(error, FileHeld) else ""
