@@ -23,7 +23,7 @@ from mounted_fork import sh
 from mudroom.core.settings import Settings
 from mudroom.errors import ForkMoved, MudroomError, NotReviewed
 from mudroom.mcp import resource
-from mudroom.review.rows import review_fork
+from mudroom.review.rows import difference, review_fork
 from mudroom.session import Session
 from mudroom.session.background import Background
 from mudroom.stage.views.preflight import is_in_memory
@@ -222,6 +222,22 @@ def test_the_tools_of_an_agent_say_it(place: Place) -> None:
     (content,) = resource.contents(workspace, resource.CHANGES)
     assert content["text"].startswith("f is running (")
     background.end()
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_the_rest_of_an_apply_is_shown(place: Place, view: View) -> None:
+    """An apply seals a copy into a layer, whose files the record names from then on."""
+    place.write("a.txt", "one\n")
+    session = place.session(Settings(view=view))
+    sh(session, "echo theirs > a.txt; echo new > new.txt")
+    place.write("a.txt", "mine\n")
+    assert session.changes.apply("f").applied.conflicts
+    look = session.changes.review("f")
+    assert b"+theirs" in b"".join(session.changes.diff("f", reviewed=look.changeset.changes))
+    ((_change, _base, staged),) = session.changes.texts("f", reviewed=look.changeset.changes)
+    assert staged == b"theirs\n"
+    shown = difference(session, "f", b"a.txt")
+    assert shown.texts is not None
 
 
 def mounted(session: Session) -> Path:

@@ -83,7 +83,7 @@ class Changes:
         chosen = [change for change in chosen if without is None or not without(change)]
         moves = self.moves(name) if _both_ways(chosen) else ()
         with OpenFork(self._vault, self._vault.fork(name)) as opened:
-            yield from diff(opened.ground().read_original, _recorded(opened.staged(), reviewed), chosen, moves)
+            yield from diff(opened.ground().read_original, _recorded(opened, reviewed), chosen, moves)
 
     def moves(self, name: str) -> tuple[Move, ...]:
         """Return the files of a fork that were probably renamed and modified (``core/tree/similar_renames.py``)."""
@@ -110,7 +110,7 @@ class Changes:
         changes = self.of(name).changes
         changes = changes if reviewed is None else tuple(reviewed)
         with OpenFork(self._vault, self._vault.fork(name)) as opened:
-            ground, staged = opened.ground(), _recorded(opened.staged(), reviewed)
+            ground, staged = opened.ground(), _recorded(opened, reviewed)
             for change in counted_changes(list(changes)):
                 if paths and not any(is_below(change.path, path) for path in paths):
                     continue
@@ -512,11 +512,11 @@ def _holds_repository(fork: Fork) -> bool:
         return False
 
 
-def _recorded(staged: SourceContent, reviewed: Iterable[Change] | None) -> SourceContent:
-    """Return the files of a source, of which those of reviewed changes are the reviewed ones."""
+def _recorded(opened: OpenFork, reviewed: Iterable[Change] | None) -> SourceContent:
+    """Return the files of a fork, of which those of reviewed changes are the reviewed ones."""
     from mudroom.stage.source import RecordedFiles
 
-    return RecordedFiles(staged, {change.path: change.staged for change in reviewed or ()})
+    return RecordedFiles(opened.recorded(), {change.path: change.staged for change in reviewed or ()})
 
 
 def _both_ways(changes: Iterable[Change]) -> bool:

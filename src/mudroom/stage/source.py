@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from mudroom.core.tree.entry import Entry, from_stat, same_stamp
 from mudroom.core.tree.path import show
@@ -111,32 +111,35 @@ def read_all(source: SourceContent, path: bytes, limit: int) -> bytes | None:
         os.close(descriptor)
 
 
-def open_recorded(source: SourceContent, path: bytes, recorded: Entry) -> int:
-    """Return a descriptor of the very file that was recorded. Raise ForkMoved if another one, or none, is at its path.
+def open_recorded(places: Sequence[SourceContent], path: bytes, recorded: Entry) -> int:
+    """Return a descriptor of the very file that was recorded, in one of these places. Raise ForkMoved if each has
+    another one at its path, or none.
 
     Its ctime is left to the fingerprint: a file that was written and is at its path again has another one there.
     """
-    try:
-        descriptor = source.open(path)
-    except OSError as error:
-        raise ForkMoved(path, show(path)) from error
-    now = from_stat(disk.fstat(descriptor))  # type: ignore[arg-type]
-    if same_stamp(recorded, now._replace(mode=recorded.mode)):  # that of a layer's file may have more bits
-        return descriptor
-    os.close(descriptor)
+    for place in places:
+        try:
+            descriptor = place.open(path)
+        except OSError:
+            continue
+        now = from_stat(disk.fstat(descriptor))  # type: ignore[arg-type]
+        if same_stamp(recorded, now._replace(mode=recorded.mode)):  # that of a layer's file may have more bits
+            return descriptor
+        os.close(descriptor)
     raise ForkMoved(path, show(path))
 
 
 class RecordedFiles:
-    """The files of a source; of those that were recorded none but the very same are opened (``open_recorded``).
-    A sandbox that exchanges two directories changes no file in them, and could show one and leave the other."""
+    """The files in the first of these places; of those that were recorded none but the very same are opened
+    (``open_recorded``). A sandbox that exchanges two directories changes no file in them, and could show one and leave
+    the other."""
 
-    def __init__(self, source: SourceContent, entries: Mapping[bytes, Entry | None]) -> None:
-        self._source, self._entries = source, entries
+    def __init__(self, places: Sequence[SourceContent], entries: Mapping[bytes, Entry | None]) -> None:
+        self._places, self._entries = places, entries
 
     def open(self, path: bytes) -> int:
         recorded = self._entries.get(path)
-        return self._source.open(path) if recorded is None else open_recorded(self._source, path, recorded)
+        return self._places[0].open(path) if recorded is None else open_recorded(self._places, path, recorded)
 
 
 def same_bytes(descriptor: int, other: int) -> bool:

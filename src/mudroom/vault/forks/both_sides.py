@@ -74,7 +74,7 @@ class SideReader(BothSides):
         self._view, self._changes = view, view.by_path
         self._opened = OpenFork(vault, vault.fork(fork))
         try:
-            self._staged, self._ground = self._opened.staged(), self._opened.ground(view.changeset)
+            self._places, self._ground = self._opened.recorded(), self._opened.ground(view.changeset)
         except BaseException:
             self._opened.close()
             raise
@@ -101,7 +101,7 @@ class SideReader(BothSides):
         if which == "old" and not two.source:
             return self._ground.open_original(two.change.path, entry)
         assert two.new is not None
-        return open_recorded(self._staged, two.change.path, two.new)  # both sides of a rename are the same file
+        return open_recorded(self._places, two.change.path, two.new)  # both sides of a rename are the same file
 
     def move(self, path: bytes, hides: Callable[[bytes], bool]) -> Move | None:
         with self._view.moves(hides) as moves:

@@ -152,6 +152,14 @@ class OpenFork:
         paths = read_paths(self._shown + PATHS) & masked_of(self._fork.path).at(self._state)
         return WithSecrets(copy, self._keep(OneLayer(self._shown + TREE)), paths)
 
+    def recorded(self) -> tuple[Source, ...]:
+        """Return where the very files of the fork's record can be: in its contents, and, if that is a copy, in the
+        layers into which an apply has sealed it."""
+        staged = self.staged()
+        if not self._fork.has_copy or not self._fork.layered:
+            return (staged,)
+        return staged, self._keep(staged_source(self._fork.layered))
+
     def _are_layers(self, contents: Sequence[bytes]) -> bool:
         """Return whether these contents are layers, not a copy or a mount. The fork is not asked again: another thread
         may make its first layer meanwhile."""
