@@ -37,7 +37,7 @@ from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below, show
 from mudroom.stage import disk, safe_open
 from mudroom.typing import Any
-from mudroom.vault.homes.login import LoginKeeper, StagedLogin
+from mudroom.vault.homes.login import LoginKeeper, StagedLogin, is_temporary
 from mudroom.vault.homes.staged_file import (
     MOST_BYTES,
     MOST_FILES,
@@ -180,7 +180,7 @@ class AgentHome:
         for place in self._places:
             source = self._source(place)
             if source:
-                files |= self._files(place, source, lambda path: path in self._store.tokens)
+                files |= self._files(place, source, lambda path: path in self._store.tokens or is_temporary(path))
         return files
 
     def _staged(self) -> dict[bytes, HomeFile]:

@@ -47,6 +47,8 @@ _TRIES = 3
 _NOT_RENAMED = (errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS, errno.EXDEV)
 """A file that can only be written in place: it is a mount, or its directory is closed to the user."""
 
+_TEMPORARY = b".mudroom-"
+"""In the name of a new file beside a login of the host."""
 _LINKS = (errno.ELOOP, errno.ENOTDIR)
 """For a link at the end of a path, or in the place of a directory on the way."""
 
@@ -86,7 +88,8 @@ class LoginKeeper:
         """``owner``: of the copies, where root's commands are another user's; None: this process's. ``is_discarded``:
         the fork goes, with every copy."""
         self._place, self._owner, self._is_discarded = place, owner, is_discarded
-        self._turn = Lock(place.rsplit(b"/", 6)[0] + b"/logins.lock", "the login of an agent")
+        self._state = place.rsplit(b"/", 6)[0]
+        self._turn = Lock(self._state + b"/logins.lock", "the login of an agent")
         self._roots: dict[int, int] = {}
         self._logins = _load(place)
         self._seen = dict[bytes, object]()
@@ -146,7 +149,8 @@ class LoginKeeper:
             with suppress(OSError, MudroomError):
                 remove(self._root(login), login.inside)
             del self._logins[login.path]
-        self._save()
+        with suppress(OSError, MudroomError):  # a full disk: a row without a copy is nothing to bring
+            self._save()
         for root in self._roots.values():
             os.close(root)
         self._roots.clear()
@@ -188,7 +192,7 @@ class LoginKeeper:
             if act in ("newer inside", "newer on the host"):
                 self._set_aside(login, outside if is_ours else inside, "inside" if is_ours else "on this machine")
             if is_ours:
-                _replace(at, name, inside.content, info)
+                _replace(at, name, self._temporary(name), inside.content, info)
         if act in ("to the fork", "newer on the host") and not is_last:
             self._put(login, outside.content)
         base = outside.digest if act in ("to the fork", "newer on the host") else inside.digest
@@ -227,7 +231,7 @@ class LoginKeeper:
 
     def _set_aside(self, login: StagedLogin, older: LoginVersion, newer: str) -> None:
         """Keep the version that loses. ``newer``: where the other one is from."""
-        name = b"aside-" + digest_of(login.path)[:8].encode()
+        name = b"aside-" + digest_of(login.path + b"\0" + older.content)[:8].encode()  # an earlier one stays
         with _opened(safe_open.open_directory(self._place)) as place:
             _write_new(place, name, older.content, 0o600, None)
         where = show(self._place + b"/" + name)
@@ -261,6 +265,10 @@ class LoginKeeper:
             self._roots[login.place] = safe_open.open_directory(self._place + b"/%d" % login.place)
         return self._roots[login.place]
 
+    def _temporary(self, name: bytes) -> bytes:
+        """Return the name of a new file beside a login: the same one after a kill, so that no token is left there."""
+        return b".%s%s%s" % (name, _TEMPORARY, digest_of(self._state)[:8].encode())
+
     def _note(self, text: str) -> None:
         self.notes += [text] if text not in self.notes else []
 
@@ -289,6 +297,11 @@ def settle_logins(fork_path: bytes, *, is_discarded: bool = False) -> list[str]:
         keeper.settle()
         notes += keeper.notes
     return notes
+
+
+def is_temporary(path: bytes) -> bool:
+    """Return whether a file of the host is a new login that has no name of its own yet, or that a kill has left."""
+    return _TEMPORARY in os.path.basename(path)
 
 
 def has_logins(fork_path: bytes) -> bool:
@@ -366,9 +379,9 @@ def _read_host(at: int, name: bytes) -> tuple[LoginVersion, os.stat_result]:
         return _version(descriptor)
 
 
-def _replace(at: int, name: bytes, content: bytes, info: os.stat_result) -> None:
-    """Replace a file of the host whose status was ``info``. Raise _Moved if it is another one by now."""
-    new = b".%s.mudroom-%s" % (name, os.urandom(4).hex().encode())
+def _replace(at: int, name: bytes, new: bytes, content: bytes, info: os.stat_result) -> None:
+    """Replace a file of the host whose status was ``info``. Raise _Moved if it is another one by now. ``new``: a name
+    beside it."""
     try:
         _write_new(at, new, content, stat.S_IMODE(info.st_mode), (info.st_uid, info.st_gid))
         try:
@@ -381,7 +394,7 @@ def _replace(at: int, name: bytes, content: bytes, info: os.stat_result) -> None
     except OSError as error:
         if error.errno not in _NOT_RENAMED:
             raise
-        _write_in_place(at, name, content)
+        _write_in_place(at, name, content, info)
         return
     disk.sync(at)
 
@@ -408,8 +421,23 @@ def _write_new(
             raise
 
 
-def _write_in_place(at: int, name: bytes, content: bytes) -> None:
+def _write_in_place(at: int, name: bytes, content: bytes, info: os.stat_result) -> None:
+    """Write over a file whose status was ``info``, what is new in length first: for lack of room the file stays as it
+    is. Raise _Moved as ``_replace`` does."""
     with _opened(safe_open.open_regular(name, os.O_WRONLY, at=at)) as descriptor:
-        disk.pwrite(descriptor, content, 0)
+        if _stamp(os.fstat(descriptor)) != _stamp(info):
+            raise _Moved
+        try:
+            _write_all(descriptor, content, info.st_size)
+        except BaseException:
+            os.ftruncate(descriptor, info.st_size)
+            raise
+        _write_all(descriptor, content[: info.st_size], 0)
         os.ftruncate(descriptor, len(content))
         disk.sync(descriptor)
+
+
+def _write_all(descriptor: int, content: bytes, start: int) -> None:
+    """Write what follows ``start``. On a disk that becomes full the kernel writes a part."""
+    while start < len(content):
+        start += disk.pwrite(descriptor, content[start:], start)
