@@ -548,3 +548,28 @@ def test_a_second_version_that_is_set_aside_leaves_the_first(place: Place, monke
         (note,) = told(meanwhile(lambda command=command: session.run(command, fork="f"), renew))  # type: ignore[misc]
         named.append(Path(note.rpartition(": ")[2]))
     assert [aside.read_text() for aside in named] == [jwt(1), jwt(2)]
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_fork_with_a_login_that_a_note_has_named_stays(
+    place: Place, changes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, host = opened(place), log_in(place)
+    monkeypatch.setattr(login_module.LoginKeeper, "look", lambda *_words, **_more: None)
+
+    def renew(over: threading.Event) -> None:
+        copy = copy_of(place, over)
+        host.write_text(jwt(2_000_000_000))
+        (copy.parent / "go").touch()
+
+    script = f"import os\npath = os.path.expanduser('~/.codex/auth.json')\nnew = {jwt(1)!r}\n" + GO + WAYS["renamed"]
+    script += "\nopen('made', 'w')" if changes else ""
+    result = meanwhile(lambda: session.run([b"/usr/bin/python3", b"-c", script.encode()]), renew)
+    (note,) = told(result)
+    if changes:
+        session.changes.apply(result.fork)
+        assert (place.project / "made").exists()
+    else:
+        session.forks.discard_unchanged(result.fork)
+    assert Path(note.rpartition(": ")[2]).read_text() == jwt(1)
+    session.forks.discard(result.fork)

@@ -47,6 +47,7 @@ _TRIES = 3
 _NOT_RENAMED = (errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS, errno.EXDEV)
 """A file that can only be written in place: it is a mount, or its directory is closed to the user."""
 
+_ASIDE = b"aside-"
 _TEMPORARY = b".mudroom-"
 """In the name of a new file beside a login of the host."""
 _LINKS = (errno.ELOOP, errno.ENOTDIR)
@@ -231,7 +232,7 @@ class LoginKeeper:
 
     def _set_aside(self, login: StagedLogin, older: LoginVersion, newer: str) -> None:
         """Keep the version that loses. ``newer``: where the other one is from."""
-        name = b"aside-" + digest_of(login.path + b"\0" + older.content)[:8].encode()  # an earlier one stays
+        name = _ASIDE + digest_of(login.path + b"\0" + older.content)[:8].encode()  # an earlier one stays
         with _opened(safe_open.open_directory(self._place)) as place:
             _write_new(place, name, older.content, 0o600, None)
         where = show(self._place + b"/" + name)
@@ -305,8 +306,9 @@ def is_temporary(path: bytes) -> bool:
 
 
 def has_logins(fork_path: bytes) -> bool:
-    """Return whether a fork has the copy of a login."""
-    return any(os.path.lexists(place + b"/logins") for place in _places(fork_path))
+    """Return whether a fork has a login that a note has named: one that could not be kept, or one set aside."""
+    names = (name for place in _places(fork_path) for name in os.listdir(place))
+    return any(name == b"logins" or name.startswith(_ASIDE) for name in names)
 
 
 def _places(fork_path: bytes) -> list[bytes]:
