@@ -573,3 +573,15 @@ def test_a_fork_with_a_login_that_a_note_has_named_stays(
         session.forks.discard_unchanged(result.fork)
     assert Path(note.rpartition(": ")[2]).read_text() == jwt(1)
     session.forks.discard(result.fork)
+
+
+def test_a_new_login_is_given_to_its_owner_by_its_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name, root would give away what another user has put there meanwhile."""
+    given = []
+    monkeypatch.setattr(os, "fchown", lambda opened, *owner: given.append((os.fstat(opened).st_ino, owner)))
+    at = os.open(tmp_path, os.O_RDONLY)
+    try:
+        login_module._write_new(at, b"new", b"{}", 0o600, (1, 2))
+    finally:
+        os.close(at)
+    assert given == [((tmp_path / "new").stat().st_ino, (1, 2))]

@@ -414,7 +414,7 @@ def _write_new(
             stream.flush()
             made = os.fstat(stream.fileno())
             if owner is not None and owner != (made.st_uid, made.st_gid):
-                disk.set_owner(at, name, *owner)
+                os.fchown(stream.fileno(), *owner)  # not by the name: another user may write in a directory of root's
             disk.set_mode_of(stream.fileno(), mode)
             if is_durable:
                 disk.sync(stream.fileno())
