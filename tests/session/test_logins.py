@@ -585,3 +585,16 @@ def test_a_new_login_is_given_to_its_owner_by_its_descriptor(tmp_path: Path, mon
     finally:
         os.close(at)
     assert given == [((tmp_path / "new").stat().st_ino, (1, 2))]
+
+
+@pytest.mark.parametrize("closed", ["~/.codex", "~/.codex/inner", "~/.local/state/mudroom-dotfiles"])
+def test_a_directory_that_a_command_has_closed_closes_nothing(place: Place, closed: str) -> None:
+    session, host = opened(place), log_in(place)
+    close = f"\nos.makedirs(os.path.expanduser({closed!r}), exist_ok=True); os.chmod(os.path.expanduser({closed!r}), 0)"
+    assert told(python(session, ".codex/auth.json", WAYS["renamed"] + close, new='{"token": 1}')) == []
+    assert host.read_text() == '{"token": 1}'
+    from mudroom.session.agents.agent_settings import agent_settings
+
+    assert agent_settings(session, "f") == []
+    python(session, ".codex/auth.json", "assert '1' in open(path).read()")
+    session.forks.discard("f")

@@ -37,7 +37,7 @@ from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import directory, look, look_beneath, open_beneath
 from mudroom.typing import NamedTuple
-from mudroom.vault.homes.staged_file import digest_of, make_parents, remove
+from mudroom.vault.homes.staged_file import digest_of, make_parents, open_own, remove
 from mudroom.vault.lock import Lock
 
 SETTLED = 0.08
@@ -139,6 +139,7 @@ class LoginKeeper:
     def _end(self, *, is_told: bool) -> None:
         for login in [*self._logins.values()]:
             try:
+                disk.set_mode_of(self._root(login), 0o700)  # a command may have closed it
                 is_there = self._bring(login, is_last=True)
             except (OSError, MudroomError, _Unusable) as error:
                 self._note(f"{self._named(login)} was not kept: {_reason(error)}; {self._way_out(login, error)}")
@@ -263,7 +264,7 @@ class LoginKeeper:
 
     def _root(self, login: StagedLogin) -> int:
         if login.place not in self._roots:
-            self._roots[login.place] = safe_open.open_directory(self._place + b"/%d" % login.place)
+            self._roots[login.place] = open_own(self._place + b"/%d" % login.place)
         return self._roots[login.place]
 
     def _temporary(self, name: bytes) -> bytes:
