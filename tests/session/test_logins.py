@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import stat
@@ -382,16 +383,9 @@ def test_after_a_kill_the_next_verb_brings_the_login(place: Place, verb: str, mo
 
 def test_a_file_that_can_only_be_written_in_place_is(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a container of the user's the login may be a mount, onto which rename(2) fails with EBUSY."""
-    session, host = opened(place), log_in(place)
-    inode, rename = host.stat().st_ino, disk.rename
-
-    def refuse(at: int, name: bytes, to: int, new: bytes) -> None:
-        if b".mudroom-" in name:
-            raise OSError(16, "Device or resource busy")
-        rename(at, name, to, new)
-
-    monkeypatch.setattr(disk, "rename", refuse)
-    assert told(python(session, ".codex/auth.json", WAYS["renamed"], new='{"t": 1}')) == []
+    host = log_in(place)
+    inode = host.stat().st_ino
+    assert in_place(place, monkeypatch, '{"t": 1}') == []
     assert (host.read_text(), host.stat().st_ino) == ('{"t": 1}', inode)
     assert os.listdir(host.parent) == ["auth.json"]
 
@@ -443,3 +437,164 @@ def test_settings_files_that_are_absent_stay_absent(place: Place) -> None:
     assert python(session, ".aider", look).stdout == b"[True, False]\n"
     (place.home / ".aider.conf.yml").unlink()
     assert python(session, ".aider", look).stdout == b"[False, False]\n"
+
+
+def in_place(place: Place, monkeypatch: pytest.MonkeyPatch, new: str) -> list[str]:
+    """Renew a login onto which rename(2) fails, as it does onto a mount."""
+    session, rename = opened(place), disk.rename
+
+    def refuse(at: int, name: bytes, to: int, new: bytes) -> None:
+        if b".mudroom-" in name:
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        rename(at, name, to, new)
+
+    monkeypatch.setattr(disk, "rename", refuse)
+    return told(python(session, ".codex/auth.json", WAYS["renamed"], new=new))
+
+
+def test_a_login_in_place_is_written_to_its_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """write(2) may write a part: the disk is almost full, or a signal comes."""
+    host, pwrite = log_in(place), disk.pwrite
+    monkeypatch.setattr(disk, "pwrite", lambda descriptor, data, offset: pwrite(descriptor, data[:7], offset))
+    assert in_place(place, monkeypatch, '{"token": "one that is longer"}') == []
+    assert host.read_text() == '{"token": "one that is longer"}'
+
+
+def test_a_login_in_place_on_a_full_disk_stays_as_it_is(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    host, pwrite = log_in(place), disk.pwrite
+    most = host.stat().st_size + 3
+
+    def full(descriptor: int, data: bytes, offset: int) -> int:
+        if not os.path.samestat(os.fstat(descriptor), host.stat()):
+            return pwrite(descriptor, data, offset)
+        if offset >= most:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(descriptor, data[: most - offset], offset)
+
+    monkeypatch.setattr(disk, "pwrite", full)
+    (note,) = in_place(place, monkeypatch, '{"token": "one that is longer"}')
+    assert "was not kept: No space left on device; cp " in note
+    assert host.read_text() == '{"token": "old"}'
+
+
+def test_on_a_full_disk_it_is_said_that_a_login_was_not_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the login nor the list of logins can be written then."""
+    session, host = opened(place), log_in(place)
+    code = GO + WAYS["renamed"]
+
+    def fill(over: threading.Event) -> None:
+        copy = copy_of(place, over)
+
+        def full(*_words: object, **_more: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(login_module, "_write_new", full)
+        monkeypatch.setattr(login_module.LoginKeeper, "_save", full)
+        (copy.parent / "go").touch()
+
+    (note,) = told(meanwhile(lambda: python(session, ".codex/auth.json", code, new='{"token": "new"}'), fill))
+    assert "was not kept: No space left on device; cp " in note
+    monkeypatch.undo()
+    python(session, ".codex/auth.json", "assert 'new' in open(path).read()")
+    assert host.read_text() == '{"token": "new"}'
+    assert not copies(place)
+
+
+def test_a_kill_before_the_rename_leaves_no_token_beside_the_login(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, host = opened(place), log_in(place)
+    with monkeypatch.context() as patch:  # as a process that is gone: nothing is removed
+        patch.setattr(login_module.LoginKeeper, "look", lambda *_words, **_more: None)
+        patch.setattr(login_module.LoginKeeper, "close", lambda *_words: None)
+        python(session, ".codex/auth.json", WAYS["renamed"], new='{"token": "new"}')
+    rename, unlink = disk.rename, disk.unlink
+
+    def killed(at: int, name: bytes, to: int, new: bytes) -> None:
+        if b".mudroom-" in name:
+            monkeypatch.setattr(disk, "unlink", lambda *_words: None)
+            raise KeyboardInterrupt
+        rename(at, name, to, new)
+
+    monkeypatch.setattr(disk, "rename", killed)
+    session.vault.fork("f").begin(CommandStart(1))
+    with pytest.raises(KeyboardInterrupt):
+        opened(place).forks.changeset("f")
+    monkeypatch.setattr(disk, "rename", rename)
+    monkeypatch.setattr(disk, "unlink", unlink)
+    assert len(os.listdir(host.parent)) == 2
+    other = opened(place)
+    assert python(other, ".codex/auth.json", "print(os.listdir(os.path.dirname(path)))", fork="g").stdout == (
+        b"['auth.json']\n"
+    )
+    opened(place).forks.changeset("f")
+    assert (host.read_text(), os.listdir(host.parent)) == ('{"token": "new"}', ["auth.json"])
+
+
+def test_a_second_version_that_is_set_aside_leaves_the_first(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, host = opened(place), log_in(place)
+    monkeypatch.setattr(login_module.LoginKeeper, "look", lambda *_words, **_more: None)
+    named = []
+    for turn in (1, 2):
+        script = f"import os\npath = os.path.expanduser('~/.codex/auth.json')\nnew = {jwt(turn)!r}\n" + GO
+        script += WAYS["renamed"] + "\nos.unlink(os.path.dirname(path) + '/go')"
+
+        def renew(over: threading.Event, turn: int = turn) -> None:
+            copy = copy_of(place, over)
+            host.write_text(jwt(2_000_000_000 + turn))
+            (copy.parent / "go").touch()
+
+        command = [b"/usr/bin/python3", b"-c", script.encode()]
+        (note,) = told(meanwhile(lambda command=command: session.run(command, fork="f"), renew))  # type: ignore[misc]
+        named.append(Path(note.rpartition(": ")[2]))
+    assert [aside.read_text() for aside in named] == [jwt(1), jwt(2)]
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_fork_with_a_login_that_a_note_has_named_stays(
+    place: Place, changes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, host = opened(place), log_in(place)
+    monkeypatch.setattr(login_module.LoginKeeper, "look", lambda *_words, **_more: None)
+
+    def renew(over: threading.Event) -> None:
+        copy = copy_of(place, over)
+        host.write_text(jwt(2_000_000_000))
+        (copy.parent / "go").touch()
+
+    script = f"import os\npath = os.path.expanduser('~/.codex/auth.json')\nnew = {jwt(1)!r}\n" + GO + WAYS["renamed"]
+    script += "\nopen('made', 'w')" if changes else ""
+    result = meanwhile(lambda: session.run([b"/usr/bin/python3", b"-c", script.encode()]), renew)
+    (note,) = told(result)
+    if changes:
+        session.changes.apply(result.fork)
+        assert (place.project / "made").exists()
+    else:
+        session.forks.discard_unchanged(result.fork)
+    assert Path(note.rpartition(": ")[2]).read_text() == jwt(1)
+    session.forks.discard(result.fork)
+
+
+def test_a_new_login_is_given_to_its_owner_by_its_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name, root would give away what another user has put there meanwhile."""
+    given = []
+    monkeypatch.setattr(os, "fchown", lambda opened, *owner: given.append((os.fstat(opened).st_ino, owner)))
+    at = os.open(tmp_path, os.O_RDONLY)
+    try:
+        login_module._write_new(at, b"new", b"{}", 0o600, (1, 2))
+    finally:
+        os.close(at)
+    assert given == [((tmp_path / "new").stat().st_ino, (1, 2))]
+
+
+@pytest.mark.parametrize("closed", ["~/.codex", "~/.codex/inner", "~/.local/state/mudroom-dotfiles"])
+def test_a_directory_that_a_command_has_closed_closes_nothing(place: Place, closed: str) -> None:
+    session, host = opened(place), log_in(place)
+    close = f"\nos.makedirs(os.path.expanduser({closed!r}), exist_ok=True); os.chmod(os.path.expanduser({closed!r}), 0)"
+    assert told(python(session, ".codex/auth.json", WAYS["renamed"] + close, new='{"token": 1}')) == []
+    assert host.read_text() == '{"token": 1}'
+    from mudroom.session.agents.agent_settings import agent_settings
+
+    assert agent_settings(session, "f") == []
+    python(session, ".codex/auth.json", "assert '1' in open(path).read()")
+    session.forks.discard("f")

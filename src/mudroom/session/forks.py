@@ -203,7 +203,7 @@ class Forks:
                 return True
             from mudroom.vault.homes.login import has_logins
 
-            return not has_logins(fork.path)  # one that could not be kept
+            return not has_logins(fork.path)
 
         discarded(self, fork, is_unchanged, is_small=True)
 

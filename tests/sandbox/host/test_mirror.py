@@ -139,3 +139,20 @@ def test_only_files_that_may_be_written_have_one(tmp_path: Path) -> None:
     found = mirror_of([Bind(os.fsencode(tmp_path / "file"), b"/x", True)])
     assert found is not None
     found.close()
+
+
+def test_what_a_full_disk_cuts_off_does_not_replace_the_host_s(store: Store) -> None:
+    """write(2) across the limit of a file's size writes a part, as on a disk that becomes full."""
+    resource = pytest.importorskip("resource")
+    store.replace("second")
+    store.look()
+    store.command("from inside")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, before[1]))
+    try:
+        store.look(3)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert store.path.read_text() == "second"
+    store.look(3)
+    assert store.path.read_text() == "from inside"

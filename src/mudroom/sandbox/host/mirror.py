@@ -117,7 +117,9 @@ def _read_file(path: bytes) -> bytes:
 
 
 def _overwrite(descriptor: int, data: bytes) -> None:
-    os.pwrite(descriptor, data, 0)
+    done = 0
+    while done < len(data):  # on a disk that becomes full the kernel writes a part
+        done += os.pwrite(descriptor, data[done:], done)
     if os.fstat(descriptor).st_size > len(data):  # a command that saw the data may have written less already
         os.ftruncate(descriptor, len(data))
 
@@ -127,7 +129,8 @@ def _replace(path: bytes, data: bytes, mode: int) -> Stamp:
     temporary = path + b".mudroom-%s" % os.urandom(4).hex().encode()
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, data)
+        with open(os.dup(descriptor), "wb") as stream:
+            stream.write(data)  # the whole, or an error: on a disk that becomes full write(2) writes a part
         os.fchmod(descriptor, mode)
         os.rename(temporary, path)
         return _stamp(os.fstat(descriptor))

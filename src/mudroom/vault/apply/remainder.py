@@ -41,7 +41,7 @@ def keep_remainder(
     parts: Mapping[bytes, PartialChoice] = _NO_PARTS,
 ) -> int:
     """Remove the ``landed`` paths from the fork's record. Return how many changes are left. With none left, a fork that
-    has no name or checkpoints is discarded.
+    has no name or checkpoints is discarded, unless a note has named a login in it.
 
     ``merged``: landed paths whose content in the project differs from the fork's. ``parts``: landed paths of which only
     this part has landed; the rest of the change stays.
@@ -49,7 +49,7 @@ def keep_remainder(
     changes = record.changeset.changes
     rest = [change for change in changes if change.path not in landed]
     state = fork.state
-    if not rest and not parts and not state.named and not state.checkpoints:
+    if not rest and not parts and not state.named and not state.checkpoints and not _has_logins(fork):
         vault.discard(fork, durable=True, spares=True)
         vault.empty_trash()
         return 0
@@ -69,6 +69,14 @@ def keep_remainder(
     changeset = record.changeset._replace(changes=tuple(rest))
     save(fork.record_path, record._replace(changeset=changeset), durable=True)
     return len(rest)
+
+
+def _has_logins(fork: Fork) -> bool:
+    if not os.path.isdir(fork.path + b"/home"):
+        return False
+    from mudroom.vault.homes.login import has_logins
+
+    return has_logins(fork.path)
 
 
 def restart(vault: Vault, fork: Fork) -> None:

@@ -37,7 +37,7 @@ from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below, show
 from mudroom.stage import disk, safe_open
 from mudroom.typing import Any
-from mudroom.vault.homes.login import LoginKeeper, StagedLogin
+from mudroom.vault.homes.login import LoginKeeper, StagedLogin, is_temporary
 from mudroom.vault.homes.staged_file import (
     MOST_BYTES,
     MOST_FILES,
@@ -46,6 +46,7 @@ from mudroom.vault.homes.staged_file import (
     digest_of,
     give,
     mode_of,
+    open_own,
     overwrite,
     remove,
     walk,
@@ -180,7 +181,7 @@ class AgentHome:
         for place in self._places:
             source = self._source(place)
             if source:
-                files |= self._files(place, source, lambda path: path in self._store.tokens)
+                files |= self._files(place, source, lambda path: path in self._store.tokens or is_temporary(path))
         return files
 
     def _staged(self) -> dict[bytes, HomeFile]:
@@ -208,7 +209,7 @@ class AgentHome:
             content = content_at(at, b"")
             return {} if content is None else {place.path: HomeFile(digest_of(content), mode_of(at))}
         files: dict[bytes, HomeFile] = {}
-        root, left = safe_open.open_directory(at), MOST_BYTES
+        root, left = open_own(at) if is_below(at, self._place) else safe_open.open_directory(at), MOST_BYTES
         try:
             for inside, file, size in walk(root, lambda below: self._is_state(place.path + b"/" + below)):
                 path = place.path + b"/" + inside
@@ -228,7 +229,7 @@ class AgentHome:
         one in its place. One of JSON is made, since it could not be made inside where only it is shown."""
         at = self._at(number)
         if place.is_directory:
-            root = safe_open.make_directory(at)
+            root = open_own(at)
             disk.set_mode_of(root, 0o700)  # a command may have closed it
             os.close(root)
             return

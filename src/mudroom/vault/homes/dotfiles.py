@@ -29,7 +29,7 @@ from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import entries, open_file
 from mudroom.typing import Literal, NamedTuple
-from mudroom.vault.homes.staged_file import digest_of, give, remove
+from mudroom.vault.homes.staged_file import digest_of, give, open_own, remove
 from mudroom.vault.store.fork import Fork
 
 PLACE = b".local/state/mudroom-dotfiles"
@@ -144,7 +144,7 @@ class Dotfiles:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        files = safe_open.make_directory(self._files)
+        files = open_own(self._files)
         try:
             yield files
         finally:

@@ -37,7 +37,7 @@ from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import directory, look, look_beneath, open_beneath
 from mudroom.typing import NamedTuple
-from mudroom.vault.homes.staged_file import digest_of, make_parents, remove
+from mudroom.vault.homes.staged_file import digest_of, make_parents, open_own, remove
 from mudroom.vault.lock import Lock
 
 SETTLED = 0.08
@@ -47,6 +47,9 @@ _TRIES = 3
 _NOT_RENAMED = (errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS, errno.EXDEV)
 """A file that can only be written in place: it is a mount, or its directory is closed to the user."""
 
+_ASIDE = b"aside-"
+_TEMPORARY = b".mudroom-"
+"""In the name of a new file beside a login of the host."""
 _LINKS = (errno.ELOOP, errno.ENOTDIR)
 """For a link at the end of a path, or in the place of a directory on the way."""
 
@@ -86,7 +89,8 @@ class LoginKeeper:
         """``owner``: of the copies, where root's commands are another user's; None: this process's. ``is_discarded``:
         the fork goes, with every copy."""
         self._place, self._owner, self._is_discarded = place, owner, is_discarded
-        self._turn = Lock(place.rsplit(b"/", 6)[0] + b"/logins.lock", "the login of an agent")
+        self._state = place.rsplit(b"/", 6)[0]
+        self._turn = Lock(self._state + b"/logins.lock", "the login of an agent")
         self._roots: dict[int, int] = {}
         self._logins = _load(place)
         self._seen = dict[bytes, object]()
@@ -135,6 +139,7 @@ class LoginKeeper:
     def _end(self, *, is_told: bool) -> None:
         for login in [*self._logins.values()]:
             try:
+                disk.set_mode_of(self._root(login), 0o700)  # a command may have closed it
                 is_there = self._bring(login, is_last=True)
             except (OSError, MudroomError, _Unusable) as error:
                 self._note(f"{self._named(login)} was not kept: {_reason(error)}; {self._way_out(login, error)}")
@@ -146,7 +151,8 @@ class LoginKeeper:
             with suppress(OSError, MudroomError):
                 remove(self._root(login), login.inside)
             del self._logins[login.path]
-        self._save()
+        with suppress(OSError, MudroomError):  # a full disk: a row without a copy is nothing to bring
+            self._save()
         for root in self._roots.values():
             os.close(root)
         self._roots.clear()
@@ -188,7 +194,7 @@ class LoginKeeper:
             if act in ("newer inside", "newer on the host"):
                 self._set_aside(login, outside if is_ours else inside, "inside" if is_ours else "on this machine")
             if is_ours:
-                _replace(at, name, inside.content, info)
+                _replace(at, name, self._temporary(name), inside.content, info)
         if act in ("to the fork", "newer on the host") and not is_last:
             self._put(login, outside.content)
         base = outside.digest if act in ("to the fork", "newer on the host") else inside.digest
@@ -227,7 +233,7 @@ class LoginKeeper:
 
     def _set_aside(self, login: StagedLogin, older: LoginVersion, newer: str) -> None:
         """Keep the version that loses. ``newer``: where the other one is from."""
-        name = b"aside-" + digest_of(login.path)[:8].encode()
+        name = _ASIDE + digest_of(login.path + b"\0" + older.content)[:8].encode()  # an earlier one stays
         with _opened(safe_open.open_directory(self._place)) as place:
             _write_new(place, name, older.content, 0o600, None)
         where = show(self._place + b"/" + name)
@@ -258,8 +264,12 @@ class LoginKeeper:
 
     def _root(self, login: StagedLogin) -> int:
         if login.place not in self._roots:
-            self._roots[login.place] = safe_open.open_directory(self._place + b"/%d" % login.place)
+            self._roots[login.place] = open_own(self._place + b"/%d" % login.place)
         return self._roots[login.place]
+
+    def _temporary(self, name: bytes) -> bytes:
+        """Return the name of a new file beside a login: the same one after a kill, so that no token is left there."""
+        return b".%s%s%s" % (name, _TEMPORARY, digest_of(self._state)[:8].encode())
 
     def _note(self, text: str) -> None:
         self.notes += [text] if text not in self.notes else []
@@ -291,9 +301,15 @@ def settle_logins(fork_path: bytes, *, is_discarded: bool = False) -> list[str]:
     return notes
 
 
+def is_temporary(path: bytes) -> bool:
+    """Return whether a file of the host is a new login that has no name of its own yet, or that a kill has left."""
+    return _TEMPORARY in os.path.basename(path)
+
+
 def has_logins(fork_path: bytes) -> bool:
-    """Return whether a fork has the copy of a login."""
-    return any(os.path.lexists(place + b"/logins") for place in _places(fork_path))
+    """Return whether a fork has a login that a note has named: one that could not be kept, or one set aside."""
+    names = (name for place in _places(fork_path) for name in os.listdir(place))
+    return any(name == b"logins" or name.startswith(_ASIDE) for name in names)
 
 
 def _places(fork_path: bytes) -> list[bytes]:
@@ -366,9 +382,9 @@ def _read_host(at: int, name: bytes) -> tuple[LoginVersion, os.stat_result]:
         return _version(descriptor)
 
 
-def _replace(at: int, name: bytes, content: bytes, info: os.stat_result) -> None:
-    """Replace a file of the host whose status was ``info``. Raise _Moved if it is another one by now."""
-    new = b".%s.mudroom-%s" % (name, os.urandom(4).hex().encode())
+def _replace(at: int, name: bytes, new: bytes, content: bytes, info: os.stat_result) -> None:
+    """Replace a file of the host whose status was ``info``. Raise _Moved if it is another one by now. ``new``: a name
+    beside it."""
     try:
         _write_new(at, new, content, stat.S_IMODE(info.st_mode), (info.st_uid, info.st_gid))
         try:
@@ -381,7 +397,7 @@ def _replace(at: int, name: bytes, content: bytes, info: os.stat_result) -> None
     except OSError as error:
         if error.errno not in _NOT_RENAMED:
             raise
-        _write_in_place(at, name, content)
+        _write_in_place(at, name, content, info)
         return
     disk.sync(at)
 
@@ -399,7 +415,7 @@ def _write_new(
             stream.flush()
             made = os.fstat(stream.fileno())
             if owner is not None and owner != (made.st_uid, made.st_gid):
-                disk.set_owner(at, name, *owner)
+                os.fchown(stream.fileno(), *owner)  # not by the name: another user may write in a directory of root's
             disk.set_mode_of(stream.fileno(), mode)
             if is_durable:
                 disk.sync(stream.fileno())
@@ -408,8 +424,23 @@ def _write_new(
             raise
 
 
-def _write_in_place(at: int, name: bytes, content: bytes) -> None:
+def _write_in_place(at: int, name: bytes, content: bytes, info: os.stat_result) -> None:
+    """Write over a file whose status was ``info``, what is new in length first: for lack of room the file stays as it
+    is. Raise _Moved as ``_replace`` does."""
     with _opened(safe_open.open_regular(name, os.O_WRONLY, at=at)) as descriptor:
-        disk.pwrite(descriptor, content, 0)
+        if _stamp(os.fstat(descriptor)) != _stamp(info):
+            raise _Moved
+        try:
+            _write_all(descriptor, content, info.st_size)
+        except BaseException:
+            os.ftruncate(descriptor, info.st_size)
+            raise
+        _write_all(descriptor, content[: info.st_size], 0)
         os.ftruncate(descriptor, len(content))
         disk.sync(descriptor)
+
+
+def _write_all(descriptor: int, content: bytes, start: int) -> None:
+    """Write what follows ``start``. On a disk that becomes full the kernel writes a part."""
+    while start < len(content):
+        start += disk.pwrite(descriptor, content[start:], start)

@@ -9,6 +9,7 @@ import os
 import stat
 from _blake2 import blake2b
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from mudroom.core.agent.agent_store import HomeFile
 from mudroom.stage import disk, safe_open
@@ -25,7 +26,7 @@ def walk(root: int, skip: Callable[[bytes], bool]) -> Iterator[tuple[bytes, Home
     pending = [(b"", 0)]
     while pending:
         above, level = pending.pop()
-        with directory(root, above) as opened:
+        with suppress(PermissionError), directory(root, above) as opened:  # closed to us, and so to every command
             listed = entries(opened)
             for name, entry in sorted(listed.items()):
                 path = above + b"/" + name if above else name
@@ -43,6 +44,20 @@ def walk(root: int, skip: Callable[[bytes], bool]) -> Iterator[tuple[bytes, Home
                     with open(read, "rb") as stream:
                         content = stream.read(MOST_BYTES + 1)
                     yield path, HomeFile(digest_of(content), entry.mode & 0o777), len(content)
+
+
+def open_own(path: bytes) -> int:
+    """Return a descriptor of a directory of the fork's own, which is made if it is missing. One that a command has
+    closed is opened again. Raise MudroomError if it is a link or a file."""
+    try:
+        return safe_open.make_directory(path)
+    except PermissionError:
+        found = os.open(path, O_PATH | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
+        try:
+            disk.set_mode_by(handle(found), 0o700)
+        finally:
+            os.close(found)
+        return safe_open.open_directory(path)
 
 
 def digest_of(content: bytes) -> str:
