@@ -355,8 +355,8 @@ def test_of_a_command_in_the_background_the_next_result_says_it(place: Place) ->
     session, _host = opened(place), log_in(place)
     started = session.start([b"sh", b"-c", b"rm ~/.codex/auth.json"], fork="f")
     assert started.wait() is not None
-    while copies(place):
-        give_way()
+    session.sandboxes.wait_for_ended("f")  # the note comes after the copies have gone
+    assert not copies(place)
     (note,) = told(session.run([b"true"], fork="f"))
     assert "was removed inside" in note
 

@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mudroom.cli.plain_options import REMAINDER
-from mudroom.cli.project_session import exclusive, full_disk_hint, no_leftover, open_session, working_directory
+from mudroom.cli.project_session import (
+    exclusive,
+    full_disk_hint,
+    no_leftover,
+    open_session,
+    print_remarks,
+    working_directory,
+)
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import TITLE, cut, is_terminal
@@ -266,7 +273,7 @@ def _decide(
         if result.fork and not result.changeset.changes:
             session.forks.discard_unchanged(result.fork)
         elif result.fork and args.no:
-            session.forks.discard(result.fork)
+            _discard(session, result, context)
     if result.changeset.changes and not args.no:
         answer = _answer(result, argv, args, context, session, is_kept=is_kept)
         if answer in ("apply", "git"):
@@ -274,7 +281,7 @@ def _decide(
             outcome, landing_code = _apply(session, result, context, git=git, is_ours=is_ours)
             code = code or landing_code
         elif answer == "cancel":
-            session.forks.discard(result.fork)
+            _discard(session, result, context)
         else:
             if answer == "interrupt":
                 context.terminal.say("interrupted: nothing was applied")
@@ -285,6 +292,11 @@ def _decide(
     if context.as_json:
         print_json(result._replace(exit_code=code), outcome, context)
     return code
+
+
+def _discard(session: Session, result: Result, context: Context) -> None:
+    session.forks.discard(result.fork)
+    print_remarks(session, context)  # a login that could not be kept goes with its fork
 
 
 def warn_if_bare(session: Session, context: Context) -> None:
