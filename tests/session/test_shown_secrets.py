@@ -157,6 +157,15 @@ def test_a_deletion_by_the_first_lands(project: Place, view: str) -> None:
 
 
 @VIEWS
+def test_a_deletion_after_a_change_lands(project: Place, view: str) -> None:
+    run(project, b"touch .env", shown_in(view))
+    run(project, b"rm .env", shown_in(view))
+    assert run(project, b"ls -A .env", plain_in(view)) == b".env\n"
+    project.session().changes.apply("f")
+    assert not (project.project / ".env").exists()
+
+
+@VIEWS
 def test_a_deletion_by_another_does_not_become_one_of_the_first(project: Place, view: str) -> None:
     run(project, b"rm -rf conf", plain_in(view))
     run(project, b"mkdir conf; echo x > conf/other", shown_in(view))

@@ -128,13 +128,14 @@ def take(layer: bytes, paths: Collection[bytes], former: bytes, lower: Source) -
     ``lower``: the tree below the layer, as the commands saw it that wrote these paths. A path that they have removed
     gets a whiteout. Nothing may have the layer mounted. After a crash, a path is in one of both places."""
     found = find_in(layer, sorted(paths))
-    moved = {path: seen for path, seen in found.items() if seen != "hidden" or lower.look(path) is not None}
+    below = {path: lower.look(path) for path, seen in found.items() if seen == "hidden"}
+    moved = {path: seen for path, seen in found.items() if seen != "hidden" or below[path] is not None}
     if not moved:
         return frozenset()
     root = open_layer(layer + TREE)
     into = open_layer(_place(layer, former, moved, lower) + TREE)
     try:
-        writer = LayerWriter(into, _Above(root, lower))
+        writer = LayerWriter(into, _Above(root, lower, below))
         try:
             for path, seen in moved.items():
                 _move(root, writer, path, seen)
@@ -159,12 +160,15 @@ def add_copy(layer: bytes, path: bytes, opened: int, former: bytes, lower: Sourc
 
 
 class _Above:
-    """The directories of a layer over the tree below it, for the modes of those that lead to a shown secret."""
+    """The directories of a layer over the tree below it, for the modes of those that lead to a shown secret. ``known``:
+    entries of that tree, whose files are those that are replaced."""
 
-    def __init__(self, root: int, lower: Source) -> None:
-        self._root, self._lower = root, lower
+    def __init__(self, root: int, lower: Source, known: Mapping[bytes, Entry | None]) -> None:
+        self._root, self._lower, self._known = root, lower, known
 
     def look(self, path: bytes) -> Entry | None:
+        if path in self._known:
+            return self._known[path]
         entry = look_through(self._root, path)
         return entry if entry is not None and entry.kind == "directory" else self._lower.look(path)
 
