@@ -166,6 +166,49 @@ def test_a_deletion_after_a_change_lands(project: Place, view: str) -> None:
 
 
 @VIEWS
+def test_a_directory_that_is_made_again_keeps_what_is_in_it(project: Place, view: str) -> None:
+    run(project, b"rm -r conf; mkdir conf; echo TOKEN=hunter3 > conf/.env", shown_in(view))
+    run(project, b"true", plain_in(view))
+    session = project.session()
+    assert {change.path: change.verb for change in session.changes.of("f").changes}[b"conf/.env"] == "modified"
+    session.changes.apply("f")
+    assert (project.project / "conf/.env").read_text() == "TOKEN=hunter3\n"
+
+
+@VIEWS
+@pytest.mark.parametrize("between", [b"touch .env", b"chmod 640 .env", b"echo own > .env", b"rm .env"])
+def test_it_goes_on_with_the_file_of_the_project_not_with_that_of_others(
+    project: Place, view: str, between: bytes
+) -> None:
+    """Otherwise an apply would empty the project's file, because a command saw it empty."""
+    run(project, b"true", shown_in(view))
+    run(project, between, plain_in(view))
+    assert run(project, b"cat .env; echo more >> .env", shown_in(view)) == b"TOKEN=hunter2\n"
+    assert read(project, view=view) == (b"own\n" if b"own" in between else b"")
+    project.session().changes.apply("f")
+    assert (project.project / ".env").read_text() == "TOKEN=hunter2\nmore\n"
+
+
+@VIEWS
+def test_it_is_shown_where_others_have_removed_the_directory_above(project: Place, view: str) -> None:
+    run(project, b"echo more >> conf/.env", shown_in(view))
+    run(project, b"rm -r conf", plain_in(view))
+    assert run(project, b"cat conf/.env; echo again >> conf/.env", shown_in(view)) == b"TOKEN=hunter2\nmore\n"
+    assert run(project, b"ls -A conf/.env", plain_in(view)) == b""
+    project.session().changes.apply("f")
+    assert (project.project / "conf/.env").read_text() == "TOKEN=hunter2\nmore\nagain\n"
+
+
+@VIEWS
+def test_its_change_lands_if_others_have_removed_the_directory_above(project: Place, view: str) -> None:
+    run(project, b"echo more >> conf/.env", shown_in(view))
+    run(project, b"rm -r conf", plain_in(view))
+    project.session().changes.apply("f")
+    assert (project.project / "conf/.env").read_text() == "TOKEN=hunter2\nmore\n"
+    assert not (project.project / "conf/readme").exists()
+
+
+@VIEWS
 def test_a_deletion_by_another_does_not_become_one_of_the_first(project: Place, view: str) -> None:
     run(project, b"rm -rf conf", plain_in(view))
     run(project, b"mkdir conf; echo x > conf/other", shown_in(view))
@@ -337,6 +380,20 @@ def test_a_killed_command_that_had_it(project: Place) -> None:
     session.close()
     assert read(project) == b""
     assert [change.path for change in project.session().changes.of("f").changes] == [b".env"]
+
+
+@pytest.mark.parametrize("deed", [b"rm .env", b": > .env", b"rm .env; mkdir .env", b"echo more > .env"])
+def test_what_a_killed_command_did_to_it_stays(project: Place, deed: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_arguments: object, **_options: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mudroom.session.own_sandbox.gather", killed)
+        with pytest.raises(ZeroDivisionError):
+            run(project, deed, SHOWN_ENV)
+    assert read(project) == b""
+    run(project, b"touch .env")
+    assert b".env" in [change.path for change in project.session().changes.of("f").changes]
 
 
 def test_file_tools_of_a_session_without_it(project: Place) -> None:

@@ -283,14 +283,18 @@ def with_shown(layers: tuple[bytes, ...], upper: bytes, shown: bytes, masked: Co
 
 
 class WithSecrets:
-    """A tree in which some paths, with all below them, are those of another one. Valid as long as both are."""
+    """A tree in which some paths, with all below them, are those of another one, as are the directories above them that
+    it lacks. Valid as long as both are."""
 
     def __init__(self, source: Source, other: Source, paths: Collection[bytes]) -> None:
         self._source, self._other = source, other
-        self._names: dict[bytes, list[bytes]] = {}
+        self._names: dict[bytes, set[bytes]] = {}
+        """Of each directory above one of the paths: the names that lead to them."""
         for path in paths:
-            above, _slash, name = path.rpartition(b"/")
-            self._names.setdefault(above, []).append(name)
+            while path:
+                above, _slash, name = path.rpartition(b"/")
+                self._names.setdefault(above, set()).add(name)
+                path = above
         self._paths = frozenset(paths)
 
     def _of(self, path: bytes) -> Source:
@@ -302,22 +306,32 @@ class WithSecrets:
         return self._source
 
     def look(self, path: bytes) -> Entry | None:
-        return self._of(path).look(path)
+        source = self._of(path)
+        entry = source.look(path)
+        if source is self._source and path in self._names and not _is_directory(entry):
+            above = self._other.look(path)
+            return above if _is_directory(above) else entry
+        return entry
 
     def names(self, path: bytes) -> dict[bytes, Entry]:
         source = self._of(path)
-        entries = source.names(path)
-        if source is self._source:
-            for name in self._names.get(path, ()):
-                entry = self._other.look(path + b"/" + name if path else name)
-                if entry is not None:
-                    entries[name] = entry
-                else:
-                    entries.pop(name, None)
+        if source is not self._source or path not in self._names:
+            return source.names(path)
+        entries = source.names(path) if not path or _is_directory(source.look(path)) else {}
+        for name in self._names[path]:
+            entry = self.look(path + b"/" + name if path else name)
+            if entry is not None:
+                entries[name] = entry
+            else:
+                entries.pop(name, None)
         return entries
 
     def open(self, path: bytes) -> int:
         return self._of(path).open(path)
+
+
+def _is_directory(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind == "directory"
 
 
 def carry(layers: list[bytes], target: bytes) -> None:

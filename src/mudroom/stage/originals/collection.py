@@ -116,6 +116,9 @@ class _Collector:
             return
         self._changes.pop(path, None)
         self._judge(path, self._base.look(path), staged)
+        for above in ancestors(path) if staged is not None else ():
+            if above in self._changes and self._changes[above].staged is None:
+                del self._changes[above]  # others have removed it, who saw the file empty: it stays with the file
         if path in self._changes and path in self._remarks and self._remarks[path].text == MASKED:
             self._remarks[path] = Remark(path, MASKED_BESIDE)
 

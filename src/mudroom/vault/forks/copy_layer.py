@@ -57,7 +57,7 @@ def leave_copy(vault: Vault, fork: Fork) -> None:
         with OpenFork(vault, fork) as opened:
             view = copy_view(fork, opened.lower)
             before = list(view.differences(opened.lower))
-            view.bring_into(tree, opened.lower)
+            view.bring_into(tree, opened.whole)
             if _are_same(before, list(view.differences(opened.lower))):
                 break
     else:
@@ -97,7 +97,7 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
         with open(mark, "wb"):
             pass
         os.makedirs(tree, 0o700, exist_ok=True)  # an overlay that could not be mounted has left an empty directory
-        view.seal(tree)
+        view.bring_into(tree, opened.whole)
     _name_layer_in_record(fork, tree)
     vault.seal(fork)
     with OpenFork(vault, fork) as opened:
