@@ -208,6 +208,31 @@ def test_its_change_lands_if_others_have_removed_the_directory_above(project: Pl
     assert not (project.project / "conf/readme").exists()
 
 
+@pytest.mark.parametrize("deed", [b"echo more >> .env", b"rm .env", b"chmod 640 .env"])
+@pytest.mark.parametrize("before", [b"chmod 604 .env", b"true"])
+def test_another_copy_is_made_with_its_last_change(project: Place, deed: bytes, before: bytes) -> None:
+    """The fork has an earlier version of it already."""
+    both = Settings(secrets_show=(b".env", b"*.pem"), view="copy")
+    project.write("a.pem", "hunter2\n")
+    run(project, b"touch .env", both)
+    run(project, before, plain_in("copy"))
+    run(project, deed, both)
+    session = project.session()
+    changes = [(change.path, change.verb) for change in session.changes.of("f").changes]
+    run(project, b"true", shown_in("copy"))
+    session.forks.checkpoint("f", "p")
+    assert [(change.path, change.verb) for change in session.changes.of("f").changes] == changes != []
+    assert layer_files(session.vault.fork("f")) == []
+
+
+def test_file_tools_of_a_session_without_it_where_a_copy_is_left(project: Place) -> None:
+    run(project, b"true", shown_in("copy"))
+    session = project.session()
+    session.forks.files("f").write("file", "by tools\n")
+    session.close()
+    assert run(project, b"cat file .env", plain_in("copy")) == b"by tools\n"
+
+
 @VIEWS
 def test_a_deletion_by_another_does_not_become_one_of_the_first(project: Place, view: str) -> None:
     run(project, b"rm -rf conf", plain_in(view))

@@ -105,7 +105,7 @@ def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecret
     former = masked_of(fork.path)
     covered = former.at(state)
     if fork.has_copy and (wanted - covered or covered & mask.shown):
-        _leave_copy(_with_mask(vault, covered), fork, wanted - covered)
+        _leave_copy(_with_mask(vault, covered), fork, wanted | mask.shown)
         state = fork.state
     if not wanted - covered:
         return former
@@ -123,17 +123,14 @@ def _with_mask(vault: Vault, paths: frozenset[bytes]) -> Vault:
     return vault.masked(mask._replace(git=own.git, known=own.known, patterns=own.patterns, show=own.show))
 
 
-def _leave_copy(vault: Vault, fork: Fork, shown: frozenset[bytes]) -> None:
+def _leave_copy(vault: Vault, fork: Fork, secrets: frozenset[bytes]) -> None:
     """Let the next command make another copy of the fork: this one was made with another mask, that of ``vault``: a
-    file that its commands saw empty is none that they have emptied. ``shown``: secrets that they may have seen."""
+    file that its commands saw empty is none that they have emptied. ``secrets``: of the project."""
     from mudroom.vault.forks.copy_layer import seal_copy
 
-    upper = fork.state.upper
+    seal_copy(vault, fork, secrets=secrets)
     with OpenFork(vault, fork) as opened:
-        seal_copy(vault, fork)
-        if fork.state.upper != upper:  # no other fork has that layer yet
-            layer = fork.layer(upper)
-            take(layer, shown - own_paths(layer), fork.shown, opened.whole)
+        _make_tree(fork.layer(fork.state.upper), opened.lower)  # without one the fork's files are missing
     vault.throw_away(fork.copy_place + b"/manifest")
 
 
