@@ -136,6 +136,23 @@ def test_a_command_after_one_that_saw_it_empty_is_shown_it(
     assert (project.project / ".env").read_text() == "TOKEN=hunter2\nmore\n"
 
 
+@pytest.mark.parametrize("gone", ["by the user", "by an apply"])
+def test_a_secret_of_the_snapshot_that_the_project_has_no_longer(project: Place, gone: str) -> None:
+    run(project, b"rm .env" if gone == "by an apply" else b"true", shown_in("copy"))
+    if gone == "by an apply":
+        project.session().changes.apply("f")
+        run(project, b"touch .env; rm .env", shown_in("copy"))
+    else:
+        (project.project / ".env").unlink()
+    session = project.session(plain_in("copy"))
+    for read_it in (lambda: session.run([b"cat", b".env"], fork="f"), lambda: session.forks.files("f").read(b".env")):
+        with pytest.raises(UsageError) as refused:
+            read_it()
+        assert refused.value.message == "the snapshot of f holds .env, a secret that the project has no longer"
+        assert refused.value.hint == "--show .env lets a command read it; a new fork has none"
+    assert run(project, b"echo yes", shown_in("copy")) == b"yes\n"
+
+
 def test_a_snapshot_for_one_that_was_not_shown_it_lacks_it(project: Place) -> None:
     run(project, b"true", plain_in("copy"))
     session = project.session(shown_in("copy"))
@@ -154,6 +171,83 @@ def test_a_deletion_by_the_first_lands(project: Place, view: str) -> None:
     session.changes.apply("f")
     assert not (project.project / ".env").exists()
     assert not (project.project / "conf").exists()
+
+
+@VIEWS
+def test_a_deletion_after_a_change_lands(project: Place, view: str) -> None:
+    run(project, b"touch .env", shown_in(view))
+    run(project, b"rm .env", shown_in(view))
+    assert run(project, b"ls -A .env", plain_in(view)) == b".env\n"
+    project.session().changes.apply("f")
+    assert not (project.project / ".env").exists()
+
+
+@VIEWS
+def test_a_directory_that_is_made_again_keeps_what_is_in_it(project: Place, view: str) -> None:
+    run(project, b"rm -r conf; mkdir conf; echo TOKEN=hunter3 > conf/.env", shown_in(view))
+    run(project, b"true", plain_in(view))
+    session = project.session()
+    assert {change.path: change.verb for change in session.changes.of("f").changes}[b"conf/.env"] == "modified"
+    session.changes.apply("f")
+    assert (project.project / "conf/.env").read_text() == "TOKEN=hunter3\n"
+
+
+@VIEWS
+@pytest.mark.parametrize("between", [b"touch .env", b"chmod 640 .env", b"echo own > .env", b"rm .env"])
+def test_it_goes_on_with_the_file_of_the_project_not_with_that_of_others(
+    project: Place, view: str, between: bytes
+) -> None:
+    """Otherwise an apply would empty the project's file, because a command saw it empty."""
+    run(project, b"true", shown_in(view))
+    run(project, between, plain_in(view))
+    assert run(project, b"cat .env; echo more >> .env", shown_in(view)) == b"TOKEN=hunter2\n"
+    assert read(project, view=view) == (b"own\n" if b"own" in between else b"")
+    project.session().changes.apply("f")
+    assert (project.project / ".env").read_text() == "TOKEN=hunter2\nmore\n"
+
+
+@VIEWS
+def test_it_is_shown_where_others_have_removed_the_directory_above(project: Place, view: str) -> None:
+    run(project, b"echo more >> conf/.env", shown_in(view))
+    run(project, b"rm -r conf", plain_in(view))
+    assert run(project, b"cat conf/.env; echo again >> conf/.env", shown_in(view)) == b"TOKEN=hunter2\nmore\n"
+    assert run(project, b"ls -A conf/.env", plain_in(view)) == b""
+    project.session().changes.apply("f")
+    assert (project.project / "conf/.env").read_text() == "TOKEN=hunter2\nmore\nagain\n"
+
+
+@VIEWS
+def test_its_change_lands_if_others_have_removed_the_directory_above(project: Place, view: str) -> None:
+    run(project, b"echo more >> conf/.env", shown_in(view))
+    run(project, b"rm -r conf", plain_in(view))
+    project.session().changes.apply("f")
+    assert (project.project / "conf/.env").read_text() == "TOKEN=hunter2\nmore\n"
+    assert not (project.project / "conf/readme").exists()
+
+
+@pytest.mark.parametrize("deed", [b"echo more >> .env", b"rm .env", b"chmod 640 .env"])
+@pytest.mark.parametrize("before", [b"chmod 604 .env", b"true"])
+def test_another_copy_is_made_with_its_last_change(project: Place, deed: bytes, before: bytes) -> None:
+    """The fork has an earlier version of it already."""
+    both = Settings(secrets_show=(b".env", b"*.pem"), view="copy")
+    project.write("a.pem", "hunter2\n")
+    run(project, b"touch .env", both)
+    run(project, before, plain_in("copy"))
+    run(project, deed, both)
+    session = project.session()
+    changes = [(change.path, change.verb) for change in session.changes.of("f").changes]
+    run(project, b"true", shown_in("copy"))
+    session.forks.checkpoint("f", "p")
+    assert [(change.path, change.verb) for change in session.changes.of("f").changes] == changes != []
+    assert layer_files(session.vault.fork("f")) == []
+
+
+def test_file_tools_of_a_session_without_it_where_a_copy_is_left(project: Place) -> None:
+    run(project, b"true", shown_in("copy"))
+    session = project.session()
+    session.forks.files("f").write("file", "by tools\n")
+    session.close()
+    assert run(project, b"cat file .env", plain_in("copy")) == b"by tools\n"
 
 
 @VIEWS
@@ -328,6 +422,20 @@ def test_a_killed_command_that_had_it(project: Place) -> None:
     session.close()
     assert read(project) == b""
     assert [change.path for change in project.session().changes.of("f").changes] == [b".env"]
+
+
+@pytest.mark.parametrize("deed", [b"rm .env", b": > .env", b"rm .env; mkdir .env", b"echo more > .env"])
+def test_what_a_killed_command_did_to_it_stays(project: Place, deed: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_arguments: object, **_options: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mudroom.session.own_sandbox.gather", killed)
+        with pytest.raises(ZeroDivisionError):
+            run(project, deed, SHOWN_ENV)
+    assert read(project) == b""
+    run(project, b"touch .env")
+    assert b".env" in [change.path for change in project.session().changes.of("f").changes]
 
 
 def test_file_tools_of_a_session_without_it(project: Place) -> None:

@@ -388,8 +388,12 @@ class Forks:
         """
         from mudroom.stage.buffer.files import Files
 
-        self.vault.fork(name)
+        fork = self.vault.fork(name)
         self.secrets.look()
+        if fork.state.base != stack.LIVE:
+            from mudroom.vault.forks.hidden import require_masked_base
+
+            require_masked_base(self.vault, fork)
         return Files(lambda: self.tools.tree(name))
 
     def flush(self, name: str) -> None:

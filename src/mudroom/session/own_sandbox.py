@@ -25,6 +25,7 @@ from mudroom.core.confinement.limit import (
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
+from mudroom.core.tree.stack import LIVE
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
 from mudroom.sandbox.client.invocation import Exit, Invocation, RunOptions
@@ -123,6 +124,10 @@ def settled_vault(
     held.callback(forks.tools.resume, fork.name)
     forks.tools.pause(fork.name)
     outcome.notes += [*notes, *forks.tools.flush(fork)]
+    if fork.state.base != LIVE:
+        from mudroom.vault.forks.hidden import require_masked_base
+
+        require_masked_base(vault, fork)
     if mask.has_secrets:
         from mudroom.vault.forks.hidden import begin, not_in_snapshot
 

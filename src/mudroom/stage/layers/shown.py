@@ -27,6 +27,8 @@ from mudroom.typing import Literal
 _FEW = 16
 """Up to this many paths are looked up one by one."""
 PATHS, TREE = b"/paths", b"/tree"
+HELD = b"/shown"
+"""Of a snapshot: the paths of secrets that it holds, since it was made for a command that was shown them."""
 
 Hidden = Literal["hidden"]
 """A layer has no entry at a path, and hides that of the tree below."""
@@ -128,13 +130,14 @@ def take(layer: bytes, paths: Collection[bytes], former: bytes, lower: Source) -
     ``lower``: the tree below the layer, as the commands saw it that wrote these paths. A path that they have removed
     gets a whiteout. Nothing may have the layer mounted. After a crash, a path is in one of both places."""
     found = find_in(layer, sorted(paths))
-    moved = {path: seen for path, seen in found.items() if seen != "hidden" or lower.look(path) is not None}
+    below = {path: lower.look(path) for path, seen in found.items() if seen == "hidden"}
+    moved = {path: seen for path, seen in found.items() if seen != "hidden" or below[path] is not None}
     if not moved:
         return frozenset()
     root = open_layer(layer + TREE)
     into = open_layer(_place(layer, former, moved, lower) + TREE)
     try:
-        writer = LayerWriter(into, _Above(root, lower))
+        writer = LayerWriter(into, _Above(root, lower, below))
         try:
             for path, seen in moved.items():
                 _move(root, writer, path, seen)
@@ -159,12 +162,15 @@ def add_copy(layer: bytes, path: bytes, opened: int, former: bytes, lower: Sourc
 
 
 class _Above:
-    """The directories of a layer over the tree below it, for the modes of those that lead to a shown secret."""
+    """The directories of a layer over the tree below it, for the modes of those that lead to a shown secret. ``known``:
+    entries of that tree, whose files are those that are replaced."""
 
-    def __init__(self, root: int, lower: Source) -> None:
-        self._root, self._lower = root, lower
+    def __init__(self, root: int, lower: Source, known: Mapping[bytes, Entry | None]) -> None:
+        self._root, self._lower, self._known = root, lower, known
 
     def look(self, path: bytes) -> Entry | None:
+        if path in self._known:
+            return self._known[path]
         entry = look_through(self._root, path)
         return entry if entry is not None and entry.kind == "directory" else self._lower.look(path)
 
@@ -279,14 +285,18 @@ def with_shown(layers: tuple[bytes, ...], upper: bytes, shown: bytes, masked: Co
 
 
 class WithSecrets:
-    """A tree in which some paths, with all below them, are those of another one. Valid as long as both are."""
+    """A tree in which some paths, with all below them, are those of another one, as are the directories above them that
+    it lacks. Valid as long as both are."""
 
     def __init__(self, source: Source, other: Source, paths: Collection[bytes]) -> None:
         self._source, self._other = source, other
-        self._names: dict[bytes, list[bytes]] = {}
+        self._names: dict[bytes, set[bytes]] = {}
+        """Of each directory above one of the paths: the names that lead to them."""
         for path in paths:
-            above, _slash, name = path.rpartition(b"/")
-            self._names.setdefault(above, []).append(name)
+            while path:
+                above, _slash, name = path.rpartition(b"/")
+                self._names.setdefault(above, set()).add(name)
+                path = above
         self._paths = frozenset(paths)
 
     def _of(self, path: bytes) -> Source:
@@ -298,22 +308,32 @@ class WithSecrets:
         return self._source
 
     def look(self, path: bytes) -> Entry | None:
-        return self._of(path).look(path)
+        source = self._of(path)
+        entry = source.look(path)
+        if source is self._source and path in self._names and not _is_directory(entry):
+            above = self._other.look(path)
+            return above if _is_directory(above) else entry
+        return entry
 
     def names(self, path: bytes) -> dict[bytes, Entry]:
         source = self._of(path)
-        entries = source.names(path)
-        if source is self._source:
-            for name in self._names.get(path, ()):
-                entry = self._other.look(path + b"/" + name if path else name)
-                if entry is not None:
-                    entries[name] = entry
-                else:
-                    entries.pop(name, None)
+        if source is not self._source or path not in self._names:
+            return source.names(path)
+        entries = source.names(path) if not path or _is_directory(source.look(path)) else {}
+        for name in self._names[path]:
+            entry = self.look(path + b"/" + name if path else name)
+            if entry is not None:
+                entries[name] = entry
+            else:
+                entries.pop(name, None)
         return entries
 
     def open(self, path: bytes) -> int:
         return self._of(path).open(path)
+
+
+def _is_directory(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind == "directory"
 
 
 def carry(layers: list[bytes], target: bytes) -> None:

@@ -106,20 +106,24 @@ class _Collector:
         if self._ground.is_masked(path, staged):
             self._remarks[path] = Remark(path, MASKED)
             return
-        if path in self._shown_paths:
+        is_shown = path in self._shown_paths
+        if is_shown:
             self._by_shown.add(path)
-        self._judge(path, lower, staged)
+        self._judge(path, lower, staged, is_seen=is_shown)
 
     def consider_shown(self, path: bytes, staged: Entry | None) -> None:
         """Consider a secret that the fork holds apart from its layers. ``staged``: its entry, None if it is deleted."""
         if path in self._by_shown:
             return
         self._changes.pop(path, None)
-        self._judge(path, self._base.look(path), staged)
+        self._judge(path, self._base.look(path), staged, is_seen=True)
+        for above in ancestors(path) if staged is not None else ():
+            if above in self._changes and self._changes[above].staged is None:
+                del self._changes[above]  # others have removed it, who saw the file empty: it stays with the file
         if path in self._changes and path in self._remarks and self._remarks[path].text == MASKED:
             self._remarks[path] = Remark(path, MASKED_BESIDE)
 
-    def _judge(self, path: bytes, lower: Entry | None, staged: Entry | None) -> None:
+    def _judge(self, path: bytes, lower: Entry | None, staged: Entry | None, *, is_seen: bool = False) -> None:
         if staged is not None and staged.kind not in LANDING_KINDS:
             theirs = self._base_of(path, lower)[0]
             if theirs is not None and theirs.kind == staged.kind:  # the project's own, copied up
@@ -133,7 +137,7 @@ class _Collector:
             told = f"cannot be staged on Windows: {why}" if why else f"a {staged.kind} cannot be applied"
             self._remarks[path] = Remark(path, told)
             staged = None
-        if staged is None and self._is_unseen(path):
+        if staged is None and not is_seen and self._is_unseen(path):
             return
         base, known = self._base_of(path, lower)
         found, staged = staged, self._as_it_lands(path, staged, base)

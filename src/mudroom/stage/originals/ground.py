@@ -33,6 +33,7 @@ class Ground:
         masked_names: Callable[[], frozenset[bytes]] = frozenset,
         own: Callable[[], frozenset[bytes]] = frozenset,
         shown: bytes = b"",
+        settled: frozenset[bytes] = frozenset(),
         fork: bytes = b"",
         project: bytes = b"",
         settings_at: bytes = b"",
@@ -45,7 +46,8 @@ class Ground:
         still hold. ``masked``: files that commands see empty. ``masked_names``: returns the names of files that
         commands of the fork saw empty. ``own``: returns the secrets at which the writable layer has what commands wrote
         that saw them empty. ``shown``: the directory with the secrets that commands were shown and have touched; empty
-        if there are none. ``fork``: the fork's directory, with the originals that a merge has left.
+        if there are none. ``settled``: those that no command which is shown them has written since.
+        ``fork``: the fork's directory, with the originals that a merge has left.
         ``project``: the path of the project; b"" if it is not known. ``settings_at``: the directory whose repository
         has settings that name places in the project; b"": none is read. ``private``: the base, if the fork has a
         private repository.
@@ -54,7 +56,7 @@ class Ground:
         self.sealed, self.before, self.landed, self.masked, self._fork = sealed, before, landed, masked, fork
         self.project, self.settings_at, self._private = project, settings_at, private
         self._masked_names, self._own = masked_names, own
-        self._shown = shown
+        self._shown, self._settled = shown, settled
 
     def is_private(self, path: bytes) -> bool:
         """Return whether the path is in a private repository of the fork: its base never changes."""
@@ -94,12 +96,12 @@ class Ground:
 
     @property
     def shown_paths(self) -> frozenset[bytes]:
-        """Secrets that the fork holds apart from its layers: commands that were shown them have touched them."""
+        """Secrets that the fork holds apart from its layers, and that commands may be changing in a layer now."""
         if not self._shown:
             return frozenset()
         from mudroom.stage.layers.shown import PATHS, read_paths
 
-        return read_paths(self._shown + PATHS)
+        return read_paths(self._shown + PATHS) - self._settled
 
     def shown_secrets(self) -> Iterator[tuple[bytes, Entry | None]]:
         """Yield these paths with their entries, None for a deleted one, and all below those that are directories."""

@@ -191,10 +191,6 @@ class CopyView:
             if path and path not in staged:
                 yield RawDifference(path, below, None)
 
-    def seal(self, layer: bytes) -> None:
-        """Write the changes of the copy into an empty layer. From then on the copy's base is that layer."""
-        self.bring_into(layer, self._lower)
-
     def bring_into(self, target: bytes, lower: Source, *, plain: bool = False) -> None:
         """Write the changes of the copy into a layer above ``lower``, or into a plain directory."""
         source, root = _Work(self._work), open_root(target) if plain else open_layer(target)
@@ -212,7 +208,7 @@ class CopyView:
             os.close(root)
 
     def rebase(self, lower: Source) -> None:
-        """After ``seal``: take the copy's present state as the tree below."""
+        """After ``bring_into`` a layer of the fork: take the copy's present state as the tree below."""
         self._lower = lower
         self._note(listed(lower, merged=True))
 

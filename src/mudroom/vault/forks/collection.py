@@ -182,6 +182,10 @@ def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progre
     notes = _taken(vault, name, chooser(settings, devices), settings.copy_limit, report)
     if strange:
         notes.append(EMPTY.format(paths=named(strange), why="of the network, or of a program"))
+    if vault.mask.shown:
+        from mudroom.stage.layers.shown import HELD, write_paths
+
+        write_paths(vault.base(name) + HELD, vault.mask.shown)
     fork.save(fork.state._replace(base=name))
     return notes
 

@@ -14,7 +14,7 @@ from mudroom.core.tree.entry import Entry, same_shape
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkMoved, MudroomError
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.stage.layers.shown import entries_of
+from mudroom.stage.layers.shown import PATHS, TREE, entries_of, own_paths, read_paths, take
 from mudroom.stage.layers.union import OneLayer
 from mudroom.stage.originals.collection import collect
 from mudroom.stage.source import Source
@@ -23,6 +23,7 @@ from mudroom.stage.views.copy_view import CopyView, is_as_copied
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.record import ForkRecord, save
 from mudroom.vault.store.fork import Fork, mount_note
+from mudroom.vault.store.masked_secrets import masked_of
 from mudroom.vault.store.store import Vault
 
 SEALING = b"/sealing"
@@ -57,7 +58,7 @@ def leave_copy(vault: Vault, fork: Fork) -> None:
         with OpenFork(vault, fork) as opened:
             view = copy_view(fork, opened.lower)
             before = list(view.differences(opened.lower))
-            view.bring_into(tree, opened.lower)
+            view.bring_into(tree, opened.whole)
             if _are_same(before, list(view.differences(opened.lower))):
                 break
     else:
@@ -76,8 +77,9 @@ def _are_same(before: Sequence[RawDifference], after: Sequence[RawDifference]) -
     )
 
 
-def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
-    """Write the changes of the copy into the fork's upper layer and seal it. Costs as much as was changed.
+def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False, secrets: frozenset[bytes] = frozenset()) -> None:
+    """Write the changes of the copy into the fork's upper layer and seal it. Costs as much as was changed. Secrets that
+    its commands were shown go to the fork's shown ones: those of the vault's mask, and these.
 
     ``as_reviewed``: raise ForkMoved if the copy is not as the record says; no change was made then.
     """
@@ -97,7 +99,11 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
         with open(mark, "wb"):
             pass
         os.makedirs(tree, 0o700, exist_ok=True)  # an overlay that could not be mounted has left an empty directory
-        view.seal(tree)
+        whole = opened.whole
+        view.bring_into(tree, whole)
+        paths = secrets.union(vault.mask.paths, vault.mask.shown, read_paths(fork.shown + PATHS))
+        layer = tree.removesuffix(TREE)
+        take(layer, paths - masked_of(fork.path).at(fork.state) - own_paths(layer), fork.shown, whole)
     _name_layer_in_record(fork, tree)
     vault.seal(fork)
     with OpenFork(vault, fork) as opened:

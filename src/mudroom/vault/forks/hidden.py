@@ -7,7 +7,8 @@ A command that was shown a secret may copy it up, and then a layer holds it, abo
 2. Before a fork is used, its layers are searched for secrets that were not masked for all who wrote to it (``hide``):
    after a crash, of an earlier version, under a policy that has changed since. A copy that is found is moved to the
    shown secrets; one in a sealed layer is copied there, and an empty file over it hides it.
-3. A command that is shown a secret never writes to a layer in which others wrote to it (``begin``).
+3. A command that is shown a secret never writes to a layer in which others wrote to it, and sees the project's file
+   there, not theirs (``begin``).
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from mudroom.core.tree.change import Changeset, Remark
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE
+from mudroom.errors import UsageError
 from mudroom.stage import safe_open
 from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import LayerWriter, open_staged
-from mudroom.stage.layers.shown import PATHS, TREE, add_copy, add_own_paths, find_in, own_paths, read_paths, take
+from mudroom.stage.layers.shown import HELD, PATHS, TREE, add_copy, add_own_paths, find_in, own_paths, read_paths, take
 from mudroom.stage.originals.collection import MASKED, MASKED_BESIDE
 from mudroom.stage.source import OpenSource, Source
 from mudroom.stage.views.secret import files_at, make_mask
@@ -46,8 +48,53 @@ def begin(vault: Vault, fork: Fork) -> None:
         upper = fork.layer(fork.state.upper)
         if find_in(upper, shown) or not shown.isdisjoint(own_paths(upper)):
             vault.seal(fork)
+    if mask.shown:
+        _show_project(vault, fork)
     if mask.paths or shown or mask.known:
         note_masked(fork.path, fork.state, mask.paths, former)
+
+
+def _show_project(vault: Vault, fork: Fork) -> None:
+    """Let the next command see the project's files where others, who saw them empty, have written: it would go on with
+    what these have, and an apply would empty the project's file."""
+    state = fork.state
+    own = frozenset[bytes]().union(*(own_paths(fork.layer(name)) for name in (*state.layers, state.upper)))
+    if not (own := own & vault.mask.shown):
+        return
+    own -= read_paths(fork.shown + PATHS) if fork.shown else frozenset()
+    upper = fork.layer(fork.state.upper)
+    with OpenFork(vault, fork) as opened:
+        for path in sorted(own):
+            entry = opened.base.look(path)
+            if entry is not None and entry.kind == "file":
+                _make_tree(upper, opened.lower)
+                file = opened.base.open(path)
+                try:
+                    add_copy(upper, path, file, fork.shown, opened.base)
+                finally:
+                    os.close(file)
+
+
+def _make_tree(upper: bytes, below: Source) -> None:
+    """Make the tree of a writable layer, if it has none: a sealed one has."""
+    os.close(safe_open.make_directory(upper + TREE))
+    top = below.look(b"")
+    if top is not None and not os.listdir(upper + TREE):
+        os.chmod(upper + TREE, top.mode)
+
+
+def require_masked_base(vault: Vault, fork: Fork) -> None:
+    """Raise UsageError if the snapshot of a fork holds a secret that readers with the mask of ``vault`` may not read,
+    and that is not masked: the project, of which the mask is made, has it no longer."""
+    if fork.state.base == LIVE:
+        return
+    held = read_paths(vault.base(fork.state.base) + HELD) - vault.mask.paths
+    lost = sorted(path for path in held if not vault.mask.allows(path))
+    if lost:
+        raise UsageError(
+            f"the snapshot of {fork.name} holds {show(lost[0])}, a secret that the project has no longer",
+            f"--show {show(lost[0])} lets a command read it; a new fork has none",
+        )
 
 
 def not_in_snapshot(vault: Vault, fork: Fork) -> list[str]:
@@ -73,7 +120,7 @@ def hide(vault: Vault, fork: Fork, more: Collection[bytes] = ()) -> MaskedSecret
     former = masked_of(fork.path)
     covered = former.at(state)
     if fork.has_copy and (wanted - covered or covered & mask.shown):
-        _leave_copy(_with_mask(vault, covered), fork, wanted - covered)
+        _leave_copy(_with_mask(vault, covered), fork, wanted | mask.shown)
         state = fork.state
     if not wanted - covered:
         return former
@@ -91,24 +138,28 @@ def _with_mask(vault: Vault, paths: frozenset[bytes]) -> Vault:
     return vault.masked(mask._replace(git=own.git, known=own.known, patterns=own.patterns, show=own.show))
 
 
-def _leave_copy(vault: Vault, fork: Fork, shown: frozenset[bytes]) -> None:
+def _leave_copy(vault: Vault, fork: Fork, secrets: frozenset[bytes]) -> None:
     """Let the next command make another copy of the fork: this one was made with another mask, that of ``vault``: a
-    file that its commands saw empty is none that they have emptied. ``shown``: secrets that they may have seen."""
+    file that its commands saw empty is none that they have emptied. ``secrets``: of the project."""
     from mudroom.vault.forks.copy_layer import seal_copy
 
-    upper = fork.state.upper
+    seal_copy(vault, fork, secrets=secrets)
     with OpenFork(vault, fork) as opened:
-        seal_copy(vault, fork)
-        if fork.state.upper != upper:  # no other fork has that layer yet
-            layer = fork.layer(upper)
-            take(layer, shown - own_paths(layer), fork.shown, opened.lower)
+        _make_tree(fork.layer(fork.state.upper), opened.lower)  # without one the fork's files are missing
     vault.throw_away(fork.copy_place + b"/manifest")
 
 
 def _search(vault: Vault, fork: Fork, paths: Iterable[bytes]) -> None:
     state = fork.state
-    upper = fork.layer(state.upper)
-    moved = [path for path, entry in find_in(upper, paths).items() if _may_tell(upper, path, entry)]
+    upper, former = fork.layer(state.upper), masked_of(fork.path)
+    is_known = former.top is not None or not former.names
+    theirs = former.paths | own_paths(upper)
+    """If that is known, the paths at which others may have written."""
+    moved = [
+        path
+        for path, entry in find_in(upper, paths).items()
+        if (is_known and path not in theirs) or _may_tell(upper, path, entry)
+    ]
     with OpenFork(vault, fork) as opened:
         if moved:
             take(upper, moved, fork.shown, opened.lower)
@@ -133,10 +184,7 @@ def _cover(vault: Vault, fork: Fork, upper: bytes, held: dict[bytes, bytes]) -> 
     """Hide secrets of sealed layers by empty files in the writable one, and keep copies of them as shown secrets."""
     with OpenFork(vault, fork) as opened:
         below = opened.lower
-        os.close(safe_open.make_directory(upper + TREE))
-        top = below.look(b"")
-        if top is not None and not os.listdir(upper + TREE):
-            os.chmod(upper + TREE, top.mode)
+        _make_tree(upper, below)
         root = open_layer(upper + TREE)
         try:
             writer = LayerWriter(root, below)
@@ -168,9 +216,19 @@ def _keep_copy(fork: Fork, upper: bytes, layer: bytes, path: bytes, lower: Sourc
 def keep_apart(fork: Fork, opened: OpenFork) -> bool:
     """Move the secrets that the last command was shown out of the fork's writable layer. Return whether there were any.
     Hold the fork's lock; nothing may have it mounted."""
-    paths = touched(fork, opened)
-    upper = fork.layer(fork.state.upper)
-    return bool(paths and take(upper, paths, fork.shown, opened.visible))
+    paths, state = touched(fork, opened), fork.state
+    if not (paths and take(fork.layer(state.upper), paths, fork.shown, opened.visible)):
+        return False
+    former = masked_of(fork.path)
+    told = [
+        path
+        for layer in map(fork.layer, state.layers)
+        for path, entry in find_in(layer, opened.shown_paths).items()
+        if _may_tell(layer, path, entry)
+    ]
+    clean = former.at(state) | opened.shown_paths.difference(told)
+    note_masked(fork.path, state, clean, former)  # from now on a directory of the layer that hides them is no change
+    return True
 
 
 def touched(fork: Fork, opened: OpenFork) -> frozenset[bytes]:

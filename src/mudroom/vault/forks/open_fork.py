@@ -92,6 +92,15 @@ class OpenFork:
             self.visible = WithSecrets(self.lower, secrets, self._allowed)
 
     @property
+    def whole(self) -> Source:
+        """The tree below the upper layer with all secrets that commands were shown: a copy may have any of them."""
+        if not self._shown:
+            return self.lower
+        from mudroom.stage.layers.shown import PATHS, TREE, WithSecrets, read_paths
+
+        return WithSecrets(self.lower, self._keep(OneLayer(self._shown + TREE)), read_paths(self._shown + PATHS))
+
+    @property
     def holds_shown(self) -> bool:
         """Whether the fork holds secrets that commands were shown."""
         return bool(self._shown)
@@ -189,7 +198,8 @@ class OpenFork:
             return source
         from mudroom.stage.layers.shown import WithSecrets
 
-        return WithSecrets(source, self._keep(OneLayer(mask.layer)), unknown)
+        there = [path for path in unknown if source.look(path) is not None]
+        return WithSecrets(source, self._keep(OneLayer(mask.layer)), there)
 
     def apart_from_git(self, view: View) -> View:
         """Return the view with its differences told as if no layer kept masked files from git."""
@@ -220,11 +230,17 @@ class OpenFork:
             masked_names=functools.cache(self._masked_names),
             own=functools.cache(self._own),
             shown=self._shown,
+            settled=self._settled() if self._shown else frozenset(),
             fork=fork.path,
             project=self._vault.project,
             settings_at=b"" if self._vault.is_elsewhere else self._vault.project,
             private=self._private,
         )
+
+    def _settled(self) -> frozenset[bytes]:
+        from mudroom.vault.store.masked_secrets import masked_of
+
+        return masked_of(self._fork.path).at(self._state)
 
     def _masked_names(self) -> frozenset[bytes]:
         from mudroom.vault.store.masked_secrets import masked_of

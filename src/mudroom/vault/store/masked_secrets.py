@@ -67,7 +67,8 @@ def note_masked(
 def keep_masked(fork: bytes, masked: MaskedSecrets, former: MaskedSecrets | None = None) -> None:
     """Replace the record of a fork. ``former``: as it is; None: there is none."""
     before = former or MaskedSecrets()
-    if masked._replace(top=b"") == before._replace(top=b"") and (masked.top == before.top or not masked.paths):
+    is_same_top = masked.top == before.top or (before.top is not None and not masked.paths)
+    if masked._replace(top=b"") == before._replace(top=b"") and is_same_top:
         return
     with open(fork + MASKED + b".new", "wb") as stream:
         stream.write(masked.content)
