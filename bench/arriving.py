@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from bench.measure import Finding, Lap, Series, against, at_most_over, command, interleave, seconds_of
 from bench.place import Place, Scale, fill, new_place
+from mudroom.ext.transfer.vault.arrival import Arrival
+from mudroom.ext.transfer.vault.import_fork import LIMIT, take_back, unpack_fork
 from mudroom.session import Session
 from mudroom.vault.arriving import unpacking
-from mudroom.vault.transfer.arrival import Arrival
-from mudroom.vault.transfer.import_fork import LIMIT, take_back, unpack_fork
 
 _CHANGED = 7
 """Files that a fork changes."""

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from bench.measure import Contestant, Finding, Lap, against, clocked, command, interleave, reason, timed, unmeasured
 from bench.place import Place, Scale, discard, fill, have, new_place, run
 from mudroom.errors import MudroomError
-from mudroom.sandbox.container.image import HOST_IMAGE
-from mudroom.sandbox.container.pool import Rules
+from mudroom.ext.containers.engine.image import HOST_IMAGE
+from mudroom.ext.containers.engine.pool import Rules
 from mudroom.session import Session
 
 TRUE = "/bin/true"

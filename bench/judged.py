@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from bench.measure import Contestant, Finding, Lap, Rival, against, at_most_times, command, interleave, seconds_of
 from bench.place import Place, Scale, new_place
+from mudroom.ext.attempts.session.attempts import start
+from mudroom.ext.attempts.session.discard import discard
+from mudroom.ext.attempts.session.request import AttemptRequest, processors
 from mudroom.session import Session
-from mudroom.session.attempts.attempts import start
-from mudroom.session.attempts.discard import discard
-from mudroom.session.attempts.request import AttemptRequest, processors
 from mudroom.stage.layers.layer import remove_tree
 
 _ATTEMPTS = 8

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from bench.measure import Budget, Contestant, Finding, Lap, Rival, against, at_most_times, clocked, interleave
 from bench.place import Place, Scale, new_place, tick
 from mudroom.core.settings import Settings
-from mudroom.fleet.base.ground import Grounds
-from mudroom.fleet.base.manifest import base_id
-from mudroom.fleet.base.objects import Missing, ObjectStore
-from mudroom.fleet.base.pack import packs, unpack
-from mudroom.fleet.base.scan import Scanned, ScannedObjects, scan
-from mudroom.fleet.wire.frame import Frame, FrameReader, encode
-from mudroom.fleet.wire.message import OBJECTS, OFFER, READY, WANT, OfferedBase, Ready, Want, frame_of, message_of
+from mudroom.ext.fleet.base.ground import Grounds
+from mudroom.ext.fleet.base.manifest import base_id
+from mudroom.ext.fleet.base.objects import Missing, ObjectStore
+from mudroom.ext.fleet.base.pack import packs, unpack
+from mudroom.ext.fleet.base.scan import Scanned, ScannedObjects, scan
+from mudroom.ext.fleet.wire.frame import Frame, FrameReader, encode
+from mudroom.ext.fleet.wire.message import OBJECTS, OFFER, READY, WANT, OfferedBase, Ready, Want, frame_of, message_of
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.top_directory import spread
 

@@ -11,8 +11,8 @@ from bench.limited import installed
 from bench.measure import Contestant, Finding, Lap, Rival, against, at_most_times, interleave, seconds_of, timed
 from bench.place import Scale, fill, new_place
 from bench.small import program
-from mudroom.tools.table import call
-from mudroom.tools.workspace import ToolWorkspace
+from mudroom.ext.agents.tools.table import call
+from mudroom.ext.agents.tools.workspace import ToolWorkspace
 
 _LINE = "true"
 _SESSION, _SUBPROCESS, _CODEX = "Session.run", "subprocess.run", "codex sandbox"

@@ -13,13 +13,13 @@ import pytest
 pytest.importorskip("starlette", reason="the extra web")
 
 from conftest import Place
-from mudroom.cli.host.page_server import environment_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
-from mudroom.web.api import table
-from mudroom.web.api.endpoint import ApiCall, Raw, decode_body, decode_query, id_of
-from mudroom.web.state.refusal import Refusal, refusal_of
-from mudroom.web.state.server_state import ServerState
+from mudroom.ext.web.api import table
+from mudroom.ext.web.api.endpoint import ApiCall, Raw, decode_body, decode_query, id_of
+from mudroom.ext.web.cli.page_server import environment_of
+from mudroom.ext.web.state.refusal import Refusal, refusal_of
+from mudroom.ext.web.state.server_state import ServerState
 
 
 class Asked:

@@ -35,7 +35,7 @@ for name, action in (("SIGHUP", signal.SIG_DFL), ("SIGQUIT", signal.SIG_DFL), ("
     if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) == signal.SIG_IGN:
         signal.signal(getattr(signal, name), action)
 
-os.environ["MUDROOM_KEEPER"] = "0"  # a command under test leaves no process behind; tests/keeper has its own
+os.environ["MUDROOM_KEEPER"] = "0"  # a command under test leaves no process behind; tests/ext/keeper has its own
 
 CLOCK_REALTIME_COARSE = 5
 LIMIT = int(os.environ.get("MUDROOM_TEST_SECONDS", "90"))
@@ -179,7 +179,7 @@ class Place:
 @pytest.fixture(scope="session")
 def client() -> Iterator[LauncherClient]:
     if sys.platform == "win32":
-        pytest.skip("commands of a shell in a sandbox of Linux; tests/windows has the sessions of Windows")
+        pytest.skip("commands of a shell in a sandbox of Linux; tests/ext/windows has the sessions of Windows")
     client = LauncherClient(SpawnedLauncher())
     client.start()
     yield client

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from mudroom.core.confinement.container import EngineKind
+from mudroom.ext.containers.core.container import EngineKind
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -45,7 +45,7 @@ def environment(kind: str) -> dict[str, str]:
 
 def require_one_of(kind: str, mode: str) -> None:
     """Skip a long suite where only the container holds, but with the first engine: it holds the same with the others,
-    as ``tests/session/container/test_contained_walls.py`` tells of all."""
+    as ``tests/ext/containers/session/test_contained_walls.py`` tells of all."""
     if mode == "plain" and kind != NAMED[0]:
         pytest.skip(f"tried with {NAMED[0]}: what is plain is long, and the same container")
 

@@ -8,8 +8,8 @@ from typing import Any
 from asking import Asked
 from conftest import Place
 from mudroom.core.settings import Settings
-from mudroom.web.api.endpoint import id_of
-from mudroom.web.state.refusal import Refusal
+from mudroom.ext.web.api.endpoint import id_of
+from mudroom.ext.web.state.refusal import Refusal
 
 
 class Looking:

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from conftest import Place, tick
-from mudroom.cli.host.page_server import environment_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
+from mudroom.ext.web.api.endpoint import id_of
+from mudroom.ext.web.cli.page_server import environment_of
+from mudroom.ext.web.server.app import build
+from mudroom.ext.web.server.login import Login
+from mudroom.ext.web.state.server_state import ServerState
 from mudroom.vault.apply import transaction as apply_module
 from mudroom.vault.apply.execution import Executor
-from mudroom.web.api.endpoint import id_of
-from mudroom.web.server.app import build
-from mudroom.web.server.login import Login
-from mudroom.web.state.server_state import ServerState
 
 PORT, TOKEN = 8765, "secret-token"
 Json = dict[str, Any]

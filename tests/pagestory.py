@@ -118,7 +118,7 @@ OPTIONAL = {"forced-color-adjust"}
 
 def declarations() -> Iterator[tuple[str, str]]:
     """Of all style sheets of the page, without what a browser may do without."""
-    for sheet in (files("mudroom.web") / "page").iterdir():
+    for sheet in (files("mudroom.ext.web") / "page").iterdir():
         if sheet.name.endswith(".css"):
             text = re.sub(r"/\*.*?\*/", "", sheet.read_text("utf-8"), flags=re.DOTALL)
             for block in re.findall(r"\{([^{}]*)\}", text):

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mudroom.core.settings import Settings
-from mudroom.fleet.base.ground import Grounds, Incomplete
-from mudroom.fleet.base.objects import Missing, ObjectStore
-from mudroom.fleet.base.pack import packs, unpack
-from mudroom.fleet.base.scan import Scanned, ScannedObjects, scan
+from mudroom.ext.fleet.base.ground import Grounds, Incomplete
+from mudroom.ext.fleet.base.objects import Missing, ObjectStore
+from mudroom.ext.fleet.base.pack import packs, unpack
+from mudroom.ext.fleet.base.scan import Scanned, ScannedObjects, scan
 
 NOTHING = Missing((), ())
 

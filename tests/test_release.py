@@ -16,8 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FILES = {
     "src/mudroom/__init__.py": '__version__ = "0.1.0"\n',
-    "src/mudroom/cli/completion/manual.py": 'DATE = "2020-01-01"\n',
-    "src/mudroom/cli/completion/mudroom.1": "old\n",
+    "src/mudroom/ext/completion/manual.py": 'DATE = "2020-01-01"\n',
+    "src/mudroom/ext/completion/mudroom.1": "old\n",
     "CHANGELOG.md": "# Changelog\n\n## 0.2.0 (unreleased)\n\n- new\n\n## 0.1.0 (unreleased)\n",
     "dev/completion": "",
     ".gitignore": ".venv/\n",
@@ -25,7 +25,7 @@ FILES = {
     ".venv/bin/python": """\
 #!/bin/sh
 case $1 in
-    dev/completion) [ ! -e ../completion-fails ] && cat src/mudroom/__init__.py >src/mudroom/cli/completion/mudroom.1 ;;
+    dev/completion) [ ! -e ../completion-fails ] && cat src/mudroom/__init__.py >src/mudroom/ext/completion/mudroom.1 ;;
     -m) [ "$2" = pip ] ;;
 esac
 """,
@@ -164,8 +164,8 @@ def test_a_release_is_prepared_and_tagged(repository: Repository) -> None:
     today = time.strftime("%Y-%m-%d", time.gmtime())
     assert repository.text("src/mudroom/__init__.py") == '__version__ = "0.2.0"\n'
     assert repository.text("CHANGELOG.md").splitlines()[2::4] == [f"## 0.2.0 ({today})", "## 0.1.0 (unreleased)"]
-    assert repository.text("src/mudroom/cli/completion/manual.py") == f'DATE = "{today}"\n'
-    assert repository.text("src/mudroom/cli/completion/mudroom.1") == '__version__ = "0.2.0"\n', (
+    assert repository.text("src/mudroom/ext/completion/manual.py") == f'DATE = "{today}"\n'
+    assert repository.text("src/mudroom/ext/completion/mudroom.1") == '__version__ = "0.2.0"\n', (
         "made after the version"
     )
     assert repository.git("log", "--format=%s") == "release: 0.2.0\nfirst\n"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from conftest import Place, tick
-from mudroom.core.attempt import FORMAT, AttemptRecord, TryRecord, best_of, folded
 from mudroom.core.tree.change import summarise
+from mudroom.ext.attempts import record as tries
+from mudroom.ext.attempts.value import FORMAT, AttemptRecord, TryRecord, best_of, folded
 from mudroom.session import Session
-from mudroom.vault.attempts import record as tries
 from mudroom.vault.forks.result_digest import result_digest
 from mudroom.vault.forks.review import fingerprint
 

@@ -1,4 +1,4 @@
-/* The native client of the keeper: the same as src/mudroom/keeper/client.py, without an interpreter.
+/* The native client of the keeper: the same as src/mudroom/ext/keeper/client.py, without an interpreter.
  *
  * Rules of this file:
  * 1. Each doubt leads to the console script of Python beside this program (SCRIPT), which is always right: no keeper,

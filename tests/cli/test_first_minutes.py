@@ -14,7 +14,7 @@ from conftest import Place
 from mudroom.core.retention import retention_limits
 from mudroom.errors import UsageError
 from mudroom.policy.config import KEEPS_ALL
-from mudroom.project_session import open_project
+from mudroom.session.project_session import open_project
 from test_vault_verb import MUDROOM, Cli
 
 BROKEN = "comands: {}\n"

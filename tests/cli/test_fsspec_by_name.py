@@ -10,7 +10,7 @@ from test_vault_verb import Cli
 
 WRITES = """
 import sys
-from mudroom.filesystem import MudroomFileSystem
+from mudroom.ext.fsspec.filesystem import MudroomFileSystem
 fork, project = sys.argv[1:]
 with MudroomFileSystem(fork, project).open("a/b", "wb") as stream:
     stream.write(b"in a block\\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import importlib
 import os
 import re
 import subprocess
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from conftest import Place
-from mudroom.cli.main import VERBS
+from mudroom.cli.main import VERBS, verb_module
 from mudroom.cli.parser import _Parser
 from mudroom.core.approval.approval import HostQuestion
 from screen import BASH, Screen
@@ -47,7 +46,7 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def parser_of(verb: str) -> Any:
-    module = importlib.import_module(f"mudroom.cli.{VERBS[verb].folder}.{verb.replace('-', '_')}")
+    module = verb_module(verb)
     parser = _Parser(prog=verb)
     for option in ("--json", "--project"):
         parser.add_argument(option)
@@ -83,7 +82,7 @@ def test_a_command_that_is_named_exists() -> None:
                     parser = parser_of(verb)
                     known[verb], actions[verb] = options_of(parser), actions_of(parser)
                     if verb == "hook":  # the parser of an action is made when it is used
-                        source = (SOURCE / "cli/command/hook_install.py").read_text()
+                        source = (SOURCE / "ext/agents/cli/hook_install.py").read_text()
                         known[verb].update(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', source))
                 if (
                     actions[verb]

@@ -16,13 +16,15 @@ from typing import Any, cast
 import pytest
 
 from conftest import Place
-from mudroom.cli.command import background, shell_shim
-from mudroom.cli.fleet.fleet_run import write_raw
-from mudroom.cli.host import certify, page_server
+from mudroom.cli.command import background
 from mudroom.cli.main import run
 from mudroom.errors import MudroomError, UsageError
-from mudroom.keeper import status
-from mudroom.review.new_project import open_folder
+from mudroom.ext.agents.cli import shell_shim
+from mudroom.ext.certify.cli import certify
+from mudroom.ext.fleet.cli.fleet_run import write_raw
+from mudroom.ext.keeper import status
+from mudroom.ext.web.cli import page_server
+from mudroom.ext.web.cli.new_project import open_folder
 from screen import Screen
 from whole_text import whole
 

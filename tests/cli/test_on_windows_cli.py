@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.cli.main import VERBS
-from mudroom.cli.windows import PORTED
+from mudroom.ext.windows.cli.windows import PORTED
 
 PRETEND = """
 import os, runpy, sys

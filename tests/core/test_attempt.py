@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from mudroom.core.attempt import AttemptRecord, best_of, distinct, folded, numbered, ranked, read_score, tied
+from mudroom.ext.attempts.value import AttemptRecord, best_of, distinct, folded, numbered, ranked, read_score, tied
 
 
 def attempt(number: int, **fields: object) -> AttemptRecord:

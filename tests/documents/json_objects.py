@@ -136,11 +136,11 @@ TOKEN=not-a-real-token mudroom net credential TOKEN api.github.com --from env --
 )
 
 NOT_PRINTED = {
-    "mudroom.image/1": "takes a container engine: tests/sandbox/container",
-    "mudroom.images/1": "takes a container engine: tests/sandbox/container",
-    "mudroom.serve/1": "of a server: tests/web",
+    "mudroom.image/1": "takes a container engine: tests/ext/containers/engine",
+    "mudroom.images/1": "takes a container engine: tests/ext/containers/engine",
+    "mudroom.serve/1": "of a server: tests/ext/web",
     "mudroom.served/1": "of a server: docs/openapi.json",
-    "mudroom.mcp/1": "of a server: tests/mcp",
+    "mudroom.mcp/1": "of a server: tests/ext/agents/mcp",
     "mudroom.net-open/1": "of a command that serves: tests/cli/net",
 }
 """Objects that no command of the list prints, and the place that has them."""

@@ -24,7 +24,7 @@ ELSEWHERE = {
     "docs/TRANSCRIPT.md": "tests/test_transcript.py",
     "docs/REVIEW.md": "dev/screens",
 }
-"""Documents whose blocks another test plays; those of docs/agents are made by ``tests/agents/agent_pages.py``."""
+"""Documents whose blocks another test plays; those of docs/agents are made by ``agent_pages.py``."""
 
 
 def documents() -> list[Path]:

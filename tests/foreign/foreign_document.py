@@ -39,7 +39,7 @@ dev/foreign --user tests/foreign/test_cpython.py -k copy
 | merges of git's tests | Debian: the sources of git | the merge of mudroom, and `git merge-file` |
 | pjdfstest | a built checkout, MUDROOM_PJDFSTEST | each assertion, inside and outside; root's without capabilities |
 | fsx, fsstress | programs, MUDROOM_FSX and MUDROOM_FSSTRESS | what lands, and what the same seed leaves outside |
-| fsspec's abstract suite | PyPI: fsspec | `tests/test_fsspec.py`, in every run of the tests; all pass |
+| fsspec's abstract suite | PyPI: fsspec | `tests/ext/test_fsspec.py`, in every run of the tests; all pass |
 
 A suite that is absent is skipped by name. `./check` runs a short part of the fetched ones.
 """

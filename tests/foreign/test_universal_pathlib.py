@@ -23,7 +23,7 @@ import pytest
 from upath import UPath
 from upath.tests.cases import BaseTests
 
-from mudroom.filesystem import MudroomFileSystem
+from mudroom.ext.fsspec.filesystem import MudroomFileSystem
 from mudroom.session import Session
 
 fsspec.register_implementation("mudroom", MudroomFileSystem, clobber=True)

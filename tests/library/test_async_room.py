@@ -17,12 +17,12 @@ import pytest
 import mudroom
 from conftest import Place
 from mudroom.errors import UsageError
+from mudroom.ext.agents.library.async_tool_set import AsyncToolSet
+from mudroom.ext.agents.library.tool_set import ToolSet
 from mudroom.library.async_background import AsyncBackgroundHandle
 from mudroom.library.async_output import AsyncOutputStream
-from mudroom.library.async_tool_set import AsyncToolSet
 from mudroom.library.background_handle import BackgroundHandle
 from mudroom.library.output import OutputStream
-from mudroom.library.tool_set import ToolSet
 from rooms import LONG, environ_of, open_room, policy, processes_with, until
 
 pytestmark = pytest.mark.slow

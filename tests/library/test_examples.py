@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from model_server import ModelServer
+from scenario import Step
 
 from conftest import Place
-from model_server import ModelServer
 from rooms import environ_of, open_room
-from scenario import Step
 
 pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/library"

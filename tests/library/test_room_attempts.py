@@ -15,9 +15,9 @@ import pytest
 import mudroom
 from conftest import Place
 from mudroom.errors import UsageError
-from mudroom.library.async_attempts import AsyncAttemptStream
-from mudroom.library.attempt_stream import AttemptStream
-from mudroom.library.attempt_value import NonePassed
+from mudroom.ext.attempts.library.async_attempts import AsyncAttemptStream
+from mudroom.ext.attempts.library.attempt_stream import AttemptStream
+from mudroom.ext.attempts.library.attempt_value import NonePassed
 from rooms import LONG, environ_of, open_room, processes_with, until
 
 SLEEP = f"exec sleep {LONG}"

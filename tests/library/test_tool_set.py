@@ -13,8 +13,8 @@ import pytest
 import mudroom
 from conftest import Place
 from mudroom.errors import UsageError
-from mudroom.library.tool_set import FORMATS
-from mudroom.tools.table import TOOLS
+from mudroom.ext.agents.library.tool_set import FORMATS
+from mudroom.ext.agents.tools.table import TOOLS
 from rooms import LONG, environ_of, open_room, policy, processes_with
 
 
@@ -158,7 +158,7 @@ def test_tools_of_asyncio_are_cancelled_with_their_command(place: Place) -> None
 
 
 def test_the_formats_are_those_of_the_type() -> None:
-    import mudroom.library.tool_set as module
+    import mudroom.ext.agents.library.tool_set as module
 
     source = module.__file__
     assert source is not None

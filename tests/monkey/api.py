@@ -23,7 +23,7 @@ from monkey.chance import Chance, Walk
 from monkey.model import Wish, changed, in_repository, with_what_goes_along, wrong_after
 from monkey.world import OUTSIDE, Decided, World, decided_of, wishes_of
 from mudroom.errors import MudroomError
-from mudroom.web.api.endpoint import id_of
+from mudroom.ext.web.api.endpoint import id_of
 
 HANGS = 10.0
 """Seconds within which everything is answered."""

@@ -14,11 +14,11 @@ from monkey.chance import Chance, Walk
 from monkey.model import Entry, Wish, with_what_goes_along, wrong_after
 from monkey.world import FORK, World
 from mudroom.errors import MudroomError
-from mudroom.tui.app import ReviewApp
-from mudroom.tui.base_app import ReviewHooks
-from mudroom.tui.choice import SIGNS, WHOLE, Pick, mark_of
-from mudroom.tui.conflict import ConflictScreen
-from mudroom.tui.dialog import (
+from mudroom.ext.tui.app import ReviewApp
+from mudroom.ext.tui.base_app import ReviewHooks
+from mudroom.ext.tui.choice import SIGNS, WHOLE, Pick, mark_of
+from mudroom.ext.tui.conflict import ConflictScreen
+from mudroom.ext.tui.dialog import (
     ApplyOutcomeDialog,
     Choose,
     Confirm,
@@ -28,8 +28,8 @@ from mudroom.tui.dialog import (
     TextInput,
     Working,
 )
-from mudroom.tui.key import CONFLICTS, REVIEW, Key
-from mudroom.tui.review import ReviewScreen
+from mudroom.ext.tui.key import CONFLICTS, REVIEW, Key
+from mudroom.ext.tui.review import ReviewScreen
 
 PATIENCE = 30.0
 """Seconds for what is expected to come at once."""

@@ -16,9 +16,9 @@ from h2.connection import H2Connection
 from h2.events import RequestReceived, StreamEnded
 
 from mudroom.core.network.host_rules import HostRule
-from mudroom.core.network.inspection import Inspection, parse_never
-from mudroom.core.network.placeholder import Credential, Foreign, parse_credential, with_value
-from mudroom.net.inspection.authority import load_authority
+from mudroom.ext.inspection.core.inspection import Inspection, parse_never
+from mudroom.ext.inspection.core.placeholder import Credential, Foreign, parse_credential, with_value
+from mudroom.ext.inspection.net.authority import load_authority
 from seal import Seal, client
 from town import OpenDoor, Town, read_until
 

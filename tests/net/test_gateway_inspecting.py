@@ -15,9 +15,9 @@ import pytest
 
 from mirror import mirror
 from mudroom.core.network.host_rules import HostRule
-from mudroom.core.network.placeholder import parse_credential
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from mudroom.ext.inspection.core.placeholder import parse_credential
 from mudroom.session import Session
 from mudroom.session.confinement import gateway
 from origin import Web

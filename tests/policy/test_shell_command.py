@@ -9,9 +9,9 @@ import pytest
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.errors import UsageError
+from mudroom.ext.windows.sandbox.plan import WindowsCommand, WindowsMachine, compile_plan
 from mudroom.policy.config import parse_settings
 from mudroom.policy.setting_type import shell_command
-from mudroom.sandbox.windows.plan import WindowsCommand, WindowsMachine, compile_plan
 
 LINE = b'pytest -q "a b" && echo %OK%'
 

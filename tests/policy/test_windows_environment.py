@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudroom.errors import UsageError
-from mudroom.policy.windows_environment import translate
+from mudroom.ext.windows.environment import translate
 
 ANN = {"USERPROFILE": "C:\\Users\\ann", "LOCALAPPDATA": "D:\\local", "APPDATA": "C:\\Users\\ann\\roaming", "X": "ä"}
 

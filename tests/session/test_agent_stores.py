@@ -8,13 +8,13 @@ import pytest
 
 from clocks import give_way
 from conftest import Place, act_as
-from mudroom.agents.catalog import Catalog
 from mudroom.core.agent.agent_store import AgentStore, StagedStore, StorePlace
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from mudroom.ext.agents.catalog import Catalog
+from mudroom.ext.agents.session.agent_settings import agent_settings
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session
-from mudroom.session.agents.agent_settings import agent_settings
 from mudroom.vault.homes.agent_home import AgentHome
 
 pytestmark = pytest.mark.both_users
@@ -96,10 +96,10 @@ def test_a_command_beside_one_in_the_background_sees_the_same_copy(place: Place)
 def test_every_review_shows_the_settings_and_no_apply_takes_them(place: Place) -> None:
     """The section of the terminal review and of the page; the command line's is in tests/cli/command."""
     pytest.importorskip("starlette", reason="the extra web")
-    from mudroom.review.agent_settings import TITLE
-    from mudroom.tui.choice import choice_of, first_choice
-    from mudroom.tui.review_model import ReviewModel
-    from mudroom.tui.summary import before_apply
+    from mudroom.ext.agents.settings_review import TITLE
+    from mudroom.ext.tui.choice import choice_of, first_choice
+    from mudroom.ext.tui.review_model import ReviewModel
+    from mudroom.ext.tui.summary import before_apply
     from pageside import PageSide
 
     session = claude(place)

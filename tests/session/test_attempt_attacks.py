@@ -9,10 +9,10 @@ import pytest
 
 from conftest import Place
 from mudroom.errors import UsageError
-from mudroom.session.attempts.discard import discard
-from mudroom.session.attempts.judge import MARGIN, OutputEnd
-from mudroom.session.attempts.request import AttemptRequest
-from mudroom.vault.attempts import record as records
+from mudroom.ext.attempts import record as records
+from mudroom.ext.attempts.session.discard import discard
+from mudroom.ext.attempts.session.judge import MARGIN, OutputEnd
+from mudroom.ext.attempts.session.request import AttemptRequest
 from mudroom.vault.store.fork import Fork
 from test_attempts import forks, ran, several, shell, states
 from whole_text import whole

@@ -11,14 +11,14 @@ import pytest
 
 from clocks import give_way
 from conftest import Place, act_as
-from mudroom.core.attempt import TryRecord, tied
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.attempts import record as records
+from mudroom.ext.attempts.session.attempts import Attempts, start
+from mudroom.ext.attempts.session.discard import discard
+from mudroom.ext.attempts.session.request import AttemptRequest
+from mudroom.ext.attempts.value import TryRecord, tied
 from mudroom.session import Session
-from mudroom.session.attempts.attempts import Attempts, start
-from mudroom.session.attempts.discard import discard
-from mudroom.session.attempts.request import AttemptRequest
-from mudroom.vault.attempts import record as records
 from whole_text import whole
 
 
@@ -343,7 +343,7 @@ def test_an_unexpected_exception_ends_all_and_is_raised(session: Session, monkey
     def broken(*_given: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("mudroom.session.attempts.attempt.described", broken)
+    monkeypatch.setattr("mudroom.ext.attempts.session.attempt.described", broken)
     request = several("test {i} = 1 || exec sleep 1000", 3, jobs=2)
     with start(session, request) as running, pytest.raises(ZeroDivisionError):
         list(running)
@@ -438,7 +438,7 @@ def test_renames_and_deletions_go_along(place: Place) -> None:
 
 
 def test_the_search_is_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mudroom.session.attempts.combination.MOST_JUDGED", 2)
+    monkeypatch.setattr("mudroom.ext.attempts.session.combination.MOST_JUDGED", 2)
     (place.project / "file").write_text(TEXT)
     log = place.root / "log"
     session = place.session()
@@ -458,7 +458,7 @@ def test_the_search_is_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_fork_of_a_judge_that_somebody_looks_at(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of forks holds its lock for a moment: it is discarded all the same."""
-    monkeypatch.setattr("mudroom.session.attempts.judge.discarded", lambda *_arguments: False)
+    monkeypatch.setattr("mudroom.ext.attempts.session.judge.discarded", lambda *_arguments: False)
     session, record = combined(place, "echo a > a", "echo b > b")
     assert not [name for name in forks(session) if name.startswith("judge-")], record
 

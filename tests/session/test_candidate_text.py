@@ -7,9 +7,9 @@ import json
 import pytest
 
 from conftest import Place
-from mudroom.review.candidate import TryReview, review_try
-from mudroom.review.candidate_text import comparison, comparison_to_json, table
-from mudroom.vault.attempts.record import save
+from mudroom.ext.attempts.candidate import TryReview, review_try
+from mudroom.ext.attempts.candidate_text import comparison, comparison_to_json, table
+from mudroom.ext.attempts.record import save
 from trying import tried
 
 SAME = "sed -i s/two/2/ a.py; echo x > new"

@@ -9,10 +9,10 @@ import pytest
 
 from conftest import Place, tick
 from mudroom.errors import MudroomError, UsageError
-from mudroom.review import candidate as module
-from mudroom.review.candidate import ComparisonCache, TryReview, all_tries, is_try, review_try
-from mudroom.review.candidate_text import standings
-from mudroom.vault.attempts.record import save
+from mudroom.ext.attempts import candidate as module
+from mudroom.ext.attempts.candidate import ComparisonCache, TryReview, all_tries, is_try, review_try
+from mudroom.ext.attempts.candidate_text import standings
+from mudroom.ext.attempts.record import save
 from trying import tried
 
 

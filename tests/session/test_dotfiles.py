@@ -9,13 +9,13 @@ import sys
 import pytest
 
 from conftest import Place, act_as
-from mudroom.agents.catalog import Catalog
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.review.agent_settings import changed_settings
+from mudroom.ext.agents.catalog import Catalog
+from mudroom.ext.agents.session.agent_settings import agent_settings, land, take_back
+from mudroom.ext.agents.settings_review import changed_settings
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session
-from mudroom.session.agents.agent_settings import agent_settings, land, take_back
 
 pytestmark = pytest.mark.both_users
 

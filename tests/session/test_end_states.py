@@ -24,12 +24,12 @@ from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
+from mudroom.ext.tui.review_model import forks_of
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.session import Session, Stdio
 from mudroom.stage.beneath import entries
 from mudroom.stage.layers.closed_directory import open_to_owner
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.tui.review_model import forks_of
 from mudroom.vault.forks.fork_summary import ForkSummaries
 from mudroom.vault.retention.check import check
 from mudroom.vault.store.fork import Fork

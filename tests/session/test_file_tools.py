@@ -197,7 +197,7 @@ def test_what_was_not_flushed_is_flushed_at_the_end(place: Place) -> None:
 
 def test_a_fork_as_an_fsspec_file_system_by_its_name(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec")
-    from mudroom.filesystem import MudroomFileSystem
+    from mudroom.ext.fsspec.filesystem import MudroomFileSystem
 
     place.write("file", "base\n")
     place.session().forks.new("f")
@@ -215,7 +215,7 @@ def test_a_fork_as_an_fsspec_file_system_by_its_name(place: Place, monkeypatch: 
 def instances(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
     """Make fsspec instances on one fork, each with a session of its own, as in processes of their own."""
     pytest.importorskip("fsspec")
-    from mudroom.filesystem import MudroomFileSystem
+    from mudroom.ext.fsspec.filesystem import MudroomFileSystem
 
     place.write("file", "base\n")
     place.session().forks.new("f")

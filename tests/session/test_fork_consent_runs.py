@@ -24,10 +24,10 @@ from mudroom.core.network.fork_host import ForkDial, parse_link
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.agents.session.agent_door import open_agent
+from mudroom.ext.agents.session.run_agent import run_agent
 from mudroom.net.gate.fork_dials import MOST_PAIR
 from mudroom.session import Session
-from mudroom.session.agents.agent_door import open_agent
-from mudroom.session.agents.run_agent import run_agent
 from mudroom.session.confinement import namespace_program, socket_pool
 from mudroom.session.confinement.dial_desk import MOST_DIALS, DialDesk
 from mudroom.session.confinement.dialler import DialledFork, ForkRefused
@@ -466,7 +466,7 @@ def test_the_door_to_an_agent_of_this_machine(place: Place, monkeypatch: pytest.
         " c = socket.socket(); c.setblocking(False); c.connect_ex(('127.0.0.1', 8000)); f.append(c)\n"
         "open('ready', 'w').close(); threading.Event().wait()"
     )
-    monkeypatch.setattr("mudroom.session.agents.agent_door.PATIENCE", 0.05)
+    monkeypatch.setattr("mudroom.ext.agents.session.agent_door.PATIENCE", 0.05)
     monkeypatch.setitem(globals(), "ECHO", silent)
     with place.session() as session:
         session.forks.new("coder")

@@ -20,8 +20,8 @@ from mudroom.core.agent.card import parse_card
 from mudroom.core.network.fork_host import parse_link
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
+from mudroom.ext.agents.session.run_agent import run_agent
 from mudroom.session import Session
-from mudroom.session.agents.run_agent import run_agent
 from mudroom.session.confinement.entrance import Entrance
 from mudroom.vault.forks.fork_summary import ForkSummaries
 

@@ -196,7 +196,7 @@ def test_a_variable_of_the_policy_may_lead_elsewhere(place: Place, variable: byt
 
 
 def test_a_credential_of_the_gate_is_an_account(place: Place) -> None:
-    from mudroom.core.network.placeholder import CredentialRule
+    from mudroom.ext.inspection.core.placeholder import CredentialRule
 
     session = agent(place)
     command = [b"aws", b"s3", b"ls"]

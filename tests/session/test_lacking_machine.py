@@ -14,15 +14,15 @@ from typing import cast
 import pytest
 
 from conftest import Place
-from mudroom.core.confinement.container import Engine
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
+from mudroom.ext.containers.core.container import Engine
+from mudroom.ext.containers.session.containers import Containers
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.platform import LINUX
 from mudroom.session import Session
 from mudroom.session.confinement.confinement import Confinement
-from mudroom.session.confinement.containers import Containers
 from mudroom.session.confinement.grant import Grant
 from mudroom.session.own_sandbox import OwnSandbox
 from whole_text import whole

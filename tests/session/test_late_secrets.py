@@ -1,7 +1,7 @@
 """A secret that comes into the project while a session works: no command, tool or archive has it.
 
 A project with 600 directories is watched (decision 37), a small one is looked at. Of the page's server
-``tests/web/test_conflict_api.py`` shows the same.
+``tests/ext/web/test_conflict_api.py`` shows the same.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import os
 import threading
 
 import pytest
+from wire import server
 
 from conftest import Place
-from wire import server
 
 TOKEN = "TOKEN=swordfish-47\n"
 DELAYS = (0.0, 0.05, 0.2)

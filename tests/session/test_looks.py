@@ -22,13 +22,13 @@ from conftest import Place
 from mounted_fork import sh
 from mudroom.core.settings import Settings
 from mudroom.errors import ForkMoved, MudroomError, NotReviewed
-from mudroom.mcp import resource
-from mudroom.review.rows import difference, review_fork
+from mudroom.ext.agents.mcp import resource
+from mudroom.ext.agents.tools.table import call
+from mudroom.ext.agents.tools.workspace import ToolWorkspace
+from mudroom.library.review.rows import difference, review_fork
 from mudroom.session import Session
 from mudroom.session.background import Background
 from mudroom.stage.views.preflight import is_in_memory
-from mudroom.tools.table import call
-from mudroom.tools.workspace import ToolWorkspace
 from mudroom.vault.forks import review
 from mudroom.vault.forks.fork_summary import ForkSummaries
 

@@ -289,7 +289,9 @@ def test_levels_and_machines_without_namespaces(place: Place, session: Session, 
 def test_no_container_in_a_mounted_fork(session: Session, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     mounted_new(session, kind)
     act_as(session, level=2)
-    monkeypatch.setattr("mudroom.sandbox.container.engine.why_none", lambda *_environment: "")  # there need not be one
+    monkeypatch.setattr(
+        "mudroom.ext.containers.engine.engine.why_none", lambda *_environment: ""
+    )  # there need not be one
     with pytest.raises(Unsupported, match="a container in a mounted fork"):
         sh(session, "true")
 

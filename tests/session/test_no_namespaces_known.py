@@ -9,11 +9,11 @@ from typing import cast
 import pytest
 
 from conftest import Place
-from mudroom.core.confinement.container import Engine
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
+from mudroom.ext.containers.core.container import Engine
+from mudroom.ext.containers.session.containers import Containers
 from mudroom.session import Session
-from mudroom.session.confinement.containers import Containers
 from mudroom.session.confinement.grant import Grant
 from mudroom.session.order import Order, Outcome
 

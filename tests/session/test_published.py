@@ -22,8 +22,8 @@ from mudroom.core.command.program.classification import classify_line
 from mudroom.core.command.verdict import CLASSES
 from mudroom.core.settings import Settings
 from mudroom.core.tree.flag import flags_of, is_protected
-from mudroom.tools.table import TOOLS, call
-from mudroom.tools.workspace import ToolWorkspace
+from mudroom.ext.agents.tools.table import TOOLS, call
+from mudroom.ext.agents.tools.workspace import ToolWorkspace
 
 HOLES = published.holes()
 ROOT = Path(__file__).resolve().parents[2]

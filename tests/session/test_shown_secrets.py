@@ -14,12 +14,12 @@ from conftest import Place
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.agents.tools.table import call
+from mudroom.ext.agents.tools.workspace import ToolWorkspace
 from mudroom.session import Session
 from mudroom.session.background import Background
 from mudroom.session.upkeep import take_in_stream
 from mudroom.stage.originals.collection import MASKED_BESIDE
-from mudroom.tools.table import call
-from mudroom.tools.workspace import ToolWorkspace
 from mudroom.vault.store.fork import SHOWN, Fork
 from mudroom.vault.store.masked_secrets import MASKED
 

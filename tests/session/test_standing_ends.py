@@ -10,10 +10,10 @@ import sys
 import pytest
 
 from conftest import Place
-from mudroom.review.rows import is_at_rest
+from mudroom.ext.web.state.server_state import require_at_rest
+from mudroom.library.review.rows import is_at_rest
 from mudroom.sandbox.launcher.wire import NATIVE_INIT
 from mudroom.session import Session
-from mudroom.web.state.server_state import require_at_rest
 from standing_fork import COMMANDS, mounts_of, out, stand, stands
 
 pytestmark = pytest.mark.both_users
@@ -92,7 +92,7 @@ from mudroom.errors import CommandNotStarted, Unsupported
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.plan import StandingPlan
 from mudroom.core.settings import Settings
-from mudroom.review.rows import is_at_rest
+from mudroom.library.review.rows import is_at_rest
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.client.template import StandingPlace
 from mudroom.session import Session

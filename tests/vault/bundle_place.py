@@ -8,11 +8,11 @@ from pathlib import Path
 
 from conftest import Place
 from mudroom.core.tree.change import Changeset
+from mudroom.ext.transfer.vault.arrival import Arrival, Arrived, arrive
+from mudroom.ext.transfer.vault.bundle import export_fork
+from mudroom.ext.transfer.vault.import_fork import LIMIT
 from mudroom.session import Session
 from mudroom.vault.store.store import Vault
-from mudroom.vault.transfer.arrival import Arrival, Arrived, arrive
-from mudroom.vault.transfer.bundle import export_fork
-from mudroom.vault.transfer.import_fork import LIMIT
 
 NOW = 1_700_000_000 * 10**9
 SCRIPT = (

@@ -88,7 +88,7 @@ class Workbench:
 def believe_lists() -> None:
     """Wine keeps a file's access list as a mode, with an entry of Everyone: take them for private there."""
     if sys.platform == "win32" and hasattr(__import__("ctypes").WinDLL("ntdll"), "wine_get_version"):
-        from mudroom.stage import nt_private
+        from mudroom.ext.windows.stage import nt_private
 
         nt_private.is_private = lambda descriptor: descriptor >= 0
 
@@ -114,10 +114,14 @@ class Killer:
         from mudroom.stage import disk
 
         if sys.platform == "win32":
-            from mudroom.stage import nt_call
+            from mudroom.ext.windows.stage import nt_call
 
             nt_call.change = self._before(nt_call.change)  # type: ignore[assignment]
-            for module in (nt_call, sys.modules["mudroom.stage.nt_disk"], sys.modules["mudroom.stage.nt_layer"]):
+            for module in (
+                nt_call,
+                sys.modules["mudroom.ext.windows.stage.nt_disk"],
+                sys.modules["mudroom.ext.windows.stage.nt_layer"],
+            ):
                 for name in ("change", "create"):
                     real = getattr(module, name, None)
                     if name == "change" and real is not None:

@@ -23,18 +23,18 @@ def _run_words() -> None:
 
     wants_keeper = False
     if sys.platform == "linux":
-        from mudroom.keeper.client import NO_KEEPER, hand_over
+        from mudroom.ext.keeper.client import NO_KEEPER, hand_over
 
         wants_keeper = hand_over() == NO_KEEPER
     if sys.platform == "win32":
-        from mudroom.cli.windows import main as main_on_windows
+        from mudroom.ext.windows.cli.windows import main as main_on_windows
 
         sys.exit(main_on_windows())
 
     import gc
     import os
 
-    from mudroom.importer import install
+    from mudroom.cli.importer import install
 
     gc.set_threshold(COLLECTED, 10, 10)
     install()
@@ -58,8 +58,8 @@ def _run_words() -> None:
 def _start_keeper() -> None:
     import os
 
-    from mudroom.cli.host.keeper_process import PROGRAM
-    from mudroom.keeper.start import is_wanted, start
+    from mudroom.ext.keeper.cli.keeper_process import PROGRAM
+    from mudroom.ext.keeper.start import is_wanted, start
 
     if is_wanted(os.environb):
         start(PROGRAM, os.environb)

@@ -19,13 +19,13 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from mudroom.agents.catalog import Catalog
+    from mudroom.ext.agents.catalog import Catalog
     from mudroom.sandbox.client.client import Client
 
 
 class Verb(NamedTuple):
     folder: str
-    """The folder of its module."""
+    """The folder of its module; "" if the verb belongs to a satellite (``core/registry.py``)."""
     help: str
     in_order: bool = False
     """Options come before the command, or belong to an action. For other verbs, options and names come in any order."""
@@ -44,17 +44,17 @@ VERBS = {
     ),
     "exec": Verb("command", "run an agent's command in a fork; nothing is applied", in_order=True, launches=True),
     "try": Verb(
-        "command",
+        "",
         "run a task several times side by side, judge each attempt, name the best; ls, show, discard",
         splits_command=True,
     ),
     "proxy": Verb("command", "for an agent's runtime, around exec: prepare a fork, inspect it, roll it back"),
     "hook": Verb(
-        "command",
+        "",
         "commands and edits of an agent that keeps its own process: install, --check, --remove; state",
         in_order=True,
     ),
-    "shell-shim": Verb("command", "write a shell whose commands run in a fork, for anything that only knows $SHELL"),
+    "shell-shim": Verb("", "write a shell whose commands run in a fork, for anything that only knows $SHELL"),
     "ps": Verb("command", "list the commands that run in forks; --end ends them, --output prints their output"),
     "fork": Verb("fork", "make, list, rename and remove forks: new, ls, rename, rm"),
     "checkpoint": Verb("fork", "freeze the state of a fork under a name"),
@@ -65,7 +65,7 @@ VERBS = {
     "ls": Verb("fork", "the forks of this project and their changes"),
     "status": Verb("fork", "state of the project: forks, unfinished applies, the last apply"),
     "diff": Verb("change", "the changes of a fork, as a unified diff"),
-    "review": Verb("change", "review the changes of a fork in the terminal: choose, decide, apply"),
+    "review": Verb("", "review the changes of a fork in the terminal: choose, decide, apply"),
     "apply": Verb("change", "bring a fork's changes into the project"),
     "resolve": Verb("change", "decide conflicts between a fork and the project, for the next apply"),
     "discard": Verb("fork", "throw a fork away"),
@@ -75,13 +75,13 @@ VERBS = {
     "log": Verb("vault", "events of this project; log verify checks that the journal was not edited"),
     "vault": Verb("vault", "the stored data: ls, init, gc, check; export and import carry a fork elsewhere"),
     "agent": Verb(
-        "command",
+        "",
         "run an agent, unchanged, from start to end; ls, show: what mudroom knows of it; check, card: by its card",
         in_order=True,
         splits_command=True,
     ),
     "acp": Verb(
-        "command",
+        "",
         "between an editor and an agent (Agent Client Protocol): its files and terminals are those of a fork",
         in_order=True,
         splits_command=True,
@@ -94,21 +94,19 @@ VERBS = {
     ),
     "net": Verb("net", "which hosts commands may reach: allow, deny, rm, ls, presets; why; log"),
     "serve": Verb(
-        "host", "the page in a browser: review, decide, watch; and agents' cards for other agents; on this machine only"
+        "", "the page in a browser: review, decide, watch; and agents' cards for other agents; on this machine only"
     ),
-    "mcp": Verb("command", "a server of the Model Context Protocol: an agent's tools, on a fork; nothing lands"),
-    "fleet": Verb(
-        "fleet", "other machines that run commands for this project: add, ls, run, resume …", splits_command=True
-    ),
-    "worker": Verb("fleet", "this machine as a worker of another one's fleet; that starts it"),
-    "image": Verb("host", "images for containers of level 2: build, ls, rm"),
-    "keeper": Verb("host", "the process that has everything loaded for the next command: status, stop"),
+    "mcp": Verb("", "a server of the Model Context Protocol: an agent's tools, on a fork; nothing lands"),
+    "fleet": Verb("", "other machines that run commands for this project: add, ls, run, resume …", splits_command=True),
+    "worker": Verb("", "this machine as a worker of another one's fleet; that starts it"),
+    "image": Verb("", "images for containers of level 2: build, ls, rm"),
+    "keeper": Verb("", "the process that has everything loaded for the next command: status, stop"),
     "doctor": Verb("host", "what this machine can protect, by trying it"),
-    "certify": Verb("host", "try what the sandbox holds here; on macOS and Windows open what held"),
+    "certify": Verb("", "try what the sandbox holds here; on macOS and Windows open what held"),
     "setup": Verb(
         "host", "the first look: protections of this machine, commands that add missing ones, agents, a command to try"
     ),
-    "completion": Verb("host", "completion for bash, zsh and fish, and the manual page: prints the file"),
+    "completion": Verb("", "completion for bash, zsh and fish, and the manual page: prints the file"),
 }
 
 
@@ -209,7 +207,7 @@ def _is_to_launch(argv: Sequence[str]) -> bool:
 
 
 def _execute(verb: str, row: Verb, argv: list[str], usual: Context) -> int:
-    module = _module(f"mudroom.cli.{row.folder}.{verb.replace('-', '_')}")
+    module = verb_module(verb)
 
     def configure(parser: Any) -> None:
         configure_shared(parser)
@@ -239,6 +237,16 @@ def configure_shared(parser: Any) -> None:
     parser.add_argument("--project", metavar="DIR", help="the project; default: the one the current directory is in")
 
 
+def verb_module(verb: str) -> Any:
+    """Return the module of a verb. Raise NotInstalled if it belongs to a satellite that is absent."""
+    folder = VERBS[verb].folder
+    if not folder:
+        from mudroom.core.registry import part
+
+        return part("verb", verb, f"mudroom {verb}")
+    return _module(f"mudroom.cli.{folder}.{verb.replace('-', '_')}")
+
+
 def _module(name: str) -> Any:
     __import__(name)  # importlib has modules of its own
     return sys.modules[name]
@@ -246,7 +254,7 @@ def _module(name: str) -> Any:
 
 def _agents(environ: Mapping[bytes, bytes]) -> Catalog:
     """Return the agents that are verbs, too: ``mudroom claude`` is ``mudroom agent run -- claude``."""
-    from mudroom.agents.catalog import Catalog
+    from mudroom.ext.agents.catalog import Catalog
     from mudroom.policy.config import user_config
 
     return Catalog(user_config(environ))

@@ -16,9 +16,9 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.path import relpath, show
 from mudroom.errors import FULL, MudroomError, RunUnwritten, UsageError
 from mudroom.policy.config import project_settings
-from mudroom.project_session import open_project
 from mudroom.sandbox.platform import BY_RECORD
 from mudroom.session import Session
+from mudroom.session.project_session import open_project
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 
@@ -51,7 +51,7 @@ def open_session(
     False: the same, with a note about the fault; for verbs that show, take back or throw away.
     """
     if sys.platform in BY_RECORD:
-        from mudroom.cli.certification import certify_first
+        from mudroom.ext.certify.cli.certification import certify_first
 
         certify_first(context)
     session = open_project(

@@ -47,8 +47,8 @@ class Settings(NamedTuple):
     engine: EngineChoice = "auto"
     """Container engine at level 2; ``auto``: the first that is available."""
     image: str | None = None
-    """Image of containers: a name, or ``host`` (``core/confinement/image.py``). None: not set; a card may then choose
-    an image, and the default is the host's own toolchain."""
+    """Image of containers: a name, or ``host`` (``ext/containers/core/image.py``). None: not set; a card may then
+    choose an image, and the default is the host's own toolchain."""
     image_cards: tuple[str, ...] = ()
     """Agents (by agentId) whose cards may choose their image."""
     warm: int = 0

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from mudroom.core.settings import Settings
+from mudroom.core.system.shell import shell_words
 from mudroom.errors import UsageError
-from mudroom.system.shell import shell_words
 from mudroom.typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def with_options(
     timeout: float | None,
 ) -> Settings:
     """Return the settings of the policy files with the options of ``mudroom.open``."""
-    from mudroom.project_session import with_shown
+    from mudroom.session.project_session import with_shown
 
     for name, value, known in (("network", network, ("gate", "none", "open")), ("view", view, _VIEWS)):
         if value is not None and value not in known:

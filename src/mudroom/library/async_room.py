@@ -24,14 +24,14 @@ from mudroom.library.worker import in_thread
 from mudroom.typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from mudroom.core.attempt import Score
+    from mudroom.ext.agents.library.async_tool_set import AsyncToolSet
+    from mudroom.ext.agents.library.tool_set import ToolFormat
+    from mudroom.ext.attempts.library.async_attempts import AsyncAttemptStream
+    from mudroom.ext.attempts.value import Score
+    from mudroom.ext.transfer.library import ArchivePlace, NamedArchive
     from mudroom.library.argument import CommandLine, NetworkMode, StrPath, ViewMode, Word
-    from mudroom.library.async_attempts import AsyncAttemptStream
-    from mudroom.library.async_tool_set import AsyncToolSet
     from mudroom.library.output import OnOutput
     from mudroom.library.question import IsOver
-    from mudroom.library.tool_set import ToolFormat
-    from mudroom.library.transfer import ArchivePlace, NamedArchive
     from mudroom.library.value import (
         Applied,
         ArrivedFork,
@@ -203,7 +203,7 @@ class AsyncRoom:
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> AsyncAttemptStream:
-        from mudroom.library.async_attempts import AsyncAttemptStream
+        from mudroom.ext.attempts.library.async_attempts import AsyncAttemptStream
 
         call = functools.partial(
             self._opened_room.attempts, command, n, commands=commands, judge=judge, score=score, jobs=jobs, until=until,
@@ -246,7 +246,7 @@ class AsyncRoom:
         fork: str | None = None,
         only: Sequence[str] | None = None,
     ) -> AsyncToolSet:
-        from mudroom.library.async_tool_set import AsyncToolSet
+        from mudroom.ext.agents.library.async_tool_set import AsyncToolSet
 
         return AsyncToolSet(self._opened_room.tools(format, fork=fork, only=only))
 

@@ -9,7 +9,7 @@ from mudroom.errors import UsageError
 from mudroom.library.argument import directory_of, environment_of, hosts_of, with_options
 from mudroom.library.question import command_approver, set_approvers
 from mudroom.library.room import Room
-from mudroom.project_session import open_project
+from mudroom.session.project_session import open_project
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def open(  # noqa: A001
         if output_limit is not None:
             adjusted = adjusted._replace(output_limit=output_limit)
         if parsed is not None:
-            from mudroom.project_session import with_card_network
+            from mudroom.session.project_session import with_card_network
 
             adjusted = with_card_network(parsed, adjusted, network)
         return adjusted
@@ -112,7 +112,7 @@ def _card(
 ) -> tuple[AgentCard, tuple[HostRule, ...]]:
     """Return an agent's card, and the rules with the hosts that the policy trusts it to name."""
     from mudroom.policy.config import load_card
-    from mudroom.project_session import trusted_hosts
+    from mudroom.session.project_session import trusted_hosts
 
     card = load_card(os.fsencode(path))
     return card, (*rules, *trusted_hosts(card, project, environ))

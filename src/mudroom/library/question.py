@@ -21,8 +21,8 @@ from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.network.upload_host import upload_note
 from mudroom.errors import UsageError
 from mudroom.library.value import Question
-from mudroom.project_session import QueueForHosts, remember_command
 from mudroom.session import Session
+from mudroom.session.project_session import QueueForHosts, remember_command
 from mudroom.typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:

@@ -23,15 +23,15 @@ from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mudroom.core.attempt import Score
+    from mudroom.ext.agents.library.tool_set import ToolFormat, ToolSet
+    from mudroom.ext.attempts.library.attempt_stream import AttemptStream
+    from mudroom.ext.attempts.value import Score
+    from mudroom.ext.transfer.library import ArchivePlace, NamedArchive
     from mudroom.library.argument import CommandLine, StrPath, Word
-    from mudroom.library.attempt_stream import AttemptStream
     from mudroom.library.background_handle import BackgroundHandle
     from mudroom.library.fork_handle import ForkHandle
     from mudroom.library.life import CancellableApprover
     from mudroom.library.output import OnOutput, OutputStream
-    from mudroom.library.tool_set import ToolFormat, ToolSet
-    from mudroom.library.transfer import ArchivePlace, NamedArchive
     from mudroom.library.value import (
         Applied,
         ArrivedFork,
@@ -156,7 +156,7 @@ class Room:
         ``budget``: seconds for all, ``timeout`` for one command. ``parent`` and ``at``: begin with that fork.
         ``combine``: also judge unions of attempts that merge without a conflict.
         """
-        from mudroom.library.attempt_stream import AttemptStream, attempt_request
+        from mudroom.ext.attempts.library.attempt_stream import AttemptStream, attempt_request
 
         request = attempt_request(
             self._life, command, n, commands, judge, score, jobs, until, budget, parent, at,
@@ -222,7 +222,7 @@ class Room:
 
         ``base``: the id (32 bytes) of the base that it stands on, which is named instead of being written along.
         ``packed``: with gzip. Raise UsageError if the file exists, or a commit of the fork holds a masked file."""
-        from mudroom.library.transfer import export
+        from mudroom.ext.transfer.library import export
 
         return export(self._life, fork, target, base, packed=packed)
 
@@ -232,7 +232,7 @@ class Room:
 
         ``bases``: ids of bases that are this project. Commands go on meanwhile. The forks are there whole or not at
         all; an archive that is damaged or hostile is refused, and the others are not affected."""
-        from mudroom.library.transfer import arrive
+        from mudroom.ext.transfer.library import arrive
 
         return arrive(self._life, archives, bases)
 
@@ -248,7 +248,7 @@ class Room:
         ``format``: "openai" (chat completions), "openai-responses", "anthropic" or "mcp". ``fork``: None: a new one.
         ``only``: these tools. Their commands are the room's agent's, or those of one named ``agent``: the policy judges
         them."""
-        from mudroom.library.tool_set import ToolSet
+        from mudroom.ext.agents.library.tool_set import ToolSet
 
         with self._life.call() as session:
             return ToolSet(self._life, session, format, name_of(fork), only)

@@ -21,13 +21,13 @@ import msgspec
 from mudroom.core.network.flow import Flow, FlowQuestion
 from mudroom.core.network.fork_host import ForkDial
 from mudroom.core.network.host_rules import HostRule
-from mudroom.core.network.inspection import Inspection
 from mudroom.errors import MudroomError
+from mudroom.ext.inspection.core.inspection import Inspection
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.upstream import parse_upstream
 
 if sys.platform == "win32":
-    from mudroom.net.nt_process import PROGRAM, is_readable, start
+    from mudroom.ext.windows.net.nt_process import PROGRAM, is_readable, start
 else:
     from mudroom.net.posix_process import PROGRAM, is_readable, start
 

@@ -12,8 +12,8 @@ import socket
 import sys
 from collections.abc import Callable
 
-from mudroom.system.packet import packet_pair
-from mudroom.system.process import ProcessHandle
+from mudroom.core.system.packet import packet_pair
+from mudroom.core.system.process import ProcessHandle
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from mudroom.net.protocol import wire
 from mudroom.net.protocol.synthetic import Synthetic
 
 if sys.platform == "win32":
-    from mudroom.net.nt_process import RESERVED, take_control, watch_host
+    from mudroom.ext.windows.net.nt_process import RESERVED, take_control, watch_host
 else:
     from mudroom.net.posix_process import RESERVED, take_control, watch_host
 

@@ -40,7 +40,7 @@ class Places(NamedTuple):
 def environment() -> Mapping[bytes, bytes]:
     """Return the environment of this process, for a library call without one."""
     if sys.platform == "win32":
-        from mudroom.policy.windows_environment import translate
+        from mudroom.ext.windows.environment import translate
 
         return translate(os.environ)
     return os.environb

@@ -13,13 +13,13 @@ import stat
 import sys
 import time
 
+from mudroom.core.system.write_lock import is_read_locked, try_write_lock
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage import disk
-from mudroom.system.write_lock import is_read_locked, try_write_lock
 
 if sys.platform == "win32":
-    from mudroom.stage import nt_private
+    from mudroom.ext.windows.stage import nt_private
 
 LIMIT = 1 << 20
 """Bytes of a file here."""

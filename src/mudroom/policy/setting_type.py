@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from mudroom.core.agent.sandbox_level import LEVELS, REFUSE
 from mudroom.core.command.policy import BY_CLASS
-from mudroom.core.confinement.image import HOST, name_error
 from mudroom.core.confinement.limit import OFF, parse_size, show_size
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.ext.containers.core.image import HOST, name_error
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _command(value: Any, where: str) -> tuple[bytes, ...]:
 
 def shell_command(text: bytes, where: str, platform: str = sys.platform) -> tuple[bytes, ...]:
     """Return the command that runs a line in the shell of ``platform``."""
-    from mudroom.system.shell import shell_words
+    from mudroom.core.system.shell import shell_words
 
     if platform == "win32":
         text = text.strip()  # a block of YAML ends with a line break

@@ -193,7 +193,7 @@ def _edit_record(project: bytes, state: bytes) -> Iterator[dict[str, Any]]:
 @contextmanager
 def _lock(path: bytes) -> Iterator[None]:
     if sys.platform == "win32":
-        from mudroom.windows.lock import LOCK_EX, flock
+        from mudroom.ext.windows.win32.lock import LOCK_EX, flock
     else:
         from fcntl import LOCK_EX, flock
 

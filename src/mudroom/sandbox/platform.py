@@ -53,7 +53,7 @@ class Platform(NamedTuple):
     """Return the relay of a command's terminal to the user's, or None if the command gets pipes. None:
     ``client/terminal.py``."""
     closed: Mapping[str, str] = {}
-    """Parts that are refused here before anything of them is started, and why (``certify/opening.py``)."""
+    """Parts that are refused here before anything of them is started, and why (``ext/certify/opening.py``)."""
 
     @property
     def system(self) -> str:
@@ -71,7 +71,7 @@ def _compile_linux(spec: SandboxSpec, machine: str) -> Plan:
 
 
 def _compile_darwin(spec: SandboxSpec, _machine: str) -> Plan:
-    from mudroom.sandbox.macos.seatbelt import compile_seatbelt
+    from mudroom.ext.macos.seatbelt import compile_seatbelt
 
     return compile_seatbelt(spec)
 
@@ -83,73 +83,73 @@ def _client_linux(_environ: Mapping[bytes, bytes]) -> Client:
 
 
 def _client_darwin(_environ: Mapping[bytes, bytes]) -> Client:
-    from mudroom.sandbox.macos.client import DarwinClient
+    from mudroom.ext.macos.client import DarwinClient
 
     return DarwinClient()
 
 
 def _survey_darwin(*arguments: Any) -> Any:
-    from mudroom.sandbox.macos.host import survey_mac
+    from mudroom.ext.macos.host import survey_mac
 
     return survey_mac(*arguments)
 
 
 def _around_darwin(*arguments: Any, **named: Any) -> Any:
-    from mudroom.sandbox.macos.host import look_around_mac
+    from mudroom.ext.macos.host import look_around_mac
 
     return look_around_mac(*arguments, **named)
 
 
 def _path_darwin(path: bytes) -> bytes:
-    from mudroom.sandbox.macos.host import true_path
+    from mudroom.ext.macos.host import true_path
 
     return true_path(path)
 
 
 def _compile_windows(spec: SandboxSpec, _machine: str) -> Plan:
-    from mudroom.sandbox.windows.platform import compile_windows
+    from mudroom.ext.windows.sandbox.platform import compile_windows
 
     return compile_windows(spec)
 
 
 def _hold_windows(plan: Plan, limits: Limits) -> Plan:
-    from mudroom.sandbox.windows.platform import hold
+    from mudroom.ext.windows.sandbox.platform import hold
 
     return hold(plan, limits)
 
 
 def _streams_windows() -> tuple[Any, Any]:
-    from mudroom.sandbox.windows.platform import streams
+    from mudroom.ext.windows.sandbox.platform import streams
 
     return streams()
 
 
 def _client_windows(environ: Mapping[bytes, bytes]) -> Client:
-    from mudroom.sandbox.windows.client import WindowsClient
+    from mudroom.ext.windows.sandbox.client import WindowsClient
 
     return WindowsClient(variables={os.fsdecode(name): os.fsdecode(value) for name, value in environ.items()})
 
 
 def _console_windows(descriptors: tuple[int | None, ...]) -> Any:
-    from mudroom.sandbox.windows.platform import console_relay
+    from mudroom.ext.windows.sandbox.platform import console_relay
 
     return console_relay(descriptors)
 
 
 def _survey_windows(*_arguments: Any) -> Any:
-    from mudroom.sandbox.windows.platform import survey_windows
+    from mudroom.ext.windows.sandbox.platform import survey_windows
 
     return survey_windows()
 
 
 def _around_windows(_home: Any, opened: Any, *_arguments: Any, **_named: Any) -> Any:
-    from mudroom.sandbox.windows.platform import look_around_windows
+    from mudroom.ext.windows.sandbox.platform import look_around_windows
 
     return look_around_windows(opened)
 
 
 def _path_windows(path: bytes) -> bytes:
-    from mudroom.sandbox.windows.platform import true_path
+    from mudroom.ext.windows.sandbox.platform import true_path
 
     return true_path(path)
 

@@ -124,8 +124,8 @@ class Approval:
 
     def protections(self, order: Order) -> Protections:
         """Return the protections of a command that starts now in a sandbox of its own."""
+        from mudroom.ext.inspection.credentials import has_credentials
         from mudroom.session.confinement.protections import Confined, protections_of
-        from mudroom.vault.store.credentials import has_credentials
         from mudroom.vault.store.fork_mark import has_grants
 
         confinement, grant = self._machine.confinement, order.grant

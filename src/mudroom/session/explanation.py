@@ -21,7 +21,7 @@ from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.access_reason import AccessReason
-    from mudroom.core.confinement.container_report import ContainerReport
+    from mudroom.ext.containers.core.container_report import ContainerReport
     from mudroom.vault.store.store import Vault
 
 
@@ -42,7 +42,7 @@ class Explanation:
         around = self._surroundings()
         mode, container, lines = self._mode(around), None, list[str]()
         if around is not None:
-            from mudroom.core.confinement.container_report import as_json, explain_container
+            from mudroom.ext.containers.core.container_report import as_json, explain_container
 
             container, lines = as_json(around), list(explain_container(around, mode))
         lines += [*explain(self._plan(cwd)), *explain_limits(requested(self._actor.settings.limits))]
@@ -63,10 +63,10 @@ class Explanation:
         """Return the container that a command would get, as far as known without starting a container."""
         if self._grant.level != 2:
             return None
-        from mudroom.core.confinement.container import user_of
-        from mudroom.core.confinement.container_report import ContainerReport
-        from mudroom.sandbox.container.engine import current
-        from mudroom.sandbox.container.trial import recall
+        from mudroom.ext.containers.core.container import user_of
+        from mudroom.ext.containers.core.container_report import ContainerReport
+        from mudroom.ext.containers.engine.engine import current
+        from mudroom.ext.containers.engine.trial import recall
 
         environ, state = self._machine.confinement.variables, os.path.dirname(os.path.dirname(self._vault.path))
         engine = current(environ, engine_of(self._actor.settings))

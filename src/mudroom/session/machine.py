@@ -25,6 +25,7 @@ from mudroom.core.confinement.limit import (
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, Unsupported, UsageError
+from mudroom.ext.inspection.credentials import has_credentials, load_credentials, save_credentials
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.actor import Actor
@@ -36,25 +37,24 @@ from mudroom.session.order import Order, Outcome, ProtectionLost
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.caches.fork_cache import CacheUse, ForkCache, note_pool
-from mudroom.vault.store.credentials import has_credentials, load_credentials, save_credentials
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.cache_place import CacheView
-    from mudroom.core.confinement.container import EngineKind
-    from mudroom.core.confinement.image import User
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.loopback import LoopbackPlace
-    from mudroom.core.network.placeholder import CredentialRule
     from mudroom.core.settings import Settings
-    from mudroom.net.inspection.setup import InspectionSetup
+    from mudroom.ext.containers.core.container import EngineKind
+    from mudroom.ext.containers.core.image import User
+    from mudroom.ext.containers.engine.image_file import ProvidedImage
+    from mudroom.ext.containers.session.containers import Containers
+    from mudroom.ext.inspection.core.placeholder import CredentialRule
+    from mudroom.ext.inspection.net.setup import InspectionSetup
     from mudroom.sandbox.client.client import Client, Running
     from mudroom.sandbox.client.terminal import Relay
-    from mudroom.sandbox.container.image_file import ProvidedImage
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.limiter import Limiter
-    from mudroom.session.confinement.containers import Containers
     from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.fork_dial import ForkDialler
     from mudroom.session.confinement.gateway import Doorkeeper, Gateway
@@ -216,7 +216,7 @@ class Machine:
 
     @property
     def containers(self) -> Containers:
-        from mudroom.session.confinement.containers import Containers
+        from mudroom.ext.containers.session.containers import Containers
 
         with self._making:
             if self._containers is None:
@@ -244,7 +244,7 @@ class Machine:
             self.confinement.mode_contained = "remote"
         elif (
             level == 2 and not self.containers.engine.nested and self.confinement.mode_contained not in CONTAINERS
-        ):  # sandbox/container/trial.py has tried it: handled as a failure here
+        ):  # ext/containers/engine/trial.py has tried it: handled as a failure here
             why = StepFailed("clone", 1, "a container that was tried could make no user namespace")
             self.weaker("overlay", why, order, outcome)
         is_copy = fork.is_copy or outcome.mounted is not None
@@ -367,7 +367,7 @@ class Machine:
             raise Unsupported("looking into TLS", "Linux or macOS", found, "take it out of the policy")
         if level == 0:  # mudroom's state is hidden there, with the root certificates that programs would have to trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
-        from mudroom.net.inspection.setup import set_up_inspection
+        from mudroom.ext.inspection.net.setup import set_up_inspection
 
         equipment = set_up_inspection(
             self._vault.path + b"/inspection",
@@ -400,7 +400,7 @@ class Machine:
             hint = f"{why}; --net none works" if self.confinement.platform.is_bridged else why
             raise Unsupported("network: gate", "a gate", self.confinement.platform.system, hint)
         if not level and self.confinement.platform.is_bridged:
-            from mudroom.sandbox.windows.plan import no_gate_at_level_0
+            from mudroom.ext.windows.sandbox.plan import no_gate_at_level_0
 
             raise no_gate_at_level_0()
         outside = mode in ELSEWHERE or mode == "remote" or level == 0

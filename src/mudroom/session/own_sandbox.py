@@ -64,7 +64,7 @@ from mudroom.vault.turn import LOOK
 if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Bind
     from mudroom.core.network.flow import Flow
-    from mudroom.net.inspection.setup import InspectionSetup
+    from mudroom.ext.inspection.net.setup import InspectionSetup
     from mudroom.sandbox.client.client import Client, Running
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.limits.cgroup import Leaf

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.access_reason import AccessReason
     from mudroom.core.fork_report import ForkReport, PreparedFork
     from mudroom.core.network.host_rules import HostRule
+    from mudroom.ext.transfer.vault.arrival import Arrival, Arrived
+    from mudroom.ext.transfer.vault.bundle import ExportedFork
+    from mudroom.ext.transfer.vault.known_base import KnownBase
     from mudroom.sandbox.client.cancellation import Cancellation
     from mudroom.sandbox.client.client import Client
     from mudroom.session.background import Background
@@ -55,9 +58,6 @@ if TYPE_CHECKING:
     from mudroom.typing import IO
     from mudroom.vault.apply.transaction import Recovery
     from mudroom.vault.store.fork import Fork
-    from mudroom.vault.transfer.arrival import Arrival, Arrived
-    from mudroom.vault.transfer.bundle import ExportedFork
-    from mudroom.vault.transfer.known_base import KnownBase
 
 DEFAULTS = Settings()
 
@@ -77,8 +77,8 @@ def require_project(
 
 def _by_record(state: bytes) -> Callable[[Platform], Platform]:
     def certified(platform: Platform) -> Platform:
-        from mudroom.certify.identity import tool_of
-        from mudroom.certify.opening import open_platform
+        from mudroom.ext.certify.identity import tool_of
+        from mudroom.ext.certify.opening import open_platform
 
         return open_platform(platform, state, tool_of(platform.name))
 
@@ -365,7 +365,7 @@ class Session:
         Return its size and digest. Raise UsageError if the fork does not exist or a commit in it holds a masked file,
         Occupied if commands run in it, OSError as the stream does; the stream then holds a part, which no vault
         accepts."""
-        from mudroom.vault.transfer.bundle import write_fork
+        from mudroom.ext.transfer.vault.bundle import write_fork
 
         with self.exporting(fork) as (vault, resting):
             exported = write_fork(vault, resting, stream, self.forks.clock(), base=base, packed=packed, limit=limit)
@@ -381,7 +381,7 @@ class Session:
 
         An archive that is damaged or hostile is an outcome; the others are not affected. Raise OSError as the disk
         does; then no fork is there."""
-        from mudroom.vault.transfer.arrival import arrive, events
+        from mudroom.ext.transfer.vault.arrival import arrive, events
 
         arrivals = list(arrivals)
         now = self.forks.clock()

@@ -14,6 +14,9 @@ from mudroom.core.clock import SECOND
 from mudroom.core.retention import RetentionLimits, retention_limits
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.transfer.vault.arrival import Arrival, Arrived, arrive
+from mudroom.ext.transfer.vault.bundle import ExportedFork, export_fork
+from mudroom.ext.transfer.vault.import_fork import LIMIT
 from mudroom.session.session import Session
 from mudroom.stage import disk
 from mudroom.stage.file_cache import FileCache
@@ -27,9 +30,6 @@ from mudroom.vault.retention.check import VaultProblem, check
 from mudroom.vault.retention.prune import PruneResult, collect_garbage, old_forks
 from mudroom.vault.retention.usage import VaultTotal, VaultUsage, usage, vault_named, vault_total, vaults, why_unusable
 from mudroom.vault.store.store import Vault
-from mudroom.vault.transfer.arrival import Arrival, Arrived, arrive
-from mudroom.vault.transfer.bundle import ExportedFork, export_fork
-from mudroom.vault.transfer.import_fork import LIMIT
 
 __all__ = [
     "LIMIT",

@@ -21,7 +21,7 @@ from mudroom.errors import MaskedRights, MudroomError, UsageError
 from mudroom.stage import disk
 
 if sys.platform == "win32":
-    from mudroom.stage import nt_private
+    from mudroom.ext.windows.stage import nt_private
 
 PRIVATE = 0o700
 _OTHERS = 0o077

@@ -10,7 +10,7 @@ import sys
 from mudroom.stage import disk
 
 if sys.platform == "win32":
-    from mudroom.stage import nt_private
+    from mudroom.ext.windows.stage import nt_private
 
 _READ = os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC
 

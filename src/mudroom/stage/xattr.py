@@ -15,7 +15,7 @@ from mudroom.typing import Any
 if sys.platform == "win32":
     import errno
 
-    from mudroom.stage import nt_disk
+    from mudroom.ext.windows.stage import nt_disk
 
 
 def get(descriptor: int, name: str) -> bytes:

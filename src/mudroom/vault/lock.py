@@ -15,7 +15,7 @@ from mudroom.errors import FULL
 from mudroom.stage import disk
 
 if sys.platform == "win32":
-    from mudroom.windows.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock, pread, pwrite
+    from mudroom.ext.windows.win32.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock, pread, pwrite
 else:
     from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
     from os import pread, pwrite

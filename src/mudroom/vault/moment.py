@@ -32,7 +32,7 @@ _LIMIT = 1 << 16
 
 
 if sys.platform == "win32":
-    from mudroom.windows.process import running
+    from mudroom.ext.windows.win32.process import running
 else:
 
     def running() -> int:
@@ -42,7 +42,7 @@ else:
 
 def now(wall: int | None = None) -> Moment:
     """Return the present moment. ``wall``: the time of the wall clock, if the caller has another one."""
-    from mudroom.system.process import boot  # seldom asked: once after each boot
+    from mudroom.core.system.process import boot  # seldom asked: once after each boot
 
     return Moment(time.time_ns() if wall is None else wall, running(), boot())
 

@@ -79,7 +79,7 @@ def test_json_of_no_fork_and_of_several(place: Place) -> None:
 
 def test_every_key_is_in_the_document() -> None:
     pytest.importorskip("textual", reason="the extra tui is not installed")
-    from mudroom.tui.key import CONFLICTS, LEGEND, REVIEW
+    from mudroom.ext.tui.key import CONFLICTS, LEGEND, REVIEW
 
     text = (ROOT / "docs/REVIEW.md").read_text()
     for key in (*REVIEW, *CONFLICTS):

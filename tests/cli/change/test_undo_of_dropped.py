@@ -8,8 +8,8 @@ import pytest
 
 from conftest import Place, tick
 from mudroom.core.merge.apply_summary import apply_words, undo_words
-from mudroom.tui import summary
-from mudroom.tui.choice import Choice
+from mudroom.ext.tui import summary
+from mudroom.ext.tui.choice import Choice
 from test_vault_verb import Cli
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 21))

@@ -14,7 +14,7 @@ import pytest
 
 from clocks import give_way
 from conftest import Place, full_listing
-from mudroom.cli.command.agent_profile import place_named_by
+from mudroom.ext.agents.cli.agent_profile import place_named_by
 from test_vault_verb import Cli
 
 pytestmark = pytest.mark.both_users
@@ -358,7 +358,7 @@ def test_wrong_words(agent: Agent, words: tuple[str, ...], code: int, message: s
 
 
 def test_a_profile_of_the_users_that_does_not_parse_is_one_line(agent: Agent) -> None:
-    own = agent.home / ".config/mudroom/agents"
+    own = agent.home / ".config/mudroom/ext/agents"
     own.mkdir(parents=True)
     (own / "claude.toml").write_text("format = 1\nname = ")
     agent.script("true")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from conftest import Place
-from mudroom.core.agent.hook_contract import CONTRACTS
+from mudroom.ext.agents.core.hook_contract import CONTRACTS
 from test_vault_verb import Cli
 
 pytestmark = pytest.mark.both_users

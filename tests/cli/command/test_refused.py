@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from conftest import Place
-from mudroom.agents.catalog import Catalog
 from mudroom.cli.command.refusals import MOST_REFUSED_HOSTS, MOST_REFUSED_PATHS, inner_sandbox, refusal_lines
 from mudroom.core.result import Denial
+from mudroom.ext.agents.catalog import Catalog
 from test_asking import ASK, NOBODY
 from test_vault_verb import Cli
 

@@ -67,7 +67,7 @@ def test_a_credential_for_a_preset_is_refused_with_its_hosts(cli: Cli) -> None:
 
 def test_a_credential_without_the_libraries_of_inspection_is_refused(cli: Cli) -> None:
     program = (
-        "import sys, os; from mudroom.net.inspection import authority; authority.find_spec = lambda _name: None;"
+        "import sys, os; from mudroom.ext.inspection.net import authority; authority.find_spec = lambda _name: None;"
         "from mudroom.cli.main import run;"
         "sys.exit(run(['net', 'credential', 'TOK', 'api.example', '--from', 'env:HOME'], os.environb))"
     )

@@ -16,7 +16,7 @@ from mudroom.core.command.program.classification import classify_words
 from mudroom.errors import UsageError
 from mudroom.policy.command_answers import remember
 from mudroom.policy.settings_table import ROWS
-from mudroom.project_session import CommandRules
+from mudroom.session.project_session import CommandRules
 from screen import Screen
 from test_vault_verb import MUDROOM, Cli
 

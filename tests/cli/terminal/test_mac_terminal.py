@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from mac import PRETEND
 
 from conftest import Place
-from mac import PRETEND
 from mudroom.sandbox.host.process_table import rows
 from screen import BASH, Screen, Shell
 
@@ -20,7 +20,7 @@ from macbox import fake_sandbox_exec
 DRIVER = """{pretend}
 import os, sys
 sys.path[:0] = {path!r}
-from mudroom.sandbox.macos.client import DarwinClient
+from mudroom.ext.macos.client import DarwinClient
 from mudroom.sandbox.platform import DARWIN
 from mudroom.session import Session, Stdio
 client = DarwinClient(tool={tool!r})

@@ -1,6 +1,6 @@
 """Files: what lies beside the project, what is made in it to run outside later, and every other way to a path.
 
-Bodies that any system can run are those of the certificate (``mudroom/certify/deed.py``, which stands alone)."""
+Bodies that any system can run are those of the certificate (``mudroom/ext/certify/deed.py``, which stands alone)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import re
 import stat
 import struct
 
-from mudroom.certify import deed
-from mudroom.certify.deed import UP, get, put
+from mudroom.ext.certify import deed
+from mudroom.ext.certify.deed import UP, get, put
 
 from .attempt import PID_1, World, attempt, register
 from .call import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, O_PATH, buffer, call, ioctl

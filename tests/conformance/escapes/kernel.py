@@ -10,7 +10,7 @@ import struct
 import time
 from collections.abc import Iterable
 
-from mudroom.certify.deed import get
+from mudroom.ext.certify.deed import get
 
 from .attempt import Proof, World, attempt, register
 from .call import (

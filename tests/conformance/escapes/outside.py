@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mudroom.certify import deed
+from mudroom.ext.certify import deed
 from mudroom.stage.layers.layer import remove_tree
 
 from .attempt import TABLE, Attempt
@@ -80,7 +80,7 @@ class Range:
     def _make_files(self) -> None:
         self.project.mkdir(parents=True)
         shutil.copytree(HERE, self.project / "escapes", ignore=shutil.ignore_patterns("__pycache__"))
-        package = self.project / "escapes/beside/mudroom/certify"  # for the attempts, the module that stands alone
+        package = self.project / "escapes/beside/mudroom/ext/certify"  # for the attempts, the module that stands alone
         package.mkdir(parents=True)
         for path in (package.parent / "__init__.py", package / "__init__.py"):
             path.touch()

@@ -12,7 +12,7 @@ import signal
 import struct
 import time
 
-from mudroom.certify.deed import get
+from mudroom.ext.certify.deed import get
 
 from .attempt import PID_1, World, attempt, register
 from .call import HIGH, address, buffer, call, reached

@@ -10,7 +10,7 @@ import stat
 import struct
 from ctypes import c_int
 
-from mudroom.certify.deed import get
+from mudroom.ext.certify.deed import get
 
 from .attempt import World, attempt, register
 from .call import HIGH, address, buffer, call

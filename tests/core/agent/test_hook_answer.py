@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.agent.hook_answer import HookPlace, answer, command_line, message, quote
-from mudroom.core.agent.hook_contract import CONTRACTS
-from mudroom.core.agent.hook_patch import PatchError, with_paths
-from mudroom.core.agent.hook_settings import exec_words
+from mudroom.ext.agents.core.hook_answer import HookPlace, answer, command_line, message, quote
+from mudroom.ext.agents.core.hook_contract import CONTRACTS
+from mudroom.ext.agents.core.hook_patch import PatchError, with_paths
+from mudroom.ext.agents.core.hook_settings import exec_words
 
 EVENTS = Path(__file__).with_name("hook_events")
 PROJECT, MOUNT, HOME = "/home/u/proj", "/state/mounts/a", "/home/u"

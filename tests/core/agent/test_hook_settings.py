@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.agent.hook_contract import CONTRACTS
-from mudroom.core.agent.hook_settings import (
+from mudroom.core.text import jsonc
+from mudroom.ext.agents.core.hook_contract import CONTRACTS
+from mudroom.ext.agents.core.hook_settings import (
     MARK,
     SCOPES,
     SECOND_LINES,
@@ -28,7 +29,6 @@ from mudroom.core.agent.hook_settings import (
     removed,
     run_words,
 )
-from mudroom.core.text import jsonc
 
 
 def setup(agent: str, scope: str = "project", **changed: Any) -> HookSetup:

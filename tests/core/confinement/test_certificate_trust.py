@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mudroom.core.confinement.certificate_trust import INSIDE, merge, named_bundles, trust
 from mudroom.core.confinement.spec import Bind
+from mudroom.ext.inspection.core.certificate_trust import INSIDE, merge, named_bundles, trust
 
 ONE = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 TWO = b"-----BEGIN CERTIFICATE-----\nBBBB\nCC==\n-----END CERTIFICATE-----\n"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.confinement.container import (
+from mudroom.ext.containers.core.container import (
     Container,
     ContainerMount,
     Engine,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.confinement.image import (
+from mudroom.ext.containers.core.image import (
     LABEL,
     Image,
     User,

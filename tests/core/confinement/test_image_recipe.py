@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.core.confinement.image import LABEL, own_name_error
-from mudroom.core.confinement.image_recipe import (
+from mudroom.ext.containers.core.image import LABEL, own_name_error
+from mudroom.ext.containers.core.image_recipe import (
     Recipe,
     bootstrap_words,
     build_words,

@@ -76,7 +76,7 @@ def test_describe(step: Step, line: str) -> None:
 
 
 def test_every_op_has_a_description_and_a_performance() -> None:
-    by_platforms = {"seatbelt", "windows"}  # sandbox/macos/warden.py, sandbox/windows/client.py
+    by_platforms = {"seatbelt", "windows"}  # ext/macos/warden.py, ext/windows/sandbox/client.py
     assert set(_DESCRIPTIONS) == set(STEPS) | by_platforms == {step[0] for step, _line in EXAMPLES}
 
 

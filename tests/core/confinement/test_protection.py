@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from certify.document import certificates
-from mudroom.certify.row import Certificate, opens
-from mudroom.certify.table import TABLES
+from mudroom.cli.doctor.probe import diagnose
 from mudroom.core.confinement.protection import PROTECTIONS, WAYS, Protection, document, rows
-from mudroom.doctor.probe import diagnose
 from mudroom.errors import Unsupported
+from mudroom.ext.certify.row import Certificate, opens
+from mudroom.ext.certify.table import TABLES
 
 ROOT = Path(__file__).parents[3]
 

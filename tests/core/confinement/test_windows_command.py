@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.confinement import windows_command
-from mudroom.core.confinement.windows_command import (
+from mudroom.ext.windows.core import windows_command
+from mudroom.ext.windows.core.windows_command import (
     environment_block,
     find_program,
     is_batch,

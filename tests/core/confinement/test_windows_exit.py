@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mudroom.core.confinement.windows_exit import status_of
 from mudroom.core.result import exit_code_of
+from mudroom.ext.windows.core.windows_exit import status_of
 
 
 def test_exit_codes_keep_their_last_byte_and_no_failure_becomes_a_success() -> None:

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from mudroom.core.network.foreign_credential import (
+from mudroom.ext.inspection.core.foreign_credential import (
     HEADERS,
     QUERY,
     Field,
@@ -15,8 +15,8 @@ from mudroom.core.network.foreign_credential import (
     find_foreign,
     strictest,
 )
-from mudroom.core.network.placeholder import Credential, parse_credential, with_value
-from mudroom.core.network.sanitizer import Sanitizer
+from mudroom.ext.inspection.core.placeholder import Credential, parse_credential, with_value
+from mudroom.ext.inspection.core.sanitizer import Sanitizer
 
 OWN = with_value(parse_credential("TOKEN", "api.example.com"), "ghp_" + "R4t5" * 9, bytes(range(32)))
 PLACEHOLDER = OWN.placeholder.encode()

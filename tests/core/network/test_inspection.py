@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mudroom.core.network.host_rules import HostRule, Request, decide
-from mudroom.core.network.inspection import (
+from mudroom.ext.inspection.core.inspection import (
     Inspection,
     connection_rules,
     is_inspected,
@@ -16,7 +16,7 @@ from mudroom.core.network.inspection import (
     uninspected,
     wants_inspection,
 )
-from mudroom.core.network.placeholder import parse_credential, with_value
+from mudroom.ext.inspection.core.placeholder import parse_credential, with_value
 
 API = "api.example.com"
 LOOKS = HostRule("allow", "*.example.com", inspect=True)

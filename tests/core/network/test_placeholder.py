@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.network.placeholder import (
+from mudroom.ext.inspection.core.placeholder import (
     MARK,
     SHORTEST,
     Credential,

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudroom.core.network.flow import Flow
-from mudroom.core.network.placeholder import Credential, parse_credential, with_value
-from mudroom.core.network.sanitizer import _ESCAPE, Sanitizer, _needles, _plain
+from mudroom.ext.inspection.core.placeholder import Credential, parse_credential, with_value
+from mudroom.ext.inspection.core.sanitizer import _ESCAPE, Sanitizer, _needles, _plain
 from tiers import examples
 
 MASK = set(b"mudro")

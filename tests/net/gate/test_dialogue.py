@@ -9,7 +9,7 @@ from typing import Any
 import h11
 
 from mudroom.core.network.budget import FLOOR, MemoryBudget
-from mudroom.core.network.sanitizer import Sanitizer
+from mudroom.ext.inspection.core.sanitizer import Sanitizer
 from mudroom.net.gate.dialogue import Dialogue, Message
 from mudroom.net.gate.peer import Peer
 from mudroom.net.protocol.target import Target

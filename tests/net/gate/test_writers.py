@@ -13,9 +13,9 @@ ALLOWED = {
     "gate/response_writer.py": 3,
     "gate/message_relay.py": 1,
     # two calls of h2 with cleaned values, and one with a cleaned list
-    "inspection/stream.py": 3,
+    "net/stream.py": 3,
     # the head of a request to the server, and the end's own loop; the rest goes by ``StreamEnd.send_headers``
-    "inspection/bridge.py": 4,
+    "net/bridge.py": 4,
     # before there is a server, or where its bytes are opaque
     "gate/relay.py": 1,
     "entrances/socks.py": 4,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mudroom.sandbox.host.multiplex import DATA, HEAD, MOST, OPEN, RESET, WINDOW, Mux
+from mudroom.ext.containers.engine.multiplex import DATA, HEAD, MOST, OPEN, RESET, WINDOW, Mux
 
 pytestmark = pytest.mark.both_users
 

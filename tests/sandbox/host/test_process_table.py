@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from mudroom.core.system.libproc import BSDINFO_SIZE, SSTOP, SZOMB
+from mudroom.ext.macos import warden
+from mudroom.ext.macos.warden import Family
 from mudroom.sandbox.host.process_table import carries, row_of, rows, words_of
-from mudroom.sandbox.macos import warden
-from mudroom.sandbox.macos.warden import Family
-from mudroom.system.libproc import BSDINFO_SIZE, SSTOP, SZOMB
 
 ME = 501
 

@@ -24,12 +24,12 @@ from clocks import give_way
 from conftest import Place
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import CommandNotStarted
+from mudroom.ext.containers.engine.box import ContainedLauncher
 from mudroom.sandbox.client import template
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.invocation import Invocation, RunOptions
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.client.report import StepFailed
-from mudroom.sandbox.container.box import ContainedLauncher
 from mudroom.sandbox.launcher import wire
 from mudroom.sandbox.launcher.step import STEPS
 from mudroom.sandbox.launcher.wire import NATIVE_STEPS

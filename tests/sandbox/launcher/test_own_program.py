@@ -14,7 +14,7 @@ import pytest
 
 from box import ENVIRONMENT, HELD_KINDS, Box, Conversation, if_namespaces
 from mudroom.errors import CommandNotStarted
-from mudroom.keeper.launcher import LauncherSource
+from mudroom.ext.keeper.launcher import LauncherSource
 from mudroom.sandbox.client import launcher_client
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.held import HeldSandbox, hold

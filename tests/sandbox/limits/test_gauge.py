@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.confinement.container import Engine
 from mudroom.core.confinement.limit import Limits, Reading
 from mudroom.errors import Unsupported
-from mudroom.sandbox.container.allowance import OWN_MEMORY, OWN_PROCESSES, allow
+from mudroom.ext.containers.core.container import Engine
+from mudroom.ext.containers.engine.allowance import OWN_MEMORY, OWN_PROCESSES, allow
 from mudroom.sandbox.limits.gauge import Gauge, find
 
 ENGINE = Engine("docker", b"/usr/bin/docker")

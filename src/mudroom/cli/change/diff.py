@@ -145,7 +145,7 @@ def _own_files(changes: Sequence[Change]) -> set[bytes]:
 
 def _settings(session: Session, name: str) -> list[str]:
     """Return the section about the settings of the fork's agent."""
-    from mudroom.review.agent_settings import changed_settings, section
+    from mudroom.ext.agents.settings_review import changed_settings, section
 
     return section(name, changed_settings(session, name))
 
@@ -172,7 +172,7 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
     from mudroom.cli.change.resolve import conflict_to_json
     from mudroom.core.merge.marker import Labels, with_markers
     from mudroom.core.text.linediff import unified_diff
-    from mudroom.review.rows import is_masked_conflict
+    from mudroom.library.review.rows import is_masked_conflict
 
     conflicts = session.changes.conflicts(name, project_paths(words, session))
     if context.as_json:

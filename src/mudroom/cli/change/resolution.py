@@ -20,11 +20,11 @@ from pathlib import Path
 
 from mudroom.cli.terminal.command_signals import TYPED, Terminated
 from mudroom.cli.terminal.foreground_program import GRACE, ForegroundRunner
+from mudroom.core.system.search_path import find_program, require_program
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_at
-from mudroom.system.search_path import find_program, require_program
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _split(line: str) -> list[str]:
 
 
 def _require_shown(session: Session, conflict: ForkConflict) -> None:
-    from mudroom.review.rows import is_masked_conflict
+    from mudroom.library.review.rows import is_masked_conflict
 
     if is_masked_conflict(session, conflict):
         raise UsageError(

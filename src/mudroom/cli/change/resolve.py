@@ -12,7 +12,7 @@ from mudroom.core.merge.resolution_words import choice_words, take_words
 from mudroom.core.result import path_fields
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import UsageError
-from mudroom.project_session import with_shown
+from mudroom.session.project_session import with_shown
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

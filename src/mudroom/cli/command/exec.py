@@ -103,7 +103,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _run_elsewhere(args: argparse.Namespace, context: Context, agent: str) -> int:
     if args.background or args.stream or args.fork is not None:
         raise UsageError("--on is not for --background, --stream and --fork", "mudroom exec --on NAME -- COMMAND")
-    from mudroom.cli.fleet.elsewhere import run_there
+    from mudroom.ext.fleet.cli.elsewhere import run_there
 
     argv = _command(args)
     with open_for_command(args, context, None, agent, args.ask) as session:

@@ -21,7 +21,7 @@ from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal.context import Context
-    from mudroom.core.agent.profile import AgentProfile
+    from mudroom.ext.agents.core.profile import AgentProfile
 
 MOST_REFUSED_HOSTS = 5
 """Refused hosts that are named after a command."""
@@ -70,7 +70,7 @@ def inner_sandbox(profile: AgentProfile, level: int) -> str:
 
 
 def _inner_sandbox_of(argv: Sequence[bytes], level: int, context: Context) -> str:
-    from mudroom.agents.catalog import Catalog
+    from mudroom.ext.agents.catalog import Catalog
     from mudroom.policy.config import user_config
 
     try:

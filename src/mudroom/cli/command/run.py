@@ -22,9 +22,9 @@ from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.errors import ApplyUnwritten, ForkMoved, MudroomError, UsageError
-from mudroom.project_session import with_shown
 from mudroom.sandbox.platform import new_client
 from mudroom.session import Session, Stdio
+from mudroom.session.project_session import with_shown
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any
 
@@ -237,7 +237,7 @@ def _working_directory(session: Session) -> bytes:
 def _run_elsewhere(
     session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context
 ) -> int:
-    from mudroom.cli.fleet.elsewhere import run_there
+    from mudroom.ext.fleet.cli.elsewhere import run_there
 
     there = run_there(session, args.on, argv, cwd, context)
     with exclusive(session, context, f"mudroom run --on {args.on}"):

@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from mudroom.agents.catalog import Catalog
 from mudroom.cli.first_command import harmless_command, install_command
 from mudroom.cli.fork.ls import describe, listed_forks
 from mudroom.cli.listing import ProjectListing, open_listing
@@ -19,6 +18,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.ext.agents.catalog import Catalog
 from mudroom.policy.config import places, user_config
 from mudroom.stage.views.preflight import check_project
 from mudroom.vault.apply.plan_state import list_applies

@@ -61,7 +61,7 @@ def _certified(context: Context) -> list[str]:
     platform: str = sys.platform
     if platform == "linux":
         return []  # no record opens it; not worth the modules of the sandbox
-    from mudroom.cli.certification import certified
+    from mudroom.ext.certify.cli.certification import certified
     from mudroom.sandbox.platform import BY_RECORD
 
     return certified(context.environ) if platform in BY_RECORD else []

@@ -7,11 +7,11 @@ import os
 import sys
 import tempfile
 
+from mudroom.cli.doctor.probe import Finding, examine
+from mudroom.cli.doctor.report import SANDBOX, everything, screen
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import EngineChoice
-from mudroom.doctor.probe import Finding, examine
-from mudroom.doctor.report import SANDBOX, everything, screen
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
 from mudroom.sandbox.platform import BY_RECORD
@@ -48,7 +48,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     findings += certified(place.state) if sys.platform in BY_RECORD else []
     if context.as_json:
         rows = [finding._asdict() for finding in findings]
-        context.terminal.out(json.dumps({"schema": "mudroom.doctor.probe/1", "protections": rows}))
+        context.terminal.out(json.dumps({"schema": "mudroom.cli.doctor.probe/1", "protections": rows}))
     else:
 
         def style(text: str, name: str) -> str:
@@ -70,10 +70,10 @@ def screen_size() -> tuple[int, int]:
 
 def certified(state: bytes, platform: str = sys.platform, tool: bytes = b"") -> list[Finding]:
     """Return what the record of this machine opens and closes. ``tool``: another one than the platform's."""
-    from mudroom.certify.opening import look
-    from mudroom.certify.table import TABLES
-    from mudroom.doctor.certificate import findings
-    from mudroom.sandbox.macos.client import SANDBOX_EXEC
+    from mudroom.ext.certify.cli.certificate import findings
+    from mudroom.ext.certify.opening import look
+    from mudroom.ext.certify.table import TABLES
+    from mudroom.ext.macos.client import SANDBOX_EXEC
 
     return findings(TABLES[platform], look(platform, state, tool or SANDBOX_EXEC))
 

@@ -7,7 +7,8 @@ import tempfile
 import textwrap
 
 from mudroom import __version__
-from mudroom.agents.catalog import Catalog
+from mudroom.cli.doctor.first_look import FirstLook, first_look
+from mudroom.cli.doctor.probe import examine
 from mudroom.cli.first_command import FirstCommand, harmless_command, install_command
 from mudroom.cli.host.doctor import screen_size
 from mudroom.cli.project_session import project_of, settings_of
@@ -15,9 +16,8 @@ from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_beside, visible
 from mudroom.core.settings import EngineChoice
 from mudroom.core.text.json_text import to_json_text
-from mudroom.doctor.first_look import FirstLook, first_look
-from mudroom.doctor.probe import examine
 from mudroom.errors import UsageError
+from mudroom.ext.agents.catalog import Catalog
 from mudroom.policy.config import places, user_config
 from mudroom.sandbox.host.program import find_program
 from mudroom.stage.private_directory import require_private

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom import project_session
 from mudroom.cli.project_session import project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.agent.card_hosts import CardHostRule, sort_hosts
 from mudroom.core.network.host_rules import HostRule, show_rule
 from mudroom.core.settings import Settings
-from mudroom.project_session import host_answers
-from mudroom.project_session import with_card_network as with_card_network
+from mudroom.session import project_session
+from mudroom.session.project_session import host_answers
+from mudroom.session.project_session import with_card_network as with_card_network
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from mudroom.cli.net.credential import manage_credentials
 from mudroom.cli.net.fork import grant_rows, looker, reach_forks, remove_grants, show_ports
 from mudroom.cli.net.log import print_log
 from mudroom.cli.net.open_port import open_port
@@ -29,6 +28,7 @@ from mudroom.core.network.preset import like_preset
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import Unsupported, UsageError
+from mudroom.ext.inspection.cli.credential import manage_credentials
 from mudroom.policy.config import places, trusts_any
 from mudroom.policy.host_answers import drop, keep, load_entries, missing_answers
 from mudroom.typing import TYPE_CHECKING, Any

@@ -6,13 +6,13 @@ import importlib
 import json
 import os
 
+from mudroom.cli.doctor.probe import why_call
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.sandbox_level import LEVELS
 from mudroom.core.confinement.access_reason import AccessReason
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.tree.path import show
-from mudroom.doctor.probe import why_call
 from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING, Any

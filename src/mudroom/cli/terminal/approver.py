@@ -18,9 +18,9 @@ from collections.abc import Callable
 
 from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
-from mudroom.project_session import QueueForHosts
-from mudroom.project_session import remember_command as remember_command
 from mudroom.session import Session
+from mudroom.session.project_session import QueueForHosts
+from mudroom.session.project_session import remember_command as remember_command
 from mudroom.typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:

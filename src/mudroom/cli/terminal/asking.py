@@ -211,8 +211,8 @@ def forget_typed(descriptor: int) -> bool:
     if sys.platform == "win32":
         import msvcrt
 
-        from mudroom.windows.api import Library
-        from mudroom.windows.console import discard_typed
+        from mudroom.ext.windows.win32.api import Library
+        from mudroom.ext.windows.win32.console import discard_typed
 
         discard_typed(Library(), msvcrt.get_osfhandle(descriptor))
         return True

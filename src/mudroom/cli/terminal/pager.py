@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import output_error
-from mudroom.system.search_path import find_program
+from mudroom.core.system.search_path import find_program
 
 _STYLES = (
     (b"+++", "bold"),

@@ -17,10 +17,10 @@ from mudroom.core.command.verdict import ACTIONS
 from mudroom.core.journal.event import ChainCheck, Event
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.journal.event_text import ROWS
+from mudroom.core.system.readiness import is_abandoned
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.system.readiness import is_abandoned
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.store import Vault
 

@@ -33,7 +33,7 @@ _RUNTIME = b"XDG_RUNTIME_DIR"
 _BUS = b"DBUS_SESSION_BUS_ADDRESS"
 
 STORES: Mapping[str, CredentialStore] = {
-    # agents: agents/profiles says which of their files are logins
+    # agents: ext/agents/profiles says which of their files are logins
     "aider": CredentialStore("aider", (b".aider",), (b".aider.conf.yml", b".aider.model.settings.yml")),
     "claude": CredentialStore("Claude Code", (b".claude",), (b".claude.json",)),
     "cline": CredentialStore("Cline", (b".cline",)),

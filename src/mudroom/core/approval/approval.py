@@ -92,8 +92,8 @@ class HostQuestion(NamedTuple):
 
     @property
     def is_far(self) -> bool:
-        """Whether a worker asks (``fleet/origin/question.py``): "always" holds for its run then, and writes no rule,
-        since the question is a claim. No name of a fork here has a space."""
+        """Whether a worker asks (``ext/fleet/origin/question.py``): "always" holds for its run then, and writes no
+        rule, since the question is a claim. No name of a fork here has a space."""
         return " " in self.fork
 
 

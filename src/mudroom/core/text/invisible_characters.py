@@ -1,6 +1,6 @@
 """The table of characters that are invisible or that move other characters. File names (``core/tree/path.py``) and
 lines (``escaping.py``) are shown by it, and the page's own table (``segments.js``) is compared with it
-(``tests/web/test_unseen_alike.py``).
+(``tests/ext/web/test_unseen_alike.py``).
 
 1. The table contains all of Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties.txt), and the spaces that look
    like another space or are invisible.

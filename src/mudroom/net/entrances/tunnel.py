@@ -123,7 +123,7 @@ async def serve_tunnel(
         if exchange.http_only:
             raise exchange.refuse("the other fork shows this port for plain HTTP/1 only")
         if exchange.is_inspected:
-            from mudroom.net.inspection.inspect import inspect  # TLS, h11 and h2: at the first need
+            from mudroom.ext.inspection.net.inspect import inspect  # TLS, h11 and h2: at the first need
 
             await inspect(client, server, exchange, kind)
             return None

@@ -11,7 +11,7 @@ import asyncio
 
 import h11
 
-from mudroom.core.network.placeholder import MisusedPlaceholder
+from mudroom.ext.inspection.core.placeholder import MisusedPlaceholder
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
 from mudroom.net.gate.message_relay import relay_messages
 from mudroom.net.gate.peer import Peer, PeerGone

@@ -159,7 +159,7 @@ class DirectSelector(BaseSelector):
 def _new_epoll() -> Any:
     if hasattr(select, "epoll"):
         return select.epoll()
-    from mudroom.system.readiness import SelectorPoll
+    from mudroom.core.system.readiness import SelectorPoll
 
     return SelectorPoll()
 

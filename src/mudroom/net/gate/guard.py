@@ -20,9 +20,9 @@ from mudroom.core.network.budget import FLOOR, MemoryBudget
 from mudroom.core.network.flow import Flow, FlowQuestion, Way
 from mudroom.core.network.fork_host import decide_fork, is_fork_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, vet
-from mudroom.core.network.inspection import Inspection, connection_rules, is_inspected, uninspected
-from mudroom.core.network.placeholder import Credential
-from mudroom.core.network.sanitizer import Sanitizer
+from mudroom.ext.inspection.core.inspection import Inspection, connection_rules, is_inspected, uninspected
+from mudroom.ext.inspection.core.placeholder import Credential
+from mudroom.ext.inspection.core.sanitizer import Sanitizer
 from mudroom.net.gate.cookie import KnownCookies
 from mudroom.net.gate.fork_dials import ForkDials
 from mudroom.net.gate.peer import Peer, PeerGone, complete

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from mudroom.core.network.sanitizer import Sanitizer
+from mudroom.ext.inspection.core.sanitizer import Sanitizer
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.relay import LINGER
 from mudroom.net.protocol.message_frame import BadMessageFrame, MessageFrames

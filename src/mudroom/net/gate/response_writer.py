@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import h11
 
-from mudroom.core.network.sanitizer import Field, Sanitizer
+from mudroom.ext.inspection.core.sanitizer import Field, Sanitizer
 from mudroom.net.gate.peer import Peer
 from mudroom.net.protocol import refusal
 from mudroom.net.protocol.head import LIMIT

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.core.network.flow import Way
-from mudroom.core.network.foreign_credential import describe_foreign, find_foreign, strictest
 from mudroom.core.network.har import keep_headers
 from mudroom.core.network.host_rules import HostRule
-from mudroom.core.network.placeholder import (
+from mudroom.ext.inspection.core.foreign_credential import describe_foreign, find_foreign, strictest
+from mudroom.ext.inspection.core.placeholder import (
     Credential,
     MisusedPlaceholder,
     PlaceholderScan,

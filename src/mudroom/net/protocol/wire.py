@@ -1,4 +1,4 @@
-"""Messages between the host process and the gate process: JSON in packets (``system/packet.py``).
+"""Messages between the host process and the gate process: JSON in packets (``core/system/packet.py``).
 
 Rules of this file: both ends use it. A message is one or more packets, each with a first byte that says whether more
 follow: rules may be longer than a socket's buffer. Descriptors travel with a message's first packet. The gate reads
@@ -17,15 +17,15 @@ import msgspec
 from mudroom.core.network.flow import Flow, FlowQuestion
 from mudroom.core.network.fork_host import ForkDial
 from mudroom.core.network.host_rules import HostRule
-from mudroom.core.network.inspection import Inspection
+from mudroom.ext.inspection.core.inspection import Inspection
 
 if sys.platform == "win32":
-    from mudroom.system.nt_packet import SocketPacketReader as PacketReader
-    from mudroom.system.nt_packet import framed, send_framed
-    from mudroom.system.nt_packet import packet_pair as packet_pair
+    from mudroom.ext.windows.system.nt_packet import SocketPacketReader as PacketReader
+    from mudroom.ext.windows.system.nt_packet import framed, send_framed
+    from mudroom.ext.windows.system.nt_packet import packet_pair as packet_pair
 else:
-    from mudroom.system.packet import PacketReader, framed, send_framed
-    from mudroom.system.packet import packet_pair as packet_pair
+    from mudroom.core.system.packet import PacketReader, framed, send_framed
+    from mudroom.core.system.packet import packet_pair as packet_pair
 
 _PACKET = 65_536
 _LONGEST = 64 << 20

@@ -121,7 +121,7 @@ def wait_ready(wanted: Mapping[int, int], deadline: float | None) -> dict[int, i
     """Return the descriptors for which an event of poll(2) has occurred, with their events. ``wanted``: descriptors
     with the events to wait for; errors and hang-ups are always reported. ``deadline`` as above."""
     if sys.platform == "darwin":
-        from mudroom.system.readiness import wait_for_devices
+        from mudroom.core.system.readiness import wait_for_devices
 
         return wait_for_devices(wanted, deadline)
     poller = select.poll()

@@ -1,7 +1,7 @@
 """Processes of this user, with parent, process group and start: for platforms without pid namespaces.
 
-Part of the warden's process: the rules at the top of ``sandbox/macos/warden.py`` hold here. On macOS by libproc
-and sysctl(3) (``system/libproc.py``); on Linux, where this is tested, by proc(5). The
+Part of the warden's process: the rules at the top of ``ext/macos/warden.py`` hold here. On macOS by libproc
+and sysctl(3) (``core/system/libproc.py``); on Linux, where this is tested, by proc(5). The
 part for macOS has never been run.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mudroom.system.libproc import AT_PGID, AT_PPID, AT_STATUS, AT_UID, SSTOP, SZOMB, start_in
+from mudroom.core.system.libproc import AT_PGID, AT_PPID, AT_STATUS, AT_UID, SSTOP, SZOMB, start_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def words_of(arguments: bytes) -> list[bytes]:
 
 
 if sys.platform == "darwin":
-    from mudroom.system.libproc import all_pids, bsd_info, process_arguments
+    from mudroom.core.system.libproc import all_pids, bsd_info, process_arguments
 
     def _darwin_rows() -> Iterator[Row]:
         mine = os.getuid()

@@ -29,8 +29,8 @@ from mudroom.vault.caches.fork_cache import CacheUse
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
-    from mudroom.core.confinement.image import User
-    from mudroom.sandbox.container.image_file import ProvidedImage
+    from mudroom.ext.containers.core.image import User
+    from mudroom.ext.containers.engine.image_file import ProvidedImage
 
 Rlimits = tuple[tuple[int, int, int], ...]
 _SHARED = (b"/tmp", b"/var/tmp", b"/dev/shm", b"/dev/mqueue", b"/run", b"/var/run", b"/proc")
@@ -80,7 +80,7 @@ def _within(network: Network, *, bare: bool, unheard: bool) -> Network:
 
 def _made_for(mode: Mode, spec: SandboxSpec, machine: str, grant: Grant) -> Plan:
     """Return the plan in a container that is made for the command's fork. Raise Unsupported."""
-    from mudroom.sandbox.container.plain_plan import compile_inside, compile_remote
+    from mudroom.ext.containers.engine.plain_plan import compile_inside, compile_remote
 
     if mode == "plain":
         return compile_inside(spec, machine)
@@ -161,7 +161,7 @@ class Confinement:
                 raise Unsupported("the overlay view", "a file system with xattrs for the state", where, hint)
             return "copy", [f"{where} has no xattrs, so that no overlay can be laid over it: working in a copy"]
         if level == 2 and not disk.user():
-            from mudroom.core.confinement.container import NOBODY
+            from mudroom.ext.containers.core.container import NOBODY
 
             return "copy", [f"root is nobody in a container: working in a copy of the project, as user {NOBODY[0]}"]
         return mode, [f"{inside}: {_IN_A_COPY}"] if inside else []
@@ -293,7 +293,7 @@ class Confinement:
                 spec = spec._replace(binds=(*spec.binds, *self._kept(spec.files)))
                 return self._in_its_image(_made_for(mode, spec, host.machine, grant), grant)
             if grant.image:
-                from mudroom.sandbox.container.image_plan import compile_imaged
+                from mudroom.ext.containers.engine.image_plan import compile_imaged
 
                 return self._in_its_image(compile_imaged(spec, host.machine, self._hidden), grant)
             plan = (LINUX if grant.level == 2 else self.platform).compile(spec, host.machine)
@@ -423,8 +423,8 @@ class Confinement:
         return self._resolves
 
     def _provided(self, image: str) -> ProvidedImage:
-        from mudroom.core.confinement.container import user_of
-        from mudroom.core.confinement.image import User
+        from mudroom.ext.containers.core.container import user_of
+        from mudroom.ext.containers.core.image import User
 
         uid, gid = user_of(disk.user(), disk.group())
         return self._images(image, User(user_name(), uid, gid, self._home))
@@ -433,7 +433,7 @@ class Confinement:
         """Return the plan; if it is for an image, with the mounts and volumes that its container needs."""
         if not grant.image:
             return plan
-        from mudroom.core.confinement.image import volumes_in_memory
+        from mudroom.ext.containers.core.image import volumes_in_memory
 
         provided = self._provided(grant.image)
         image, mounts = provided.image, (*provided.mounts, *plan.mounts)
@@ -457,7 +457,7 @@ class Confinement:
             host = host._replace(links=(), system=(), home=home, masks=masks)
         if grant.level < 2 or disk.user():
             return host
-        from mudroom.core.confinement.container import NOBODY
+        from mudroom.ext.containers.core.container import NOBODY
 
         uid, gid = NOBODY
         uid_map, gid_map = b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid)
@@ -465,7 +465,7 @@ class Confinement:
 
     def _kept(self, files: Iterable[tuple[bytes, bytes]]) -> Iterator[Bind]:
         """Write the files to disk and yield their binds."""
-        from mudroom.sandbox.container.owner import kept
+        from mudroom.ext.containers.engine.owner import kept
 
         yield from (kept(self._vault.path + b"/contained", path, content) for path, content in files)
 
@@ -495,7 +495,7 @@ class Confinement:
         """Return user and group of the commands of root's containers; None for all others, which are this process's."""
         if grant.level < 2 or disk.user():
             return None
-        from mudroom.core.confinement.container import NOBODY
+        from mudroom.ext.containers.core.container import NOBODY
 
         return NOBODY
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from mudroom.core.network.flow_log import FlowLog
     from mudroom.core.network.fork_host import ForkDial
     from mudroom.core.network.host_rules import HostRule
-    from mudroom.core.network.inspection import Inspection
     from mudroom.core.network.loopback import LoopbackPlace
-    from mudroom.core.network.placeholder import CredentialRule
+    from mudroom.ext.inspection.core.inspection import Inspection
+    from mudroom.ext.inspection.core.placeholder import CredentialRule
     from mudroom.net.door import Door, Gate, Kind
     from mudroom.sandbox.client.client import Running
     from mudroom.session.confinement.dial_desk import DialDesk
@@ -442,7 +442,7 @@ class Doorkeeper:
 
 def missing_credential(wanted: CredentialRule, environ: Mapping[bytes, bytes], home: bytes) -> str:
     """Return why a credential cannot be read now, with a hint; empty if it can. Its value is not kept."""
-    from mudroom.net.inspection.credential_value import read_credentials
+    from mudroom.ext.inspection.net.credential_value import read_credentials
 
     try:
         read_credentials((wanted,), environ, home)

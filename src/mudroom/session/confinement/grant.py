@@ -21,8 +21,8 @@ from mudroom.typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from mudroom.core.agent.agent_store import AgentStore, StagedStore
     from mudroom.core.agent.card import AgentCard, CredentialRequest, OpenedCredentials
-    from mudroom.core.confinement.container import EngineKind
     from mudroom.core.confinement.spec import Bind
+    from mudroom.ext.containers.core.container import EngineKind
 
 
 class Grant(NamedTuple):
@@ -78,7 +78,7 @@ def _unopened(card: AgentCard, request: CredentialRequest) -> OpenedCredentials:
 
 def _agent_stores(names: Iterable[str], own: AgentStore | None) -> tuple[AgentStore, ...]:
     """Return the stores of agents by name, as mudroom's own profiles have them, and the agent's own as given."""
-    from mudroom.agents.catalog import Catalog
+    from mudroom.ext.agents.catalog import Catalog
 
     profiles = [Catalog().of_store(name) for name in names if own is None or name != own.name]
     stores = [profile.agent_store for profile in profiles if profile is not None]
@@ -150,7 +150,7 @@ class _Lacking(Mapping[int, str]):
         if self._why is None and sys.platform == "win32":
             self._why = "Windows"
         elif self._why is None:
-            from mudroom.sandbox.container.engine import why_none
+            from mudroom.ext.containers.engine.engine import why_none
 
             self._why = why_none(self._environ, self._wanted)
         if not self._why:
@@ -175,7 +175,7 @@ def granted(
             hint = "use level 1, or mudroom in WSL 2"
             raise Unsupported(f"level {decision.asked} of {subject}", "a container of Linux", decision.reason, hint)
         if decision.rule == "machine":
-            from mudroom.sandbox.container.engine import needed
+            from mudroom.ext.containers.engine.engine import needed
 
             raise Unsupported(f"level {decision.asked} of {subject}", needed(engine_of(settings)), decision.reason)
         raise Refused(f"{subject} is refused: {decision.reason}", f"{decision.rule} in the policy decides")
@@ -213,7 +213,7 @@ def image_of(settings: Settings, card: AgentCard | None, level: int) -> tuple[st
     a card to name it; otherwise the card's image is ignored."""
     if level < 2:
         return "", ()
-    from mudroom.core.confinement.image import HOST
+    from mudroom.ext.containers.core.image import HOST
 
     named, requested = settings.image, card.image if card is not None else ""
     notes: tuple[str, ...] = ()

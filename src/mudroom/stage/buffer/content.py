@@ -1,8 +1,7 @@
 """File contents of a write buffer: in memory while they are small and few, else spilled to a directory.
 
-This module does not need Linux. On Windows files are opened by ``stage/nt_disk.py``: a file that was opened another way
-cannot be removed before it is closed.
-"""
+This module does not need Linux. On Windows files are opened by ``ext/windows/stage/nt_disk.py``: a file that was opened
+another way cannot be removed before it is closed."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from mudroom.typing import BinaryIO
 PER_FILE, TOTAL = 4 << 20, 64 << 20
 """Bytes: the largest content that is held in memory, and the total of contents in memory."""
 if sys.platform == "win32":
-    from mudroom.stage.nt_disk import O_CLOEXEC, O_NOFOLLOW, open_path, unlink
+    from mudroom.ext.windows.stage.nt_disk import O_CLOEXEC, O_NOFOLLOW, open_path, unlink
 
     def _open(path: bytes, flags: int) -> int:
         return open_path(path, flags)

@@ -321,7 +321,7 @@ def _strip(root: int, path: bytes) -> bool:
 def _strip_one(root: int, path: bytes) -> bool:
     """Strip by path. Only mudroom writes below the slots, and the last link is not followed."""
     if sys.platform == "win32":
-        from mudroom.stage import nt_disk
+        from mudroom.ext.windows.stage import nt_disk
 
         nt_disk.leave_layer(root, path)
         return False

@@ -21,10 +21,10 @@ from typing import TypeVar
 import msgspec
 
 from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, QueueRow
+from mudroom.core.system.process import started
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage import disk
-from mudroom.system.process import started
 from mudroom.vault.lock import LOCK_EX, LOCK_NB, flock
 from mudroom.vault.sync import sync_directory
 

@@ -1,0 +1,54 @@
+"""The findings of all probes, read as a newcomer asks: which levels there are here, and what is to be done. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mudroom.cli.doctor.probe import Finding
+from mudroom.cli.doctor.report import Fix, fixes
+from mudroom.typing import NamedTuple
+
+_LIMIT, _CONTAINER = "limit: ", "containers: "
+_ENGINE = "a container engine"
+
+
+class Level(NamedTuple):
+    level: int
+    about: str
+    state: str
+    """yes, partly, no."""
+    missing: tuple[str, ...]
+    """Protections that are not there, or weaker than elsewhere; of ``no``: the reason."""
+
+
+class FirstLook(NamedTuple):
+    levels: tuple[Level, ...]
+    limits: tuple[str, ...]
+    no_limits: tuple[str, ...]
+    fixes: tuple[Fix, ...]
+    """Each once; the one that brings back most protections of the lowest level first."""
+
+
+def first_look(findings: Sequence[Finding]) -> FirstLook:
+    limits = [row for row in findings if row.protection.startswith(_LIMIT)]
+    boxes = [row for row in findings if row.protection.startswith(_CONTAINER) or row.protection == _ENGINE]
+    walls = [row for row in findings if row not in limits and row not in boxes]
+    levels = (
+        Level(0, "a staged view: nothing lands until you apply it", "yes", ()),
+        _level(1, "and a sandbox: its own files, network gate, system calls", walls),
+        _level(2, "and a container of Docker or Podman around it", boxes),
+    )
+    return FirstLook(
+        levels,
+        tuple(row.protection.removeprefix(_LIMIT) for row in limits if row.state == "strict"),
+        tuple(row.protection.removeprefix(_LIMIT) for row in limits if row.state != "strict"),
+        tuple(fixes([row for row in (*walls, *limits, *boxes) if row.state != "strict"])),
+    )
+
+
+def _level(number: int, about: str, rows: Sequence[Finding]) -> Level:
+    weak = [row for row in rows if row.state != "strict"]
+    first = rows[0] if rows else None
+    if first is None or first.state in ("missing", "not probed"):
+        return Level(number, about, "no", (first.found,) if first is not None else ())
+    return Level(number, about, "partly" if weak else "yes", tuple(row.protection for row in weak))

@@ -1,0 +1,77 @@
+"""Parts of mudroom that lie beside its kernel, one folder of ``mudroom/ext`` each: what each adds, and its module.
+
+The kernel imports no module of ``mudroom.ext`` by name. It asks for a row here, and loads the module at first use. An
+installation may lack a folder: then what it adds is absent, the rest works, and whoever asks is told in one line.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from mudroom.errors import MudroomError
+from mudroom.typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROWS: Mapping[str, Mapping[str, str]] = {
+    "verb": {
+        "acp": "agents.cli.acp",
+        "agent": "agents.cli.agent",
+        "certify": "certify.cli.certify",
+        "completion": "completion.cli",
+        "fleet": "fleet.cli.fleet",
+        "hook": "agents.cli.hook",
+        "image": "containers.cli.image",
+        "keeper": "keeper.cli.keeper",
+        "mcp": "agents.cli.mcp",
+        "review": "tui.cli.review",
+        "serve": "web.cli.serve",
+        "shell-shim": "agents.cli.shell_shim",
+        "try": "attempts.cli.try",
+        "worker": "fleet.cli.worker",
+    },
+}
+"""By kind of what is added, then by its name: a module below ``mudroom.ext``, of the folder that it begins with."""
+
+
+class NotInstalled(MudroomError):
+    """What was asked for belongs to a part that this installation lacks."""
+
+
+def part(kind: str, name: str, what: str) -> Any:
+    """Return the module of a row. Raise NotInstalled if its folder is absent; ``what`` is what the user asked for."""
+    module = part_or_none(kind, name)
+    if module is None:
+        satellite = satellite_of(kind, name)
+        raise NotInstalled(
+            f"{what} is not part of this installation: it lacks mudroom/ext/{satellite}",
+            "install all of mudroom: pip install --force-reinstall mudroom",
+        )
+    return module
+
+
+def part_or_none(kind: str, name: str) -> Any:
+    """Return the module of a row; None if its folder is absent."""
+    if not is_installed(satellite_of(kind, name)):
+        return None
+    module = f"mudroom.ext.{ROWS[kind][name]}"
+    __import__(module)  # importlib has modules of its own
+    return sys.modules[module]
+
+
+def satellite_of(kind: str, name: str) -> str:
+    """Return the folder of ``mudroom/ext`` that holds a row's module."""
+    return ROWS[kind][name].partition(".")[0]
+
+
+def is_installed(satellite: str) -> bool:
+    """Return whether a folder of ``mudroom/ext`` is there. A fault within it is raised, not taken for its absence."""
+    name = f"mudroom.ext.{satellite}"
+    try:
+        __import__(name)
+    except ModuleNotFoundError as error:
+        if error.name not in (name, "mudroom.ext"):
+            raise
+        return False
+    return True

@@ -1,0 +1,226 @@
+"""``mudroom acp``: start the agent, stand between it and the editor, and end both.
+
+Whichever ends first ends the other:
+
+    the editor (its end of stdin, or of stdout)   the agent's stdin is closed; it has ``PATIENCE`` seconds to end
+    the agent                                     each open request of the editor is answered with an error
+    mudroom, by a signal                          as the end of the editor, at once
+    mudroom, by SIGKILL                           the sandbox ends with it; the next command collects its changes
+
+Terminals end with the agent. Only then is the sandbox gone, and the fork at rest.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from queue import SimpleQueue
+
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
+from mudroom.core.command.verdict import Verdict
+from mudroom.core.tree.change import Change, counted_changes
+from mudroom.core.tree.path import is_below
+from mudroom.errors import MudroomError
+from mudroom.ext.agents.acp.agent_process import AgentProcess, ErrorStream, pipes, start_inside, start_outside
+from mudroom.ext.agents.acp.bridge import EditorBridge
+from mudroom.ext.agents.acp.fork_file import ForkFileCalls
+from mudroom.ext.agents.acp.message import INTERNAL_ERROR
+from mudroom.ext.agents.acp.question import EditorForHosts
+from mudroom.ext.agents.acp.session_text import AgentPlace
+from mudroom.ext.agents.acp.stream import Outbox
+from mudroom.ext.agents.acp.terminal import ForkTerminals
+from mudroom.ext.agents.session.run_agent import workspace
+from mudroom.session import Actor, Session
+from mudroom.session.changes import flush_write
+from mudroom.session.order import Pipes
+from mudroom.typing import Any, NamedTuple
+from mudroom.vault.forks.review import fingerprint
+
+PATIENCE = 5.0
+"""Seconds that an agent has to end when its editor has gone."""
+FLUSH = 1.0
+"""Seconds that a file call waits for its write to be on disk: the agent may have to end a command in the way."""
+DRAIN = 5.0
+"""Seconds that the editor has to read the last lines."""
+
+
+class AgentStart(NamedTuple):
+    """How the agent is started."""
+
+    name: str
+    argv: tuple[bytes, ...]
+    cwd: bytes
+    actor: Actor | None
+    """Of its process inside; None: it runs on the host."""
+    environment: Mapping[bytes, bytes]
+    """Of its process on the host."""
+    fork: str | None = None
+    """None: its own, the first that is free."""
+
+
+class ServeEnd:
+    """The end of a connection, noted by any thread, or by a handler of signals: single writes of an attribute, and a
+    queue whose ``put`` may interrupt its own ``get`` (queue.SimpleQueue). The lock of a threading.Event may be held by
+    the very ``wait`` that the handler has interrupted."""
+
+    def __init__(self) -> None:
+        self._over: SimpleQueue[None] = SimpleQueue()
+        self.is_editor_gone = False
+        self.signal = 0
+        """The first signal that told mudroom to end."""
+
+    def wait(self) -> None:
+        """Wait for the end. Called once."""
+        self._over.get()
+
+    def finish(self) -> None:
+        self._over.put(None)
+
+    def editor_gone(self) -> None:
+        self.is_editor_gone = True
+        self.finish()
+
+    def told(self, number: int) -> None:
+        self.signal = self.signal or number
+        self.editor_gone()
+
+
+class Asking(NamedTuple):
+    """Who is asked for approvals."""
+
+    set_approver: Callable[[Callable[[CommandQuestion], CommandAnswer]], None] | None
+    """Set the approver of commands; None: the session has one, and the editor is not asked."""
+    otherwise: Callable[[CommandQuestion], CommandAnswer]
+    """Asked before the editor has a session."""
+
+
+def serve(session: Session, agent: AgentStart, asking: Asking, end: ServeEnd, ends: tuple[int, int]) -> int:
+    """Serve the editor at ``ends``, its stdin and stdout, until it or the agent ends, or ``end`` is noted. Return the
+    agent's exit code if it has ended first, otherwise 0. The descriptors are owned.
+
+    Raise Refused if the policy does not let the agent run, CommandNotStarted if its program does not exist."""
+    with workspace(session, agent.name, agent.fork) as at, _journalled(session, at.fork.name, agent.name) as outcome:
+        if at.note:
+            os.write(2, f"note: {at.note}\n".encode())
+        place = AgentPlace(at.fork.name, os.fsdecode(session.project), agent.actor is not None, agent.name)
+        outcome["exit_code"] = code = _Served(session, agent, place, end, ends).run(asking)
+        return code
+
+
+@contextmanager
+def _journalled(session: Session, fork: str, agent: str) -> Iterator[dict[str, Any]]:
+    def journal(data: dict[str, Any]) -> None:
+        session.vault.journal.append("agent", fork, {"agent": agent, **data}, time=time.time_ns())
+
+    journal({"state": "started"})
+    outcome: dict[str, Any] = {}
+    try:
+        yield outcome
+    except Exception as error:
+        outcome["error"] = str(error)
+        raise
+    finally:
+        journal({"state": "ended", **(outcome or {"error": "mudroom was interrupted"})})
+
+
+class _Served:
+    """One connection. Owner: the thread of the verb."""
+
+    def __init__(
+        self, session: Session, agent: AgentStart, place: AgentPlace, end: ServeEnd, ends: tuple[int, int]
+    ) -> None:
+        self._session, self._agent, self._place, self._end = session, agent, place, end
+        self._stdin, self._stdout = ends
+
+    def run(self, asking: Asking) -> int:
+        session, end, fork = self._session, self._end, self._place.fork
+        ours, theirs = pipes()
+        errors = ErrorStream(ours.stderr)
+        editor, to_agent = Outbox(self._stdout, end.editor_gone), Outbox(ours.stdin)
+        bridge = EditorBridge(self._place, self._directory, self._verdict, self._changes, editor, to_agent)
+        bridge.files = ForkFileCalls(
+            session.forks.files(fork), session.project, fork, lambda: flush_write(session.forks, fork, FLUSH)
+        )
+        bridge.terminals = terminals = ForkTerminals(
+            session, fork, bridge.questions, bridge.terminal_changed, _shell(session), self._agent.actor
+        )
+        if asking.set_approver is not None:
+            patience = session.actor.settings.approval_timeout
+            asking.set_approver(bridge.questions.approver(patience, asking.otherwise))
+            session.machine.ask_about_hosts(EditorForHosts(bridge.questions))
+        process = self._started(theirs)
+        reader = _thread(lambda: bridge.read_agent(ours.stdout), end.finish)
+        _thread(lambda: bridge.read_editor(self._stdin), end.editor_gone)
+        _thread(process.wait, end.finish)
+        try:
+            end.wait()
+        finally:
+            to_agent.close()
+            code = process.wait(0 if end.signal else PATIENCE)
+            if code is None:
+                process.end()
+                code = process.wait() or 0
+            bridge.questions.close()
+            terminals.close()
+        reader.join(DRAIN)
+        bridge.close(INTERNAL_ERROR, _ended(self._agent.name, code, errors.last_line(), fork))
+        editor.close()
+        editor.wait(DRAIN)
+        return 0 if end.is_editor_gone else code
+
+    def _started(self, theirs: Pipes) -> AgentProcess:
+        """Start the agent with its ends of the streams, which are closed here."""
+        agent = self._agent
+        try:
+            if agent.actor is not None:
+                return start_inside(self._session, agent.argv, self._place.fork, agent.cwd, theirs, agent.actor)
+            return start_outside(agent.argv, agent.cwd, theirs, agent.environment)
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+
+    def _directory(self, named: str) -> str | None:
+        if not named.startswith("/") or "\0" in named:
+            return None
+        try:
+            real = os.path.realpath(named.encode("utf-8", "surrogateescape"))
+        except UnicodeEncodeError:  # half of a surrogate pair is in no name
+            return None
+        return os.fsdecode(real) if is_below(real, self._session.project) else None
+
+    def _verdict(self, words: tuple[bytes, ...]) -> Verdict:
+        try:
+            return self._session.approval.decide_on(words)
+        except MudroomError as error:  # a policy file cannot be read
+            return Verdict("deny", rule="policy", reason=str(error))
+
+    def _changes(self) -> tuple[str, Sequence[Change]]:
+        changeset = self._session.forks.changeset(self._place.fork)
+        return fingerprint(changeset), counted_changes(list(changeset.changes))
+
+
+def _thread(run: Callable[[], object], then: Callable[[], None]) -> threading.Thread:
+    """Start a thread that calls ``then`` when it has run, also after an error."""
+
+    def both() -> None:
+        try:
+            run()
+        finally:
+            then()
+
+    thread = threading.Thread(target=both, daemon=True)
+    thread.start()
+    return thread
+
+
+def _shell(session: Session) -> str:
+    """Return the shell for a line of shell: bash where the host has it, since models write for it."""
+    return "/bin/bash" if session.granted().level != 2 and os.path.exists("/bin/bash") else "/bin/sh"
+
+
+def _ended(agent: str, code: int, last: str, fork: str) -> str:
+    said = f": {last}" if last else ""
+    return f"{agent} has ended (exit code {code}){said}. Its changes are in the fork {fork}: mudroom diff {fork}"

@@ -1,0 +1,102 @@
+"""The catalogue of profiles: mudroom's own, and the user's, which replace those of the same name.
+
+A profile of the user's is ``agents/NAME.toml`` in the directory of the user's policy. A project has none: a profile
+opens logins and hosts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from mudroom.core.agent.field import FieldError
+from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
+from mudroom.ext.agents.core.profile import AgentProfile, parse_profile
+
+OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)).encode(), b"profiles")
+SUFFIX = b".toml"
+LIMIT = 1 << 18
+"""Bytes of a profile file."""
+
+
+class Catalog:
+    """Immutable: files are read when they are asked for. ``user``: the directory of the user's policy; None: only
+    mudroom's own profiles."""
+
+    def __init__(self, user: bytes | None = None) -> None:
+        self._directories = (OWN,) if user is None else (user + b"/agents", OWN)
+
+    def names(self) -> list[str]:
+        """Return the names of all profiles, in alphabetical order."""
+        names: set[str] = set()
+        for directory in self._directories:
+            try:
+                names |= {os.fsdecode(name.removesuffix(SUFFIX)) for name in _files(directory)}
+            except FileNotFoundError:
+                continue  # the user has none
+        return sorted(names)
+
+    def profile(self, name: str) -> AgentProfile:
+        """Return the profile with this name. Raise UsageError if there is none or it is not valid."""
+        path = self._path(name)
+        if path is None:
+            raise UsageError(f"there is no profile of an agent {name!r}", "known: " + ", ".join(self.names()))
+        profile = read_profile(path)
+        if profile.name != name:
+            raise UsageError(f"{show(path)}: name is {profile.name!r}", f'name = "{name}", as the file is called')
+        return profile
+
+    def of_program(self, program: str) -> AgentProfile | None:
+        """Return the profile of a program without its directory, or None. A profile that has the program's name is the
+        only one that is read."""
+        if self._path(program) is not None:
+            return self.profile(program)
+        return next((profile for profile in map(self.profile, self.names()) if program in profile.programs), None)
+
+    def of_store(self, store: str) -> AgentProfile | None:
+        """Return the profile whose agent has this credential store, or None."""
+        return next((profile for profile in map(self.profile, self.names()) if profile.store == store), None)
+
+    def has(self, name: str) -> bool:
+        return self._path(name) is not None
+
+    def is_users(self, name: str) -> bool:
+        """Return whether the profile is the user's own."""
+        path = self._path(name)
+        return path is not None and not path.startswith(OWN)
+
+    def _path(self, name: str) -> bytes | None:
+        if not name or "/" in name or name.startswith("."):
+            return None
+        paths = (directory + b"/" + os.fsencode(name) + SUFFIX for directory in self._directories)
+        return next((path for path in paths if os.path.exists(path)), None)
+
+
+def _files(directory: bytes) -> Iterator[bytes]:
+    return (name for name in os.listdir(directory) if name.endswith(SUFFIX) and not name.startswith(b"."))
+
+
+def read_profile(path: bytes) -> AgentProfile:
+    """Return the profile of a file. Raise UsageError, one line that names the file."""
+    import tomllib
+
+    name = show(path)
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(LIMIT + 1)
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from error
+    if len(data) > LIMIT:
+        raise UsageError(f"{name} is larger than any profile ({LIMIT >> 10} KiB)")
+    try:
+        return parse_profile(tomllib.loads(data.decode()), name)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name}: this is not UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{name}: this is not TOML: {error}") from error
+    except RecursionError:
+        raise UsageError(f"{name}: nested too deeply") from None
+    except FieldError as error:
+        message = error.message if error.message.startswith(name) else f"{name}: {error.message}"
+        raise UsageError(message, error.hint) from error

@@ -1,0 +1,260 @@
+"""The profile of the agent that a command line names; ``mudroom agent ls`` and ``agent show``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from mudroom.cli.project_session import working_directory
+from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.fold import fold_beside, fold_row
+from mudroom.core.network.host_rules import HostRule, parse_rule
+from mudroom.core.network.loopback import is_loopback, look_at_loopback
+from mudroom.core.settings import Settings
+from mudroom.core.text.redaction import secret_variables
+from mudroom.core.text.regex import regex
+from mudroom.core.tree.path import show
+from mudroom.errors import CommandNotStarted, UsageError
+from mudroom.ext.agents.catalog import Catalog
+from mudroom.ext.agents.core.inner_sandbox import InnerSandbox, switched_off
+from mudroom.ext.agents.core.profile import GENERIC, AgentProfile
+from mudroom.policy.config import user_config
+from mudroom.sandbox.host.program import HostProgram, find_program
+from mudroom.typing import Any, NamedTuple
+
+_GENERIC = "generic"
+_NAME = regex(r"[^A-Za-z0-9_.-]+")
+_ENDING = regex(r"\.(com|exe|bat|cmd)\Z")
+NOT_FOUND = 127
+
+
+def catalog(context: Context) -> Catalog:
+    return Catalog(user_config(context.environ))
+
+
+def search_of(environ: Mapping[bytes, bytes]) -> list[bytes]:
+    if sys.platform == "win32":
+        return environ.get(b"PATH", b"").split(b";")
+    return environ.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin").split(b":")
+
+
+def chosen_profile(word: str, context: Context) -> AgentProfile:
+    """Return the profile of the program that ``word`` names; a careful generic one if no profile knows it."""
+    program = os.path.basename(word)
+    if sys.platform == "win32":  # which takes Claude and claude.cmd for it, too
+        program = _ENDING.sub("", program.lower())
+    profile = catalog(context).of_program(program)
+    return profile or GENERIC._replace(name=_NAME.sub("-", program)[:40] or "agent")
+
+
+class ProfiledAgent(NamedTuple):
+    """An agent that runs by a profile."""
+
+    profile: AgentProfile
+    program: HostProgram
+    argv: tuple[bytes, ...]
+    """With the words that switch its own sandbox off."""
+    rules: tuple[HostRule, ...]
+    environment: tuple[bytes, ...]
+    """NAME or NAME=VALUE, beyond those of the settings."""
+    switches: tuple[str, ...]
+    """The words by which its own sandbox is off, as they are printed."""
+    notes: tuple[str, ...]
+
+
+def profiled(argv: Sequence[str], context: Context, settings: Settings, level: int) -> ProfiledAgent:
+    """Return the agent of a command line. Raise CommandNotStarted, with how it is installed, if it is not there."""
+    profile = chosen_profile(argv[0], context)
+    program = find_program(os.fsencode(argv[0]), search_of(context.environ), working_directory())
+    if program is None:
+        hint = profile.install if profile.install else "name a program that is on PATH, or its path"
+        raise CommandNotStarted(f"{argv[0]}: no such program on PATH", NOT_FOUND, hint)
+    # at level 0 nothing else would confine it: it stays on, and where it cannot run the summary names the level
+    inner = profile.sandbox if level else InnerSandbox()
+    words, switches = switched_off(argv[1:], inner)
+    values = (*profile.environment.values, *inner.values)
+    passed = [name for name in profile.environment.passed if os.fsencode(name) in context.environ]
+    environment = (
+        *(os.fsencode(name) for name in passed),
+        *(os.fsencode(f"{name}={value}") for name, value in values if os.fsencode(name) not in _named(settings)),
+    )
+    source = f"profile {profile.name}"
+    rules = (
+        *(parse_rule(host, "allow", source) for host in profile.network.allow),
+        *(parse_rule(host, "deny", source) for host in profile.network.deny),
+    )
+    notes = [*profile.notes, *_version_notes(profile, program)]
+    line = tuple(os.fsencode(word) for word in (argv[0], *words))
+    return ProfiledAgent(profile, program, line, rules, environment, tuple(switches), tuple(notes))
+
+
+def _named(settings: Settings) -> set[bytes]:
+    """Return the names of the variables that the user sets or passes."""
+    return {variable.partition(b"=")[0] for variable in settings.environment}
+
+
+def _version_notes(profile: AgentProfile, program: HostProgram) -> list[str]:
+    if not profile.tested or not program.version:
+        return []
+    depth = 2 if profile.tested.startswith("0.") else 1
+    if program.version.split(".")[:depth] == profile.tested.split(".")[:depth]:
+        return []
+    return [
+        f"{profile.name} {program.version} is installed, and its profile was tried with {profile.tested}: its switches "
+        f"may differ (mudroom agent show {profile.name})"
+    ]
+
+
+def first_line(agent: ProfiledAgent, context: Context, settings: Settings) -> str:
+    """Return the line that is printed before the agent starts: what is passed to it, by name."""
+    profile = agent.profile
+    variables = [os.fsdecode(name) for name in agent.environment if b"=" not in name]
+    parts = [f"{profile.about or profile.name} {agent.program.version}".strip()]
+    parts.append("variables passed: " + ", ".join(variables) if variables else "no variables of its own are passed")
+    withheld = withheld_keys(agent, context.environ, settings)
+    if withheld:
+        parts.append("not passed: " + ", ".join(withheld) + " (--env NAME passes one)")
+    if agent.switches:
+        parts.append("its own sandbox is off: " + ", ".join(agent.switches))
+    return "; ".join(parts)
+
+
+def withheld_keys(agent: ProfiledAgent, environ: Mapping[bytes, bytes], settings: Settings) -> list[str]:
+    """Return the variables of the host that look like keys and are not passed."""
+    passed = {name.partition(b"=")[0] for name in agent.environment} | _named(settings)
+    return sorted(name for name in secret_variables(environ) if os.fsencode(name) not in passed)
+
+
+_SCHEME_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+
+
+def place_named_by(value: str) -> tuple[str, int] | None:
+    """Return host and port if the value of a variable, a URL or HOST:PORT, names this machine's loopback."""
+    try:
+        url = urlsplit(value if "://" in value else f"//{value}")
+        port = url.port or _SCHEME_PORTS.get(url.scheme)
+    except ValueError:
+        return None  # no URL
+    host = url.hostname or ""
+    return (host, port) if port and is_loopback(host) else None
+
+
+def closed_places(agent: ProfiledAgent, environ: Mapping[bytes, bytes], rules: Sequence[HostRule]) -> list[str]:
+    """Return a note for each variable passed to the agent that names a server on this machine which no rule opens."""
+    notes = []
+    for variable in agent.environment:
+        name, assigned, value = variable.partition(b"=")
+        place = place_named_by(os.fsdecode(value if assigned else environ.get(name, b"")))
+        if place is not None and look_at_loopback(*place, rules).action == "deny":
+            server = "{}:{}".format("localhost" if place[0] == "::1" else place[0], place[1])
+            notes.append(f"{os.fsdecode(name)} names a server on this machine; to open it: mudroom net allow {server}")
+    return notes
+
+
+# --- ls and show ---
+
+
+def list_profiles(context: Context) -> int:
+    profiles = catalog(context)
+    rows = [_row(profiles.profile(name), profiles, context) for name in profiles.names()]
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.agents/1", "agents": rows}))
+        return 0
+    width, columns = max(len(row["name"]) for row in rows), context.terminal.columns(1)
+    for row in sorted(rows, key=lambda row: row["path"] is None):
+        own = ["(your profile)"] if row["yours"] else []
+        if row["path"]:
+            cells = [row["version"] or "installed", row["path"], *own]
+            line = f"{row['name']:<{width}}  {'  '.join(cells)}"
+        else:
+            cells = ["not installed:", row["install"], *own]
+            line = f"{row['name']:<{width}}  {' '.join(cells[:2])}{'  '.join(['', *own])}"
+        context.terminal.out(fold_row(line, [row["name"], *cells], columns, breaks_cells=False))
+    context.terminal.say("mudroom agent run -- NAME runs one, mudroom agent show NAME says what it gets")
+    return 0
+
+
+def _row(profile: AgentProfile, profiles: Catalog, context: Context) -> dict[str, Any]:
+    program = installed(profile, context)
+    return {
+        "name": profile.name,
+        "about": profile.about,
+        "path": show(program.path) if program is not None else None,
+        "version": program.version if program is not None else None,
+        "tested": profile.tested or None,
+        "install": profile.install,
+        "yours": profiles.is_users(profile.name),
+    }
+
+
+def installed(profile: AgentProfile, context: Context) -> HostProgram | None:
+    search = search_of(context.environ)
+    programs = (find_program(os.fsencode(name), search, b"/") for name in profile.programs)
+    return next((program for program in programs if program is not None), None)
+
+
+def show_profile(name: str, context: Context) -> int:
+    profiles = catalog(context)
+    profile = GENERIC if name == _GENERIC else profiles.of_program(name) or profiles.profile(name)
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.agent/1", **as_json(profile, profiles, context)}))
+        return 0
+    for label, content in described(profile, installed(profile, context)):
+        context.terminal.out(fold_beside(f"{label:<12} ", content, context.terminal.columns(1)))
+    return 0
+
+
+def as_json(profile: AgentProfile, profiles: Catalog, context: Context) -> dict[str, Any]:
+    return {
+        **_row(profile, profiles, context),
+        "programs": list(profile.programs),
+        "store": [f"~/{show(place)}" for place in profile.agent_store.places],
+        "tokens": [f"~/{show(token)}" for token in profile.tokens],
+        "state": [f"~/{pattern}" for pattern in profile.state],
+        "transcripts": [f"~/{pattern}" for pattern in profile.transcripts],
+        "allow": list(profile.network.allow),
+        "deny": list(profile.network.deny),
+        "pass": list(profile.environment.passed),
+        "set": dict((*profile.environment.values, *profile.sandbox.values)),
+        "sandbox": {
+            "about": profile.sandbox.about,
+            "arguments": list(profile.sandbox.arguments),
+            "options": dict(profile.sandbox.options),
+        },
+        "unattended": list(profile.unattended),
+        "notes": list(profile.notes),
+    }
+
+
+def described(profile: AgentProfile, program: HostProgram | None) -> list[tuple[str, str]]:
+    """Return the lines of ``agent show``: a label and its content. Empty contents are left out."""
+    tried = f", tried with {profile.tested}" if profile.tested else ", written from its documents; not tried here"
+    at = f"{show(program.path)} {program.version}".strip() if program is not None else f"not here: {profile.install}"
+    store = [f"~/{show(place)}" for place in profile.agent_store.places]
+    rows = [
+        ("agent", f"{profile.name}: {profile.about}" + (tried if profile.programs else "")),
+        ("program", at if profile.programs else "any that no profile names"),
+        ("store", ", ".join(store)),
+        ("logins", ", ".join(f"~/{show(token)}" for token in profile.tokens)),
+        ("transcripts", ", ".join(f"~/{pattern}" for pattern in profile.transcripts)),
+        ("may reach", ", ".join(profile.network.allow)),
+        ("may not", ", ".join(profile.network.deny) and f"{', '.join(profile.network.deny)} (refused, never asked)"),
+        ("passed", ", ".join(profile.environment.passed)),
+        ("set", ", ".join(f"{name}={value}" for name, value in profile.environment.values + profile.sandbox.values)),
+        ("sandbox", " ".join((profile.sandbox.about, *profile.sandbox.arguments[:0]))),
+        ("unattended", " ".join(profile.unattended) and f"{' '.join(profile.unattended)} (add it yourself)"),
+        *(("note", note) for note in profile.notes),
+    ]
+    return [(label, content) for label, content in rows if content]
+
+
+def offer(context: Context) -> UsageError:
+    """Return the error for a command line that names no agent: what is installed."""
+    profiles = catalog(context)
+    there = [name for name in profiles.names() if installed(profiles.profile(name), context) is not None]
+    if there:
+        return UsageError("no agent was named", "installed: " + ", ".join(f"mudroom agent run -- {n}" for n in there))
+    return UsageError("no agent was named, and none that mudroom knows is on PATH", "mudroom agent ls lists them")

@@ -1,0 +1,332 @@
+"""``mudroom agent run``: run an agent from start to end.
+
+A signal that tells mudroom to end (Ctrl-C, SIGTERM, a terminal that closes) is passed to the agent. The agent's changes
+stay in its fork, are collected and journalled, and only then does mudroom end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from mudroom.cli.command.exec import print_refused
+from mudroom.cli.command.run import adjusted, asked_level, own_stdio, show_result, warn_if_bare
+from mudroom.cli.net.card_hosts import CardHosts, decide_card_hosts, with_card_network
+from mudroom.cli.project_session import exclusive, open_session, project_of, working_directory
+from mudroom.cli.terminal.command_signals import command_signals
+from mudroom.cli.terminal.context import Context
+from mudroom.core.result import text, to_json
+from mudroom.core.tree.path import is_below, show_path
+from mudroom.errors import MudroomError, Refused, Unsupported, UsageError
+from mudroom.ext.agents.cli.agent_settings import rows_of
+from mudroom.ext.agents.session.agent_settings import agent_settings
+from mudroom.ext.agents.session.run_agent import AgentResult, run_agent
+from mudroom.ext.agents.settings_review import settings_lines
+from mudroom.policy.config import load_card, load_policy, places
+from mudroom.sandbox.platform import new_client
+from mudroom.session import Session
+from mudroom.session.confinement.grant import decide
+from mudroom.stage import disk
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import argparse
+
+    from mudroom.core.agent.card import AgentCard
+    from mudroom.core.settings import Settings
+    from mudroom.ext.agents.cli.agent_profile import ProfiledAgent
+    from mudroom.session import Client
+    from mudroom.session.actor import Actor
+
+_MOST_SHOWN = 10
+_LEAST_DIGITS = 8
+"""The least number of digits of ``--checked``."""
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    if not args.command:
+        from mudroom.ext.agents.cli.agent_profile import offer
+
+        if args.card is None:
+            raise offer(context)
+        if os.path.exists(args.card):
+            raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
+        args.card, args.command = None, [args.card]  # mudroom agent run claude
+    client = context.client if context.client is not None else new_client(context.environ)
+    if args.on is None:
+        client.start()  # it starts while the card and the settings are read
+    try:
+        return _run(args, context, client)
+    finally:
+        client.close()
+
+
+class AgentRequest(NamedTuple):
+    """The agent of a command line: by its profile, or by its card."""
+
+    card: AgentCard
+    argv: tuple[bytes, ...]
+    environment: tuple[bytes, ...] = ()
+    hosts: CardHosts = CardHosts()
+    profiled: ProfiledAgent | None = None
+
+
+def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
+    request = _by_card(args, context) if args.card is not None else request_by_profile(args, context)
+    card, argv, hosts = request.card, list(request.argv), request.hosts
+    with open_session(
+        context,
+        client=client,
+        adjust=lambda policy: request_settings(args, request, policy),
+        level=asked_level(args),
+        card=card,
+        agent=card.agent,
+        ask=args.ask,
+        also=hosts.rules,
+    ) as session:
+        directory = disk.real_path(working_directory())
+        cwd = directory if is_below(directory, session.project) else session.project
+        warn_if_bare(session, context)
+        closed = closed_place_notes(session, request, context)
+        if not context.as_json:  # before an agent that cannot reach its model says so in its own words
+            for line in closed:
+                context.terminal.note(line)
+        if args.on is not None:
+            return _run_elsewhere(session, argv, cwd, args, context)
+        place = disk.given_path(os.fsencode(args.artifacts)) if args.artifacts else None
+        actor = actor_with_program(session, request, context)
+        with command_signals(session) as signals:
+            run = run_agent(
+                session, card, argv, fork=args.fork, cwd=cwd, stdio=own_stdio(context), artifacts=place, actor=actor
+            )
+        unset = _unset(card, session, context) if request.profiled is None else []
+        told = closed if context.as_json else ()
+        run = run._replace(notes=(*hosts.notes, *told, *unset, *run.notes))
+        branch = (
+            _branch(session, card, run, args, context, told=signals.ended_by(run.result) is not None)
+            if run.result.ran
+            else {}
+        )
+        settings = agent_settings(session, run.result.fork) if run.result.ran else []
+        lines = settings_lines(run.result.fork, settings)
+        commits = _commit_lines(session, run, context)
+    code = signals.exit_code(run.result)
+    if context.as_json:
+        import json
+
+        rows = [row for home, changes in settings for row in rows_of(home, changes)]
+        context.terminal.out(json.dumps(_as_json(card, run, branch, code) | {"settings": rows}))
+    elif not run.result.ran:
+        print_refused(run.result, context)
+    else:
+        _print_result(card, run, branch, argv, commits, context)
+        for line in lines:
+            context.terminal.say(line)
+    return code
+
+
+def _run_elsewhere(session: Session, argv: list[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
+    """Run an agent on a worker. It has no terminal and none of this machine's credentials there."""
+    from mudroom.cli.command.run import print_json
+    from mudroom.ext.fleet.cli.elsewhere import run_there
+
+    if args.fork is not None or args.artifacts:
+        raise UsageError("--on is not for --fork and --artifacts", "mudroom agent run --on NAME CARD -- COMMAND")
+    there = run_there(session, args.on, argv, cwd, context)
+    if context.as_json:
+        print_json(there.result._replace(exit_code=there.code), None, context)
+    elif not there.result.ran:
+        print_refused(there.result, context)
+    else:
+        show_result(there.result, argv, context)
+        if there.result.fork:
+            fork = there.result.fork
+            context.terminal.say(f"kept as {fork}: mudroom diff {fork}, mudroom apply {fork}, mudroom discard {fork}")
+    return there.code
+
+
+def _by_card(args: argparse.Namespace, context: Context) -> AgentRequest:
+    card = load_card(os.fsencode(args.card))
+    _require_checked(card, args.checked)
+    request = AgentRequest(card, tuple(os.fsencode(word) for word in args.command))
+    settings = request_settings(args, request, load_policy(project_of(context), context.environ).settings)
+    decision = decide(settings, card, asked_level(args), context.environ)
+    if decision.level is None:  # the session reports the refusal
+        return request
+    return request._replace(
+        hosts=decide_card_hosts(card, settings, decision.level, context, allow=args.allow_card_network)
+    )
+
+
+def _require_no_hook(agent: str, context: Context) -> None:
+    """Raise UsageError if a hook of mudroom is installed for the agent: inside it could only refuse all tools."""
+    if not os.path.isdir(places(context.environ).state + b"/hooks"):
+        return
+    from mudroom.ext.agents.cli.hook_install import installed_scopes
+
+    for scope in installed_scopes(agent, context):
+        whose = "this project" if scope == "project" else "all projects"
+        option = "" if scope == "project" else f" --scope {scope}"
+        raise UsageError(
+            f"the hook of {agent} is installed for {whose}, and inside mudroom it cannot work",
+            f"mudroom hook install {agent} --remove{option}; or start {agent} as it is, with its hook",
+        )
+
+
+def request_by_profile(args: argparse.Namespace, context: Context) -> AgentRequest:
+    """Print what is passed to the agent. Its hosts need no question: the profile is mudroom's own, or the user's."""
+    from mudroom.ext.agents.cli.agent_profile import first_line, profiled
+
+    if args.checked is not None:
+        raise UsageError("--checked is for a card", "mudroom agent run CARD --checked ID -- COMMAND")
+    policy = load_policy(project_of(context), context.environ).settings
+    asked = asked_level(args)
+    level = asked if asked is not None else policy.level if policy.levels.default is None else policy.levels.default
+    agent = profiled(args.command, context, policy, level)
+    _require_no_hook(agent.profile.name, context)
+    if not context.as_json:
+        context.terminal.note(first_line(agent, context, adjusted(args, policy)))
+    return AgentRequest(
+        agent.profile.card(level), agent.argv, agent.environment, CardHosts(agent.rules, agent.notes), agent
+    )
+
+
+def request_settings(args: argparse.Namespace, request: AgentRequest, policy: Settings) -> Settings:
+    settings = with_card_network(request.card, adjusted(args, policy), args.net)
+    return settings._replace(environment=(*request.environment, *settings.environment))
+
+
+def actor_with_program(session: Session, request: AgentRequest, context: Context) -> Actor:
+    """Return the session's actor, with the directories shown that its program needs."""
+    if request.profiled is None:
+        return session.actor
+    if sys.platform == "win32":
+        _require_readable(session, request.profiled)
+        return session.actor
+    from mudroom.ext.agents.cli.agent_profile import search_of
+    from mudroom.sandbox.host.program import needed_places
+
+    confinement, settings = session.machine.confinement, session.actor.settings
+    binds = (*confinement.host.system, *confinement.host.home)
+    shown = [*(bind.path for bind in binds), *settings.read, session.project]
+    places = needed_places(request.profiled.program, search_of(context.environ), confinement.home, shown)
+    return session.actor._replace(settings=settings._replace(read=(*settings.read, *places)))
+
+
+def _require_readable(session: Session, agent: ProfiledAgent) -> None:
+    """Raise Unsupported for a program below the home, where no command at level 1 reads. Its files would have to name
+    the sandbox one by one."""
+    home, real = session.machine.confinement.home, agent.program.real
+    if session.granted().level and is_below(real.lower(), home.lower()):
+        raise Unsupported(
+            f"{agent.profile.name}, which is installed below your home,",
+            "rights of the sandbox on its files",
+            show_path(agent.program.path),
+            'install it for all users, for npm with --prefix "C:\\Program Files\\agents", and put that on PATH',
+        )
+
+
+def closed_place_notes(session: Session, request: AgentRequest, context: Context) -> list[str]:
+    """Return notes about servers on this machine that the agent's variables name and no rule opens to it."""
+    level = session.granted().level
+    if request.profiled is None or not level or session.actor.settings.network_at(level) != "gate":
+        return []
+    from mudroom.ext.agents.cli.agent_profile import closed_places
+
+    return closed_places(request.profiled, context.environ, session.machine.host_answers[0]())
+
+
+def _require_checked(card: AgentCard, checked: str | None) -> None:
+    if checked is not None and (len(checked) < _LEAST_DIGITS or not card.digest.startswith(checked.lower())):
+        raise Refused("the card is not the one that was checked", "look again: mudroom agent check")
+
+
+def _unset(card: AgentCard, session: Session, context: Context) -> list[str]:
+    """Return a note for each variable that the card asks for, that is set here, and that is not passed."""
+    passed = {variable.partition(b"=")[0] for variable in session.actor.settings.environment}
+    names = [
+        variable
+        for variable in card.environment
+        if variable.encode() in context.environ and variable.encode() not in passed
+    ]
+    return [f"{card.agent} asks for the variable {name}: --env {name} passes it" for name in names]
+
+
+def _branch(
+    session: Session, card: AgentCard, run: AgentResult, args: argparse.Namespace, context: Context, *, told: bool
+) -> dict[str, Any]:
+    """Bring the commits as a branch, if the user has asked for it; otherwise say how to bring them, if the card wants a
+    branch. ``told``: mudroom was told to end."""
+    fork = run.result.fork
+    name = args.branch if isinstance(args.branch, str) else card.branch if isinstance(card.branch, str) else None
+    later = f"mudroom apply {fork} --commits" + (f" --branch {name}" if name else "")
+    if args.branch is None or told:
+        return {"later": later} if card.branch or args.branch is not None else {}
+    try:
+        with exclusive(session, context, f"mudroom agent run {card.agent}"):
+            result = session.changes.bring_commits(fork, branch=name)
+    except MudroomError as error:
+        return {"branch": None, "error": str(error), "later": later}
+    return {"branch": result.branch, "head": result.head, "commits": len(result.commits)}
+
+
+def _commit_lines(session: Session, run: AgentResult, context: Context) -> Mapping[bytes, str]:
+    """Return the lines about the fork's commits, by repository."""
+    if context.as_json or not run.result.ran:
+        return {}
+    from mudroom.cli.change.preview import commit_lines
+
+    return commit_lines(session, run.result.fork, run.result.changeset.changes)
+
+
+def _as_json(card: AgentCard, run: AgentResult, branch: dict[str, Any], code: int) -> dict[str, Any]:
+    artifacts = run.artifacts
+    result = run.result._replace(exit_code=code, notes=(*run.notes, *run.result.notes))
+    agent = {
+        "id": card.agent,
+        "card": card.digest,
+        "artifacts": {
+            "place": os.fsdecode(artifacts.place) or None,
+            "streams": list(artifacts.streams),
+            "files": [text(path) for path in artifacts.files],
+            "bytes": artifacts.size,
+            "left": [{"path": text(path), "reason": why} for path, why in artifacts.left],
+        },
+        "branch": branch or None,
+    }
+    return to_json(result) | {"agent": agent}
+
+
+def _print_result(
+    card: AgentCard,
+    run: AgentResult,
+    branch: dict[str, Any],
+    argv: list[bytes],
+    commits: Mapping[bytes, str],
+    context: Context,
+) -> None:
+    print_line, note, fork = context.terminal.say, context.terminal.note, run.result.fork
+    for note_text in run.notes:
+        note(note_text)
+    show_result(run.result, argv, context, commits)
+    artifacts = run.artifacts
+    if artifacts.files or artifacts.streams:
+        files = "1 file" if len(artifacts.files) == 1 else f"{len(artifacts.files):,} files"
+        print_line(f"artefacts: {files} in {show_path(artifacts.place)}")
+    for path, why in artifacts.left[:_MOST_SHOWN]:
+        note(f"no artefact: {show_path(path)} {why}")
+    if len(artifacts.left) > _MOST_SHOWN:
+        note(f"no artefact: {len(artifacts.left) - _MOST_SHOWN:,} more")
+    if branch.get("branch"):
+        short = branch["branch"].removeprefix("refs/heads/")
+        commits_of_branch = "1 commit" if branch["commits"] == 1 else f"{branch['commits']:,} commits"
+        print_line(f"{short}: {commits_of_branch}   look: git log {short}")
+    elif "error" in branch:
+        note(f"no branch: {branch['error']}")
+    elif "later" in branch:
+        print_line(f"its commits as a branch: {branch['later']}")
+    if run.result.changeset.changes:
+        print_line(f"kept as {fork}: mudroom diff {fork}, mudroom apply {fork}, mudroom discard {fork}")
+    else:
+        print_line(f"its fork is {fork}, where the next run of {card.agent} goes on")

@@ -1,0 +1,235 @@
+"""The profile of a known agent: what it needs of mudroom, so that it runs unchanged and without a card. Pure.
+
+A profile is a TOML file (``ext/agents/profiles``), written by mudroom or by the user, never by the agent. docs/agents has
+a page of each built-in one; docs/profile.schema.json describes the same keys as ``_FIELDS`` here. The rules:
+
+1. The agent's store is the place where it keeps everything: settings, logins, transcripts. ``tokens`` are the files of
+   the store that are kept the same on both sides: a login that is renewed inside is renewed outside. Everything else
+   of the store is staged.
+2. ``state`` are files of the store that no program runs or obeys: transcripts, histories, caches. A change of any other
+   staged file is shown in the review, and lands only if it is chosen.
+3. ``allow`` are hosts without which the agent does not work. ``deny`` are hosts that it works without: they are refused
+   without a question.
+"""
+
+from __future__ import annotations
+
+from mudroom.core.agent.agent_store import AgentStore
+from mudroom.core.agent.artifact import pattern_error
+from mudroom.core.agent.card import AgentCard, Requirements
+from mudroom.core.agent.credential_stores import STORES
+from mudroom.core.agent.field import (
+    FieldError,
+    FieldTable,
+    home_path,
+    hosts,
+    kind,
+    nearest,
+    read_fields,
+    text,
+    text_list,
+    variable,
+    variables,
+)
+from mudroom.core.text.regex import regex
+from mudroom.core.tree.path import is_below
+from mudroom.ext.agents.core.inner_sandbox import InnerSandbox
+from mudroom.typing import Any, NamedTuple
+
+FORMAT = 1
+_NAME = regex(r"[a-z0-9][a-z0-9-]{0,39}")
+_PROGRAM = regex(r"[A-Za-z0-9_.+-]{1,64}")
+_OPTION = regex(r"-[A-Za-z]|--[A-Za-z][A-Za-z0-9-]*")
+_LONG = 500
+"""Characters of a text."""
+
+
+class ProfileNetwork(NamedTuple):
+    allow: tuple[str, ...] = ()
+    """Host rules (``core/network/host_rules.py``, ``parse_rule``)."""
+    deny: tuple[str, ...] = ()
+
+
+class ProfileEnvironment(NamedTuple):
+    passed: tuple[str, ...] = ()
+    """Names of the host's variables that are passed if they are set."""
+    values: tuple[tuple[str, str], ...] = ()
+    """Variables that are set for the agent."""
+
+
+class AgentProfile(NamedTuple):
+    name: str
+    about: str = ""
+    programs: tuple[str, ...] = ()
+    """Names of its programs, without a directory."""
+    install: str = ""
+    """The command that installs it."""
+    tested: str = ""
+    """The version with which the profile was tried: its first numbers; empty: it was written from documents."""
+    store: str = ""
+    """A name of ``core/agent/credential_stores.py``; empty if the agent has none."""
+    directories: tuple[bytes, ...] = ()
+    """Paths of the store, relative to the home: those of ``store``, or given if that is empty."""
+    files: tuple[bytes, ...] = ()
+    tokens: tuple[bytes, ...] = ()
+    """Paths relative to the home."""
+    state: tuple[str, ...] = ()
+    """Patterns (``core/agent/artifact.py``) of paths relative to the home."""
+    keys: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
+    """By file: the parts of its JSON that count as settings. The others are state."""
+    transcripts: tuple[str, ...] = ()
+    """The same: where the agent's conversations are."""
+    network: ProfileNetwork = ProfileNetwork()
+    environment: ProfileEnvironment = ProfileEnvironment()
+    sandbox: InnerSandbox = InnerSandbox()
+    unattended: tuple[str, ...] = ()
+    """Words with which it asks nothing. They are shown, never added."""
+    notes: tuple[str, ...] = ()
+
+    def card(self, level: int) -> AgentCard:
+        """Return the requirements of the profile. Its hosts are no request: the user's own mudroom names them."""
+        store = self.agent_store
+        return AgentCard(
+            self.name,
+            level,
+            Requirements(),
+            name=self.about,
+            environment=self.environment.passed,
+            digest=f"profile:{self.name}",
+            store=store if store.places else None,
+        )
+
+    @property
+    def agent_store(self) -> AgentStore:
+        return AgentStore(self.store or self.name, self.directories, self.files, self.tokens, self.state, self.keys)
+
+
+GENERIC = AgentProfile(
+    "agent",
+    "an agent without a profile",
+    notes=(
+        "no profile knows this program: it has no login, no settings and no network but what the policy allows "
+        "(mudroom agent show generic)",
+    ),
+)
+"""For a program that no profile names."""
+
+
+def parse_profile(value: object, where: str) -> AgentProfile:
+    """Return the profile of a parsed TOML file. Raise FieldError if it is invalid. ``where``: for error messages."""
+    fields = read_fields(value, where, _FIELDS)
+    if fields.pop("format", None) != FORMAT:
+        raise FieldError(f"{where}: format is not {FORMAT}", f"format = {FORMAT}, the only one that this version reads")
+    for name in ("name", "programs"):
+        if not fields.get(name):
+            raise FieldError(f"{where}: {name} is missing", 'name = "claude", programs = ["claude"]')
+    profile = AgentProfile(**fields)
+    store = STORES.get(profile.store)
+    if store is not None:
+        profile = profile._replace(directories=store.directories, files=store.files)
+    places = profile.agent_store.places
+    outside = [token for token in profile.tokens if not any(is_below(token, place) for place in places)]
+    if outside:
+        raise FieldError(f"{where}: tokens: ~/{outside[0].decode()} is not in the store", "name the store it lies in")
+    return profile
+
+
+def _name(value: Any, where: str) -> str:
+    if not isinstance(value, str) or _NAME.fullmatch(value) is None:
+        raise FieldError(f"{where} is not a name: small letters, digits and -, at most 40 of them")
+    return value
+
+
+def _programs(value: Any, where: str) -> tuple[str, ...]:
+    names = text_list(value, where, "program names")
+    for name in names:
+        if _PROGRAM.fullmatch(name) is None:
+            raise FieldError(f"{where}: {name!r} is not the name of a program", 'without a directory: "claude"')
+    return names
+
+
+def _text(value: Any, where: str) -> str:
+    return text(value, where, _LONG)
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    return tuple(text(item, where, _LONG) for item in text_list(value, where, "texts"))
+
+
+def _store(value: Any, where: str) -> str:
+    name = text(value, where, _LONG)
+    if name and name not in STORES:
+        raise FieldError(f"{where}: there is no store {name!r}", nearest(name, STORES) or "known: " + ", ".join(STORES))
+    return name
+
+
+def _paths(value: Any, where: str) -> tuple[bytes, ...]:
+    return tuple(home_path(name, where) for name in text_list(value, where, "paths in the home"))
+
+
+def _patterns(value: Any, where: str) -> tuple[str, ...]:
+    patterns = []
+    for pattern in text_list(value, where, "patterns in the home: ~/.claude/projects/**"):
+        error = "is not in the home" if not pattern.startswith("~/") else pattern_error(pattern[2:])
+        if error:
+            raise FieldError(f"{where}: {pattern!r} {error}", "~/.claude/projects/**")
+        patterns.append(pattern[2:])
+    return tuple(patterns)
+
+
+def _keys(value: Any, where: str) -> tuple[tuple[bytes, tuple[str, ...]], ...]:
+    if not isinstance(value, dict):
+        raise FieldError(f"{where} is {kind(value)}", 'a table: "~/.claude.json" = ["mcpServers"]')
+    return tuple((home_path(path, where), _texts(names, path)) for path, names in value.items())
+
+
+def _host_list(value: Any, where: str) -> tuple[str, ...]:
+    names = hosts(value, where)
+    if isinstance(names, bool):
+        raise FieldError(f"{where} is {kind(value)}", "a list of hosts")
+    return names
+
+
+def _values(value: Any, where: str) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict):
+        raise FieldError(f"{where} is {kind(value)}", 'a table: { NAME = "value" }')
+    return tuple((variable(name, where), text(content, where, _LONG)) for name, content in value.items())
+
+
+def _options(value: Any, where: str) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict):
+        raise FieldError(f"{where} is {kind(value)}", 'a table: { "--sandbox" = "off" }')
+    for name in value:
+        if _OPTION.fullmatch(name) is None:
+            raise FieldError(f"{where}: {name!r} is not an option", '{ "--sandbox" = "off" }')
+    return tuple((name, text(content, where, _LONG)) for name, content in value.items())
+
+
+_NETWORK: FieldTable = {"allow": ("allow", _host_list), "deny": ("deny", _host_list)}
+_ENVIRONMENT: FieldTable = {"pass": ("passed", variables), "set": ("values", _values)}
+_SANDBOX: FieldTable = {
+    "about": ("about", _text),
+    "arguments": ("arguments", _texts),
+    "options": ("options", _options),
+    "set": ("values", _values),
+}
+_FIELDS: FieldTable = {
+    "format": ("format", lambda value, _where: value),
+    "name": ("name", _name),
+    "about": ("about", _text),
+    "programs": ("programs", _programs),
+    "install": ("install", _text),
+    "tested": ("tested", _text),
+    "store": ("store", _store),
+    "directories": ("directories", _paths),
+    "files": ("files", _paths),
+    "tokens": ("tokens", _paths),
+    "state": ("state", _patterns),
+    "keys": ("keys", _keys),
+    "transcripts": ("transcripts", _patterns),
+    "network": ("network", lambda value, where: ProfileNetwork(**read_fields(value, where, _NETWORK))),
+    "environment": ("environment", lambda value, where: ProfileEnvironment(**read_fields(value, where, _ENVIRONMENT))),
+    "sandbox": ("sandbox", lambda value, where: InnerSandbox(**read_fields(value, where, _SANDBOX))),
+    "unattended": ("unattended", _texts),
+    "notes": ("notes", _texts),
+}

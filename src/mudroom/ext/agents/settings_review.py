@@ -1,0 +1,73 @@
+"""Changes of an agent's settings as lines of a review: they are shown apart from the project's files."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterator, Sequence
+
+from mudroom.core.text.escaping import escape_line
+from mudroom.core.tree.path import show
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mudroom.core.agent.agent_store import HomeChange
+    from mudroom.session import Session
+    from mudroom.vault.homes.agent_settings import SettingsHome
+
+TITLE = "your agent's settings: they run later, and land only if you choose them"
+_MOST_LISTED = 10
+"""Changes of a store that are listed one by one in a review."""
+_MOST_OF_ONE = 5
+"""Changes below one directory that are listed one by one where there are more changes than that."""
+_CONFLICT = "  (changed on the host, too)"
+
+
+def changed_settings(session: Session, fork: str) -> list[str]:
+    """Return a line for each change of the settings of the fork's agent, or of many below one directory. Most forks
+    have neither a staged store nor settings of their own."""
+    place = session.vault.fork(fork).path
+    if not any(os.path.isdir(place + name) for name in (b"/home", b"/dotfiles")):
+        return []
+    from mudroom.ext.agents.session.agent_settings import agent_settings
+
+    return [line for _home, changes in agent_settings(session, fork) for line in _grouped(changes)]
+
+
+def settings_lines(fork: str, stores: Sequence[tuple[SettingsHome, list[HomeChange]]]) -> list[str]:
+    """Return the section of a review about the agent's settings; empty if none has changed."""
+    return section(fork, [line for _home, changes in stores for line in _grouped(changes)])
+
+
+def section(fork: str, lines: Sequence[str]) -> list[str]:
+    return [TITLE, *lines, f"  mudroom agent settings {fork} --diff, --land PATH"] if lines else []
+
+
+def _grouped(changes: Sequence[HomeChange]) -> Iterator[str]:
+    """Yield a line for each change of a store; many changes below one directory are one line, so that they do not hide
+    the others."""
+    if len(changes) <= _MOST_LISTED:
+        yield from map(line_of, changes)
+        return
+    top = posixpath.commonpath([posixpath.dirname(change.path) for change in changes])
+    groups: dict[bytes, list[HomeChange]] = {}
+    for change in changes:
+        groups.setdefault(change.path[len(top) :].lstrip(b"/").partition(b"/")[0], []).append(change)
+    for name, group in groups.items():
+        if len(group) <= _MOST_OF_ONE:
+            yield from map(line_of, group)
+            continue
+        kinds = ", ".join(dict.fromkeys(change.change for change in group))
+        conflict = _CONFLICT if any(change.conflict for change in group) else ""
+        yield f"  ~/{show(posixpath.join(top, name))}/  {len(group):,} files: {kinds}{conflict}"
+
+
+def line_of(change: HomeChange) -> str:
+    keys = f": {', '.join(change.keys)}" if change.keys else ""
+    conflict = _CONFLICT if change.conflict else ""
+    return f"  ~/{show(change.path)}  {change.change}{shown(keys)}{conflict}"
+
+
+def shown(text: str) -> str:
+    """A sandbox has written it: no control character reaches the terminal."""
+    return escape_line(text.encode("utf-8", "surrogateescape")).text

@@ -1,0 +1,87 @@
+"""The interface of the tools, which front doors for agents share: ``mudroom mcp`` and the library.
+
+    workspace = ToolWorkspace(session, "try-1")                    # one fork of an open session
+    tool = TOOLS["edit"]                                       # table.py
+    tool.name, tool.description, tool.input_schema, tool.output_schema, tool.hints
+    result = call(workspace, "edit", {"path": "a.py", "old_string": "1", "new_string": "2"})
+    result.text, result.data, result.is_error
+
+Rules of this room:
+1. A tool works on its workspace's fork only. Nothing reaches the project: no tool applies.
+2. ``call`` never raises for what a model has sent: an unknown tool, invalid arguments, a refused command and a missing
+   file are results with ``is_error`` and a text that says what is allowed instead. An exception is a failure of mudroom
+   (MudroomError, OSError), which ``call`` turns into such a result, too; only ``Cancelled`` and exceptions that are not
+   an ``Exception`` pass through.
+3. ``text`` is for a model, ``data`` for programs; each is complete without the other. ``data`` fits
+   ``output_schema`` unless ``is_error`` is set.
+4. A result is bounded (``excerpt.py``), and says how to get the rest.
+5. Arguments are checked by the schema before a tool sees them (``schema.py``); unknown names are refused.
+6. Paths are relative to the project, or absolute inside it. They are resolved in the fork's view alone (``path.py``).
+7. Any number of threads may call tools of one workspace at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from mudroom.core.approval.approval import CommandApprover
+    from mudroom.ext.agents.tools.workspace import ToolWorkspace
+    from mudroom.sandbox.client.cancellation import Cancellation
+
+Schema = Mapping[str, Any]
+"""A JSON Schema of the subset that ``schema.py`` checks."""
+
+
+class Hints(NamedTuple):
+    """Properties of a tool, as MCP's annotations of the same names."""
+
+    read_only: bool = False
+    destructive: bool = False
+    """Whether it may remove something from the fork that no checkpoint holds."""
+    idempotent: bool = False
+
+
+class ToolResult(NamedTuple):
+    text: str
+    data: Mapping[str, Any] = {}
+    is_error: bool = False
+
+
+class ToolContext(NamedTuple):
+    """The caller of one call."""
+
+    cancellation: Cancellation | None = None
+    """Ends the command of the call. None: it cannot be cancelled."""
+    approver: CommandApprover | None = None
+    """Asked if the policy wants a command approved; None: the session's approver."""
+    on_output: Callable[[str, bytes], None] | None = None
+    """Called with ``stdout`` or ``stderr`` and the bytes that a command has printed, in the thread of the call."""
+    on_progress: Callable[[str], None] | None = None
+    """Called with a line about what the call does now."""
+
+    def say(self, line: str) -> None:
+        if self.on_progress is not None:
+            self.on_progress(line)
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.cancellation is not None and self.cancellation.is_set
+
+
+ALONE = ToolContext()
+"""Of a caller who only waits for the result."""
+
+
+class Tool(NamedTuple):
+    name: str
+    title: str
+    description: str
+    """For a model: what it does, that it is staged, and its limits."""
+    input_schema: Schema
+    output_schema: Schema
+    hints: Hints
+    function: Callable[[ToolWorkspace, Mapping[str, Any], ToolContext], ToolResult]
+    """Called with arguments that fit the schema, defaults filled in."""

@@ -1,0 +1,206 @@
+"""The place of tools: one fork of an open session, made at first use.
+
+Rules of this file:
+1. A name that was given is that fork, which is made if there is none. Otherwise a fork of the workspace's own is made
+   at the first call: ``stem``, or ``stem-2`` … if there is a fork of that name.
+2. A file tool's write is in the fork, on disk, when its call returns: other processes see it, and it survives SIGKILL.
+3. While another process has a command in the fork's background, file tools refuse: only commands can join it.
+"""
+
+from __future__ import annotations
+
+import _thread
+import errno
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from mudroom.core.text.regex import regex
+from mudroom.core.tree.path import show
+from mudroom.errors import ForkExists, MudroomError
+from mudroom.ext.agents.tools.error import ToolError
+from mudroom.ext.agents.tools.path import inside, shown
+from mudroom.session.changes import flush_write
+from mudroom.typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from mudroom.session import Session
+    from mudroom.session.actor import Actor
+    from mudroom.stage.buffer.files import Tree
+
+Answer = TypeVar("Answer")
+
+_UNUSUAL = regex(r"[^A-Za-z0-9_.]+")
+_STEM = 40
+_TRIES = 1_000
+_ENDS = 3
+"""Commands that may end, one after the other, while a file is written."""
+KEPT_OUTPUTS = 8
+"""Outputs of ended commands that can still be read in parts."""
+
+
+def fork_stem(name: str) -> str:
+    """Return a name for a fork, made of a client's name for itself; ``agent`` if nothing of it can be used."""
+    return _UNUSUAL.sub("-", name[: 4 * _STEM]).strip("-._")[:_STEM].rstrip("-._").lower() or "agent"
+
+
+class ToolWorkspace:
+    """Thread-safe. ``_lock`` guards the fork's name and the kept outputs; ``edits`` is held while a file is read,
+    changed and written."""
+
+    def __init__(
+        self, session: Session, fork: str | None = None, *, stem: str = "agent", actor: Actor | None = None
+    ) -> None:
+        """``actor``: of the commands; None: the session's own."""
+        self.session, self.actor = session, actor
+        self._stem, self._name, self._is_named = stem, fork, fork is not None
+        self._is_there = self._is_own = False
+        self._lock = _thread.allocate_lock()
+        self.edits = _thread.allocate_lock()
+        self._outputs: OrderedDict[str, str] = OrderedDict()
+        self._count = 0
+
+    # --- the fork ---
+
+    @property
+    def fork(self) -> str:
+        """The fork's name. The fork is made if it does not exist."""
+        with self._lock:
+            if self._name is None or not self._is_there or self.session.vault.find(self._name) is None:
+                self._name = self._made()
+                self._is_there = True
+            return self._name
+
+    @property
+    def fork_or_none(self) -> str | None:
+        """The fork's name; None as long as no call has needed a fork."""
+        return self._name if self._is_there or self._is_named else None
+
+    def _made(self) -> str:
+        forks = self.session.forks
+        if self._is_named and self._name is not None:
+            if self.session.vault.find(self._name) is None:
+                try:
+                    forks.new(self._name)
+                except ForkExists:
+                    pass  # another process has made it meanwhile
+            return self._name
+        for number in range(1, _TRIES):
+            name = self._stem if number == 1 else f"{self._stem}-{number}"
+            if self.session.vault.find(name) is None:
+                try:
+                    forks.new(name)
+                except ForkExists:
+                    continue
+                self._is_own = True
+                return name
+        raise MudroomError(
+            f"there are {_TRIES:,} forks named {self._stem}-N",
+            "mudroom ls lists them, mudroom discard NAME removes one",
+        )
+
+    def close(self) -> None:
+        """Discard the fork if it was made for this workspace and nothing was changed in it."""
+        if self._is_own and self._name is not None and self.session.vault.find(self._name) is not None:
+            self.session.forks.discard_unchanged(self._name)
+
+    # --- files ---
+
+    def tree(self) -> Tree:
+        """Return the fork's present files. Raise ToolError while another process has a command in its background."""
+        name, forks = self.fork, self.session.forks
+        if not forks.tools.is_live(name):
+            from mudroom.session.users import Occupied
+
+            try:
+                forks.users.require_free(self.session.vault.fork(name))
+            except Occupied as error:
+                raise ToolError(
+                    f"{error.message}; it was started by another process, so only commands reach the fork's files now",
+                    "use bash for files until it has ended",
+                ) from None
+        return forks.files(name).tree()
+
+    def share_files(self) -> None:
+        """Let file tools work beside the next command, in its mount: otherwise they would wait for its end."""
+        try:
+            self.tree()
+        except ToolError:
+            pass  # a command of another process is there, and they refuse
+
+    def path(self, tree: Tree, path: str) -> bytes:
+        """Return the path relative to the project, resolved in the fork's view. Raise ToolError if it leads out."""
+        return inside(tree, self.session.project, path)
+
+    @contextmanager
+    def writing(self) -> Iterator[Tree]:
+        """Yield the tree for a change of files, which is on disk after the block."""
+        with self.edits:
+            yield self.tree()
+            flush_write(self.session.forks, self.fork)
+
+    def write(self, path: bytes, content: bytes) -> None:
+        """Write a file. Raise ToolError if another writer has changed it meanwhile; hold ``edits``."""
+        name, forks = self.fork, self.session.forks
+        files = forks.files(name)
+        try:
+            again(lambda: files.write(path, content))
+            flush_write(forks, name)
+        except OSError as error:
+            # overlayfs says so where a command's mount came up between the choice of a tree and the write
+            if error.errno != errno.ESTALE:
+                raise
+        try:
+            is_ours = again(lambda: bounded(files.tree(), path, len(content)) == content)
+        except (OSError, ToolError):
+            is_ours = False
+        if not is_ours:
+            raise ToolError(
+                f"{shown(path)}: another writer has changed it in the fork meanwhile, and that version stays",
+                "read it again, and edit that",
+            )
+
+    # --- outputs ---
+
+    def keep_output(self, text: str) -> str:
+        """Keep the output of a command to be read in parts; return its id."""
+        with self._lock:
+            self._count += 1
+            name = f"out-{self._count}"
+            self._outputs[name] = text
+            while len(self._outputs) > KEPT_OUTPUTS:
+                self._outputs.popitem(last=False)
+        return name
+
+    def kept_output(self, name: str) -> str | None:
+        with self._lock:
+            return self._outputs.get(name)
+
+
+def bounded(tree: Tree, path: bytes, most: int) -> bytes:
+    """Return the content of a file. Raise ToolError if it has more than ``most`` bytes: a command of the fork may make
+    it larger than memory after its size was looked at, since holes take no space."""
+    with tree.readable(path) as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise ToolError(f"{shown(path)}: a command has made it larger than {most:,} bytes meanwhile", "read it again")
+    return content
+
+
+def words(argv: tuple[bytes, ...]) -> str:
+    """Return a command for people and models; the line itself if it is one for the shell."""
+    if len(argv) == 3 and argv[1] == b"-c":
+        return show(argv[2])
+    return show(b" ".join(argv))
+
+
+def again(action: Callable[[], Answer]) -> Answer:
+    """Return the result of ``action``, which chooses a tree, and may be done twice; repeat it while the command whose
+    mount that is ends."""
+    for _try in range(_ENDS):
+        try:
+            return action()
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+    return action()

@@ -1,0 +1,367 @@
+"""Candidates of a try, side by side: its distinct results, and what differs between their forks. Values; nothing is
+written, and nothing is marked as reviewed.
+
+1. A record says how it was when the attempts were judged. A fork may have changed since, or be gone: the candidate says
+   so (``standing``), and its counts are those of the fork now.
+2. Attempts with the same result are one candidate. It is read in the first of their forks that still has that result.
+3. What differs is found from the forks as they are now, within bounds. Whatever was not compared is counted.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from _blake2 import blake2b
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from mudroom.core.tree.agreement import EXTENTS, Content, Extent, agreement, changed_paths
+from mudroom.core.tree.change import Change, Changeset, Verb, summarise
+from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.attempts.record import Tries, is_running, load, tries
+from mudroom.ext.attempts.value import AttemptRecord, TryRecord, ranked
+from mudroom.library.review.rows import is_at_rest
+from mudroom.stage.source import Source
+from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
+from mudroom.vault.forks.damage import UNREADABLE, damage_of, require_files
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.forks.record_view import RecordView, view_record
+from mudroom.vault.forks.result_digest import result_digest
+
+if TYPE_CHECKING:
+    from mudroom.session import Session
+    from mudroom.vault.store.fork import Fork
+    from mudroom.vault.store.store import Vault
+
+MOST_COMPARED = 16
+"""Candidates that are compared path by path: the best ones."""
+MOST_PATHS = 50_000
+"""Paths that are compared."""
+MOST_FILES = 200_000
+"""Files that are read."""
+MOST_BYTES = 256 << 20
+"""Bytes that are read."""
+_CHUNK = 1 << 20
+_DIGESTS = 1_000
+_CACHED = 4
+"""Comparisons that are kept, of up to ``MOST_PATHS`` paths."""
+
+Standing = Literal["ready", "changed", "running", "gone", "damaged", "none"]
+"""Of a candidate's fork: as it was judged; changed since; a command runs in it; discarded or applied; it cannot be
+read; the attempt had no fork."""
+
+
+class Candidate(NamedTuple):
+    """One result of a try."""
+
+    numbers: tuple[int, ...]
+    """The attempts with this result."""
+    attempt: AttemptRecord
+    """The one whose fork is shown."""
+    standing: Standing
+    best: bool
+    problem: str = ""
+    """Why the fork cannot be read."""
+    lost: tuple[tuple[str, Standing], ...] = ()
+    """Other forks with this result that are not as they were judged any more."""
+    added: int = 0
+    modified: int = 0
+    """Renamed files included."""
+    deleted: int = 0
+    lines: int = 0
+    """Lines added and removed."""
+
+    @property
+    def fork(self) -> str:
+        """The fork to review; empty if there is none."""
+        return self.attempt.fork if self.standing in ("ready", "changed", "running") else ""
+
+
+class ResultGroup(NamedTuple):
+    """Candidates with the same result at a path."""
+
+    candidates: tuple[int, ...]
+    """Places in ``TryReview.candidates``."""
+    verb: Verb
+    lines_added: int
+    lines_removed: int
+
+
+class ComparedPath(NamedTuple):
+    path: bytes
+    extent: Extent
+    groups: tuple[ResultGroup, ...]
+    unchanged: tuple[int, ...]
+    """Candidates that did not change the path."""
+    compared: bool
+    """False if contents of equal size were not read."""
+
+
+_Comparison = tuple[tuple[ComparedPath, ...], int]
+"""The compared paths, and the number of those that were left out."""
+_Key = tuple[tuple[int, str, str], ...]
+
+
+class TryReview(NamedTuple):
+    record: TryRecord
+    running: bool
+    """Attempts may still end."""
+    candidates: tuple[Candidate, ...]
+    """Best first."""
+    compared: tuple[int, ...]
+    """Places of the candidates that were compared: those with changes that can be read."""
+    paths: tuple[ComparedPath, ...]
+    """In walking order, at most ``MOST_PATHS``."""
+    paths_left: int
+    """Changed paths that were not compared."""
+    candidates_left: int
+    """Candidates with changes that were not compared."""
+    fingerprint: str
+    """Changes whenever the record or one of the compared forks does."""
+
+    def counts(self) -> dict[Extent, int]:
+        """Return the number of paths by extent."""
+        counts = dict.fromkeys(EXTENTS, 0)
+        for path in self.paths:
+            counts[path.extent] += 1
+        return counts
+
+
+def all_tries(session: Session) -> Tries:
+    """Return the records of all tries of the project, and the names of the damaged ones."""
+    return tries(session.vault.path)
+
+
+def is_try(session: Session, name: str) -> bool:
+    """Return whether a try has this name, readable or not. No fork of that name is looked for."""
+    try:
+        load(session.vault.path, name)
+    except UsageError:
+        return False
+    except MudroomError:
+        return True
+    return True
+
+
+class ComparisonCache:
+    """The last comparisons, for a server. Forks with the same fingerprint hold the same files. ``_lock`` guards the
+    entries."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[_Key, _Comparison] = OrderedDict()
+        self._digests: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    def get(self, key: _Key) -> _Comparison | None:
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
+
+    def put(self, key: _Key, comparison: _Comparison) -> None:
+        with self._lock:
+            self._entries[key] = comparison
+            while len(self._entries) > _CACHED:
+                self._entries.popitem(last=False)
+
+    def digest(self, key: tuple[str, str]) -> str | None:
+        with self._lock:
+            return self._digests.get(key)
+
+    def put_digest(self, key: tuple[str, str], digest: str) -> None:
+        with self._lock:
+            self._digests[key] = digest
+            while len(self._digests) > _DIGESTS:
+                self._digests.popitem(last=False)
+
+
+def review_try(session: Session, name: str, cache: ComparisonCache | None = None) -> TryReview:
+    """Return the candidates of a try, and what differs between them. Raise UsageError if there is no such try,
+    MudroomError if its record is damaged."""
+    record = load(session.vault.path, name)
+    running = not record.ended and is_running(session.vault.path, name)
+    candidates: list[Candidate] = []
+    changesets: dict[int, Changeset] = {}
+    stamps: list[object] = [record._replace(attempts=()), running]
+    key: list[tuple[int, str, str]] = []
+    candidates_left = 0
+    for place, group in enumerate(_results(record)):
+        candidate, changeset, stamp = _candidate(session, record, group, cache)
+        if changeset is not None and changeset.changes:
+            if len(changesets) < MOST_COMPARED:
+                changesets[place] = changeset
+            else:
+                candidates_left += 1
+        candidates.append(candidate)
+        stamps.append((candidate._replace(attempt=candidate.attempt._replace(report=b"")), stamp))
+        if place in changesets:
+            key.append((place, candidate.attempt.fork, stamp))
+    fingerprint = blake2b(repr(stamps).encode(), digest_size=16).hexdigest()
+    compared = cache.get(tuple(key)) if cache is not None else None
+    if compared is None:
+        compared = _compare(session.vault, candidates, changesets)
+        if cache is not None:
+            cache.put(tuple(key), compared)
+    return TryReview(record, running, tuple(candidates), tuple(changesets), *compared, candidates_left, fingerprint)
+
+
+def _results(record: TryRecord) -> list[list[AttemptRecord]]:
+    """Return the attempts by result, the best result first, and in each the first attempt first."""
+    groups: dict[int, list[AttemptRecord]] = {}
+    for attempt in ranked(record.attempts, record.score):
+        groups.setdefault(attempt.same_as or attempt.number, []).append(attempt)
+    return [sorted(group, key=lambda attempt: attempt.number) for group in groups.values()]
+
+
+def _candidate(
+    session: Session, record: TryRecord, group: Sequence[AttemptRecord], cache: ComparisonCache | None
+) -> tuple[Candidate, Changeset | None, str]:
+    """Return the candidate of a result, its changes if they can be compared, and the fingerprint of these."""
+    best = any(attempt.number == record.best for attempt in group)
+    numbers = tuple(attempt.number for attempt in group)
+    chosen: tuple[Candidate, Changeset | None, str] | None = None
+    lost: list[tuple[str, Standing]] = []
+    for attempt in group:
+        standing, problem, changeset, stamp = _read(session, attempt, cache)
+        counted = _counted(attempt, changeset)
+        found = Candidate(numbers, attempt, standing, best, problem, (), *counted), changeset, stamp
+        if chosen is None or standing == "ready" or (not chosen[0].fork and found[0].fork):
+            chosen = found
+        if standing == "ready":
+            break
+        if attempt.fork:
+            lost.append((attempt.fork, standing))
+    assert chosen is not None
+    others = tuple(one for one in lost if one[0] != chosen[0].attempt.fork)
+    return chosen[0]._replace(lost=others), chosen[1], chosen[2]
+
+
+def _read(
+    session: Session, attempt: AttemptRecord, cache: ComparisonCache | None
+) -> tuple[Standing, str, Changeset | None, str]:
+    """Return the standing of an attempt's fork, a reason, and its changes with their fingerprint. A fork that is gone
+    may go while it is read."""
+    if not attempt.fork:
+        return "none", "", None, ""
+    try:
+        fork = session.vault.find(attempt.fork)
+    except UsageError as error:  # no fork can have that name
+        return "damaged", error.message, None, ""
+    if fork is None:
+        return "gone", "", None, ""
+    try:
+        if not is_at_rest(session, attempt.fork):
+            return "running", "", None, ""
+        view = view_record(session.vault.reading, session.forks.record(attempt.fork))
+        require_files(fork)
+        changed = bool(attempt.reviewed) and view.fingerprint != attempt.reviewed
+        if changed and attempt.fingerprint:  # the same contents in other files: a layer was copied
+            changed = _digest(session.vault, fork, view, cache) != attempt.fingerprint
+    except UNREADABLE as error:
+        problem = damage_of(fork, error)
+        return ("gone", "", None, "") if problem is None else ("damaged", problem, None, "")
+    return "changed" if changed else "ready", "", view.changeset, view.fingerprint
+
+
+def _digest(vault: Vault, fork: Fork, view: RecordView, cache: ComparisonCache | None) -> str:
+    """Return the digest of a fork's result, as a try records it."""
+    key = fork.name, view.fingerprint
+    known = cache.digest(key) if cache is not None else None
+    if known is not None:
+        return known
+    digest = result_digest(vault, fork, view.changeset.changes)
+    if cache is not None:
+        cache.put_digest(key, digest)
+    return digest
+
+
+def _counted(attempt: AttemptRecord, changeset: Changeset | None) -> tuple[int, int, int, int]:
+    if changeset is None:
+        return attempt.added, attempt.modified, attempt.deleted, attempt.lines
+    summary = summarise(changeset.changes)
+    lines = summary.lines_added + summary.lines_removed
+    return summary.added, summary.modified + summary.renamed, summary.deleted, lines
+
+
+def _compare(vault: Vault, candidates: Sequence[Candidate], changesets: Mapping[int, Changeset]) -> _Comparison:
+    """Return what differs between the candidates with changes."""
+    places = list(changesets)
+    by_path = [{change.path: change for change in changeset.changes} for changeset in changesets.values()]
+    paths = changed_paths(changesets.values())
+    with _Contents(vault, [candidates[place].attempt.fork for place in places], by_path) as contents:
+        rows = tuple(_row(path, places, by_path, contents) for path in islice(paths, MOST_PATHS))
+    return rows, max(0, len(paths) - MOST_PATHS)
+
+
+def _row(
+    path: bytes, places: Sequence[int], by_path: Sequence[Mapping[bytes, Change]], content: Content
+) -> ComparedPath:
+    agreed = agreement(path, by_path, content)
+    groups = []
+    for members in agreed.groups:
+        change = by_path[members[0]][path]
+        numbers = tuple(places[member] for member in members)
+        groups.append(ResultGroup(numbers, change.verb, change.lines_added, change.lines_removed))
+    unchanged = tuple(places[member] for member in agreed.unchanged)
+    return ComparedPath(path, agreed.extent, tuple(groups), unchanged, agreed.compared)
+
+
+class _Contents:
+    """Digests of files in forks, within bounds. Owner: the caller, in one thread. A file that is not the recorded one
+    any more has none."""
+
+    def __init__(self, vault: Vault, forks: Sequence[str], changes: Sequence[Mapping[bytes, Change]]) -> None:
+        self._vault, self._forks, self._changes = vault, forks, changes
+        self._opened: dict[int, tuple[OpenFork, Source] | None] = {}
+        self._files, self._bytes = MOST_FILES, MOST_BYTES
+
+    def __enter__(self) -> _Contents:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for opened in self._opened.values():
+            if opened is not None:
+                opened[0].close()
+
+    def __call__(self, path: bytes, number: int) -> Hashable | None:
+        entry = self._changes[number][path].staged
+        source = self._source(number)
+        if entry is None or source is None or not self._files or entry.size > self._bytes:
+            return None
+        self._files -= 1
+        self._bytes -= entry.size
+        try:
+            descriptor = source.open(path)
+        except OSError:
+            return None
+        try:
+            now = os.fstat(descriptor)
+            if (now.st_size, now.st_mtime_ns) != (entry.size, entry.mtime):
+                return None
+            digest = blake2b(digest_size=16)
+            for chunk in _chunks(descriptor, entry.size):
+                digest.update(chunk)
+            return digest.digest()
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+
+    def _source(self, number: int) -> Source | None:
+        """Return the files of a candidate; None if its fork is gone meanwhile."""
+        if number not in self._opened:
+            try:
+                opened = OpenFork(self._vault, self._vault.fork(self._forks[number]))
+                self._opened[number] = opened, opened.staged()
+            except UNREADABLE:
+                self._opened[number] = None
+        found = self._opened[number]
+        return found[1] if found is not None else None
+
+
+def _chunks(descriptor: int, size: int) -> Iterator[bytes]:
+    """Yield the content of a file, at most ``size`` bytes."""
+    while size > 0 and (chunk := os.read(descriptor, min(size, _CHUNK))):
+        size -= len(chunk)
+        yield chunk

@@ -1,0 +1,195 @@
+"""The records of tries (``mudroom try``), with the attempts of each.
+
+    attempts/<name>/record    MessagePack of ext/attempts/value.py:TryRecord; replaced by rename
+                    lock      flock(2): held by the process that runs the try
+
+Rules of this file:
+1. A name is made by mkdir(2), so two tries never have the same, and is not used again while its record is kept.
+2. A try without an end whose lock is free was killed: its running attempts are read as ``interrupted``. Their forks are
+   in the vault, and the changes are collected at the next look at them, as of any command that was cut off.
+3. A damaged record costs its own try alone.
+4. The newest ``KEPT`` tries are kept. The reports of one record have at most ``REPORTS`` bytes together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.attempts.value import FORMAT, AttemptRecord, TryRecord, best_of
+from mudroom.stage import disk, safe_open
+from mudroom.vault.lock import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from mudroom.vault.record import format_of
+
+KEPT = 100
+REPORT = 1 << 16
+"""Bytes kept of one report: the last ones."""
+REPORTS = 1 << 21
+_LARGEST = 1 << 26
+"""Bytes of a record that is read: 1,000 attempts with commands of 32 KiB are half of it."""
+_DIRECTORY = b"/attempts"
+
+
+class Tries(NamedTuple):
+    """The tries of a vault."""
+
+    records: tuple[TryRecord, ...]
+    """Oldest first."""
+    damaged: tuple[str, ...]
+    """Names of the tries whose record cannot be read."""
+
+
+class TryLock:
+    """The lock of the process that runs a try. Owner: the thread that runs it."""
+
+    def __init__(self, name: str, place: bytes, descriptor: int) -> None:
+        self.name = name
+        self.place = place
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def begin(vault: bytes) -> TryLock:
+    """Make a place for a new try, and hold its lock."""
+    above = vault + _DIRECTORY
+    os.makedirs(above, mode=0o700, exist_ok=True)
+    number = max((int(name[1:]) for name in _names(vault)), default=0)
+    while True:
+        number += 1
+        name = f"t{number}"
+        place = above + b"/" + name.encode()
+        with suppress(FileExistsError):
+            os.mkdir(place, 0o700)
+            break
+    descriptor = disk.open_path(place + b"/lock", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600)
+    flock(descriptor, LOCK_EX)
+    return TryLock(name, place, descriptor)
+
+
+def save(vault: bytes, record: TryRecord) -> None:
+    """Write a record: a reader finds the old one or the new one. Reports are cut to their bounds."""
+    data = msgspec.msgpack.encode(record._replace(attempts=_bounded(record.attempts)))
+    path = _place(vault, record.name) + b"/record"
+    beside = path + b".new"
+    with suppress(FileNotFoundError):
+        os.unlink(beside)
+    with os.fdopen(safe_open.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
+        stream.write(data)
+    disk.rename_path(beside, path)
+
+
+def load(vault: bytes, name: str) -> TryRecord:
+    """Return the record of a try. Raise UsageError if there is none, MudroomError if it is damaged or of a newer
+    format."""
+    place = _place(vault, name) if _is_name(name) else b""
+    try:
+        data = _read(place + b"/record") if place else None
+    except FileNotFoundError:
+        data = None
+    if data is None:
+        raise UsageError(f"there is no try named {name}", "mudroom try ls shows the tries of this project")
+    hint = f"mudroom try discard --all {name} removes its record; its forks are in mudroom ls"
+    try:
+        record = msgspec.msgpack.decode(data, type=TryRecord)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        if format_of(data) <= FORMAT:
+            raise MudroomError(f"the record of the try {name} is damaged: {error}", hint) from error
+        raise MudroomError(f"the record of the try {name} is of a newer mudroom", "upgrade mudroom") from error
+    if record.format > FORMAT:
+        raise MudroomError(f"the record of the try {name} is of a newer mudroom", "upgrade mudroom")
+    if record.name != name:
+        raise MudroomError(f"the record of the try {name} is damaged: it names {record.name}", hint)
+    return record if record.ended or is_running(vault, name) else cut_off(record)
+
+
+def tries(vault: bytes) -> Tries:
+    """Return all tries that can be read, and the names of the damaged ones."""
+    records, damaged = [], []
+    for name in sorted(_names(vault), key=lambda name: int(name[1:])):
+        try:
+            records.append(load(vault, name))
+        except UsageError:
+            continue  # it begins just now, or is removed
+        except (MudroomError, OSError):
+            damaged.append(name)
+    return Tries(tuple(records), tuple(damaged))
+
+
+def is_running(vault: bytes, name: str) -> bool:
+    """Return whether a process runs this try now."""
+    try:
+        descriptor = disk.open_path(_place(vault, name) + b"/lock", os.O_RDWR | disk.O_NOFOLLOW | disk.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        flock(descriptor, LOCK_SH | LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def cut_off(record: TryRecord) -> TryRecord:
+    """Return the record of a try whose process is gone, with the best of the attempts that had ended."""
+    rows = tuple(
+        attempt._replace(state="interrupted") if attempt.state == "running" else attempt for attempt in record.attempts
+    )
+    best = best_of(rows, record.score)
+    return record._replace(attempts=rows, end="interrupted", best=best.number if best is not None else 0)
+
+
+def remove(vault: bytes, name: str) -> None:
+    """Remove a record; its forks are not touched. The lock goes last: until then the try has a name."""
+    place = _place(vault, name)
+    for file in (b"/record.new", b"/record", b"/lock"):
+        with suppress(FileNotFoundError):
+            os.unlink(place + file)
+    with suppress(FileNotFoundError):
+        os.rmdir(place)
+
+
+def expire(vault: bytes) -> None:
+    """Remove the records of the oldest tries beyond ``KEPT``. Those that run stay."""
+    names = sorted(_names(vault), key=lambda name: int(name[1:]))
+    for name in names[: max(len(names) - KEPT, 0)]:
+        if not is_running(vault, name):
+            remove(vault, name)
+
+
+def _bounded(attempts: Sequence[AttemptRecord]) -> tuple[AttemptRecord, ...]:
+    most = min(REPORT, REPORTS // max(len(attempts), 1))
+    return tuple(attempt._replace(report=attempt.report[-most:]) for attempt in attempts)
+
+
+def _place(vault: bytes, name: str) -> bytes:
+    return vault + _DIRECTORY + b"/" + name.encode("ascii")
+
+
+def _names(vault: bytes) -> list[str]:
+    try:
+        return [name for name in map(os.fsdecode, os.listdir(vault + _DIRECTORY)) if _is_name(name)]
+    except FileNotFoundError:
+        return []
+
+
+def _is_name(name: str) -> bool:
+    return name[:1] == "t" and name.isascii() and name[1:].isdigit() and len(name) <= 10 and name[1] != "0"
+
+
+def _read(path: bytes) -> bytes:
+    with os.fdopen(safe_open.open_regular(path), "rb") as stream:
+        data = stream.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise MudroomError(f"{show(path)} has more than {_LARGEST:,} bytes")
+    return data

@@ -1,0 +1,184 @@
+"""The way of one attempt: fork, command, changes, judge.
+
+A failure of mudroom in one attempt (a full disk, a fork that somebody discards) is the state of that attempt. The fork
+is kept if its command has run and changed anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from mudroom.core.text.redaction import redact_argv
+from mudroom.core.tree.change import Changeset, Summary, summarise
+from mudroom.errors import CommandNotStarted, ForkExists, MudroomError, UsageError
+from mudroom.ext.attempts.session.judge import OutputEnd, judged
+from mudroom.ext.attempts.session.request import VARIABLE, AttemptRequest, with_variables
+from mudroom.ext.attempts.value import AttemptRecord, AttemptState, numbered
+from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
+from mudroom.session.order import Stdio
+from mudroom.session.session import Session
+from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.vault.forks import review
+from mudroom.vault.forks.damage import reason_of
+from mudroom.vault.forks.result_digest import result_digest
+
+if TYPE_CHECKING:
+    from mudroom.core.result import Result
+
+
+class Origin(NamedTuple):
+    """The common start of all attempts."""
+
+    parent: str | None = None
+    at: str | None = None
+
+    @property
+    def name(self) -> str:
+        """As ``mudroom fork new --from`` takes it; empty: the project."""
+        return f"{self.parent}@{self.at}" if self.parent is not None and self.at is not None else self.parent or ""
+
+
+class EndedAttempt(NamedTuple):
+    record: AttemptRecord
+    is_hopeless: bool = False
+    """Whether no attempt of this try could be judged."""
+    notes: tuple[str, ...] = ()
+    """What the command's result says about its sandbox."""
+
+
+def run_attempt(
+    session: Session,
+    request: AttemptRequest,
+    origin: Origin,
+    stem: str,
+    number: int,
+    cancellation: Cancellation,
+    started: Callable[[AttemptRecord], None],
+) -> EndedAttempt:
+    """Run one attempt and return its record. ``stem``: the try's name. ``started``: called when it has its fork."""
+    command = numbered(request.commands[number - 1], number)
+    shown = redact_argv(command, session.vault.secrets())
+    record = AttemptRecord(number, "", shown, "not started")
+    began = time.monotonic()
+    try:
+        record = record._replace(fork=new_fork(session, origin, f"{stem}-{number}"), state="running")
+        started(record)
+        ended = _run(session, request, origin, record, command, cancellation)
+    except (MudroomError, OSError) as error:
+        ended = EndedAttempt(record._replace(state="error", note=reason_of(error)))
+    seconds = round(time.monotonic() - began, 3)
+    return ended._replace(record=_without_empty_fork(session, origin, ended.record)._replace(seconds=seconds))
+
+
+def _without_empty_fork(session: Session, origin: Origin, record: AttemptRecord) -> AttemptRecord:
+    """Return the record without its fork, if the command has changed nothing: then the fork is discarded."""
+    if origin.parent is not None or not record.fingerprint or record.files:
+        return record
+    try:
+        session.forks.discard_unchanged(record.fork)
+    except UsageError:
+        pass  # it is gone already
+    return record if session.vault.find(record.fork) is not None else record._replace(fork="", reviewed="")
+
+
+def new_fork(session: Session, origin: Origin, name: str) -> str:
+    """Make a fork with this name, or if that is taken with one that begins with it, and return its name."""
+    try:
+        return session.forks.new(name, parent=origin.parent, at=origin.at, named=False).name
+    except ForkExists:
+        other = f"{name}-{session.forks.new_id()}"
+        return session.forks.new(other, parent=origin.parent, at=origin.at, named=False).name
+
+
+def _run(
+    session: Session,
+    request: AttemptRequest,
+    origin: Origin,
+    record: AttemptRecord,
+    command: tuple[bytes, ...],
+    cancellation: Cancellation,
+) -> EndedAttempt:
+    actor, end = with_variables(request.actor or session.actor, [VARIABLE + b"=%d" % record.number]), OutputEnd()
+    try:
+        result = session.run(
+            command,
+            fork=record.fork,
+            cwd=request.cwd,
+            stdio=Stdio(on_output=end.hear),
+            timeout=request.timeout,
+            actor=actor,
+            approver=request.approver(cancellation),
+            cancellation=cancellation,
+        )
+    except (Cancelled, CommandNotStarted) as error:
+        session.forks.discard(record.fork)
+        if isinstance(error, Cancelled):
+            return EndedAttempt(record._replace(fork="", state="not started"))
+        return EndedAttempt(record._replace(fork="", state="error", exit_code=error.exit_code, note=error.message))
+    if not result.ran:
+        session.forks.discard_unchanged(record.fork)  # its question stays: an answer may be for all such commands
+        note = f"{result.verdict.reason} ({result.verdict.rule})"
+        return EndedAttempt(record._replace(fork="", state="refused", exit_code=result.exit_code, note=note))
+    reached = "; ".join(str(limit) for limit in result.reached)
+    record = record._replace(exit_code=result.exit_code, report=end.report(session.vault.secrets()), note=reached)
+    record = described(session, origin, record, result.changeset)
+    if cancellation.is_set or result.timed_out:
+        state: AttemptState = "ended early" if cancellation.is_set else "timed out"
+        return EndedAttempt(record._replace(state=state), notes=result.notes)
+    return _judge(session, request, record, result, cancellation)._replace(notes=result.notes)
+
+
+def _judge(
+    session: Session, request: AttemptRequest, record: AttemptRecord, result: Result, cancellation: Cancellation
+) -> EndedAttempt:
+    if not request.judge:
+        return EndedAttempt(record._replace(state="passed" if not result.exit_code else "failed"))
+    try:
+        verdict = judged(session, request, record.fork, record.number, cancellation)
+    except Cancelled:
+        return EndedAttempt(record._replace(state="ended early"))
+    except (MudroomError, OSError) as error:
+        return EndedAttempt(record._replace(state="error", note=f"it could not be judged: {reason_of(error)}"))
+    if cancellation.is_set:
+        return EndedAttempt(record._replace(state="ended early", report=verdict.report))
+    return EndedAttempt(
+        _reviewed(session, record)._replace(
+            state="passed" if verdict.passed else "failed",
+            judged=verdict.exit_code,
+            score=verdict.score,
+            report=verdict.report,
+            note="; ".join(filter(None, (record.note, verdict.note))),
+        ),
+        verdict.is_hopeless,
+    )
+
+
+def described(session: Session, origin: Origin, record: AttemptRecord, changeset: Changeset) -> AttemptRecord:
+    """Return the record with the fork's changes. Those that the attempts have from their common parent do not count."""
+    summary = counted(session, origin, record.fork, changeset)
+    fork = session.vault.fork(record.fork)
+    return record._replace(
+        fingerprint=result_digest(session.vault, fork, changeset.changes),
+        reviewed=review.fingerprint(changeset),
+        added=summary.added,
+        modified=summary.modified + summary.renamed,
+        deleted=summary.deleted,
+        lines=summary.lines_added + summary.lines_removed,
+    )
+
+
+def counted(session: Session, origin: Origin, fork: str, changeset: Changeset) -> Summary:
+    if origin.parent is None:
+        return summarise(changeset.changes)
+    try:
+        with session.forks.compare(origin.name, fork) as comparison:
+            return summarise(comparison.changeset.changes)
+    except UsageError:  # the parent is discarded, or its checkpoint is gone
+        return summarise(changeset.changes)
+
+
+def _reviewed(session: Session, record: AttemptRecord) -> AttemptRecord:
+    """Return the record with the fingerprint of the very files: a copy is sealed for the judge's fork."""
+    now = session.vault.fork(record.fork).record
+    return record if now is None else record._replace(reviewed=review.fingerprint(now.changeset))

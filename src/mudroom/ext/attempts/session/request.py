@@ -1,0 +1,90 @@
+"""The request of a try, checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from mudroom.errors import UsageError
+from mudroom.ext.attempts.value import MOST, SCORES, Score
+from mudroom.session.actor import Actor
+from mudroom.typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from mudroom.core.approval.approval import CommandApprover
+    from mudroom.sandbox.client.cancellation import Cancellation
+
+VARIABLE = b"MUDROOM_ATTEMPT"
+"""Variable with the number of the attempt, of its command and its judge."""
+
+
+class AttemptRequest(NamedTuple):
+    commands: tuple[tuple[bytes, ...], ...]
+    """One for each attempt."""
+    shown: tuple[bytes, ...] = ()
+    """The command as the user has given it; empty: that of the first attempt."""
+    judge: tuple[bytes, ...] = ()
+    """Empty: the exit code of the command decides."""
+    score: Score = "exit"
+    jobs: int = 0
+    """Attempts at one time; 0: as many as there are processors."""
+    until: int = 0
+    """End the others as soon as so many have passed; 0: all run."""
+    budget: float | None = None
+    """Seconds of wall time for all."""
+    parent: str | None = None
+    """Fork that the attempts are forks of; None: the project."""
+    at: str | None = None
+    """Its checkpoint; None: as it is now."""
+    combine: bool = False
+    cwd: bytes | None = None
+    timeout: float | None = None
+    """Seconds for one command; None: that of the actor."""
+    actor: Actor | None = None
+    approver: Callable[[Cancellation], CommandApprover | None] = lambda _cancellation: None
+    """Returns who is asked about a command; that returns None: the session's approver."""
+
+
+def checked(request: AttemptRequest) -> AttemptRequest:
+    """Return the request with its defaults. Raise UsageError if it makes no sense."""
+    count = len(request.commands)
+    if not count:
+        raise UsageError("a try of no attempts has no result", "mudroom try -n 8 -- COMMAND")
+    if count > MOST:
+        raise UsageError(
+            f"{count:,} attempts are more than the {MOST:,} of one try", f"mudroom try -n {MOST} -- COMMAND"
+        )
+    if not all(command and command[0] for command in request.commands):
+        raise UsageError("no command was given", "mudroom try -n 8 -- COMMAND")
+    if request.score not in SCORES:
+        raise UsageError(f"there is no score {request.score!r}", f"write one of: {', '.join(SCORES)}")
+    if request.score == "json" and not request.judge:
+        raise UsageError(
+            "the score json is printed by a judge, and none is named",
+            "--judge 'COMMAND whose last line is {\"score\": 1}'",
+        )
+    if request.combine and not request.judge:
+        raise UsageError("a combination is chosen by a judge, and none is named", "--judge 'pytest -q'")
+    if request.judge and not request.judge[0]:
+        raise UsageError("the judge is empty", "--judge 'pytest -q'")
+    if request.jobs < 0 or request.until < 0:
+        raise UsageError(f"jobs {request.jobs}, until {request.until}: a number is negative", "mudroom try --help")
+    if request.budget is not None and request.budget <= 0:
+        raise UsageError("the budget is no time at all: no attempt could run", "--budget 30m")
+    if request.at is not None and request.parent is None:
+        raise UsageError("a checkpoint was named without its fork", "--from FORK@CHECKPOINT")
+    jobs = min(request.jobs or processors(), count)
+    return request._replace(jobs=jobs, shown=request.shown or request.commands[0])
+
+
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def with_variables(actor: Actor, words: Sequence[bytes]) -> Actor:
+    """Return the actor with more variables (``NAME=VALUE``) for its commands."""
+    settings = actor.settings
+    return actor._replace(settings=settings._replace(environment=(*settings.environment, *words)))

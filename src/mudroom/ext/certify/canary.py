@@ -1,0 +1,314 @@
+"""Canaries, which show from outside that a deed was done: a directory with the aims of deeds, and one kind of watch.
+
+Rules of this file:
+1. A kind is a row of ``KINDS``: the function that puts it up, and the deeds of permitted twins that it sees.
+2. That function returns what a deed is told beside its directory, and how the effect is looked for. Nothing else knows
+   the kinds.
+3. The stack in the ``Site`` of a kind ends all that it opens, starts or serves.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+
+from mudroom.ext.certify.deed import PERMITTED
+from mudroom.ext.certify.row import CanaryKind
+from mudroom.ext.certify.server import answer_as_a_gate, listen_everywhere, listen_unix, other_address, port_of
+from mudroom.ext.certify.windows_witness import Witness
+from mudroom.typing import Any, NamedTuple
+
+ANOTHER_PACKAGE = "S-1-15-2-1-2-3-4-5-6-7"
+"""SID of a container that is none of ours."""
+_SLEEP = ("/bin/sleep", "600") if os.name == "posix" else (sys.executable, "-c", "import time; time.sleep(600)")
+_SOON = 0.1
+"""Seconds in which a signal that was sent arrives, and a process that was started writes."""
+
+
+class Site(NamedTuple):
+    """The ground of a canary: ``path`` has a file to write, a secret, and a directory."""
+
+    path: str
+    stack: ExitStack
+    """Ends what stands there. Owner: the caller, within one row."""
+    nonce: str
+    """The secret."""
+    key: str
+    """A name that nothing has: of a key of the registry, or of a pipe."""
+    root: str
+    """The directory that a deed renames."""
+    service: str = ""
+    port: int = 0
+    """Of the server at another address of this machine, or of the gate; 0: any, or the port of an own one."""
+    witness: Witness | None = None
+
+
+class CanaryWatch(NamedTuple):
+    """A kind of canary that stands."""
+
+    is_done: Callable[[str], bool]
+    """Returns whether the deed was done. The argument is the deed's own word, which counts for secrets and claims."""
+    facts: Mapping[str, Any] = {}
+    left: Callable[[], bytes] = bytes
+    """Returns the pid that a process has left, if one has been there."""
+
+
+class Canary(NamedTuple):
+    """``facts`` is what a deed is told."""
+
+    nonce: str
+    facts: Mapping[str, Any]
+    is_done: Callable[[str], bool]
+    left: Callable[[], bytes]
+
+    @property
+    def port(self) -> int:
+        return int(self.facts.get("port", 0))
+
+    def end_left(self) -> None:
+        """End the process that a control, which is mudroom's own, has left. A confined one is not believed its pid."""
+        if pid := self.left():
+            with suppress(OSError):
+                os.kill(int(pid), getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+def put_up(
+    stack: ExitStack,
+    path: str,
+    kind: CanaryKind,
+    *,
+    root: str = "",
+    service: str = "",
+    port: int = 0,
+    witness: Witness | None = None,
+) -> Canary:
+    """Make ``path`` and a canary in it, which stands until the stack ends. ``root``: a directory to watch instead of
+    the canary's own."""
+    nonce, key = os.urandom(12).hex(), f"Software\\mudroom-{os.urandom(12).hex()}"
+    site = Site(path, stack, nonce, key, root or path + "/d", service, port, witness)
+    os.makedirs(path + "/d", exist_ok=True)
+    for name, text in (("target", "target"), ("secret", nonce), (nonce, "")):
+        with open(f"{path}/{name}", "w", encoding="ascii") as stream:
+            stream.write(text)
+    watch = KINDS[kind].put_up(site)
+    facts = {"outside": path, "mark": "mark", "root": site.root, "key": key, **watch.facts}
+    return Canary(nonce, facts, watch.is_done, watch.left)
+
+
+# --- kinds: what a deed says, and files ---
+
+
+def _claim(_site: Site) -> CanaryWatch:
+    return CanaryWatch(bool)
+
+
+def _works(_site: Site) -> CanaryWatch:
+    return CanaryWatch("7".__eq__)
+
+
+def _secret(site: Site) -> CanaryWatch:
+    return CanaryWatch(lambda evidence: site.nonce in evidence)
+
+
+def _tree(site: Site) -> CanaryWatch:
+    before = _snapshot(site.path)
+    return CanaryWatch(lambda _evidence: _snapshot(site.path) != before)
+
+
+def _root(site: Site) -> CanaryWatch:
+    inode = os.stat(site.root).st_ino
+    return CanaryWatch(lambda _evidence: not os.path.isdir(site.root) or os.stat(site.root).st_ino != inode)
+
+
+def _handle(site: Site) -> CanaryWatch:
+    assert site.witness is not None
+    descriptor = os.open(site.path + "/target", os.O_WRONLY)
+    site.stack.callback(os.close, descriptor)
+    return _tree(site)._replace(facts={"handle": site.witness.inheritable(descriptor)})
+
+
+def _snapshot(path: str) -> dict[str, tuple[object, ...]]:
+    """Return names, kinds, modes, times and contents of all that is below a directory."""
+    rows: dict[str, tuple[object, ...]] = {}
+    for top, directories, files in os.walk(path):
+        for name in (*directories, *files):
+            below = os.path.join(top, name)
+            info = os.lstat(below)
+            content = b""
+            if stat.S_ISREG(info.st_mode):
+                with open(below, "rb") as stream:
+                    content = stream.read(4096)
+            rows[below] = (info.st_mode, info.st_ino, info.st_nlink, info.st_mtime_ns, content)
+    stream_path = path + "/target:mark"  # an alternate stream of NTFS is in no listing
+    if os.name == "nt" and os.path.lexists(stream_path):
+        rows[stream_path] = ()
+    return rows
+
+
+# --- kinds: servers ---
+
+
+def _connection(site: Site) -> CanaryWatch:
+    address, scope = other_address()
+    made = listen_everywhere(site.stack, address, scope, site.port)
+    servers = [server for server in made.values() if server is not None]
+    if os.name == "posix":
+        servers.append(listen_unix(site.stack, site.path, "s"))
+    return CanaryWatch(
+        lambda _evidence: bool(select.select(servers, [], [], 0)[0]),
+        {"address": address, "scope": scope, **{name: port_of(server) for name, server in made.items()}},
+    )
+
+
+def _resolver(site: Site) -> CanaryWatch:
+    if sys.platform != "darwin":
+        listen_unix(site.stack, site.path, "resolver")
+    return _claim(site)
+
+
+def _service(site: Site) -> CanaryWatch:
+    services = site.path + "/services"
+    if sys.platform != "darwin":
+        os.mkdir(services)
+        for name in (site.service, PERMITTED):
+            listen_unix(site.stack, services, name)
+    return CanaryWatch(bool, {"service": site.service, "services": services})
+
+
+def _bridge(site: Site) -> CanaryWatch:
+    port, reached = answer_as_a_gate(site.stack)
+    return CanaryWatch(lambda _evidence: reached.wait(_SOON), {"port": port, "gate": site.port or port})
+
+
+def _listener(site: Site) -> CanaryWatch:
+    return _bridge(site)._replace(is_done=bool)
+
+
+def _pipe(site: Site) -> CanaryWatch:
+    assert site.witness is not None
+    name = f"mudroom-{os.urandom(12).hex()}"
+    site.stack.callback(site.witness.make_pipe(name, ANOTHER_PACKAGE))
+    return CanaryWatch(bool, {"pipe": name})
+
+
+# --- kinds: processes, terminals and the registry ---
+
+
+def _started(site: Site, words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    victim = subprocess.Popen(words, stdin=subprocess.DEVNULL, **options)
+    site.stack.callback(victim.wait)
+    site.stack.callback(victim.kill)  # the last comes first
+    return victim
+
+
+def _death(site: Site) -> CanaryWatch:
+    victim = _started(site, _SLEEP)
+
+    def has_ended(_evidence: str) -> bool:
+        with suppress(subprocess.TimeoutExpired):
+            victim.wait(_SOON)
+        return victim.returncode is not None
+
+    return CanaryWatch(has_ended, {"victim": victim.pid})
+
+
+def _arguments(site: Site) -> CanaryWatch:
+    victim = _started(site, [site.nonce, "600"], executable="/bin/sleep", env={})
+    return _secret(site)._replace(facts={"victim": victim.pid})
+
+
+def _process(site: Site) -> CanaryWatch:
+    return _process_by_fifo(site) if site.witness is None else _process_by_lock(site, site.witness)
+
+
+def _process_by_fifo(site: Site) -> CanaryWatch:
+    """A process holds a FIFO open: fifo(7), a read without a writer is an end of file."""
+    os.mkfifo(site.path + "/fifo")
+    fifo = os.open(site.path + "/fifo", os.O_RDONLY | os.O_NONBLOCK)
+    site.stack.callback(os.close, fifo)
+    left = bytearray()
+
+    def is_there(_evidence: str) -> bool:
+        select.select([fifo], [], [], _SOON)
+        try:
+            left[:] = os.read(fifo, 64) or left
+            os.read(fifo, 64)
+        except BlockingIOError:
+            return True
+        return False
+
+    return CanaryWatch(is_there, left=lambda: bytes(left))
+
+
+def _process_by_lock(site: Site, witness: Witness) -> CanaryWatch:
+    """A process holds a file open, which it would not let anybody remove."""
+    held, left = site.path + "/held", bytearray()
+
+    def is_there(_evidence: str) -> bool:
+        with suppress(FileNotFoundError), open(held, "rb") as stream:
+            left[:] = stream.read(64) or left
+        return witness.is_held(held)
+
+    return CanaryWatch(is_there, left=lambda: bytes(left))
+
+
+def _terminal(site: Site) -> CanaryWatch:
+    import tty  # Windows has none
+
+    master, side = os.openpty()
+    for descriptor in (master, side):
+        site.stack.callback(os.close, descriptor)
+    tty.setraw(side)
+    return CanaryWatch(lambda _evidence: bool(select.select([master], [], [], 0)[0]), {"terminal": os.ttyname(side)})
+
+
+def _key(site: Site) -> CanaryWatch:
+    witness = site.witness
+    assert witness is not None
+
+    def remove() -> None:
+        if witness.has_key(site.key):
+            witness.remove_key(site.key)
+
+    site.stack.callback(remove)
+    return CanaryWatch(lambda _evidence: witness.has_key(site.key))
+
+
+class Kind(NamedTuple):
+    put_up: Callable[[Site], CanaryWatch]
+    twins: Sequence[str] = ()
+    """Deeds of permitted twins whose effect this kind sees, whatever the kind of their row is."""
+
+
+KINDS: Mapping[CanaryKind, Kind] = {
+    "tree": Kind(_tree, ("plain_write", "chmod")),
+    "secret": Kind(_secret, ("plain_read",)),
+    "connection": Kind(_connection, ("connect_unix", "connect_tcp")),
+    "death": Kind(_death),
+    "root": Kind(_root),
+    "claim": Kind(_claim, ("own_terminal", "child")),
+    "process": Kind(_process),
+    "reading": Kind(_claim),
+    "works": Kind(_works),
+    "service": Kind(_service, ("look_up_permitted",)),
+    "terminal": Kind(_terminal),
+    "arguments": Kind(_arguments),
+    "resolver": Kind(_resolver),
+    "key": Kind(_key),
+    "handle": Kind(_handle),
+    "bridge": Kind(_bridge, ("through_bridge",)),
+    "listener": Kind(_listener),
+    "pipe": Kind(_pipe),
+}
+_OF_TWINS: Mapping[str, CanaryKind] = {twin: name for name, kind in KINDS.items() for twin in kind.twins}
+
+
+def kind_of_twin(twin: str, kind: CanaryKind) -> CanaryKind:
+    """Return the kind that sees a row's twin. ``twin``: empty where it is the row's own deed, of this ``kind``."""
+    return _OF_TWINS.get(twin, kind)

@@ -1,0 +1,48 @@
+"""The directories in which one row is tried."""
+
+from __future__ import annotations
+
+from mudroom.ext.certify.row import TrialRow
+from mudroom.typing import NamedTuple
+
+
+class TrialGround(NamedTuple):
+    """The directories of one row, below a directory of its own."""
+
+    row: TrialRow
+    top: str
+
+    @property
+    def work(self) -> str:
+        return self.top + "/fork/work"
+
+    @property
+    def private(self) -> str:
+        return self.top + "/fork/private"
+
+    @property
+    def project(self) -> str:
+        return self.top + "/project"
+
+    @property
+    def aim(self) -> str:
+        """The directory that the deed is aimed at."""
+        name = 'q"\\\u00e9' if self.row.name == "quoting" else "l"
+        return {
+            "outside": self.top + "/outside",
+            "project": self.project,
+            "policy": self.work + "/.mudroom",
+            "mask": self.top + "/tools/mask",
+            "store": self.top + "/store",
+            "copy": f"{self.work}/{name}",
+            "container": self.top + "/container",
+            "users": self.top + "/users",
+        }[self.row.where]
+
+    @property
+    def twin(self) -> str:
+        return self.work + "/twin"
+
+    @property
+    def control(self) -> str:
+        return self.top + "/control"

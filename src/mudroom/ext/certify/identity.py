@@ -1,0 +1,152 @@
+"""What a certificate is for: the facts of a machine that decide whether the rows would still hold. With any other
+fact there is no certificate."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from mudroom.typing import NamedTuple
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DECIDING: Sequence[str] = (
+    "ext/certify", "core/confinement/plan.py", "core/confinement/spec.py", "sandbox/client/launcher_client.py",
+    "sandbox/host/host.py", "sandbox/host/process_table.py", "sandbox/launcher/wire.py", "ext/macos",
+    "sandbox/platform.py", "net/gate", "stage/clone.py", "stage/copy.py", "stage/disk.py", "core/system",
+    "ext/windows/stage/nt_disk.py", "vault/apply",
+)  # fmt: skip
+"""Modules and folders of mudroom that decide what a command may do, or how that is tried."""
+DECIDING_ON_WINDOWS: Sequence[str] = (
+    "ext/certify", "core/confinement/plan.py", "core/confinement/spec.py", "ext/windows/core/windows_command.py",
+    "ext/windows/core/windows_plan.py", "core/tree/windows_name.py", "core/tree/windows_path.py", "sandbox/platform.py",
+    "ext/windows/sandbox", "stage/copy.py", "ext/windows/stage/nt_call.py", "ext/windows/stage/nt_disk.py",
+    "ext/windows/stage/nt_private.py", "core/system", "vault/apply", "ext/windows/win32",
+)  # fmt: skip
+_VERSION = "/System/Library/CoreServices/SystemVersion.plist"
+_PC_CASE_SENSITIVE = 11
+"""pathconf(2) of macOS, sys/unistd.h."""
+
+
+class Identity(NamedTuple):
+    platform: str
+    system: str
+    """Product and build of the operating system."""
+    machine: str
+    tool: str
+    """Hash of the program that confines."""
+    modules: str
+    """Hash of ``DECIDING``."""
+    python: str
+    """Path and version."""
+    host: str
+    """Identifier of the machine."""
+    user: int | str
+    """Number; on Windows the SID."""
+    volume: str
+    """Facts about the file system of the state directory."""
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(json.dumps(self).encode()).hexdigest()
+
+
+def identity(platform: str, state: bytes, tool: bytes) -> Identity:
+    """Return the facts of this machine. Raise OSError if one of them cannot be found out."""
+    if sys.platform == "win32":
+        from mudroom.ext.certify import windows as of_system
+
+        facts = (of_system.host(), of_system.user(), of_system.volume(state))
+        deciding = DECIDING_ON_WINDOWS
+    else:
+        facts, deciding = (_host(platform), os.geteuid(), _volume(platform, state)), DECIDING
+    return Identity(
+        platform,
+        system(platform),
+        _machine(),
+        _hash([os.fsdecode(tool)]),
+        _hash(_modules(deciding)),
+        f"{os.path.realpath(sys.executable)} {sys.version}",
+        *facts,
+    )
+
+
+def _machine() -> str:
+    """Return the architecture."""
+    if sys.platform == "win32":
+        from platform import machine
+
+        return machine()
+    return os.uname().machine
+
+
+def tool_of(platform: str) -> bytes:
+    """Return the path of the program or library that confines commands."""
+    if platform == "win32":
+        from mudroom.ext.certify.windows import tool
+
+        return tool()
+    from mudroom.ext.macos.client import SANDBOX_EXEC
+
+    return SANDBOX_EXEC
+
+
+def system(platform: str) -> str:
+    """Return product and build, such as ``macOS 15.6 24G84``."""
+    if platform == "darwin" and os.path.exists(_VERSION):
+        import plistlib
+
+        with open(_VERSION, "rb") as stream:
+            facts = plistlib.load(stream)
+        return f"macOS {facts['ProductVersion']} {facts['ProductBuildVersion']}"
+    if sys.platform == "win32":
+        from mudroom.ext.certify.windows import system as of_windows
+
+        return of_windows()
+    kernel = os.uname()
+    return f"{kernel.sysname} {kernel.release}"
+
+
+def _modules(deciding: Sequence[str]) -> list[str]:
+    found = []
+    for name in deciding:
+        path = os.path.join(_PACKAGE, name)
+        below = sorted(os.listdir(path)) if os.path.isdir(path) else []
+        found += [os.path.join(path, entry) for entry in below if entry.endswith(".py")] or [path]
+    return found
+
+
+def _hash(paths: Sequence[str]) -> str:
+    """Return one hash of the contents of files, each with its length."""
+    whole = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as stream:
+            content = stream.read()
+        whole.update(b"%d\n" % len(content) + content)
+    return whole.hexdigest()
+
+
+def _host(platform: str) -> str:
+    """Return the identifier of this machine: gethostuuid(2) of macOS, machine-id(5) elsewhere."""
+    if platform == "darwin" and sys.platform == "darwin":
+        value, wait = ctypes.create_string_buffer(16), (ctypes.c_long * 2)(1, 0)
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.gethostuuid(value, wait):
+            raise OSError(ctypes.get_errno(), "this machine has no identifier")
+        return value.raw.hex()
+    try:
+        with open("/etc/machine-id", encoding="ascii") as stream:
+            return stream.read().strip()
+    except FileNotFoundError:
+        return os.uname().nodename
+
+
+def _volume(platform: str, state: bytes) -> str:
+    facts = os.statvfs(state)
+    folds = ""
+    if platform == "darwin" and sys.platform == "darwin":
+        folds = str(os.pathconf(state, _PC_CASE_SENSITIVE))
+    return f"{facts.f_flag} {facts.f_namemax} {folds}"  # no device number: it may change with each start

@@ -1,0 +1,114 @@
+"""From a record to a platform: which parts are open here, and what each of the others needs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+
+from mudroom.core.confinement.plan import Plan
+from mudroom.core.confinement.spec import SandboxSpec
+from mudroom.errors import MudroomError, Unsupported
+from mudroom.ext.certify.identity import Identity, identity
+from mudroom.ext.certify.record import load, save
+from mudroom.ext.certify.row import Certificate, Closes, RowResult, closed, opens, sentence
+from mudroom.ext.certify.table import TABLES
+from mudroom.ext.certify.trial import Progress, Trial, certify
+from mudroom.sandbox.platform import UNPORTED, Platform
+from mudroom.typing import NamedTuple
+
+HINT = "mudroom certify tries it, in less than a minute"
+_NAMES = {"network": "a closed network", "gate": "the gate"}
+_UNTRIED = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
+
+
+class PlatformOpening(NamedTuple):
+    certificate: Certificate | None
+    why: str
+    """Why there is no certificate."""
+    closed: Mapping[Closes, tuple[RowResult, ...]]
+    is_open: bool
+
+
+def look(platform: str, state: bytes, tool: bytes) -> PlatformOpening:
+    """Return what the record of this machine opens. ``tool``: the program that confines."""
+    table = TABLES[platform]
+    none = "it is not certified yet" if can_be_tried(platform) else f"no row for {platform} can be tried yet"
+    if not os.path.isdir(state):
+        return PlatformOpening(None, none, closed(table, None), False)
+    try:
+        certificate, why = load(state, identity(platform, state, tool), table)
+    except OSError as error:
+        certificate, why = None, f"the facts that a certificate is for cannot be found out: {error.strerror}"
+    return PlatformOpening(certificate, why, closed(table, certificate), opens(table, certificate))
+
+
+def can_be_tried(platform: str) -> bool:
+    """Return whether each row that closes the platform has a deed."""
+    return all(row.deed for row in TABLES[platform] if row.closes == "platform")
+
+
+def open_platform(platform: Platform, state: bytes, tool: bytes) -> Platform:
+    """Return the platform with the parts that are certified. Raise Unsupported if it is not open."""
+    opening = look(platform.name, state, tool)
+    if opening.certificate is None:
+        hint = HINT if can_be_tried(platform.name) else _UNTRIED
+        raise Unsupported("mudroom", "a certificate of this machine", opening.why, hint)
+    if not opening.is_open:
+        found = sentence("platform", opening.closed["platform"])
+        raise Unsupported("mudroom", "a sandbox that holds here", found, "mudroom certify tries it again")
+    return restrict(platform, reasons(platform.name, opening.closed))
+
+
+def reasons(platform: str, parts: Mapping[Closes, tuple[RowResult, ...]]) -> dict[str, str]:
+    """Return why each part is closed: by its rows, or because it is not ported."""
+    return {**{part: sentence(part, rows) for part, rows in parts.items()}, **UNPORTED.get(platform, {})}
+
+
+def restrict(platform: Platform, closed: Mapping[str, str]) -> Platform:
+    """Return the platform that refuses specs of closed parts."""
+
+    def compile_open(spec: SandboxSpec, machine: str) -> Plan:
+        for part in _parts(spec):
+            if part in closed:
+                raise Unsupported(_NAMES.get(part, part), "a certificate of it", closed[part], HINT)
+        return platform.compile(spec, machine)
+
+    return platform._replace(compile=compile_open, closed=closed) if closed else platform
+
+
+def _parts(spec: SandboxSpec) -> Sequence[Closes]:
+    """Return the parts that a spec needs."""
+    parts: list[Closes] = ["network"] if spec.network != "open" else []
+    if spec.network == "gate":
+        parts.append("gate")
+    if spec.around is not None:
+        parts.append("level 0")
+    return parts
+
+
+def make(
+    platform: str,
+    state: bytes,
+    tool: bytes,
+    trial: Trial,
+    directory: bytes,
+    *,
+    progress: Progress = lambda _number, _count, _name: None,
+) -> Certificate:
+    """Try every row in ``directory``, which is empty, store the certificate and return it. Raise MudroomError."""
+    try:
+        before = identity(platform, state, tool)
+        facts = Certificate(platform, before.system, before.machine, int(time.time()))
+        made = certify(TABLES[platform], trial, os.fsdecode(os.path.realpath(directory)), facts, progress=progress)
+        _store(state, before, identity(platform, state, tool), made)
+    except OSError as error:
+        name = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        raise MudroomError(f"no certificate was made: {name}{error.strerror}", "run the command again") from error
+    return made
+
+
+def _store(state: bytes, before: Identity, after: Identity, made: Certificate) -> None:
+    if before != after:
+        raise MudroomError("no certificate was made: the system changed meanwhile", "run the command again")
+    save(state, after, made)

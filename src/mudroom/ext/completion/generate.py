@@ -1,0 +1,15 @@
+"""The generated files as a value: ``dev/completion`` writes them, and a test compares them."""
+
+from __future__ import annotations
+
+from mudroom import __version__
+from mudroom.ext.completion.fish import fish
+from mudroom.ext.completion.grammar import lines
+from mudroom.ext.completion.manual import man
+from mudroom.ext.completion.posix import bash, zsh
+
+
+def texts() -> dict[str, str]:
+    """Return the text of each file of ``completion.FILES``."""
+    rows = lines()
+    return {"bash": bash(rows), "zsh": zsh(rows), "fish": fish(rows), "man": man(rows, __version__)}

@@ -1,0 +1,121 @@
+"""The command line as a value, read from the parsers of the verbs. Completion and the manual page are written from it.
+
+Rules of this file:
+1. Verbs, options, choices and help are those of the parsers. Nothing of them is repeated here.
+2. The kind of a value is found by its metavar. ``_ARGUMENTS`` has what no parser knows: the words of an action.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from mudroom.cli.main import VERBS, configure_shared, verb_module
+from mudroom.cli.parser import make_parser
+from mudroom.typing import NamedTuple
+
+_KINDS = {
+    "FORK": "forks", "FORK[@CHECKPOINT]": "forks", "fork": "forks", "PATH": "files", "FILE": "files", "CARD": "files",
+    "DIR": "directories",
+}  # fmt: skip
+_OPTION_KINDS = {"--fork": "forks", "--on": "workers", "--project": "directories"}
+_ARGUMENTS = {
+    "apply": "forks paths", "resolve": "forks paths", "diff": "forks paths", "discard": "forks", "unmount": "forks",
+    "review": "forks+tries", "mount": "forks directories", "fork rename": "forks", "fork rm": "forks",
+    "net allow": "presets", "net deny": "presets", "net rm": "presets",
+    "try show": "tries", "try discard": "tries", "agent show": "profiles", "agent settings": "forks",
+    "fleet rm": "workers", "vault export": "forks files", "vault import": "files", "policy check": "files",
+    "policy trust": "files", "hook install": "profiles",
+}  # fmt: skip
+_ACTIONS = {"try": ("ls", "show", "discard"), "hook": ("install",)}
+"""Actions of verbs whose parser takes any words."""
+
+
+class VerbOption(NamedTuple):
+    names: tuple[str, ...]
+    takes: str
+    """Metavar of its value; empty: it takes none."""
+    kind: str
+    """Of a value that can be completed, or empty."""
+    choices: tuple[str, ...]
+    help: str
+
+
+class VerbLine(NamedTuple):
+    """A verb, or an action of a verb."""
+
+    words: tuple[str, ...]
+    help: str
+    options: tuple[VerbOption, ...]
+    actions: tuple[str, ...]
+    """The first word, if it is one of these."""
+    arguments: tuple[str, ...]
+    """Kinds of the words after that; the last one repeats. Several kinds are joined by +."""
+    usage: str
+    examples: str
+    takes_command: bool
+
+
+def lines() -> tuple[VerbLine, ...]:
+    """Return all verbs, each with its actions behind it."""
+    return tuple(line for verb in VERBS for line in _lines_of(verb))
+
+
+def _lines_of(verb: str) -> Iterator[VerbLine]:
+    row = VERBS[verb]
+    module = verb_module(verb)
+
+    def configure(parser: argparse.ArgumentParser) -> None:
+        configure_shared(parser)
+        module.configure(parser)
+
+    parser = make_parser(verb, row.help, getattr(module, "EXAMPLES", None), configure)
+    subs = next((act for act in parser._actions if isinstance(act, argparse._SubParsersAction)), None)
+    takes_command = row.splits_command or any(act.nargs == argparse.REMAINDER for act in _positionals(parser))
+    actions: tuple[str, ...] = _ACTIONS.get(verb, ())
+    if subs is not None:
+        actions = tuple(subs.choices)
+    elif (places := _positionals(parser)) and places[0].choices:
+        actions = tuple(map(str, places[0].choices))
+    examples = getattr(module, "EXAMPLES", "") or ""
+    yield VerbLine(
+        (verb,), row.help, _options(parser), actions, _arguments(verb, parser), _usage(parser), examples, takes_command
+    )
+    for action in actions:
+        own = subs.choices[action] if subs is not None else parser
+        kinds = tuple(_ARGUMENTS.get(f"{verb} {action}", "").split())
+        if subs is not None and not kinds:
+            kinds = tuple(_kind(place.metavar or place.dest) for place in _positionals(own) if not place.choices)
+        yield VerbLine((verb, action), "", _options(own), (), kinds, _usage(own), "", takes_command)
+
+
+def _arguments(verb: str, parser: argparse.ArgumentParser) -> tuple[str, ...]:
+    if verb in _ARGUMENTS:
+        return tuple(_ARGUMENTS[verb].split())
+    return tuple(_kind(place.metavar or place.dest) for place in _positionals(parser) if not place.choices)
+
+
+def _kind(metavar: object) -> str:
+    return _KINDS.get(str(metavar), "")
+
+
+def _positionals(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    return [act for act in parser._actions if not act.option_strings]
+
+
+def _options(parser: argparse.ArgumentParser) -> tuple[VerbOption, ...]:
+    found = []
+    for act in parser._actions:
+        if not act.option_strings or act.help == argparse.SUPPRESS:
+            continue
+        words = "|".join(map(str, act.choices or ())) or act.dest.upper()
+        takes = "" if act.nargs == 0 else str(act.metavar or words)
+        names = tuple(act.option_strings)
+        kind = "" if not takes else next((_OPTION_KINDS[name] for name in names if name in _OPTION_KINDS), _kind(takes))
+        choices = tuple(map(str, act.choices or ()))
+        found.append(VerbOption(names, takes, kind, choices, (act.help or "").replace("%%", "%")))
+    return tuple(found)
+
+
+def _usage(parser: argparse.ArgumentParser) -> str:
+    return " ".join(parser.format_usage().removeprefix("usage: ").split())

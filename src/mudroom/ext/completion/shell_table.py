@@ -1,0 +1,32 @@
+"""Tables that the completions of all shells have in common, from the lines of ``grammar.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mudroom.ext.completion.grammar import VerbLine, VerbOption
+
+
+def options_by_value(lines: Sequence[VerbLine]) -> dict[tuple[str, tuple[str, ...]], list[str]]:
+    """Return ``VERB OPTION`` of all options that take a value, by the kind of the value and its choices."""
+    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for line in lines:
+        for option in line.options:
+            if option.takes:
+                words = (f"{' '.join(line.words)} {name}" for name in option.names)
+                found.setdefault((option.kind, option.choices), []).extend(words)
+    return found
+
+
+def without_repeats(line: VerbLine, lines: Sequence[VerbLine]) -> bool:
+    """Return whether an action has the options of its verb: its parser is the same."""
+    verb = next(other for other in lines if other.words == line.words[:1])
+    return len(line.words) > 1 and line.options == verb.options
+
+
+def first_sentence(option: VerbOption) -> str:
+    """Return the help of an option for a list: up to the first semicolon or full stop."""
+    text = option.help.replace("\n", " ")
+    for end in ("; ", ". "):
+        text = text.partition(end)[0]
+    return text.rstrip(".")

@@ -1,0 +1,66 @@
+"""The words that a shell asks for while a line is typed: names of forks, paths in a fork, presets, profiles, tries and
+workers of this project. A look at directories where that is enough: no session is opened, and no policy read."""
+
+from __future__ import annotations
+
+import os
+
+from mudroom.cli.terminal.context import Context
+from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
+from mudroom.policy.config import places, user_config
+from mudroom.stage.views.preflight import find_project
+from mudroom.vault.store.store import vault_path
+
+
+def values(kind: str, fork: str | None, context: Context) -> list[str]:
+    """Return the words of a kind (``completion.VALUES``), sorted."""
+    if kind == "forks":
+        return _names(_vault(context) + b"/forks")
+    if kind == "tries":
+        return _names(_vault(context) + b"/attempts")
+    if kind == "paths":
+        return _paths(fork, context)
+    if kind == "presets":
+        from mudroom.core.network.preset import PRESETS
+
+        return sorted("@" + name for name in PRESETS)
+    if kind == "profiles":
+        from mudroom.ext.agents.catalog import Catalog
+
+        return Catalog(user_config(context.environ)).names()
+    from mudroom.ext.fleet.origin.roster import load
+
+    return sorted(load(user_config(context.environ)))
+
+
+def _vault(context: Context) -> bytes:
+    place = places(context.environ)
+    try:
+        start = os.path.realpath(context.project if context.project is not None else os.getcwdb())
+    except FileNotFoundError:
+        raise UsageError("the current directory does not exist any more", "cd to one that does") from None
+    return vault_path(place.state, start if context.project is not None else find_project(start, place.home))
+
+
+def _names(directory: bytes) -> list[str]:
+    """Return the names of the directories that a vault keeps there. A name with control characters is not offered."""
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+    return sorted(show(name) for name in names if not name.startswith(b".") and show(name).encode() == name)
+
+
+def _paths(fork: str | None, context: Context) -> list[str]:
+    """Return the changed files of a fork. A name that would be read as an option, such as ``--yes``, is not offered."""
+    if fork is None:
+        raise UsageError("paths are those of a fork", "mudroom completion --values paths FORK")
+    from mudroom.cli.project_session import open_session
+
+    with open_session(context, reads_policy=False) as session:
+        record = session.forks.known_record(session.vault.fork(fork.partition("@")[0]).name)
+    changes = record.changeset.changes if record is not None else ()
+    paths = (change.path for change in changes if not change.path.startswith(b"-"))
+    return sorted(show(path) for path in paths if show(path).encode() == path)

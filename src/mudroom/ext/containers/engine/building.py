@@ -1,0 +1,238 @@
+"""Build images on this machine, with its own programs and its engine.
+
+Rules of this file: a program's output goes to a log; when the program fails, its last words are the message. Half-built
+files and images are removed in every case.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+
+from mudroom.core.confinement.environment import engine_environment
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError, Unsupported, UsageError
+from mudroom.ext.containers.core.container import Engine
+from mudroom.ext.containers.core.image import bases
+from mudroom.ext.containers.core.image_recipe import Recipe, bootstrap_words, build_words, error_line, import_words
+from mudroom.ext.containers.engine.engine import ask
+from mudroom.ext.containers.engine.image_file import engine_words, inspect_image
+from mudroom.ext.containers.engine.packing import PackedTree, pack_host, pack_root
+from mudroom.typing import IO, NamedTuple
+
+Progress = Callable[[str, int, int], None]
+"""Called with the kind of work, the amount done and the total (0: unknown)."""
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SBIN = b"/usr/local/sbin:/usr/sbin:/sbin"
+_BOOTSTRAP = "apt install mmdebstrap, or mudroom image build --from host"
+_LARGEST = 1 << 20
+"""Bytes of a Containerfile."""
+
+
+class Workshop(NamedTuple):
+    engine: Engine
+    variables: Mapping[bytes, bytes]
+    place: bytes
+    """A directory of mudroom for logs and half-built files."""
+    progress: Progress
+
+    @property
+    def log(self) -> bytes:
+        return self.place + b"/build.log"
+
+
+def build(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
+    """Build an image, and name it. Return a note about it, or "". Raise UsageError, Unsupported and MudroomError."""
+    if shop.engine.kind == "container":
+        raise Unsupported(
+            "an image made by mudroom",
+            "Docker or Podman",
+            "Apple container",
+            "container build makes one: container build --tag NAME DIRECTORY",
+        )
+    os.makedirs(shop.place, mode=0o700, exist_ok=True)
+    return _BUILDERS[recipe.kind](shop, recipe, name, marks)
+
+
+def _build_host(shop: Workshop, _recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
+    packed = _import(shop, name, marks, lambda stream: pack_host(stream, _report_bytes(shop)))
+    return f"{packed.left_out:,} files were left out: not every user here can read them" if packed.left_out else ""
+
+
+def _import(shop: Workshop, name: str, marks: Mapping[str, str], fill: Callable[[IO[bytes]], PackedTree]) -> PackedTree:
+    """Import an image from the archive that ``fill`` writes."""
+    argv = (*engine_words(shop.engine), *import_words(name, marks, {"PATH": PATH}))
+    with _start(shop, argv, stdin=subprocess.PIPE) as importing:
+        assert importing.stdin is not None
+        try:
+            packed = fill(importing.stdin)
+            importing.stdin.close()
+        except BrokenPipeError:
+            packed = PackedTree(0, 0, 0)  # the import has ended, and reports the reason
+        except BaseException:
+            importing.kill()  # before it takes a partial archive for a complete one
+            raise
+        _finish(importing, argv)
+    return packed
+
+
+def _build_debootstrap(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
+    streaming, filling = _find(b"mmdebstrap", shop.variables), _find(b"debootstrap", shop.variables)
+    if streaming is not None:
+        _stream(shop, (streaming, *bootstrap_words(recipe, b"", streams=True)), name, marks)
+        return ""
+    if filling is None or os.geteuid():
+        found = "only debootstrap, and this user is not root" if filling is not None else "neither is installed"
+        needs = "mmdebstrap, or debootstrap as root"
+        raise Unsupported("an image by debootstrap", needs, found, _BOOTSTRAP)
+    directory = os.fsencode(tempfile.mkdtemp(prefix="root-", dir=os.fsdecode(shop.place)))
+    try:
+        os.chmod(directory, 0o755)
+        _run(shop, (filling, *bootstrap_words(recipe, directory, streams=False)))
+        _import(shop, name, marks, lambda stream: pack_root(stream, directory, _report_bytes(shop)))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return ""
+
+
+def _report_bytes(shop: Workshop) -> Callable[[int], None]:
+    return lambda size: shop.progress("packing, MB", size // 10**6, 0)
+
+
+def _stream(shop: Workshop, argv: Sequence[bytes], name: str, marks: Mapping[str, str]) -> None:
+    """Stream the output of ``argv`` into an import. The imported image is removed if the first program fails."""
+    taking = (*engine_words(shop.engine), *import_words(name, marks, {"PATH": PATH}))
+    with ExitStack() as both:
+        log = both.enter_context(open(shop.log, "wb"))
+        making = both.enter_context(
+            subprocess.Popen(
+                argv,
+                env=engine_environment(shop.variables),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        )
+        importing = both.enter_context(_start(shop, taking, stdin=making.stdout))
+        assert making.stdout is not None
+        making.stdout.close()
+        failure: MudroomError | None = None
+        try:
+            _finish(importing, taking)
+        except MudroomError as error:
+            failure = error
+        if making.wait():
+            if failure is None:
+                ask((*engine_words(shop.engine), b"image", b"rm", b"--force", name.encode()), shop.variables)
+            raise _failure(shop, argv)
+        if failure is not None:
+            raise failure
+
+
+def _build_containerfile(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
+    text = _read(recipe.file)
+    if not recipe.network:
+        _require_bases(shop, recipe.file, text)
+    with tempfile.TemporaryDirectory(prefix="build-", dir=os.fsdecode(shop.place)) as empty:
+        context = recipe.context or os.fsencode(empty)
+        if not os.path.isdir(context):
+            raise UsageError(f"--context {show(context)} is not a directory")
+        file = os.fsencode(empty) + b"/Containerfile"
+        if recipe.context:
+            file = os.path.abspath(recipe.file)
+        else:
+            with open(file, "w", encoding="utf-8") as copy:
+                copy.write(text)
+        complete = recipe._replace(file=file, context=os.path.abspath(context))
+        pulls = shop.engine.kind == "podman"
+        _run(shop, (*engine_words(shop.engine), *build_words(complete, name, marks, pulls=pulls)))
+    return ""
+
+
+def _read(path: bytes) -> str:
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(_LARGEST + 1)
+    except OSError as error:
+        raise UsageError(
+            f"the Containerfile {show(path)}: {error.strerror}", "mudroom image build --file FILE"
+        ) from error
+    try:
+        if len(content) > _LARGEST:
+            raise ValueError
+        return content.decode()
+    except ValueError as error:
+        raise UsageError(f"the Containerfile {show(path)} is not UTF-8 text, or longer than 1 MiB") from error
+
+
+def _require_bases(shop: Workshop, path: bytes, text: str) -> None:
+    """Make sure that the base images are on this machine: without the network, the engine could not pull them. Raise
+    UsageError."""
+    base = ""
+    try:
+        for base in bases(text):
+            inspect_image(shop.engine, base, shop.variables)
+    except ValueError as error:
+        raise UsageError(f"the Containerfile {show(path)} {error}", "--network lets the engine pull it") from error
+    except UsageError as error:
+        raise UsageError(
+            f"the Containerfile {show(path)}: {error.message}",
+            f"pull it with {shop.engine.kind} pull {base}, or --network lets the engine do that",
+        ) from error
+
+
+_BUILDERS: dict[str, Callable[[Workshop, Recipe, str, Mapping[str, str]], str]] = {
+    "host": _build_host,
+    "debootstrap": _build_debootstrap,
+    "containerfile": _build_containerfile,
+}
+
+
+def _find(program: bytes, environ: Mapping[bytes, bytes]) -> bytes | None:
+    path = environ.get(b"PATH", os.fsencode(os.defpath)) + b":" + _SBIN
+    for directory in path.split(b":"):
+        file = directory + b"/" + program
+        if directory.startswith(b"/") and os.path.isfile(file) and os.access(file, os.X_OK):
+            return file
+    return None
+
+
+def _start(shop: Workshop, argv: Sequence[bytes], stdin: int | IO[bytes] | None) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            argv, env=engine_environment(shop.variables), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+    except OSError as error:
+        raise MudroomError(f"{show(argv[0])} cannot be started: {error.strerror}") from error
+
+
+def _run(shop: Workshop, argv: Sequence[bytes]) -> None:
+    """Run a program, and report its progress by lines of output."""
+    variables = {**shop.variables, b"PATH": shop.variables.get(b"PATH", os.fsencode(os.defpath)) + b":" + _SBIN}
+    with _start(shop._replace(variables=variables), argv, stdin=subprocess.DEVNULL) as running:
+        assert running.stdout is not None
+        name = show(os.path.basename(argv[0]))
+        with open(shop.log, "wb") as log:
+            for number, line in enumerate(running.stdout):
+                log.write(line)
+                shop.progress(f"{name}, lines", number, 0)
+        if running.wait():
+            raise _failure(shop, argv)
+
+
+def _finish(process: subprocess.Popen[bytes], argv: Sequence[bytes]) -> None:
+    assert process.stdout is not None
+    output = process.stdout.read().decode("utf-8", "replace")
+    if process.wait():
+        raise MudroomError(f"{show(os.path.basename(argv[0]))}: {show(error_line(output).encode())}")
+
+
+def _failure(shop: Workshop, argv: Sequence[bytes]) -> MudroomError:
+    with open(shop.log, "rb") as log:
+        output = log.read().decode("utf-8", "replace")
+    name = show(os.path.basename(argv[0]))
+    return MudroomError(f"{name}: {show(error_line(output).encode())}", f"full output: {show(shop.log)}")

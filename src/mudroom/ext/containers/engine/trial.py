@@ -1,0 +1,220 @@
+"""Find the capabilities of a container engine, by a trial container that is started like every other one.
+
+The result is kept beside the runtimes, under a name that changes whenever the engine, the kernel's boot or the launcher
+does: the trial costs half a second, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+from mudroom.errors import MudroomError, Unsupported
+from mudroom.ext.containers.core.container import (
+    LABEL,
+    Container,
+    ContainerMount,
+    Engine,
+    remove_argv,
+    run_argv,
+    user_of,
+    variants,
+)
+from mudroom.ext.containers.engine.engine import DECISIVE, LOOK, Unusable, ask
+from mudroom.ext.containers.engine.orphans import OWNER
+from mudroom.ext.containers.engine.owner import this_process
+from mudroom.ext.containers.engine.runtime import PLACE, entry, provide
+from mudroom.ext.containers.engine.runtime import key as runtime_key
+from mudroom.typing import Any, NamedTuple
+
+PATIENCE = 30.0
+"""Timeout of the whole trial in seconds."""
+RUNTIMES = ("crun", "runc")
+"""OCI runtimes for Podman. Podman takes the first that it finds, which may not work on this host: crun before 1.9
+refuses control groups of both versions at once."""
+_BOOT = "/proc/sys/kernel/random/boot_id"
+
+_SCRIPT = """\
+import os
+from mudroom.sandbox.launcher import kernel
+def word(path, text):
+    with open(path, "w") as stream:
+        stream.write(text)
+def inner():
+    if kernel.libc.mount(b"proc", b"/proc", b"proc", kernel.c_ulong(0), None):
+        os._exit(1)
+    os._exit(0)
+def outer(uid, gid):
+    kernel.unshare(0x10000000 | 0x00020000 | 0x20000000 | 0x40000000 | 0x08000000)
+    word("/proc/self/setgroups", "deny")
+    word("/proc/self/uid_map", "%d %d 1" % (uid, uid))
+    word("/proc/self/gid_map", "%d %d 1" % (gid, gid))
+    child = os.fork()
+    if child == 0:
+        inner()
+    os._exit(1 if os.waitpid(child, 0)[1] else 0)
+uid, gid = os.getuid(), os.getgid()
+child = os.fork()
+if child == 0:
+    try:
+        outer(uid, gid)
+    except OSError:
+        os._exit(1)
+nested = os.waitpid(child, 0)[1] == 0
+with open("/proc/sys/kernel/random/boot_id") as stream:
+    boot = stream.read().strip()
+with open("/proc/self/status") as stream:
+    status = dict(line.rstrip().split(":\\t", 1) for line in stream if ":\\t" in line)
+links = [line.split(":")[0].strip() for line in list(open("/proc/net/dev"))[2:]]
+words = [boot, *(status[name] for name in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp"))]
+print("mudroom-trial", uid, int(nested), *words, *links)
+"""
+"""Makes every namespace of a command, with a /proc in them, and reports its own state."""
+
+
+class ContainerTrial(NamedTuple):
+    """The report of a trial container."""
+
+    user: int
+    nested: bool
+    """Every namespace of a command, with its own /proc, could be made in it."""
+    boot: str
+    """boot_id of random(4), of the kernel that it runs on."""
+    capabilities: int
+    """Effective and bounding set together."""
+    gains_none: bool
+    """no_new_privs."""
+    filtered: bool
+    interfaces: tuple[str, ...]
+
+
+def ready(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: bytes, profile: bytes = b"") -> Engine:
+    """Return the engine with the options that start its containers here, and their capabilities. ``image`` is an
+    existing image, ``profile`` the file with the filter of nested containers. Raise Unsupported if no container can be
+    started."""
+    if engine.remote:
+        return engine  # a remote engine is reached only by its command line
+    stored = _read(_path(engine, environ, state))
+    if stored is not None:
+        return engine._replace(**stored)
+    tried, _trial = attempt(engine, image, environ, state, profile)
+    keep(engine, tried, environ, state)
+    return tried
+
+
+def recall(engine: Engine, environ: Mapping[bytes, bytes], state: bytes) -> Engine | None:
+    """Return the result of an earlier trial, or None. No container is started."""
+    stored = _read(_path(engine, environ, state))
+    return engine._replace(**stored) if stored is not None else None
+
+
+def keep(engine: Engine, tried: Engine, environ: Mapping[bytes, bytes], state: bytes) -> None:
+    """Store the result of a trial of ``engine``, for ``ready``."""
+    path = _path(engine, environ, state)
+    record = {"options": tried.options, "nested": tried.nested, "runtime": tried.runtime}
+    os.makedirs(state + b"/engines", mode=0o700, exist_ok=True)
+    new = path + b".%d" % os.getpid()
+    with open(new, "w", encoding="utf-8") as stream:
+        json.dump(record, stream)
+    os.replace(new, path)
+
+
+def _path(engine: Engine, environ: Mapping[bytes, bytes], state: bytes) -> bytes:
+    return state + b"/engines/" + _key(engine, environ).encode()
+
+
+def attempt(
+    engine: Engine, image: str, environ: Mapping[bytes, bytes], state: bytes, profile: bytes = b""
+) -> tuple[Engine, ContainerTrial]:
+    """Try every variant until one works. Raise Unsupported with the error of the usual variant."""
+    runtimes = [name for name in RUNTIMES if shutil.which(name, path=_search(environ))] if engine.runtime else []
+    first: MudroomError | None = None
+    for variant in variants(engine, runtimes):
+        try:
+            trial = _try(variant, image, environ, state, profile)
+        except Unusable as error:  # it hangs, and would hang in every variant
+            first = error
+            break
+        except MudroomError as error:
+            first = first or error
+            continue
+        if trial.boot != _boot():
+            raise Unsupported(
+                "level 2",
+                "containers on this machine's own kernel",
+                f"{engine.title} runs them on another one",
+                "use an engine of this machine, or level 1",
+            )
+        return variant._replace(nested=variant.nested and trial.nested), trial
+    reason = first.message if first is not None else "nothing"
+    hint = "mudroom doctor looks for the cause; level 1 needs no engine"
+    raise Unsupported("level 2", f"{engine.title} to start a container", reason, hint) from first
+
+
+def _try(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: bytes, profile: bytes) -> ContainerTrial:
+    runtime = provide(state + b"/runtime")
+    container = Container(
+        f"mudroom-trial-{os.getpid()}-{time.monotonic_ns():x}",
+        image,
+        entry(runtime, _SCRIPT),
+        user_of(os.geteuid(), os.getegid()),
+        (ContainerMount(runtime, PLACE),),
+        labels=((LABEL, "trial"), (OWNER, str(this_process()))),
+        seccomp=profile if engine.nested else b"",
+        nested=engine.nested,
+    )
+    try:
+        out = ask(run_argv(engine, container, wait=True), environ, PATIENCE)
+    except BaseException:
+        with suppress(MudroomError):
+            ask(remove_argv(engine, container.name), environ, LOOK)
+        raise
+    for line in out.splitlines():
+        word, _space, value = line.partition(b" ")
+        if word == b"mudroom-trial":
+            return _read_trial(value.decode("ascii", "replace").split(), engine)
+    raise MudroomError(f"{engine.title} started a container that printed nothing")
+
+
+def _read_trial(words: list[str], engine: Engine) -> ContainerTrial:
+    try:
+        user, nested, boot, effective, bounding, gains, filtered, *links = words
+        capabilities = int(effective, 16) | int(bounding, 16)
+        return ContainerTrial(int(user), nested == "1", boot, capabilities, gains == "1", filtered == "2", tuple(links))
+    except ValueError as error:
+        raise MudroomError(f"{engine.title} started a container that printed an invalid report") from error
+
+
+def _boot() -> str:
+    with open(_BOOT, encoding="ascii") as stream:
+        return stream.read().strip()
+
+
+def _search(environ: Mapping[bytes, bytes]) -> str:
+    return os.fsdecode(environ.get(b"PATH", os.fsencode(os.defpath)))
+
+
+def _key(engine: Engine, environ: Mapping[bytes, bytes]) -> str:
+    """Return a key that changes with everything that could change the result of a trial."""
+    where = [environ.get(name, b"") for name in DECISIVE]
+    facts = (engine, where, _boot(), os.geteuid(), runtime_key())
+    return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
+
+
+def _read(path: bytes) -> dict[str, Any] | None:
+    """Read a stored result; None if it is missing or invalid."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            record = json.load(stream)
+        return {
+            "options": tuple(str(word) for word in record["options"]),
+            "nested": record["nested"] is True,
+            "runtime": str(record["runtime"]),
+        }
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None

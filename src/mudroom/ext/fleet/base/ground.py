@@ -1,0 +1,534 @@
+"""Grounds: bases as trees on disk, which commands of errands see under their forks.
+
+    <base id>.lock      flock(2): shared while the ground is used, exclusive while it is made or removed; its mtime is
+                        the time of the last use
+    <base id>/tree/     the files
+    <base id>/nodes     a pack file of the nodes (``objects.py``)
+    <base id>/seal      MessagePack of ``Seal``, written last; its ctime is the moment at which the ground was complete
+    .new-…, .gone-…     a ground that is being made, or removed
+
+Generations lie beside each other. A new one takes what it can from the last ones: by reflink, else by a copy whose
+digest is checked. Hard links are not used, as modes and times differ between generations. So only changed files travel,
+and no object has to stay in the store.
+
+Rules of this file:
+1. A ground appears by one rename when it is complete. Two processes that make the same one: the second waits for the
+   first. A ground that is used is not removed.
+2. A file whose ctime is later than the seal was changed by somebody, and nothing is taken from it. Commands cannot
+   write to a ground: it is the lower layer of their views.
+3. Grounds are not synced. After a boot a ground's digests are checked before its first use.
+4. Every name is made in an open directory, without following a link. The manifest was measured before.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import threading
+from _thread import get_ident
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError
+from mudroom.ext.fleet.base.manifest import (
+    DIRECTORY,
+    EMPTY,
+    FILE,
+    LIMITS,
+    RefusedBase,
+    Row,
+    TreeLimits,
+    base_id,
+    digest_of_content,
+    measure,
+    require_base,
+    walk,
+)
+from mudroom.ext.fleet.base.objects import (
+    Missing,
+    ObjectStore,
+    PackFile,
+    StoreFull,
+    boot_id,
+    require_own,
+    room_required,
+    write_pack,
+)
+from mudroom.ext.fleet.base.verify import differences
+from mudroom.ext.fleet.wire.message import Base
+from mudroom.stage import disk
+from mudroom.stage.beneath import LastDirectory, open_root
+from mudroom.stage.copy import FICLONE, copy_content
+from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.top_directory import spread
+from mudroom.stage.views.secret import write_beside
+
+FORMAT = 1
+QUOTA = 32 << 30
+"""Bytes of all grounds."""
+_DONORS = 2
+"""Grounds, the last used first, from which files are taken."""
+_SMALL = 256 << 10
+"""Bytes up to which a file is copied through memory, and its digest checked."""
+_MARGIN = 64 << 20
+"""Bytes of the disk that a ground leaves free."""
+_PER_ENTRY = 4096
+"""Bytes that an entry takes beside its content, at most: a block of a file system."""
+
+
+class Incomplete(MudroomError):
+    """Objects of a base are not here, or not any more. Ask for what ``missing`` names, and try again."""
+
+
+class Seal(NamedTuple):
+    format: int
+    base: Base
+    boot: bytes
+    """Boot in which the files were written or checked."""
+    size: int
+    """Bytes of the files."""
+    entries: int
+
+
+class _Donor:
+    """A complete ground whose files are taken for others. It is locked while this lives."""
+
+    def __init__(self, path: bytes, seal: Seal, sealed: int, lock: int) -> None:
+        """``sealed``: the ctime of the seal. ``lock``: a descriptor of the ground's lock, closed with this."""
+        self._sealed, self._lock = sealed, lock
+        self.nodes = _read_nodes(path)
+        self.files: dict[bytes, bytes] = {}
+        """By digest: the path of the first file that has it."""
+        for above, rows in walk(seal.base.root, self.nodes.__getitem__):
+            prefix = above + b"/" if above else b""
+            for row in rows:
+                if row.kind == FILE and row.content != EMPTY:
+                    self.files.setdefault(row.content, prefix + row.name)
+        self._directory = LastDirectory(open_root(path + b"/tree"))
+
+    def close(self) -> None:
+        self._directory.close()
+        os.close(self._directory.root)
+        os.close(self._lock)
+
+    def open(self, digest: bytes, size: int) -> int | None:
+        """Return a descriptor of a file with this content; None if there is none, or none that can be relied on."""
+        path = self.files.get(digest)
+        if path is None:
+            return None
+        try:
+            descriptor = self._directory.open_file(path)
+        except OSError:
+            descriptor = -1
+        if descriptor >= 0:
+            info = os.fstat(descriptor)
+            if info.st_size == size and info.st_ctime_ns <= self._sealed:
+                return descriptor
+            os.close(descriptor)
+        self._forget_changed()
+        return None
+
+    def forget(self, digest: bytes) -> None:
+        """Do not take the file with this content from here again."""
+        self.files.pop(digest, None)
+
+    def _forget_changed(self) -> None:
+        """Look at all files: where one was changed, others may be, and all have to be asked for at once."""
+        for digest, path in list(self.files.items()):
+            entry = self._directory.look(path)
+            if entry is None or entry.kind != "file" or entry.ctime > self._sealed:
+                del self.files[digest]
+
+
+class Grounds:
+    """Grounds of one origin. ``_lock`` guards the locks that are held and the donors; it is held while a ground is
+    made."""
+
+    def __init__(self, path: bytes, store: ObjectStore, quota: int = QUOTA, limits: TreeLimits = LIMITS) -> None:
+        """Make the directory if it is missing. Raise UsageError if it is not this user's alone."""
+        self._path, self._store, self._quota, self._limits = path, store, quota, limits
+        self._lock = threading.RLock()
+        self._held: dict[bytes, int] = {}
+        """Descriptors of locks, by base id."""
+        self._donors: tuple[_Donor, ...] | None = None
+        """None: not looked for since the last ground was made."""
+        self._has_reflinks = True
+        require_own(path)
+        spread(path)
+
+    def close(self) -> None:
+        """Give all grounds up; they may be removed from now on."""
+        with self._lock:
+            self._drop_donors()
+            for descriptor in self._held.values():
+                os.close(descriptor)
+            self._held.clear()
+
+    # --- use ---
+
+    def has(self, base: Base) -> bool:
+        """Return whether the ground of a base is complete. It may still be removed before it is used."""
+        return os.path.lexists(self._place(base_id(base)) + b"/seal")
+
+    def missing(self, base: Base) -> Missing:
+        """Return the objects that have to be asked for before ``ground``; none if the ground is here, which is kept
+        then as by ``ground``. Raise RefusedBase and StoreFull as the store does, and RefusedBase if the base is not
+        possible."""
+        require_base(base)
+        name = base_id(base)
+        with self._lock:
+            if name in self._held or self._hold(name, base):
+                return Missing((), ())
+            donors = self._look_for_donors()
+        return self._store.missing(
+            base, lambda digest: any(digest in donor.files for donor in donors), self._read_node, self._limits
+        )
+
+    def ground(self, base: Base) -> bytes:
+        """Return the tree of a base, and keep it until ``release`` or ``close``.
+
+        Raise Incomplete if objects are missing, StoreFull if the disk is full, RefusedBase for an impossible tree."""
+        require_base(base)
+        name = base_id(base)
+        with self._lock:
+            while name not in self._held and not self._hold(name, base):
+                self._make_once(name, base)
+            os.utime(self._held[name])
+        return self._place(name) + b"/tree"
+
+    def release(self, base: Base) -> None:
+        """Let a ground be removed when room is needed."""
+        with self._lock:
+            descriptor = self._held.pop(base_id(base), None)
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def evict(self, keep: int) -> None:
+        """Remove the grounds that are not in use, the last used last, until at most ``keep`` bytes are left."""
+        with self._lock:
+            self._drop_donors()
+            grounds = sorted(self._all())
+            used = sum(size for _time, size, _name in grounds)
+            for _time, size, name in grounds:
+                if used <= keep:
+                    return
+                if self._remove(name):
+                    used -= size
+
+    # --- making ---
+
+    def _place(self, name: bytes) -> bytes:
+        return self._path + b"/" + name.hex().encode()
+
+    def _hold(self, name: bytes, base: Base) -> bool:
+        """Keep the ground if it is complete. Return whether it is. Hold ``_lock``."""
+        lock = self._open_lock(name)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            if self._is_sound(self._place(name), base):
+                self._held[name] = lock
+        finally:
+            if name not in self._held:
+                os.close(lock)
+        return name in self._held
+
+    def _make_once(self, name: bytes, base: Base) -> None:
+        """Make the ground, unless another process has made it meanwhile. Hold ``_lock``."""
+        place = self._place(name)
+        lock = self._open_lock(name)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH)  # waits for another process that makes it, not for those that use it
+            if self._is_sound(place, base):
+                return
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not self._is_sound(place, base):
+                if os.path.lexists(place):
+                    self._throw_away(place)
+                self._make(place, base)
+                self._drop_donors()
+        finally:
+            os.close(lock)
+
+    def _open_lock(self, name: bytes) -> int:
+        return disk.open_path(
+            self._place(name) + b".lock", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600
+        )
+
+    def _is_sound(self, place: bytes, base: Base) -> bool:
+        """Return whether a ground is complete; after a boot its files are read. A ground that is damaged is not."""
+        found = _read_seal(place)
+        if found is None or found[0].base != base or not os.path.lexists(place + b"/tree"):
+            return False
+        if found[0].boot == boot_id():
+            return True
+        try:
+            nodes = _read_nodes(place)
+        except (OSError, ValueError, msgspec.MsgspecError):
+            return False
+        if next(iter(differences(place + b"/tree", base.root, nodes)), None) is not None:
+            return False
+        _write_seal(place, found[0]._replace(boot=boot_id()))
+        return True
+
+    def _make(self, place: bytes, base: Base) -> None:
+        """Make the ground. Hold its lock."""
+        try:
+            size = measure(base.root, self._read_node, self._limits)
+        except KeyError as error:
+            raise Incomplete("a directory of the base is missing", "it is asked for again") from error
+        self._require_room(size.size + size.entries * _PER_ENTRY)
+        beside = self._path + b"/.new-%d-%s" % (os.getpid(), os.urandom(4).hex().encode())
+        try:
+            with room_required():
+                self._store.touch()
+                os.mkdir(beside, 0o700)
+                nodes = self._write_tree(beside + b"/tree", base)
+                write_pack(beside + b"/nodes", ((True, digest, node) for digest, node in nodes.items()))
+                _write_seal(beside, Seal(FORMAT, base, boot_id(), size.size, size.entries))
+                os.rename(beside, place)
+        except BaseException:
+            if os.path.lexists(beside):
+                remove_tree(beside)
+            raise
+
+    def _require_room(self, size: int) -> None:
+        self._collect_leftovers()
+        if size > self._quota:
+            raise StoreFull(
+                f"the base needs {size:,} bytes on the worker, which keeps {self._quota:,}",
+                "leave files out (copy.exclude in the policy), or give the worker more room",
+            )
+        used = sum(each for _time, each, _name in self._all())
+        if used + size > self._quota:
+            self.evict(self._quota - size)
+        free = shutil.disk_usage(self._path).free
+        if free < size + _MARGIN:
+            self.evict(max(0, used - (size + _MARGIN - free)))
+        if shutil.disk_usage(self._path).free < size:
+            raise StoreFull(
+                f"the worker has no room for the base: {size:,} bytes are needed on its disk",
+                "free some room there: mudroom fleet ls",
+            )
+
+    def _write_tree(self, tree: bytes, base: Base) -> dict[bytes, bytes]:
+        """Write the files. Return the nodes."""
+        nodes: dict[bytes, bytes] = {}
+
+        def read(digest: bytes) -> bytes:
+            node = nodes[digest] = self._read_node(digest)
+            return node
+
+        os.mkdir(tree, 0o700)
+        root = open_root(tree)
+        umask = _umask()
+        modes: list[tuple[bytes, int]] = [(b"", 0o777 & ~base.umask)]
+        try:
+            with LastDirectory(root) as directory:
+                for path, rows in walk(base.root, read):
+                    at = directory.enter(path)
+                    for row in rows:
+                        if row.kind == FILE:
+                            self._write_file(at, row, umask)
+                        elif row.kind == DIRECTORY:
+                            disk.mkdir(at, row.name, 0o700)
+                            modes.append((path + b"/" + row.name if path else row.name, row.mode))
+                        else:
+                            disk.symlink(at, row.name, row.content)
+                for path, mode in reversed(modes):  # their own modes may forbid writing into them
+                    if mode != 0o700:
+                        os.fchmod(directory.enter(path), mode)
+        finally:
+            os.close(root)
+        return nodes
+
+    def _write_file(self, at: int, row: Row, umask: int) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
+        descriptor = disk.open_at(at, row.name, flags, row.mode)
+        try:
+            if row.content != EMPTY:
+                self._write_content(descriptor, row)
+            if row.mode & umask:
+                os.fchmod(descriptor, row.mode)
+            os.utime(descriptor, ns=(row.mtime_ns, row.mtime_ns))
+        finally:
+            os.close(descriptor)
+
+    def _write_content(self, descriptor: int, row: Row) -> None:
+        try:
+            if self._store.is_file(row.content):
+                source = self._store.open(row.content)
+            else:
+                data = self._store.view(row.content)
+                if len(data) != row.size:
+                    raise _wrong_size(row)
+                _write_all(descriptor, data)
+                return
+        except KeyError:
+            source = self._open_at_donor(row)
+        try:
+            self._copy(source, descriptor, row)
+        finally:
+            os.close(source)
+
+    def _open_at_donor(self, row: Row) -> int:
+        for donor in self._look_for_donors():
+            descriptor = donor.open(row.content, row.size)
+            if descriptor is not None:
+                return descriptor
+        raise Incomplete("a file of the base is missing", "it is asked for again")
+
+    def _copy(self, source: int, target: int, row: Row) -> None:
+        if os.fstat(source).st_size != row.size:
+            raise _wrong_size(row)
+        if self._has_reflinks:
+            try:
+                fcntl.ioctl(target, FICLONE, source)
+                return
+            except OSError:
+                self._has_reflinks = False  # tried again by the next worker; the copy below raises what is wrong
+        if row.size > _SMALL:
+            copy_content(source, target, row.size)
+            return
+        data = os.read(source, row.size + 1)
+        if digest_of_content(data) != row.content:
+            for donor in self._look_for_donors():
+                donor.forget(row.content)
+            raise Incomplete("a file of an earlier base is damaged", "it is asked for again")
+        _write_all(target, memoryview(data))
+
+    # --- other grounds ---
+
+    def _read_node(self, digest: bytes) -> bytes:
+        """Return a node of the store or of a donor. Raise KeyError if it is missing."""
+        if self._store.has(digest):
+            return self._store.node(digest)
+        for donor in self._look_for_donors():
+            if digest in donor.nodes:
+                return donor.nodes[digest]
+        raise KeyError(digest)
+
+    def _look_for_donors(self) -> tuple[_Donor, ...]:
+        """Return the last used grounds, opened and locked."""
+        with self._lock:
+            if self._donors is None:
+                names = [name for _time, _size, name in sorted(self._all(), reverse=True)[:_DONORS]]
+                self._donors = tuple(donor for donor in map(self._open_donor, names) if donor is not None)
+            return self._donors
+
+    def _open_donor(self, name: bytes) -> _Donor | None:
+        """Return a ground to take files from; None if it is being removed, or is damaged: it is made again when it is
+        asked for."""
+        place = self._place(name)
+        lock = self._open_lock(name)
+        donor = None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            found = _read_seal(place)
+            if found is not None and self._is_sound(place, found[0].base):
+                sealed = _read_seal(place)
+                donor = _Donor(place, *sealed, lock) if sealed is not None else None
+        except (OSError, ValueError, KeyError, msgspec.MsgspecError, RefusedBase):
+            donor = None
+        finally:
+            if donor is None:
+                os.close(lock)
+        return donor
+
+    def _drop_donors(self) -> None:
+        for donor in self._donors or ():
+            donor.close()
+        self._donors = None
+
+    def _all(self) -> Iterator[tuple[int, int, bytes]]:
+        """Yield the time of the last use, the bytes and the base id of each ground."""
+        for file in os.listdir(self._path):
+            try:
+                name = bytes.fromhex(file.decode("ascii"))
+            except ValueError:
+                continue
+            found = _read_seal(self._path + b"/" + file)
+            size = found[0].size + found[0].entries * _PER_ENTRY if found is not None else 0
+            try:
+                yield os.lstat(self._path + b"/" + file + b".lock").st_mtime_ns, size, name
+            except FileNotFoundError:
+                yield 0, size, name
+
+    def _remove(self, name: bytes) -> bool:
+        """Remove a ground, unless it is in use. Return whether it is gone."""
+        lock = self._open_lock(name)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.lexists(self._place(name)):
+                self._throw_away(self._place(name))
+            return True
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(lock)
+
+    def _throw_away(self, place: bytes) -> None:
+        gone = self._path + b"/.gone-%d-%s" % (os.getpid(), os.urandom(4).hex().encode())
+        os.rename(place, gone)
+        remove_tree(gone)
+
+    def _collect_leftovers(self) -> None:
+        """Remove what processes that were killed have left."""
+        for name in os.listdir(self._path):
+            parts = name.split(b"-")
+            if parts[0] in (b".new", b".gone") and len(parts) > 1 and not _is_alive(parts[1]):
+                remove_tree(self._path + b"/" + name)
+
+
+def _wrong_size(row: Row) -> RefusedBase:
+    return RefusedBase(f"{show(row.name)} has another size than its directory says")
+
+
+def _read_nodes(place: bytes) -> dict[bytes, bytes]:
+    pack = PackFile(place + b"/nodes")
+    try:
+        return {row.digest: bytes(pack.content(row.offset, row.size)) for row in pack.rows}
+    finally:
+        pack.close()
+
+
+_decoder = msgspec.msgpack.Decoder(Seal)
+
+
+def _read_seal(place: bytes) -> tuple[Seal, int] | None:
+    """Return the seal of a ground with its ctime; None if there is none, or none of this format."""
+    try:
+        with open(place + b"/seal", "rb") as stream:
+            seal = _decoder.decode(stream.read())
+            ctime = os.fstat(stream.fileno()).st_ctime_ns
+    except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
+        return None
+    return (seal, ctime) if seal.format == FORMAT else None
+
+
+def _write_seal(place: bytes, seal: Seal) -> None:
+    write_beside(b"%s/seal.%d.%d" % (place, os.getpid(), get_ident()), msgspec.msgpack.encode(seal), place + b"/seal")
+
+
+def _write_all(descriptor: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _is_alive(pid: bytes) -> bool:
+    return not pid.isdigit() or os.path.exists(b"/proc/" + pid)
+
+
+def _umask() -> int:
+    """Return the umask of this process without changing it (proc_pid_status(5)); all bits where it is not told."""
+    try:
+        with open("/proc/self/status", "rb") as stream:
+            for line in stream:
+                if line.startswith(b"Umask:"):
+                    return int(line[6:], 8)
+    except FileNotFoundError:
+        pass  # no /proc: every mode is set
+    return 0o777

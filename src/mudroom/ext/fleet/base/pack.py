@@ -1,0 +1,187 @@
+"""Packs: objects on their way to another machine, and the files in which a store keeps them.
+
+    frame   u8 method (0: plain, 1: zlib) | payload
+    payload u32 length of the rows (big-endian) | MessagePack [[is_node, digest, size, offset, length], …] | contents
+
+A row is a part of an object: ``length`` bytes from ``offset`` of an object of ``size`` bytes. An object that is larger
+than ``PART`` comes in several parts, in order, which may be in several packs.
+
+Rules of this file:
+1. A frame is at most ``PACK`` bytes, before and after it is unpacked. Nothing is allocated by a number that arrived.
+2. An object is stored only if its content has its digest, and only if it was asked for.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Container, Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from mudroom.errors import MudroomError
+from mudroom.ext.fleet.base.manifest import NODE_LIMIT, digest_of_content, digest_of_node
+from mudroom.ext.fleet.wire.message import DIGEST
+
+PACK = 8 << 20
+"""Bytes of a pack."""
+PART = 4 << 20
+"""Bytes of a part of an object."""
+_ROW = 72
+"""Bytes of a row, at most: a digest of 34, three integers of 9, a boolean and the head of an array."""
+_HEAD = struct.Struct(">I")
+_PLAIN, _ZLIB = 0, 1
+_SMALL = 256 << 10
+_SAMPLE = 32 << 10
+_WORTH = 0.9
+
+
+class RefusedPack(MudroomError):
+    """The other end sent objects that are damaged, or that were not asked for."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"objects that were sent cannot be used: {reason}", "the link is closed; start it again")
+
+
+class PackRow(NamedTuple):
+    is_node: bool
+    digest: bytes
+    size: int
+    """Bytes of the whole object."""
+    offset: int
+    length: int
+
+
+class ObjectReader(Protocol):
+    def size(self, digest: bytes) -> int:
+        """Return the bytes of an object. Raise KeyError if there is none."""
+
+    def is_node(self, digest: bytes) -> bool: ...
+
+    def read(self, digest: bytes, offset: int, length: int) -> bytes: ...
+
+
+class ObjectWriter(Protocol):
+    def put_all(self, objects: Iterable[tuple[bool, bytes, memoryview]]) -> None:
+        """Store whole objects that were verified."""
+
+    def put_part(self, row: PackRow, data: memoryview) -> bool:
+        """Store a part of a large object. Return whether the object is complete."""
+
+
+_decoder = msgspec.msgpack.Decoder(list[PackRow])
+
+
+def packs(digests: Iterable[bytes], objects: ObjectReader) -> Iterator[bytes]:
+    """Yield packs of these objects, in order. Raise KeyError for an object that ``objects`` does not have, and what its
+    ``read`` raises."""
+    rows: list[PackRow] = []
+    contents: list[bytes] = []
+    held = 0
+    for digest in digests:
+        size, is_node = objects.size(digest), objects.is_node(digest)
+        offset = 0
+        while offset < size or not size:
+            length = min(size - offset, PART)
+            if rows and held + length + _ROW > PACK - 16:
+                yield _frame(rows, contents)
+                rows, contents, held = [], [], 0
+            rows.append(PackRow(is_node, digest, size, offset, length))
+            contents.append(objects.read(digest, offset, length))
+            held += length + _ROW
+            offset += length
+            if not size:
+                break
+    if rows:
+        yield _frame(rows, contents)
+
+
+def _frame(rows: list[PackRow], contents: list[bytes]) -> bytes:
+    table = msgspec.msgpack.encode(rows)
+    payload = b"".join((_HEAD.pack(len(table)), table, *contents))
+    packed = _compress(payload)
+    return bytes([_ZLIB]) + packed if packed is not None else bytes([_PLAIN]) + payload
+
+
+def _compress(payload: bytes) -> bytes | None:
+    """Return the payload compressed; None if that does not make it smaller. A sample from the middle, which is content
+    and not rows, tells whether a large one is worth the time."""
+    if len(payload) > _SMALL:
+        middle = len(payload) // 2
+        sample = payload[middle : middle + _SAMPLE]
+        if len(zlib.compress(sample, 1)) > _WORTH * len(sample):
+            return None
+    packed = zlib.compress(payload, 6 if len(payload) <= _SMALL else 1)
+    return packed if len(packed) < len(payload) else None
+
+
+def parse(frame: bytes) -> Iterator[tuple[PackRow, memoryview]]:
+    """Yield the rows of a pack with their contents, which are not verified. Raise RefusedPack if it is no pack."""
+    payload = memoryview(_payload(frame))
+    if len(payload) < _HEAD.size:
+        raise RefusedPack("a pack is too short")
+    (length,) = _HEAD.unpack_from(payload)
+    at = _HEAD.size + length
+    if at > len(payload):
+        raise RefusedPack("a pack is too short")
+    try:
+        rows = _decoder.decode(payload[_HEAD.size : at])
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeDecodeError) as error:
+        raise RefusedPack(f"a pack cannot be read: {error}") from error
+    for row in rows:
+        if len(row.digest) != DIGEST or row.length < 0 or not 0 <= row.offset <= row.size - row.length:
+            raise RefusedPack("a pack has an impossible row")
+        if row.length < min(row.size - row.offset, PART) or (row.is_node and row.size > NODE_LIMIT):
+            raise RefusedPack("a pack has an impossible row")
+        if at + row.length > len(payload):
+            raise RefusedPack("a pack is too short")
+        yield row, payload[at : at + row.length]
+        at += row.length
+    if at != len(payload):
+        raise RefusedPack("a pack is too long")
+
+
+def _payload(frame: bytes) -> bytes:
+    if not 1 <= len(frame) <= PACK:
+        raise RefusedPack(f"a pack has {len(frame):,} bytes")
+    method = frame[0]
+    if method == _PLAIN:
+        return frame[1:]
+    if method != _ZLIB:
+        raise RefusedPack(f"a pack is packed by method {method}")
+    unpacker = zlib.decompressobj()
+    try:
+        payload = unpacker.decompress(memoryview(frame)[1:], PACK + 1)
+    except zlib.error as error:
+        raise RefusedPack(f"a pack is damaged: {error}") from error
+    if len(payload) > PACK or not unpacker.eof or unpacker.unused_data:
+        raise RefusedPack(f"a pack is not one stream of at most {PACK:,} bytes")
+    return payload
+
+
+def unpack(frame: bytes, store: ObjectWriter, wanted: Container[bytes]) -> list[bytes]:
+    """Store the objects of a pack. Return the digests of those that are complete.
+
+    Raise RefusedPack if one was not asked for or does not have its digest; what came before it in the pack is not
+    stored either. Raise as the store does if there is no room.
+    """
+    whole: list[tuple[bool, bytes, memoryview]] = []
+    parts: list[tuple[PackRow, memoryview]] = []
+    for row, data in parse(frame):
+        if row.digest not in wanted:
+            raise RefusedPack("an object was not asked for")
+        if row.length != row.size:
+            parts.append((row, data))
+        elif not is_content_of(data, row.digest, is_node=row.is_node):
+            raise RefusedPack(f"an object is not {row.digest.hex()[:16]}")
+        else:
+            whole.append((row.is_node, row.digest, data))
+    if whole:
+        store.put_all(whole)
+    complete = [digest for _is_node, digest, _data in whole]
+    return complete + [row.digest for row, data in parts if store.put_part(row, data)]
+
+
+def is_content_of(data: bytes | memoryview, digest: bytes, *, is_node: bool) -> bool:
+    return (digest_of_node(data) if is_node else digest_of_content(data)) == digest

@@ -1,0 +1,387 @@
+"""The base of a project: what may be sent to another machine, as a Merkle manifest.
+
+Never in a base:
+1. Content of secrets. A file with the name of a secret (``core/tree/secret.py``, ``secrets.mask`` of the policy) is
+   empty there and its path is in ``masked``, unless ``secrets.show`` names it; so is every other name of the same
+   inode, and a settings file of a tool that holds a token. Files that git has already are masked, too: a project's
+   history is not sent, so nothing there shows them. Names are judged as they are listed, not by an index.
+2. ``.git``, unless it is asked for. Then what a repository's own commands need, without hooks, settings, logs
+   and URLs (``_GIT``).
+3. ``.mudroom/local``, set-id and sticky bits, FIFOs, sockets, devices, other file systems, and the paths that
+   ``copy.exclude``, caches and ``copy.limit`` leave out of a copy (``stage/exclude.py``).
+
+A symbolic link is sent as it is and never followed here. One that is absolute or leads out of the project leads a
+command on the worker to what its view has there, as at home; mudroom itself follows none there either.
+
+The project may be edited meanwhile, also by somebody who wants a secret to be sent. Every file is opened by descriptor
+below the project without following a link; its digest is that of bytes between two equal stamps; and when it is
+sent, later, the same stamp or the digest is required of it again (``ScannedObjects``).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from _blake2 import blake2b
+from collections.abc import Iterator, Mapping
+
+from mudroom.core.confinement.credential_file import holds_secret
+from mudroom.core.settings import Settings
+from mudroom.core.tree.entry import Entry, from_stat, is_untouched
+from mudroom.core.tree.path import parent, show
+from mudroom.core.tree.secret import ELSEWHERE, NAMES, PREFIXES, is_masked, matches
+from mudroom.errors import MudroomError
+from mudroom.ext.fleet.base.digest_cache import DigestCache
+from mudroom.ext.fleet.base.manifest import (
+    DEEPEST,
+    DIRECTORY,
+    EMPTY,
+    FILE,
+    SYMLINK,
+    Row,
+    digest_of_content,
+    digest_of_node,
+    encode_node,
+)
+from mudroom.ext.fleet.wire.message import DIGEST, Base
+from mudroom.stage.beneath import LastDirectory
+from mudroom.stage.copy import listed
+from mudroom.stage.exclude import choose, never_copied
+from mudroom.stage.source import OpenSource, is_absence, read_all
+from mudroom.typing import NamedTuple
+
+_TRIES = 3
+"""Times that a file is read which changes meanwhile."""
+_BLOCK = 1 << 20
+_SETTINGS = frozenset(
+    b".npmrc .yarnrc.yml .pypirc .condarc .netrc _netrc .git-credentials pip.conf nuget.config settings.xml "
+    b"gradle.properties credentials credentials.toml auth.json auth.toml .envrc terraform.tfstate "
+    b"terraform.tfstate.backup".split()
+)
+"""Files of tools that hold credentials in some projects: masked where their content looks like one."""
+_STORES = (b".aws/credentials", b".docker/config.json", b".kube/config", b".config/gh/hosts.yml")
+"""Files of a home that hold nothing else, in a project that is one, or has its files."""
+_SETTINGS_LIMIT = 1 << 20
+_GIT = frozenset(
+    b"HEAD ORIG_HEAD MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD index packed-refs refs objects shallow "
+    b"info".split()
+)
+"""Entries of a ``.git`` directory that are sent (gitrepository-layout(5))."""
+
+
+class BaseMoved(MudroomError):
+    """A file of the project is not what it was when the base was made. Scan again."""
+
+    def __init__(self, path: bytes) -> None:
+        self.path = path
+        super().__init__(f"{show(path)} was changed while it was being sent", "run the command again")
+
+
+class FoundFile(NamedTuple):
+    path: bytes
+    entry: Entry
+
+
+class Scanned(NamedTuple):
+    base: Base
+    nodes: Mapping[bytes, bytes]
+    """Nodes by digest."""
+    files: Mapping[bytes, FoundFile]
+    """By digest of the content: the first file that has it. The empty file is not there."""
+    entries: int
+    size: int
+    """Bytes of all files."""
+    notes: tuple[str, ...]
+    """What was masked and left out, for the user."""
+
+
+def scan(project: bytes, settings: Settings, *, home: bytes, umask: int, cache: bytes, git: bool = False) -> Scanned:
+    """Return the base of the project. ``cache``: file in the vault that keeps digests. ``git``: send ``.git``.
+
+    Raise MudroomError if a file changes all the time or a directory lies too deep, OSError if a file cannot be read.
+    """
+    began = time.time_ns()
+    with OpenSource(project) as source:
+        items, excluded, notes = _choose(source, settings, git=git)
+        reader = _Reader(source, settings, DigestCache(cache, began))
+        with reader.directory:
+            nodes, root, size = reader.read(items)
+        reader.cache.save()
+    masked = tuple(sorted(reader.masked))
+    base = Base(root, project, home, masked, tuple(sorted({*excluded, *reader.unreadable})), umask)
+    return Scanned(
+        base, nodes, reader.files, len(items), size, (*notes, *_notes(masked, tuple(sorted(reader.unreadable))))
+    )
+
+
+def _choose(source: OpenSource, settings: Settings, *, git: bool) -> tuple[dict[bytes, Entry], list[bytes], list[str]]:
+    """Return the entries that may be in the base, the paths that are not, and notes."""
+    is_out = never_copied(settings.copy_exclude)
+    excluded: list[bytes] = []
+    root = source.look(b"")
+    device = root.device if root is not None else 0
+
+    def leave_out(path: bytes, entry: Entry) -> bool:
+        if not _may_leave(path, entry, git=git):
+            return True
+        if entry.device != device or is_out(path, entry):
+            excluded.append(path)
+            return True
+        if path.count(b"/") >= DEEPEST - 1:
+            raise MudroomError(
+                f"{show(path[:60])}… lies below more than {DEEPEST} directories: such a tree cannot be sent",
+                "leave it out: copy.exclude in the policy",
+            )
+        return False
+
+    every = listed(source, leave_out)
+
+    def read(path: bytes) -> bytes | None:
+        return read_all(source, path, _SETTINGS_LIMIT)
+
+    items, notes = choose(every, read, limit=settings.copy_limit, gitignore=settings.copy_gitignore)
+    if len(items) != len(every):
+        excluded += _tops(every, items)
+    return items, excluded, [note.replace("the copy", "the base") for note in notes]
+
+
+def _tops(every: Mapping[bytes, Entry], items: Mapping[bytes, Entry]) -> list[bytes]:
+    return [path for path in every if path not in items and (parent(path) in items or not parent(path))]
+
+
+def _may_leave(path: bytes, entry: Entry, *, git: bool) -> bool:
+    if entry.kind not in ("file", "directory", "symlink") or path == b".mudroom/local":
+        return False
+    if b".git" not in path:
+        return True
+    parts = path.split(b"/")
+    for index, part in enumerate(parts):
+        if part == b".git":
+            return git and _is_sent_of_git(parts[index + 1 :], entry)
+    return True
+
+
+def _is_sent_of_git(parts: list[bytes], entry: Entry) -> bool:
+    """Return whether the entry of a ``.git`` directory is sent. Repositories of submodules lie in ``modules``, by names
+    that may have slashes."""
+    while parts[:1] == [b"modules"]:
+        names = [index for index, part in enumerate(parts) if index and part in _GIT]
+        if not names:
+            return entry.kind == "directory"
+        parts = parts[names[0] :]
+    return not parts or parts[0] in _GIT
+
+
+class _Reader:
+    """Makes the nodes of one scan. The owner of ``directory`` closes it."""
+
+    def __init__(self, source: OpenSource, settings: Settings, cache: DigestCache) -> None:
+        self.directory = LastDirectory(source.root)
+        self.cache = cache
+        self.files: dict[bytes, FoundFile] = {}
+        self.masked: set[bytes] = set()
+        self.unreadable: set[bytes] = set()
+        self._settings = settings
+        self._secret_inodes: set[tuple[int, int]] = set()
+
+    def read(self, items: Mapping[bytes, Entry]) -> tuple[dict[bytes, bytes], bytes, int]:
+        """Return the nodes, the digest of the root, and the bytes of all files."""
+        rows: dict[bytes, list[Row]] = {b"": []}
+        self._secret_inodes = self._mask_names(items)
+        size = 0
+        for path, entry in items.items():
+            above, _slash, name = path.rpartition(b"/")
+            if entry.kind == "directory":
+                rows[path] = []
+            elif entry.kind == "symlink":
+                rows[above].append(Row(name, SYMLINK, 0, 0, 0, entry.target))
+            else:
+                row = self._file(above, name, path, entry)
+                if row is not None:
+                    rows[above].append(row)
+                    size += row.size
+        nodes: dict[bytes, bytes] = {}
+        root = b""
+        for path in reversed(rows):  # a directory is listed before those in it
+            node = encode_node(rows[path])
+            digest = digest_of_node(node)
+            nodes[digest] = node
+            if path:
+                above, _slash, name = path.rpartition(b"/")
+                rows[above].append(Row(name, DIRECTORY, items[path].mode & 0o777, 0, 0, digest))
+            else:
+                root = digest
+        return nodes, root, size
+
+    def _mask_names(self, items: Mapping[bytes, Entry]) -> set[tuple[int, int]]:
+        """Mask the files with names of secrets. Return their inodes: they may have other names, also later."""
+        settings = self._settings
+        inodes = set()
+        for path, entry in items.items():
+            if entry.kind == "file" and is_secret_path(path, settings.secrets_mask, settings.secrets_show):
+                self.masked.add(path)
+                inodes.add((entry.device, entry.inode))
+        return inodes
+
+    def _file(self, above: bytes, name: bytes, path: bytes, entry: Entry) -> Row | None:
+        if (entry.device, entry.inode) in self._secret_inodes:
+            return self._masked(name, path, entry)
+        digest = None
+        is_settings = name.lower() in _SETTINGS and not matches(path, self._settings.secrets_show)
+        if not is_settings:  # they are read each time: the cache does not know what was found in them
+            digest = self.cache.get(above, name, entry)
+        if digest is None:
+            try:
+                found = self._digest(path, entry, is_settings=is_settings)
+            except PermissionError:
+                self.unreadable.add(path)
+                return None
+            if found is None:
+                return None
+            entry, digest, holds = found
+            if holds:
+                return self._masked(name, path, entry)
+            self.cache.put(above, name, entry, digest)
+        if digest != EMPTY:
+            self.files.setdefault(digest, FoundFile(path, entry))
+        return Row(name, FILE, entry.mode & 0o777, entry.mtime, entry.size, digest)
+
+    def _masked(self, name: bytes, path: bytes, entry: Entry) -> Row:
+        self.masked.add(path)
+        return Row(name, FILE, entry.mode & 0o777, entry.mtime, 0, EMPTY)
+
+    def _may_be_secret(self, opened: Entry, listed: Entry) -> bool:
+        """Return whether a file became another name of a secret, perhaps of one that is newer than the listing. An
+        inode number alone does not tell: it is given again as soon as it is free."""
+        is_other = opened.links > 1 and not is_untouched(listed, opened)
+        return is_other or (opened.device, opened.inode) in self._secret_inodes
+
+    def _digest(self, path: bytes, listed: Entry, *, is_settings: bool) -> tuple[Entry, bytes, bool] | None:
+        """Return the entry of a file, the digest of its content, and whether it holds a credential. None: it is gone.
+
+        Raise PermissionError if it may not be read, MudroomError if it changes each time that it is read.
+        """
+        for _try in range(_TRIES):
+            try:
+                descriptor = self.directory.open_file(path)
+            except OSError as error:
+                if is_absence(error):
+                    return None
+                raise
+            try:
+                before = from_stat(os.fstat(descriptor))  # type: ignore[arg-type]
+                if before.kind != "file":
+                    return None
+                if self._may_be_secret(before, listed):
+                    continue
+                digest, holds = _read(descriptor, before.size, is_settings=is_settings)
+                if is_untouched(before, from_stat(os.fstat(descriptor))):  # type: ignore[arg-type]
+                    return before, digest, holds
+            finally:
+                os.close(descriptor)
+        raise MudroomError(
+            f"{show(path)} changes while it is read", "stop the program that writes it, or leave it out: copy.exclude"
+        )
+
+
+def _read(descriptor: int, size: int, *, is_settings: bool) -> tuple[bytes, bool]:
+    """Return the digest of an open file, and whether it holds a credential of a tool."""
+    data = os.read(descriptor, min(size, _BLOCK) + 1)
+    if len(data) <= min(size, _BLOCK):  # the whole file, in one call
+        return digest_of_content(data), is_settings and _holds_credential(data)
+    hasher = blake2b(data, digest_size=DIGEST)
+    holds = is_settings  # no settings file is that large
+    while block := os.read(descriptor, _BLOCK):
+        hasher.update(block)
+    return hasher.digest(), holds
+
+
+def _holds_credential(data: bytes) -> bool:
+    """Return whether a settings file holds a token or a password. A line that names a variable holds none."""
+    return holds_secret(b"\n".join(line for line in data.splitlines() if b"${" not in line))
+
+
+def is_secret_path(path: bytes, mask: tuple[bytes, ...], shown: tuple[bytes, ...]) -> bool:
+    """Return whether a file is empty in a base because of its name.
+
+    Packages, builds and environments of others (``ELSEWHERE``) have certificates and examples with such endings, which
+    programs read. There only the names that mean nothing else count, and the policy's own patterns.
+    """
+    if matches(path, shown):
+        return False
+    above, _slash, name = path.rpartition(b"/")
+    if above and not ELSEWHERE.isdisjoint(above.split(b"/")):
+        lower = name.lower()
+        is_plain = lower in NAMES or (lower.startswith(PREFIXES) and is_masked(name, (), ()))
+        return is_plain or matches(path, mask)
+    return is_masked(path, mask, shown) or (b"/" + path).endswith(tuple(b"/" + store for store in _STORES))
+
+
+def _notes(masked: tuple[bytes, ...], unreadable: tuple[bytes, ...]) -> Iterator[str]:
+    if masked:
+        yield f"{_some(masked, 'secret')} sent empty: {_names(masked)} (secrets.show in the policy sends them)"
+    if unreadable:
+        yield f"{_some(unreadable, 'unreadable file')} not sent: {_names(unreadable)}"
+
+
+def _some(paths: tuple[bytes, ...], noun: str) -> str:
+    return f"1 {noun} is" if len(paths) == 1 else f"{len(paths):,} {noun}s are"
+
+
+def _names(paths: tuple[bytes, ...]) -> str:
+    return ", ".join(show(path) for path in paths[:4]) + (", …" if len(paths) > 4 else "")
+
+
+class ScannedObjects:
+    """Reader of the objects of a base, for ``pack.packs``. It has no others: a worker that asks for more gets KeyError.
+
+    Use by one thread; close it, or use ``with``.
+    """
+
+    def __init__(self, scanned: Scanned) -> None:
+        self._scanned = scanned
+        self._source = OpenSource(scanned.base.project)
+        self._directory = LastDirectory(self._source.root)
+
+    def __enter__(self) -> ScannedObjects:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._directory.close()
+        self._source.close()
+
+    def size(self, digest: bytes) -> int:
+        """Return the bytes of an object. Raise KeyError if the base has none of this digest."""
+        node = self._scanned.nodes.get(digest)
+        return len(node) if node is not None else self._scanned.files[digest].entry.size
+
+    def is_node(self, digest: bytes) -> bool:
+        return digest in self._scanned.nodes
+
+    def read(self, digest: bytes, offset: int, length: int) -> bytes:
+        """Return a part of an object. Raise BaseMoved if the file is not what it was when the base was made."""
+        node = self._scanned.nodes.get(digest)
+        if node is not None:
+            return node[offset : offset + length]
+        path, entry = self._scanned.files[digest]
+        try:
+            descriptor = self._directory.open_file(path)
+        except OSError as error:
+            if is_absence(error):
+                raise BaseMoved(path) from error
+            raise
+        try:
+            if offset == 0 and length == entry.size:
+                data = os.read(descriptor, length + 1)
+                is_same = len(data) == length and digest_of_content(data) == digest
+            else:  # the digest is known at the end only, so the stamp has to tell
+                data = os.pread(descriptor, length, offset)
+                is_same = len(data) == length and is_untouched(entry, from_stat(os.fstat(descriptor)))  # type: ignore[arg-type]
+        finally:
+            os.close(descriptor)
+        if not is_same:
+            raise BaseMoved(path)
+        return data

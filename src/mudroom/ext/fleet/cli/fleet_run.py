@@ -1,0 +1,337 @@
+"""``mudroom fleet run``, ``resume`` and ``fetch``: errands on workers, followed to their ends.
+
+Exit code: 0 if every errand ended with 0 and its judge passed; 1 if a command or a judge failed; 125 if an errand was
+lost, refused or could not be run; 128 + N if a signal ended this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from mudroom.cli.project_session import open_session, working_directory
+from mudroom.cli.terminal.context import Context
+from mudroom.core.settings import Settings
+from mudroom.core.text.plural import counted
+from mudroom.core.tree.path import is_below
+from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.fleet.cli import fleet_table
+from mudroom.ext.fleet.engine import process
+from mudroom.ext.fleet.origin import roster
+from mudroom.ext.fleet.origin import run as origin
+from mudroom.ext.fleet.origin.book import AttemptRow, ErrandBook, ErrandRow
+from mudroom.ext.fleet.origin.link import Transport
+from mudroom.ext.fleet.origin.report import FleetReport, Printed, Settled, WorkerGone, WorkerNote
+from mudroom.ext.fleet.origin.roster import FleetWorker
+from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, FleetRun
+from mudroom.policy.config import user_config
+from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+_MOST_BYTES = 64 << 20
+"""Of the file of ``--each``."""
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("run")
+    group.add_argument("-n", "--count", type=int, metavar="N", help="run it N times; {i} in its words is the number")
+    group.add_argument("--each", metavar="FILE", help="run it once for each line, which replaces {} or is added")
+    group.add_argument("--on", action="append", default=[], metavar="NAME", help="on this worker only; may be repeated")
+    group.add_argument("--judge", metavar="COMMAND", help="run there in a fork of each result; its exit code is shown")
+    group.add_argument("--retry", type=int, metavar="N", help="try an errand that is lost again, at most N times")
+    group.add_argument("--fetch", metavar="WHICH", help="all (default), best, best:N, or none: which forks come here")
+    group.add_argument(
+        "--through-origin",
+        action="store_true",
+        help="connections of the commands leave from this machine, by its rules, and not from the worker",
+    )
+    group.add_argument("--any-arch", action="store_true", help="also on machines with other processors")
+    group.add_argument("--git", action="store_true", help="send .git, too")
+    group.add_argument("--level", type=int, choices=(0, 1, 2), help="as of mudroom run")
+    group.add_argument("--timeout", metavar="TIME", help="end each after so long: 90s, 5m, 1h")
+    group.add_argument("--quiet", "-q", action="store_true", help="do not show what the errands print")
+
+
+def starter(context: Context) -> Callable[[FleetWorker], Transport]:
+    """Return the function that starts the program of a worker."""
+    return lambda worker: process.start(worker.argv, worker.name, context.environ)
+
+
+# --- the verbs ---
+
+
+def run(args: argparse.Namespace, context: Context) -> int:
+    workers = roster.chosen(roster.load(user_config(context.environ)), args.on)
+    errands = _errands(args)
+    with open_session(context, adjust=lambda settings: _adjusted(args, settings), level=args.level) as session:
+        current = os.path.realpath(working_directory())
+        order = FleetOrder(
+            errands,
+            tuple(map(os.fsencode, args.command)),
+            cwd=current if is_below(current, session.project) else session.project,
+            judge=tuple(map(os.fsencode, shlex.split(args.judge))) if args.judge else (),
+            fetch=_fetch(args.fetch),
+            retry=_natural(args.retry or 0, "--retry"),
+            any_arch=args.any_arch,
+            through_origin=args.through_origin,
+            git=args.git,
+        )
+        with origin.begin(session, order, workers, doors(context, quiet=args.quiet)) as fleet:
+            if not context.as_json:
+                names = ", ".join(worker.name for worker in workers)
+                context.terminal.say(f"run {fleet.row.run}: {counted(len(errands), 'errand')} on {names}")
+            return follow(fleet, context)
+
+
+def resume(args: argparse.Namespace, context: Context) -> int:
+    workers = roster.load(user_config(context.environ))
+    with open_session(context) as session:
+        name = args.words[0] if args.words else _last_run(session)
+        with origin.resume(session, name, workers, doors(context, quiet=args.quiet)) as fleet:
+            return follow(fleet, context)
+
+
+def fetch(args: argparse.Namespace, context: Context) -> int:
+    """Bring errands here that were not fetched."""
+    workers = roster.load(user_config(context.environ))
+    code = 0
+    with open_session(context) as session:
+        book = ErrandBook(session.vault.path)
+        try:
+            chosen = named_errands(book, args.words)
+        finally:
+            book.close()
+        for run_name in dict.fromkeys(errand.run for errand, _row in chosen):
+            wanted = frozenset(row.key for errand, row in chosen if errand.run == run_name)
+            with origin.resume(session, run_name, workers, doors(context, quiet=True), wanted) as fleet:
+                code = max(code, follow(fleet, context))
+    return code
+
+
+def _last_run(session: Session) -> str:
+    book = ErrandBook(session.vault.path)
+    try:
+        runs = book.runs()
+    finally:
+        book.close()
+    if not runs:
+        raise UsageError("this project has no runs", "mudroom fleet run -- COMMAND makes one")
+    return next((row.run for row in reversed(runs) if not row.ended), runs[-1].run)
+
+
+# --- words ---
+
+
+def _errands(args: argparse.Namespace) -> tuple[FleetErrand, ...]:
+    if args.count is not None and args.each is not None:
+        raise UsageError("-n and --each exclude each other", "leave one of them out")
+    words = tuple(map(os.fsencode, args.command))
+    if args.each is None:
+        count = 1 if args.count is None else args.count
+        if not 0 < count <= origin.MOST:
+            raise UsageError(f"-n {count}: not a number of errands", f"1 to {origin.MOST:,}")
+        return tuple(
+            FleetErrand(tuple(word.replace(b"{i}", b"%d" % number) for word in words)) for number in range(1, count + 1)
+        )
+    lines = [line for line in _read(args.each).split(b"\n") if line.strip()]
+    if not lines:
+        raise UsageError(f"{args.each} has no lines", "one line for each errand")
+    if any(b"\0" in line for line in lines):
+        raise UsageError(f"{args.each} is not a file of lines", "one line for each errand")
+    has_place = any(b"{}" in word for word in words)
+    return tuple(
+        FleetErrand(tuple(word.replace(b"{}", line) for word in words) if has_place else (*words, line))
+        for line in lines
+    )
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(0 if path == "-" else path, "rb", closefd=path != "-") as stream:
+            data = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"--each {path}: {error.strerror}") from error
+    if len(data) > _MOST_BYTES:
+        raise UsageError(f"--each {path} has more than {_MOST_BYTES >> 20} MiB", f"at most {origin.MOST:,} lines")
+    return data
+
+
+def _fetch(which: str | None) -> str:
+    if which is None:
+        return "all"
+    kind, colon, number = which.partition(":")
+    if which in ("all", "best", "none") or (kind == "best" and colon and number.isdecimal() and 0 < len(number) < 6):
+        return which
+    raise UsageError(f"--fetch {which}: not known", "all, best, best:3 or none")
+
+
+def _natural(number: int, option: str) -> int:
+    if not 0 <= number <= 100:
+        raise UsageError(f"{option} {number}: not a number of times", "0 to 100")
+    return number
+
+
+def _adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
+    if not args.timeout:
+        return settings
+    from mudroom.policy.setting_type import seconds
+
+    return settings._replace(timeout=seconds(args.timeout, "--timeout"))
+
+
+def named_errands(book: ErrandBook, names: Sequence[str]) -> list[tuple[ErrandRow, AttemptRow]]:
+    """Return the last attempts of the errands with these names, or of the runs; of all runs that are under way without
+    a name. Raise UsageError if there is none of a name."""
+    runs = book.runs()
+    rows: dict[str, list[tuple[ErrandRow, AttemptRow]]] = {}
+    for run_row in runs:
+        if names and not any(name == run_row.run or name.startswith(run_row.run + "-") for name in names):
+            continue
+        if not names and run_row.ended:
+            continue
+        last = {row.errand: row for row in book.attempts(run_row.run)}
+        pairs = [(errand, last[errand.errand]) for errand in book.errands(run_row.run)]
+        rows[run_row.run] = pairs
+        for pair in pairs:
+            rows.setdefault(pair[0].label, [pair])
+    if not names:
+        return [pair for row in runs for pair in rows.get(row.run, ())]
+    for name in names:
+        if name not in rows:
+            raise UsageError(f"there is no errand {name} in this project", "mudroom fleet runs lists them")
+    return [pair for name in names for pair in rows[name]]
+
+
+def named_attempt(book: ErrandBook, name: str) -> tuple[ErrandRow, AttemptRow]:
+    pairs = named_errands(book, [name])
+    if len(pairs) != 1:
+        raise UsageError(
+            f"{name} has {len(pairs)} errands", f"name one of them: mudroom fleet logs {pairs[0][0].label}"
+        )
+    return pairs[0]
+
+
+# --- following ---
+
+
+def doors(context: Context, *, quiet: bool) -> Doors:
+    """Return how a run shows itself on this terminal."""
+    terminal = context.terminal
+
+    def report(event: FleetReport) -> None:
+        if isinstance(event, WorkerGone):
+            hint = f" ({event.hint})" if event.hint else ""
+            again = "" if event.given_up else "; it is tried again"
+            terminal.note(f"{event.node}: {event.reason}{hint}{again}")
+        elif isinstance(event, WorkerNote):
+            terminal.note(f"{fleet_table.node_text(event.node)}: {event.text}")
+        elif isinstance(event, Settled) and not context.as_json:
+            terminal.say(fleet_table.settled_line(event.errand, event.row))
+
+    def line(printed: Printed, text: str) -> None:
+        prefix = terminal.style(f"{printed.errand.label}@{printed.row.worker}| ", "dim", printed.stream)
+        (terminal.out if printed.stream == 1 else terminal.say)(prefix + text)
+
+    return Doors(
+        starter(context),
+        context.environ,
+        report,
+        None if quiet or context.as_json else line,
+        note=terminal.note,
+    )
+
+
+def follow(fleet: FleetRun, context: Context) -> int:
+    """Follow a run to its end, print the table, and return the exit code."""
+    total = len(fleet.rows())
+    done = 0
+    with cancelled_by_signals(fleet) as received:
+        for _settled in fleet.settled():
+            done += 1
+            context.terminal.progress("errands", done, total)
+    rows = fleet.rows()
+    if context.as_json:
+        errands = [fleet_table.errand_to_json(errand, row) for errand, row in rows]
+        moved = {seat.name: dict(zip(("sent", "received"), seat.moved, strict=True)) for seat in fleet.seats()}
+        report = {"schema": "mudroom.fleet-run/1", "run": fleet.row.run, "errands": errands, "workers": moved}
+        context.terminal.out(json.dumps(report))
+    else:
+        for line in fleet_table.summary_lines(rows, fleet.seats()):
+            context.terminal.say(line)
+        _print_next(fleet, rows, context)
+    return 128 + received[0] if received else exit_code(rows, fleet.row.fetch)
+
+
+def _print_next(fleet: FleetRun, rows: Sequence[tuple[ErrandRow, AttemptRow]], context: Context) -> None:
+    forks = [row.fork for _errand, row in fleet_table.best_first(rows) if row.fork]
+    if forks:
+        context.terminal.say(f"look: mudroom diff {forks[0]}; land: mudroom apply {forks[0]}")
+    there = [
+        errand.label
+        for errand, row in rows
+        if row.state in ("ended", "late", "expired") and row.outcome is not None and row.outcome.archive
+    ]
+    if there:
+        verb = "is" if len(there) == 1 else "are"
+        context.terminal.say(f"{counted(len(there), 'fork')} {verb} kept there: mudroom fleet fetch {there[0]}")
+    if any(row.state == "lost" for _errand, row in rows):
+        context.terminal.say(f"lost ones may come back with their worker: mudroom fleet resume {fleet.row.run}")
+
+
+def exit_code(rows: Sequence[tuple[ErrandRow, AttemptRow]], fetch: str) -> int:
+    last = {row.errand: row for _errand, row in rows}
+    if any(row.state not in ("ended", "fetched", "kept") for row in last.values()):
+        return 125
+    if fetch == "all" and any(row.state == "ended" for row in last.values()):
+        return 125  # its fork was to come here and has not
+    outcomes = [row.outcome for row in last.values() if row.outcome is not None]
+    if any(outcome.state != "ended" for outcome in outcomes):
+        return 125  # its worker ended while it ran, or gave it up: what it left came late
+    failed = any(outcome.exit_code or outcome.signal or outcome.judged > 0 for outcome in outcomes)
+    return 1 if failed else 0
+
+
+@contextmanager
+def cancelled_by_signals(fleet: FleetRun) -> Iterator[list[int]]:
+    """Cancel the run by the first signal that would end this process; the second one ends it. Yield those that came."""
+    received: list[int] = []
+
+    def handle(number: int, _frame: object) -> None:
+        received.append(number)
+        if len(received) > 1:
+            raise KeyboardInterrupt
+        fleet.cancel()
+
+    heeded = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) != signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, handle) for number in heeded}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def write_raw(descriptor: int, data: bytes) -> None:
+    """Write output of an errand: as it is to a file or a pipe, escaped to a terminal."""
+    from mudroom.cli.terminal.terminal import is_terminal
+    from mudroom.core.tree.path import show
+
+    if is_terminal(descriptor):
+        data = b"".join(show(line.replace(b"\t", b"    ")).encode() + b"\n" for line in data.splitlines())
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except OSError as error:
+        raise MudroomError(f"the output cannot be written: {error.strerror}") from error

@@ -1,0 +1,83 @@
+"""``mudroom worker``: this machine as a worker of another one's fleet."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mudroom.cli.terminal.context import Context
+from mudroom.core.confinement.environment import is_inside
+from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLES = """\
+examples:
+  mudroom fleet add big -- ssh big.example.org mudroom worker --stdio     at the origin; that starts it
+  mudroom worker --stdio --jobs 4                                         at most 4 commands at once
+  mudroom fleet add lab -- ssh head.lab mudroom worker --stdio --engine ray      the nodes of a Ray cluster
+
+It speaks a protocol on its standard input and output, and has no listening socket. Commands run in forks of the files
+that the origin has sent, and nothing lands here. Its state is below mudroom's state directory."""
+
+MOST_JOBS = 1_000
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stdio", action="store_true", help="speak on standard input and output")
+    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where commands run; default: here")
+    parser.add_argument("--jobs", type=int, metavar="N", help="commands at once; default: one for each processor")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    if not args.stdio:
+        raise UsageError(
+            "mudroom worker is started by an origin", "mudroom fleet add NAME -- ssh HOST mudroom worker --stdio"
+        )
+    if args.jobs is not None and not 0 < args.jobs <= MOST_JOBS:
+        raise UsageError(f"--jobs {args.jobs} is not a number of commands", f"1 to {MOST_JOBS:,}")
+    if is_inside(context.environ):
+        raise UsageError(
+            "mudroom worker runs inside mudroom, where its forks would be lost with the sandbox",
+            "start it outside of any sandbox",
+        )
+    if context.terminal.interactive:
+        raise UsageError(
+            "mudroom worker speaks a protocol on its standard input, and that is a terminal",
+            "an origin starts it: mudroom fleet add NAME -- ssh HOST mudroom worker --stdio",
+        )
+    from mudroom.cli.terminal.protocol_streams import take_streams
+    from mudroom.ext.fleet.worker.stdio import serve
+
+    os.umask(0o077)  # of state; a command's umask is the origin's
+    streams = take_streams()
+    try:
+        with _ended_by_signals():
+            if args.engine != "local":
+                from mudroom.ext.fleet.worker.cluster import serve_cluster
+
+                serve_cluster(*streams, context.environ, args.engine, args.jobs)
+            else:
+                serve(*streams, context.environ, args.jobs or os.cpu_count() or 1)
+    except SystemExit:
+        pass  # a signal: the commands have ended, their outcomes are kept
+    return 0
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT)}
+    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a lost connection: the lease decides
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(_number: int, _frame: object) -> NoReturn:
+    raise SystemExit

@@ -1,0 +1,384 @@
+"""A coordinator: to an origin it is one worker, behind it are the workers of a cluster.
+
+    origin ══ frames ══ coordinator ══ frames of NODE ══ relay ══ mudroom worker --stdio
+                                    ══ …
+
+It places errands, and passes frames on as bytes: of an errand's frames it reads ERRAND, OUTCOME and the numbers of
+questions. The base is sent to it once; the nodes get from it what they lack, when their first errand is placed.
+
+Rules of this file:
+1. An errand is placed once. It is given to another node only if it was never sent to the first. A node that is gone
+   ends its errands as ``lost``, and nobody else's.
+2. Nothing waits for a node: what is to be written to one waits in a queue, and a node that does not take
+   ``MOST_UNSENT`` bytes is gone. A node whose output the origin does not take is not read.
+3. An errand is placed on a node with its level, where its base lies if one is free, then where most is free.
+4. A node can only speak about its own errands: a frame on another's stream ends the node.
+5. After the end of the origin's pipe the nodes are told the end of theirs. They keep outcomes as any worker does.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from mudroom import __version__
+from mudroom.errors import MudroomError
+from mudroom.ext.fleet.base.manifest import base_id, require_base
+from mudroom.ext.fleet.base.objects import Missing, ObjectStore
+from mudroom.ext.fleet.base.pack import RefusedPack, packs, unpack
+from mudroom.ext.fleet.engine.cluster_node import LIMITS, ClusterNode, Key, NodeRelay, RelayError
+from mudroom.ext.fleet.engine.node_connections import CONNECTION, NodeConnections
+from mudroom.ext.fleet.engine.number_map import NumberMap
+from mudroom.ext.fleet.engine.placement import Placement
+from mudroom.ext.fleet.wire import message as wire
+from mudroom.ext.fleet.wire.frame import Frame, FrameReader, LinkError, encode
+from mudroom.ext.fleet.wire.message import frame_of, message_of
+from mudroom.typing import Protocol
+
+MOST_QUESTIONS = 10_000
+GREETING = 30.0
+"""Seconds in which nodes say hello before the coordinator does; later ones join."""
+PASSED_ON = frozenset({wire.ACCEPTED, wire.OUT, wire.EVENT, wire.OUTCOME, wire.FAILED, wire.ARCHIVE})
+_WANTED = 60_000
+_MARGIN = 0.05
+"""Seconds, so that a timer of the grace ends after it."""
+
+
+class FrameSource(Protocol):
+    def next(self) -> Frame | None:
+        """Return the next frame; None: the stream has ended. Raise LinkError at a frame that is not allowed."""
+
+
+class Coordinator:
+    """``_lock`` guards the placement and the numbers; ``_writing`` is held while a frame is written to the origin.
+    ``_sending`` and ``_wanted`` belong to the thread that reads the origin. No lock is held while a node is waited
+    for."""
+
+    def __init__(self, write: int, engine: str, store: ObjectStore, grace: float = 0.0) -> None:
+        """``grace``: seconds after the start, and after the loss of a node, in which others may join. Errands that no
+        node can run wait for so long."""
+        self._grace, self._awaited_until = grace, time.monotonic() + grace
+        self._write, self._engine, self._store = write, engine, store
+        self._lock = threading.RLock()
+        self._writing = threading.Lock()
+        self._placement = Placement(self._tell, lambda: time.monotonic() < self._awaited_until)
+        self._nodes = self._placement.nodes
+        self._greeted = threading.Condition(self._lock)
+        self._questions = NumberMap(MOST_QUESTIONS)
+        self._connections = NodeConnections(self._lock, self._placement, self._tell)
+        self._hello = False
+        """Whether the origin has our hello."""
+        self._origin: wire.OriginHello | None = None
+        self._threads: list[threading.Thread] = []
+        self._is_deaf = self._is_leaving = False
+        self._loss = ""
+        """The node that was lost last, and why."""
+        self._sending: wire.Base | None = None
+        self._wanted: set[bytes] = set()
+
+    # --- the origin's end ---
+
+    def serve(self, origin: wire.OriginHello, frames: FrameSource, relays: Sequence[NodeRelay]) -> None:
+        """Serve one link until its origin is gone and the nodes' commands have ended."""
+        self._origin = origin
+        for relay in relays:
+            self.add(relay)
+        with self._greeted:
+            self._greeted.wait_for(lambda: all(node.hello or node.is_gone for node in self._nodes), GREETING)
+            greeting = self._greeting()
+        try:
+            if greeting is None:
+                self._tell(frame_of(wire.BYE, wire.Bye("no node of the cluster has a worker that answers")))
+                return
+            with self._lock:
+                self._hello = True
+                self._tell(frame_of(wire.HELLO, greeting))
+            self._settle_later()
+            self._take_all(frames)
+        finally:
+            self._leave()
+
+    def add(self, relay: NodeRelay) -> None:
+        """Take a node in. It gets errands once its worker has said hello."""
+        assert self._origin is not None
+        node = ClusterNode(relay, self._overflow)
+        hello = self._origin._replace(node=f"{self._origin.node}/{node.name}")
+        node.outgoing.put(encode(frame_of(wire.HELLO, hello)))
+        with self._lock:
+            self._nodes.append(node)
+            for work in (self._read_node, self._write_node):
+                thread = threading.Thread(target=work, args=(node,), name=f"{work.__name__} {node.name}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    @property
+    def names(self) -> set[str]:
+        """Return the names of the nodes that are here."""
+        with self._lock:
+            return {node.name for node in self._nodes if not node.is_gone}
+
+    def _greeting(self) -> wire.WorkerHello | None:
+        hellos = [node.hello for node in self._nodes if node.hello is not None and not node.is_gone]
+        if not hellos:
+            return None
+        return wire.WorkerHello(
+            wire.PROTOCOL,
+            __version__,
+            max(hello.vault_format for hello in hellos),
+            hellos[0].arch,
+            hellos[0].kernel,
+            tuple(sorted({level for hello in hellos for level in hello.levels})),
+            sum(node.relay.places for node in self._nodes if node.hello is not None),
+            sum(hello.memory for hello in hellos),
+            min(hello.free_disk for hello in hellos),
+            self._engine,
+            tuple(node.name for node in self._nodes if node.hello is not None),
+            tuple(held for hello in hellos for held in hello.held),
+        )
+
+    def _take_all(self, frames: FrameSource) -> None:
+        try:
+            while (frame := frames.next()) is not None and frame.kind != wire.BYE:
+                self._take(frame)
+        except LinkError as error:
+            self._tell(frame_of(wire.BYE, wire.Bye(str(error))))
+
+    def _take(self, frame: Frame) -> None:
+        if frame.kind == wire.PING:
+            self._ping(frame)
+        elif frame.kind == wire.OFFER:
+            self._sending = None
+            self._supply(lambda: self._offered(message_of(frame, wire.OfferedBase).base))
+        elif frame.kind == wire.OBJECTS:
+            self._supply(lambda: self._came(frame.body))
+        elif frame.kind == wire.ERRAND:
+            with self._lock:
+                self._placement.add(frame)
+        elif frame.kind == wire.ANSWER:
+            self._answer(frame)
+        elif frame.kind == wire.FETCH:
+            fetch = message_of(frame, wire.Fetch)
+            self._about(frame, (fetch.errand, fetch.attempt), is_answered=True)
+        elif frame.kind == wire.KEPT:
+            kept = message_of(frame, wire.Kept)
+            self._about(frame, (kept.errand, kept.attempt), is_answered=False)
+        elif frame.kind == wire.CANCEL:
+            with self._lock:
+                self._placement.cancel(frame)
+        elif frame.kind == wire.DIALLED:
+            self._connections.dialled(frame)
+        elif frame.kind in CONNECTION:
+            self._connections.to_node(frame)
+        elif frame.kind != wire.FAILED:
+            raise LinkError(f"sent a frame of the unknown kind {frame.kind}")
+
+    def _ping(self, frame: Frame) -> None:
+        with self._lock:
+            running = sum(len(node.running) for node in self._nodes)
+            for node in self._nodes:
+                if node.hello is not None:
+                    node.send(frame)  # it keeps the lease of the node's errands
+        number = message_of(frame, wire.Ping).number
+        free = min((node.hello.free_disk for node in self._nodes if node.hello is not None), default=0)
+        self._tell(frame_of(wire.PONG, wire.Pong(number, running, os.getloadavg()[0], free)))
+
+    def _about(self, frame: Frame, key: Key, *, is_answered: bool) -> None:
+        with self._lock:
+            self._placement.pass_to_node(frame, key, is_answered=is_answered)
+
+    # --- the base ---
+
+    def _supply(self, step: Callable[[], None]) -> None:
+        """Take a step of sending a base; tell the origin if it cannot be had here."""
+        try:
+            step()
+        except LinkError:
+            raise
+        except MudroomError as error:
+            about = base_id(self._sending) if self._sending is not None else b""
+            self._sending = None
+            self._tell(frame_of(wire.FAILED, wire.Failed(error.message, error.hint, about)))
+
+    def _offered(self, base: wire.Base) -> None:
+        self._sending = base
+        require_base(base)
+        self._ask_for_more(base)
+
+    def _came(self, body: bytes) -> None:
+        if self._sending is None:
+            raise LinkError("sent objects before it offered a base")
+        try:
+            self._wanted.difference_update(unpack(body, self._store, self._wanted))
+        except RefusedPack as error:
+            raise LinkError(f"sent objects that cannot be used: {error.message}") from error
+        if not self._wanted:
+            self._ask_for_more(self._sending)
+
+    def _ask_for_more(self, base: wire.Base) -> None:
+        missing, name = self._store.missing(base), base_id(base)
+        if missing == Missing((), ()):
+            self._sending = None
+            with self._lock:
+                self._placement.bases[name] = base
+            self._tell(frame_of(wire.READY, wire.Ready(name)))
+            return
+        nodes, files = missing.nodes[:_WANTED], missing.files[:_WANTED]
+        self._wanted = {*nodes, *files}
+        self._tell(frame_of(wire.WANT, wire.Want(name, nodes, files)))
+
+    # --- questions ---
+
+    def _answer(self, frame: Frame) -> None:
+        answer = message_of(frame, wire.Answer)
+        with self._lock:
+            found = self._questions.inner(answer.number)
+            self._questions.remove(answer.number)
+            if found is not None:
+                found[0].send(frame_of(wire.ANSWER, answer._replace(number=found[1]), frame.stream))
+
+    # --- a node's end ---
+
+    def _read_node(self, node: ClusterNode) -> None:
+        reader, reason = FrameReader(LIMITS, wire.OTHERS), "its worker has ended"
+        try:
+            while data := node.relay.read():
+                for frame in reader.feed(data):
+                    self._hear(node, frame)
+        except MudroomError as error:
+            reason = error.message
+        except KeyError:
+            reason = "it asked for objects that are not of its base"
+        self._gone(node, reason)
+
+    def _write_node(self, node: ClusterNode) -> None:
+        try:
+            while (data := node.outgoing.take()) is not None:
+                node.relay.write(data)
+            if not node.is_gone:
+                node.relay.end()
+        except MudroomError as error:
+            self._gone(node, error.message)
+
+    def _hear(self, node: ClusterNode, frame: Frame) -> None:
+        if frame.kind == wire.HELLO:
+            self._greeted_by(node, message_of(frame, wire.WorkerHello))
+        elif frame.kind == wire.WANT:
+            self._send_objects(node, message_of(frame, wire.Want))
+        elif frame.kind == wire.READY:
+            with self._lock:
+                self._placement.ready(node, message_of(frame, wire.Ready).base)
+        elif frame.kind == wire.FAILED and frame.stream == 0:
+            with self._lock:
+                self._placement.not_ready(node)
+        elif frame.kind == wire.BYE:
+            raise RelayError(message_of(frame, wire.Bye).reason or "its worker has ended")
+        elif frame.kind == wire.ASK:
+            self._ask(node, frame)
+        elif frame.kind == wire.DIAL:
+            self._connections.dial(node, frame)
+        elif frame.kind in CONNECTION:
+            self._connections.from_node(node, frame)
+        elif frame.kind != wire.PONG:
+            self._pass_on(node, frame)
+
+    def _greeted_by(self, node: ClusterNode, hello: wire.WorkerHello) -> None:
+        if hello.protocol != wire.PROTOCOL:
+            raise RelayError(f"its mudroom {hello.mudroom} speaks protocol {hello.protocol}, not {wire.PROTOCOL}")
+        with self._greeted:
+            node.hello = hello
+            self._placement.held(node, [(held.errand, held.attempt) for held in hello.held])
+            self._placement.place()
+            self._greeted.notify_all()
+
+    def _send_objects(self, node: ClusterNode, want: wire.Want) -> None:
+        for pack in packs((*want.nodes, *want.files), self._store):
+            node.outgoing.wait_for_room(len(pack))
+            node.send(Frame(wire.OBJECTS, 0, pack))
+
+    def _ask(self, node: ClusterNode, frame: Frame) -> None:
+        ask = message_of(frame, wire.Ask)
+        with self._lock:
+            self._placement.own_stream(node, frame.stream)
+            number = self._questions.add(node, ask.number)
+            if number is None:
+                node.send(frame_of(wire.ANSWER, wire.Answer(ask.number, b""), frame.stream))
+                return
+        self._tell(frame_of(wire.ASK, ask._replace(number=number), frame.stream))
+
+    def _pass_on(self, node: ClusterNode, frame: Frame) -> None:
+        if frame.kind not in PASSED_ON:
+            raise LinkError(f"sent a frame of the unknown kind {frame.kind}")
+        # read here, although it goes on as bytes: what cannot be read ends this node, not the origin's link
+        said: object = message_of(frame, wire.TYPES[frame.kind])
+        with self._lock:
+            placed = self._placement.own_stream(node, frame.stream)
+            if placed is None:
+                return
+            is_over = frame.kind in (wire.OUTCOME, wire.FAILED)
+            if isinstance(said, (wire.Accepted, wire.ErrandOutcome)) and (said.errand, said.attempt) != placed.key:
+                raise LinkError("spoke about an errand on the stream of another")
+            if isinstance(said, wire.ArchivePart):
+                is_over = said.is_last
+            if is_over:
+                self._placement.over(frame.stream, placed, failed=frame.kind == wire.FAILED)
+        self._tell(frame)
+
+    def _gone(self, node: ClusterNode, reason: str) -> None:
+        """A node is gone: its errands are lost, those that were not sent are placed again."""
+        with self._lock:
+            if node.is_gone:
+                return
+            self._awaited_until = time.monotonic() + self._grace
+            self._placement.lose(node, reason)
+            self._loss = f"{node.name}: {reason}"
+            self._questions.drop(node)
+            self._connections.drop(node)
+            self._greeted.notify_all()
+        self._settle_later()
+        node.outgoing.end()
+        node.relay.close()
+
+    def _settle_later(self) -> None:
+        if not self._grace:
+            return self._settle()
+        timer = threading.Timer(self._grace + _MARGIN, self._settle)
+        timer.daemon = True
+        timer.start()
+        return None
+
+    def _settle(self) -> None:
+        """If no other node has joined in time: end the errands that none can run, and the link if none is left."""
+        with self._lock:
+            if time.monotonic() < self._awaited_until or not self._hello or self._is_leaving:
+                return
+            self._placement.place()
+            if all(each.is_gone for each in self._nodes):
+                self._tell(frame_of(wire.BYE, wire.Bye(f"no node of the cluster is left; {self._loss}")))
+
+    # --- telling ---
+
+    def _overflow(self, node: ClusterNode) -> None:
+        """A node does not take what is sent to it. The caller holds the lock, so another thread ends it."""
+        threading.Thread(target=self._gone, args=(node, "it does not read what is sent to it"), daemon=True).start()
+
+    def _tell(self, frame: Frame) -> None:
+        """Write a frame to the origin. One that is gone misses nothing: outcomes are kept at the nodes."""
+        data = memoryview(encode(frame))
+        with self._writing:
+            while data and not self._is_deaf:
+                try:
+                    data = data[os.write(self._write, data) :]
+                except OSError:
+                    self._is_deaf = True
+
+    def _leave(self) -> None:
+        """End the nodes' pipes, and wait until their workers have ended: at the latest with the lease."""
+        with self._lock:
+            self._is_leaving = True
+            nodes, threads = list(self._nodes), list(self._threads)
+        for node in nodes:
+            node.outgoing.end()
+        for thread in threads:
+            thread.join()

@@ -1,0 +1,91 @@
+"""What a worker claims of an errand, bounded before anything is made of it. Nothing here believes a worker: the claims
+are shown as such, and order which archives are fetched first."""
+
+from __future__ import annotations
+
+import math
+
+from mudroom.core.tree.path import show
+from mudroom.ext.fleet.origin.book import AttemptRow
+from mudroom.ext.fleet.wire.frame import LinkError
+from mudroom.ext.fleet.wire.message import DIGEST, ErrandOutcome, WorkerHello
+
+STATES = frozenset({"ended", "refused", "failed", "cancelled", "expired", "lost"})
+LARGEST = 10 * 10**9
+"""Bytes of an archive, as of an import."""
+_LONGEST = 500
+_MOST = 1 << 40
+_KEPT = 1 << 16
+"""Bytes of a judge's report that the book keeps."""
+_NOTES = 20
+_NODES = 10_000
+
+
+def checked(outcome: ErrandOutcome, key: tuple[str, int]) -> ErrandOutcome:
+    """Return an outcome with texts that a terminal cannot obey and numbers that can be added up. Raise LinkError if it
+    is not about this attempt, or if it announces an archive that there cannot be."""
+    if (outcome.errand, outcome.attempt) != key:
+        raise LinkError("answered for another errand than it was asked")
+    if outcome.state not in STATES:
+        raise LinkError("sent an outcome of a state that there is not")
+    if not 0 <= outcome.archive <= LARGEST:
+        raise LinkError(f"announced an archive of {outcome.archive:,} bytes")
+    if outcome.archive and len(outcome.digest) != DIGEST:
+        raise LinkError("announced an archive without its digest")
+    return outcome._replace(
+        exit_code=outcome.exit_code if 0 <= outcome.exit_code <= 255 else 255,
+        signal=outcome.signal if 0 <= outcome.signal <= 64 else 0,
+        seconds=_time(outcome.seconds),
+        cpu=_time(outcome.cpu),
+        memory=_count(outcome.memory),
+        added=_count(outcome.added),
+        modified=_count(outcome.modified),
+        deleted=_count(outcome.deleted),
+        fingerprint=line(outcome.fingerprint)[:128],
+        judged=outcome.judged if -1 <= outcome.judged <= 255 else 255,
+        report=outcome.report[-_KEPT:],
+        reason=line(outcome.reason),
+        notes=tuple(line(note) for note in outcome.notes[:_NOTES]),
+    )
+
+
+def introduced(hello: WorkerHello) -> WorkerHello:
+    """Return what a worker says of itself, with texts that a terminal cannot obey."""
+    return hello._replace(
+        mudroom=line(hello.mudroom)[:64],
+        arch=line(hello.arch)[:64],
+        kernel=line(hello.kernel)[:128],
+        levels=tuple(sorted({level for level in hello.levels if 0 <= level <= 2})),
+        processors=min(max(hello.processors, 0), _MOST),
+        memory=_count(hello.memory),
+        free_disk=_count(hello.free_disk),
+        engine=line(hello.engine)[:64],
+        nodes=tuple(line(node) for node in hello.nodes[:_NODES]),
+    )
+
+
+def line(text: str) -> str:
+    """Return a worker's text as one line that a terminal cannot obey."""
+    return show(text[:_LONGEST].encode("utf-8", "surrogatepass"))
+
+
+def ranked(rows: list[AttemptRow]) -> list[AttemptRow]:
+    """Return the rows that ended, the best first: passed by the judge, exit code, fewest changes, order of the run."""
+    ended = [(number, row) for number, row in enumerate(rows) if row.state == "ended" and row.outcome is not None]
+    return [row for _number, row in sorted(ended, key=lambda pair: (*rank(pair[1]), pair[0]))]
+
+
+def rank(row: AttemptRow) -> tuple[bool, bool, int]:
+    """Return a key by which the better of two attempts with an outcome is less."""
+    outcome = row.outcome
+    if outcome is None or row.state not in ("ended", "fetched", "kept", "late"):
+        return True, True, _MOST
+    return outcome.judged not in (-1, 0), outcome.exit_code != 0, outcome.added + outcome.modified + outcome.deleted
+
+
+def _time(seconds: float) -> float:
+    return min(max(seconds, 0.0), 1e9) if math.isfinite(seconds) else 0.0
+
+
+def _count(number: int) -> int:
+    return min(max(number, 0), _MOST)

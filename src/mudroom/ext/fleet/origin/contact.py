@@ -1,0 +1,75 @@
+"""Ask workers who they are, without giving them anything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from mudroom import __version__
+from mudroom.errors import MudroomError
+from mudroom.ext.fleet.origin import claim
+from mudroom.ext.fleet.origin.inbox import FeedFailed, LinkEnd, LinkEvent, LinkInbox
+from mudroom.ext.fleet.origin.link import NO_WORKER, OriginLink, Transport
+from mudroom.ext.fleet.origin.roster import FleetWorker
+from mudroom.ext.fleet.wire import message as wire
+from mudroom.ext.fleet.wire.frame import LinkError
+from mudroom.typing import NamedTuple
+
+_NOBODY = "0" * 32
+"""Name of an origin that has no errands."""
+
+
+class Contact(NamedTuple):
+    worker: FleetWorker
+    hello: wire.WorkerHello | None
+    reason: str = ""
+    """Why it cannot be used; empty: it can."""
+    hint: str = ""
+
+
+def contact(
+    workers: Sequence[FleetWorker], start: Callable[[FleetWorker], Transport], patience: float
+) -> list[Contact]:
+    """Return what each worker says of itself, all of them asked at one time, after at most ``patience`` seconds."""
+    inbox: LinkInbox = LinkInbox()
+    answers: dict[str, Contact] = {}
+    links: dict[OriginLink, FleetWorker] = {}
+    for worker in workers:
+        try:
+            hello = wire.OriginHello(wire.PROTOCOL, __version__, _NOBODY, worker.name, 0.0)
+            link = OriginLink(worker.name, start(worker), hello, inbox)
+        except MudroomError as error:
+            answers[worker.name] = Contact(worker, None, error.message, error.hint)
+            continue
+        links[link] = worker
+        link.start()
+    until = time.monotonic() + patience
+    while len(answers) < len(workers) and time.monotonic() < until:
+        for link, event in inbox.take(until - time.monotonic())[0]:
+            answer = _answer(links[link], event)
+            if answer is not None:
+                answers.setdefault(answer.worker.name, answer)
+                link.send(wire.frame_of(wire.BYE, wire.Bye("")))
+    for link in links:
+        link.join(1.0)
+        link.end("it was asked who it is")
+    for link in links:
+        link.join(5.0)
+    late = f"no answer within {patience:g} s"
+    return [answers.get(worker.name, Contact(worker, None, late)) for worker in workers]
+
+
+def _answer(worker: FleetWorker, event: LinkEvent) -> Contact | None:
+    if isinstance(event, LinkEnd):
+        return Contact(worker, None, claim.line(event.reason), event.hint)
+    if isinstance(event, FeedFailed) or event.kind != wire.HELLO:
+        return None
+    try:
+        hello = claim.introduced(wire.message_of(event, wire.WorkerHello))
+    except LinkError as error:
+        return Contact(worker, None, f"it is no mudroom worker: {error.message}", NO_WORKER)
+    if hello.protocol != wire.PROTOCOL:
+        return Contact(
+            worker, hello, f"it speaks protocol {hello.protocol}, this mudroom {wire.PROTOCOL}", "upgrade the older"
+        )
+    return Contact(worker, hello)

@@ -1,0 +1,262 @@
+"""The errands of one run, given to workers and followed to their ends.
+
+Rules of this room:
+1. Each round handles what the links have read, commits the book, and only then sends what follows from it
+   (``ledger.py``).
+2. An errand is sent once. After that its worker alone knows whether it runs: if the worker is gone for longer than the
+   lease, the errand is lost, and only ``retry`` makes another attempt of it.
+3. A worker that breaks the protocol, or whose archive is not what it announced, gets no more errands.
+4. A worker discards what it has (``KEPT``) after the book says that it is here, or that it is not wanted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from mudroom.errors import MudroomError
+from mudroom.ext.fleet.origin.book import ErrandBook, RunRow
+from mudroom.ext.fleet.origin.fetching import STALL, Fetching
+from mudroom.ext.fleet.origin.hearing import hear
+from mudroom.ext.fleet.origin.inbox import LinkInbox
+from mudroom.ext.fleet.origin.ledger import Ledger
+from mudroom.ext.fleet.origin.parts import BaseCargo, DispatchParts
+from mudroom.ext.fleet.origin.report import Settled, WorkerGone
+from mudroom.ext.fleet.origin.seat import Key, Seat
+from mudroom.ext.fleet.wire import message as wire
+
+TICK = 0.5
+"""Seconds between two looks at what no link tells: requests to cancel, answers to questions, deadlines."""
+FAREWELL = 3.0
+"""Seconds for the links to end by themselves at the end of a run."""
+GRACE = 10.0
+"""Seconds after which an errand that was cancelled is given up."""
+OVERDUE = 60.0
+"""Seconds after its timeout after which a worker has to have ended an errand."""
+_MOVES = 5
+"""A project that changes so often while it is sent is not sent."""
+
+
+class Dispatch:
+    """Owner: the thread of the verb. ``cancel`` only sets a mark, from any thread or a signal handler."""
+
+    def __init__(self, book: ErrandBook, run: RunRow, seats: list[Seat], parts: DispatchParts) -> None:
+        self._book, self._run, self.parts = book, run, parts
+        self.seats = {seat.name: seat for seat in seats}
+        self.ledger = Ledger(book, run.run, run.retry, parts.report)
+        self.fetching = Fetching(self.ledger, self.seats, parts.pier, run.fetch, parts.wanted, parts.clock)
+        self.cargo: BaseCargo | None = None
+        self._inbox: LinkInbox = LinkInbox()
+        self._is_resumed = not run.ended and any(row.state != "new" for row in self.ledger.rows.values())
+        self._moves = 0
+        self._is_cancelled = False
+        self._cancelled_at: float | None = None
+        self._unheard: set[str] = set()
+        """Workers that may have errands which an earlier process gave up, or was not able to say goodbye to."""
+        self._has_left = False
+
+    def run(self) -> Iterator[Settled]:
+        """Follow all errands to their ends, and yield each as it ends. Raise what ``load`` raises."""
+        ledger = self.ledger
+        try:
+            self.fetching.resume()
+            for row in ledger.rows.values():
+                if (row.state == "lost" and row.outcome is None) or (self._is_resumed and row.worker):
+                    self._unheard.add(row.worker)
+                if row.state in ("sent", "accepted"):
+                    ledger.away[row.key] = self.parts.clock() + self.parts.lease
+            while True:
+                self._tick()
+                yield from ledger.flush()
+                if self._is_over():
+                    break
+                events, full = self._inbox.take(TICK)
+                for link, event in events:
+                    seat = next((seat for seat in self.seats.values() if seat.link is link), None)
+                    if seat is not None:  # else it was barred, and what it had said before does not count
+                        hear(self, seat, event)
+                for link in full:
+                    link.wake()
+            self._leave()
+            yield from ledger.flush()
+        finally:
+            self._close()
+
+    def cancel(self) -> None:
+        """End all errands; those that were not sent never start."""
+        self._is_cancelled = True
+        self._inbox.wake()
+
+    def _is_over(self) -> bool:
+        ledger = self.ledger
+        if self.fetching.is_busy or ledger.under_way:
+            return False
+        if any(self._may_reach(row.worker) for row in self.fetching.wanted()):
+            return False
+        if self._is_cancelled:
+            return True
+        unheard = any(self._may_reach(name) and not self.seats[name].was_here for name in self._unheard)
+        asked = any(seat.running for seat in self.seats.values())
+        return not unheard and not asked
+
+    def _may_reach(self, name: str) -> bool:
+        seat = self.seats.get(name)
+        return seat is not None and seat.may_serve and (not self._is_cancelled or seat.link is not None)
+
+    # --- each round ---
+
+    def _tick(self) -> None:
+        now, ledger = self.parts.clock(), self.ledger
+        self._cancel_what_is_asked(now)
+        self._end_what_is_overdue(now)
+        for key, until in list(ledger.away.items()):
+            if now >= until or not self._may_reach(ledger.rows[key].worker):
+                ledger.lose(ledger.rows[key], self._why_gone(ledger.rows[key].worker))
+        for seat in self.seats.values():
+            if seat.link is None and seat.may_serve and now >= seat.retry_at and self._needs(seat):
+                self._begin(seat)
+        self._place()
+        self.fetching.start()
+        for seat, reason in self.fetching.land():
+            self.bar(seat, f"its archive was refused: {reason}")
+        for link, frame in self.parts.questions.look():
+            link.send(frame)
+        if ledger.waiting and not any(seat.may_serve for seat in self.seats.values()):
+            self._give_up()
+
+    def _why_gone(self, name: str) -> str:
+        seat = self.seats.get(name)
+        if seat is None:
+            return f"{name} is not in this fleet any more"
+        return f"{name}: {seat.reason}" if seat.reason else f"{name} was not reached again"
+
+    def _begin(self, seat: Seat) -> None:
+        try:
+            seat.begin(self.parts.connect(seat, self._inbox))
+        except MudroomError as error:
+            self.gone(seat, error.message, error.hint, given_up=True)
+
+    def _needs(self, seat: Seat) -> bool:
+        """Return whether there is anything to do with this worker."""
+        ledger = self.ledger
+        if ledger.waiting and not self._is_cancelled:
+            return True
+        if seat.name in self._unheard and not seat.was_here:
+            return True
+        wanted = {row.key for row in self.fetching.wanted()}
+        return any(row.key in ledger.away or row.key in wanted for row in ledger.of_worker(seat.name))
+
+    def _end_what_is_overdue(self, now: float) -> None:
+        ledger = self.ledger
+        for seat in self.seats.values():
+            for key in list(seat.running):
+                timeout, began = ledger.errands[key[0]].message.timeout, ledger.began.get(key)
+                if timeout and began is not None and now > began + timeout + OVERDUE:
+                    self.bar(seat, "does not end an errand whose time is over")
+                    break
+        patience = GRACE if self._is_cancelled else STALL
+        for seat in self.fetching.stalled(patience):
+            self.gone(seat, f"has sent nothing of an archive for {patience:g} s", "", given_up=False)
+
+    def _cancel_what_is_asked(self, now: float) -> None:
+        ledger, asked = self.ledger, self._book.to_cancel()
+        if self._is_cancelled:
+            self._cancelled_at = self._cancelled_at or now
+            asked |= set(ledger.errands)
+            ledger.may_retry = False
+        for row in [ledger.rows[key] for key in ledger.under_way if key[0] in asked] if asked else ():
+            seat = self.seats.get(row.worker)
+            if row.state == "new":
+                ledger.waiting.remove(row.key)
+                ledger.settle(ledger.put(row, "cancelled", "cancelled before it was sent"))
+            elif row.state in ("sent", "accepted") and self._cancelled_at and now > self._cancelled_at + GRACE:
+                ledger.lose(row, f"it did not end within {GRACE:g} s after it was cancelled")
+            elif row.state in ("sent", "accepted") and (seat is None or seat.link is None):
+                ledger.lose(row, "cancelled while its worker was not reached")
+            elif row.state in ("sent", "accepted") and seat is not None and row.key not in seat.cancelled:
+                seat.cancelled.add(row.key)
+                ledger.tell(seat, wire.CANCEL, wire.CancelErrand(*row.key, 15), seat.stream_of(row.key))
+
+    def _give_up(self) -> None:
+        ledger = self.ledger
+        seats = list(self.seats.values())
+        reason = f"{seats[0].name}: {seats[0].reason}" if len(seats) == 1 else "no worker could run it"
+        while ledger.waiting:
+            row = ledger.rows[ledger.waiting.popleft()]
+            ledger.settle(ledger.put(row, "failed", reason))
+
+    def _place(self) -> None:
+        """Give errands that wait to the workers with the most places free."""
+        ledger = self.ledger
+        if not ledger.waiting or self._is_cancelled:
+            return
+        cargo = self.cargo = self.cargo or self.parts.load()
+        for seat in self.seats.values():
+            if seat.is_greeted and not seat.offered:
+                seat.offered = cargo.identity
+                ledger.tell(seat, wire.OFFER, wire.OfferedBase(cargo.base))
+        while ledger.waiting:
+            free = [seat for seat in self.seats.values() if seat.is_ready and seat.free > 0]
+            if not free:
+                return
+            self._send(max(free, key=lambda seat: seat.free / seat.places), ledger.waiting.popleft(), cargo)
+
+    def _send(self, seat: Seat, key: Key, cargo: BaseCargo) -> None:
+        ledger = self.ledger
+        ledger.put(ledger.rows[key]._replace(worker=seat.name), "sent")
+        seat.running.add(key)
+        message = ledger.errands[key[0]].message._replace(attempt=key[1], base=cargo.identity)
+        ledger.tell(seat, wire.ERRAND, message, seat.open_stream(key))
+
+    # --- what hearing leads to ---
+
+    def moved(self, error: Exception) -> None:
+        """The project was edited while it was sent: what is there now becomes the base. Raise MudroomError if that
+        happens again and again, or if it is another failure of reading."""
+        self._moves += 1
+        if self._moves > _MOVES:
+            raise MudroomError(f"the project does not stand still while it is sent: {error}", "run it again") from error
+        self.cargo = self.parts.load()
+        for seat in self.seats.values():
+            seat.offered, seat.has_base = b"", False
+
+    def gone(self, seat: Seat, reason: str, hint: str, *, given_up: bool) -> None:
+        """The link of a worker is over. ``given_up``: it is not tried again in this run."""
+        now, ledger = self.parts.clock(), self.ledger
+        link = seat.leave(now, reason, given_up=given_up)
+        if link is not None:
+            self.parts.questions.forget(link)
+            self.parts.far_gate.forget(link)
+            link.end(reason)
+        self.fetching.leave(seat.name)
+        for row in ledger.of_worker(seat.name):
+            if row.state in ("sent", "accepted"):
+                ledger.away.setdefault(row.key, now + self.parts.lease)
+        self.parts.report(WorkerGone(seat.name, reason, hint, given_up))
+
+    def bar(self, seat: Seat, reason: str) -> None:
+        """A worker broke the protocol or lied: its link is ended, and it gets no more errands."""
+        seat.is_barred = True
+        self.gone(seat, reason, "", given_up=True)
+
+    # --- the end ---
+
+    def _leave(self) -> None:
+        """Take leave of the workers. What was not fetched stays there."""
+        for seat in self.seats.values():
+            self.ledger.tell(seat, wire.BYE, wire.Bye(""))
+        for row in self.fetching.wanted():
+            self.ledger.settle(self.ledger.put(row, reason=f"not fetched: {self._why_gone(row.worker)}"))
+        self._has_left = True
+
+    def _close(self) -> None:
+        links = [seat.link for seat in self.seats.values() if seat.link is not None]
+        until = time.monotonic() + (FAREWELL if self._has_left else 0.0)
+        for link in links:
+            link.join(max(0.0, until - time.monotonic()))
+            link.end("the run is over")
+        for link in links:
+            link.join(2 * FAREWELL)
+        self.fetching.close()
+        if self._has_left:
+            self._book.end(self._run.run)  # not before the workers have heard what they may discard

@@ -1,0 +1,257 @@
+"""Connections that commands on workers ask the origin for: the origin's half.
+
+A worker is not believed: the origin judges host and port by its own rules, looks the name up, vets the addresses as its
+gate does (``core/network/host_rules.py:vet``), connects, and journals the flow. ``wire/tunnel.py`` moves the bytes.
+
+Rules of this file:
+1. A host that the rules want asked about is allowed only if the user has answered this errand's question about it.
+2. Requests are not seen here. A rule with methods or paths, and one that changes requests or inspects them, opens
+   nothing.
+3. No credential is put in. A machine that reaches the internet through a proxy makes no connections for workers.
+4. Lookups and connections are made by threads, so they hold up no errand. The bytes that a link owes a worker are at
+   most ``MOST`` windows.
+5. A worker is refused as often as it asks, so refusals that are alike are journalled once, and their number at the end
+   of the run (``core/network/flow_log.py``).
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from mudroom.core.network.flow import Flow
+from mudroom.core.network.flow_log import FlowLog, flows_since
+from mudroom.core.network.fork_host import decide_fork, fork_of, is_fork_host
+from mudroom.core.network.host import parse_host
+from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, vet
+from mudroom.errors import MudroomError
+from mudroom.ext.fleet.origin.link import OriginLink
+from mudroom.ext.fleet.wire.frame import Frame, LinkError
+from mudroom.ext.fleet.wire.message import DIALLED, Dial, Dialled, frame_of
+from mudroom.ext.fleet.wire.tunnel import Tunnels
+from mudroom.net.gate import resolve
+from mudroom.sandbox.client.connection import wait_readable
+from mudroom.session.confinement.dialler import ForkRefused, PendingConnection
+from mudroom.typing import NamedTuple
+
+MOST = 64
+"""Connections of a link, those that are being made included."""
+PATIENCE = 15.0
+"""Seconds for a connection."""
+DialFork = Callable[[str, str, str, int], PendingConnection]
+"""Returns a connection to a fork of this machine, from the fork and the errand of the caller, and a host and port."""
+_FAMILIES = {4: socket.AF_INET, 16: socket.AF_INET6}
+
+
+class DialRefused(MudroomError):
+    """The origin's rules do not allow a connection."""
+
+
+class _Call(NamedTuple):
+    """A request of a worker."""
+
+    stream: int
+    number: int
+    host: str
+    port: int
+    fork: str
+    """The fork at the origin, as it is shown and journalled."""
+    errand: str
+
+
+class FarGate:
+    """Of one run. ``_lock`` guards the connections of the links and the refusals."""
+
+    def __init__(
+        self,
+        rules: Callable[[], Sequence[HostRule]],
+        is_answered: Callable[[OriginLink, int, str, int], bool],
+        journal: Callable[[str, Flow], None],
+        *,
+        upstream: str = "",
+        look_up: Callable[[str], list[bytes]] | None = None,
+        dial_fork: DialFork | None = None,
+    ) -> None:
+        """``rules``: of the origin, as they are now. ``is_answered``: whether the user has allowed a host and port to
+        the errand of a stream. ``journal``: keeps a flow of a fork. ``upstream``: the proxy of this machine, if it has
+        one."""
+        self._rules, self._is_answered, self._journal = rules, is_answered, journal
+        self._upstream, self._look_up, self._dial_fork = upstream, look_up or resolve.look_up, dial_fork
+        self._lock = threading.Lock()
+        self._tunnels: dict[OriginLink, Tunnels] = {}
+        self._making: dict[OriginLink, int] = {}
+        self._refusals: dict[str, tuple[FlowLog, list[Flow]]] = {}
+        """Of each fork: all, and those that the journal has, as they were then."""
+
+    def dial(self, link: OriginLink, stream: int, dial: Dial, fork: str, errand: str) -> None:
+        """Make a connection for an errand, and answer when there is one or none. ``fork``: the name of its fork here.
+        Never wait."""
+        call = _Call(stream, dial.number, dial.host, dial.port, fork, errand)
+        try:
+            decision = self._decided(link, call)
+        except DialRefused as error:
+            self._note(call, "deny", error.message)
+            self._tell(link, call, error)
+            return
+        threading.Thread(target=self._connect, args=(link, call, decision), name="far dial", daemon=True).start()
+
+    def take(self, link: OriginLink, frame: Frame) -> None:
+        """Take a frame of a connection. Raise LinkError if it breaks the protocol."""
+        with self._lock:
+            tunnels = self._tunnels.get(link)
+        if tunnels is not None:
+            tunnels.take(frame)
+
+    def forget(self, link: OriginLink) -> None:
+        """A link is over: its connections are closed."""
+        with self._lock:
+            tunnels = self._tunnels.pop(link, None)
+            self._making.pop(link, None)
+        if tunnels is not None:
+            tunnels.close()
+
+    def close(self) -> None:
+        with self._lock:
+            links = list(self._tunnels)
+            refusals, self._refusals = self._refusals, {}
+        for link in links:
+            self.forget(link)
+        for fork, (log, told) in refusals.items():
+            for flow in flows_since(told, log.flows()):
+                self._journal(fork, flow)
+
+    # --- one connection ---
+
+    def _decided(self, link: OriginLink, call: _Call) -> HostDecision:
+        """Return the decision that allows a connection, and count it. Raise DialRefused, or LinkError for a host that
+        is none."""
+        try:
+            host = parse_host(call.host.encode("ascii")).text
+        except (ValueError, UnicodeEncodeError):
+            host = ""
+        if not host or host != call.host or not 0 < call.port < 65536:
+            raise LinkError("asks for a connection to a host that is none")
+        if is_fork_host(host):  # both forks have to consent, which is found out where it is connected
+            decision = decide_fork(Request(host, call.port), self._rules())
+            if self._dial_fork is None:
+                decision = HostDecision("deny", None, "network.forks")
+        elif self._upstream:
+            raise DialRefused("the origin reaches the internet through a proxy")
+        else:
+            decision = decide(Request(host, call.port), list(map(_blind, self._rules())))
+        if decision.action == "ask" and self._is_answered(link, call.stream, host, call.port):
+            decision = HostDecision("allow", decision.rule, "answered for this errand")
+        if decision.action != "allow":
+            raise DialRefused(decision.reason)
+        with self._lock:
+            if self._making.get(link, 0) >= MOST:
+                raise DialRefused(f"{MOST} connections are open for this worker")
+            self._making[link] = self._making.get(link, 0) + 1
+            if link not in self._tunnels:  # setdefault() would make one, with its pipe, for each connection
+                self._tunnels[link] = Tunnels(link.send, lambda: self._ended(link))
+        return decision
+
+    def _ended(self, link: OriginLink) -> None:
+        with self._lock:
+            if link in self._making:
+                self._making[link] -= 1
+
+    def _connect(self, link: OriginLink, call: _Call, decision: HostDecision) -> None:
+        try:
+            connection, address = self._made(call, decision)
+        except (DialRefused, ForkRefused) as error:
+            self._ended(link)
+            self._note(call, "deny", error.message)
+            self._tell(link, call, error)
+            return
+        except (MudroomError, OSError) as error:
+            self._ended(link)
+            # of a lookup, errno is of getaddrinfo(3)
+            reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+            self._note(call, "allow", decision.reason, error=reason)
+            self._tell(link, call, MudroomError(reason))
+            return
+        self._note(call, "allow", decision.reason, address)
+        with self._lock:
+            tunnels = self._tunnels.get(link)
+        if tunnels is None:  # the link is over
+            connection.close()
+            return
+        if not tunnels.add(call.number, connection, frame_of(DIALLED, Dialled(call.number, ""), call.stream)):
+            tunnels.refuse(call.number)
+            self._ended(link)
+
+    def _made(self, call: _Call, decision: HostDecision) -> tuple[socket.socket, str]:
+        if is_fork_host(call.host):
+            return self._made_to_fork(call), f"fork {fork_of(call.host)}"
+        addresses = self._look_up(call.host)
+        reason = vet(decision, addresses, resolve.LocalAddresses(addresses), rules=self._rules(), port=call.port)
+        if reason is not None:
+            raise DialRefused(reason)
+        failure = OSError("it has no address")
+        for packed in addresses:
+            connection = socket.socket(_FAMILIES[len(packed)], socket.SOCK_STREAM)
+            connection.settimeout(PATIENCE)
+            address = socket.inet_ntop(_FAMILIES[len(packed)], packed)
+            try:
+                connection.connect((address, call.port))
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except OSError as error:
+                connection.close()
+                failure = error
+            else:
+                return connection, address
+        raise failure
+
+    def _made_to_fork(self, call: _Call) -> socket.socket:
+        assert self._dial_fork is not None
+        pending = self._dial_fork(call.fork, call.errand, call.host, call.port)
+        try:
+            if pending.fileno() >= 0 and not wait_readable([pending.fileno()], time.monotonic() + PATIENCE):
+                raise MudroomError("there was no answer in time")
+            made = pending.result()
+        finally:
+            pending.close()
+        connection = socket.socket(fileno=made.descriptor)
+        if made.http:  # only a gate beside the command could hold it to that
+            connection.close()
+            raise DialRefused("the other fork shows this port for plain HTTP/1 only")
+        return connection
+
+    def _tell(self, link: OriginLink, call: _Call, error: MudroomError) -> None:
+        is_refused = isinstance(error, (DialRefused, ForkRefused))
+        link.send(frame_of(DIALLED, Dialled(call.number, error.message[:500], is_refused), call.stream))
+
+    def _note(self, call: _Call, verdict: str, reason: str, address: str = "", error: str = "") -> None:
+        flow = Flow(
+            time.time_ns(),
+            "raw",
+            call.host,
+            call.port,
+            "allow" if verdict == "allow" else "deny",
+            "",
+            f"{reason}; asked for by a worker",
+            address,
+            error=error,
+        )
+        if verdict == "allow" or self._is_new(call.fork, flow):
+            self._journal(call.fork, flow)
+
+    def _is_new(self, fork: str, flow: Flow) -> bool:
+        """Keep a refusal. Return whether it is the first one of its kind."""
+        with self._lock:
+            log, told = self._refusals.setdefault(fork, (FlowLog(), []))
+            log.add(flow)
+            new = log.flows()[len(told) :]
+            told += new
+        return bool(new)
+
+
+def _blind(rule: HostRule) -> HostRule:
+    """Return a rule as it holds where no request is seen: one that inspects or changes requests allows none. Without a
+    method ``decide`` lets no rule with methods or paths allow anything."""
+    if not (rule.inspect or rule.set_headers or rule.remove_headers or rule.foreign) or rule.action == "deny":
+        return rule
+    return rule._replace(action="deny") if rule.action == "ask" else rule._replace(methods=("NONE",))

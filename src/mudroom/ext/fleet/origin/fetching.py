@@ -1,0 +1,207 @@
+"""Archives: which are wanted, how they come, and how forks are made of them.
+
+An archive is kept until the book says that its fork is here. A process that was killed in between brings it again, and
+the vault knows it by its errand and digest.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from mudroom.ext.fleet.origin import claim
+from mudroom.ext.fleet.origin.archive import IncomingArchive
+from mudroom.ext.fleet.origin.book import AttemptRow
+from mudroom.ext.fleet.origin.ledger import Ledger
+from mudroom.ext.fleet.origin.seat import Key, Seat
+from mudroom.ext.fleet.wire import message as wire
+from mudroom.ext.fleet.wire.frame import LinkError
+from mudroom.typing import NamedTuple, Protocol
+
+BATCH = 32
+"""Archives that arrive together, at most."""
+STALL = 120.0
+"""Seconds without a byte of the archives that were asked for, after which a worker's link is ended."""
+
+
+class LandedArchive(NamedTuple):
+    fork: str
+    changed: int
+    reason: str = ""
+    """Why the archive was refused; empty: it was not."""
+
+
+class Pier(Protocol):
+    """What makes forks of archives (``ext/fleet/origin/arrival.py``)."""
+
+    def arrive(self, archives: list[tuple[AttemptRow, str, bytes]]) -> list[LandedArchive]:
+        """Make forks of archives: rows, wished names and files. One that came before makes no second fork."""
+
+
+class Fetching:
+    """Owner: the thread of the verb."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        seats: dict[str, Seat],
+        pier: Pier,
+        fetch: str,
+        named: frozenset[Key] = frozenset(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``fetch``: ``all``, ``best``, ``best:N`` or ``none``. What arrives late is always fetched, and so are the
+        attempts in ``named``."""
+        self._ledger, self._seats, self._pier, self._fetch = ledger, seats, pier, fetch
+        self._named, self._clock = named, clock
+        self._elsewhere: set[Key] = set()
+        """Attempts whose archives are on machines that cannot be reached now."""
+        self._archives: dict[Key, IncomingArchive] = {}
+        self._landing: list[Key] = []
+        self._came: dict[str, float] = {}
+        """When a byte of an archive came last, or none was awaited, by worker."""
+
+    def resume(self) -> None:
+        """Go on where another process was killed."""
+        for row in list(self._ledger.rows.values()):
+            if row.state == "fetched":
+                self._ledger.keep(row, None)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._archives or self._landing)
+
+    def wanted(self) -> list[AttemptRow]:
+        """Return the attempts whose archives are to come here and have not."""
+        ledger = self._ledger
+        there = ledger.in_order(ledger.there - self._elsewhere)
+        always = [row for row in there if row.state == "late" or row.key in self._named]
+        ended = [row for row in there if row.state == "ended" and row.key not in self._named]
+        if self._fetch == "all":
+            return ended + always
+        if self._fetch == "none" or ledger.under_way:
+            return always
+        count = int(self._fetch.partition(":")[2] or 1)
+        here = sum(bool(row.fork) for row in ledger.rows.values() if row.state in ("fetched", "kept"))
+        return claim.ranked(ended)[: max(0, count - here)] + always
+
+    def is_wanted(self, row: AttemptRow) -> bool:
+        """Return whether the archive of an attempt that has just ended is to come here now."""
+        if row.key not in self._ledger.there:
+            return False
+        if row.state == "late" or row.key in self._named or self._fetch == "all":
+            return row.state != "expired" or row.key in self._named
+        return self._fetch != "none" and any(row.key == other.key for other in self.wanted())
+
+    def give_up(self, key: Key) -> None:
+        """An archive cannot be had."""
+        self._named -= {key}
+        self.drop(key)
+
+    def leave_there(self, key: Key) -> None:
+        """An archive cannot be had in this run; it may be later."""
+        self._elsewhere.add(key)
+
+    def start(self) -> None:
+        """Ask for archives, as many at one time from a worker as it runs errands."""
+        for row in self.wanted():
+            seat = self._seats.get(row.worker)
+            if row.key in self._archives or row.key in self._landing or row.outcome is None:
+                continue
+            if seat is None or not seat.is_greeted or seat.fetching >= seat.places:
+                continue
+            archive = self._opened(row, row.outcome)
+            if archive.is_whole:
+                archive.close()
+                self._landing.append(row.key)
+                continue
+            if not seat.fetching:
+                self._came[seat.name] = self._clock()
+            self._archives[row.key] = archive
+            stream = seat.open_stream(row.key, fetches=True)
+            self._ledger.tell(seat, wire.FETCH, wire.Fetch(*row.key, archive.size), stream)
+
+    def part(self, seat: Seat, row: AttemptRow, stream: int, part: wire.ArchivePart) -> None:
+        """Take a part of an archive. Raise LinkError if it was not asked for, or if the whole is not what was
+        announced."""
+        archive = self._archives.get(row.key)
+        if archive is None or not seat.is_fetching(stream):
+            raise LinkError("sent an archive that was not asked for")
+        try:
+            archive.add(part.offset, part.data)
+        except LinkError as error:
+            self._ledger.settle(self._ledger.put(row, "failed", f"{seat.name} {error.reason}"))
+            raise
+        if part.data:
+            self._came[seat.name] = self._clock()
+        if part.is_last or archive.is_whole:
+            seat.close_stream(stream)
+            del self._archives[row.key]
+            self._check(row, archive, seat)
+
+    def _opened(self, row: AttemptRow, outcome: wire.ErrandOutcome) -> IncomingArchive:
+        """Return the archive as far as it came over an earlier link; from its beginning if that is not part of it."""
+        archive = IncomingArchive(self._ledger.held(row), outcome.archive, outcome.digest)
+        if archive.is_whole and not archive.is_right():
+            archive.remove()
+        else:
+            archive.close()
+        return IncomingArchive(self._ledger.held(row), outcome.archive, outcome.digest)
+
+    def _check(self, row: AttemptRow, archive: IncomingArchive, seat: Seat) -> None:
+        if archive.is_right():
+            archive.close()
+            self._landing.append(row.key)
+            return
+        archive.remove()
+        if archive.began:
+            return  # the part of an earlier link may be damaged: it is asked for again from its beginning
+        self._ledger.settle(self._ledger.put(row, "failed", f"{seat.name} sent another archive than it announced"))
+        raise LinkError("sent another archive than it announced")
+
+    def stalled(self, patience: float) -> list[Seat]:
+        """Return the workers that have sent nothing of an archive for so long, although they answer."""
+        now, linked = self._clock(), [seat for seat in self._seats.values() if seat.link is not None]
+        return [seat for seat in linked if seat.fetching and now > self._came[seat.name] + patience]
+
+    def drop(self, key: Key) -> None:
+        """An archive does not come any more over this link."""
+        archive = self._archives.pop(key, None)
+        if archive is not None:
+            archive.close()
+
+    def leave(self, name: str) -> None:
+        """The link of a worker is over."""
+        for key in [key for key in self._archives if self._ledger.rows[key].worker == name]:
+            self.drop(key)
+
+    def close(self) -> None:
+        for key in list(self._archives):
+            self.drop(key)
+
+    def land(self) -> list[tuple[Seat, str]]:
+        """Make forks of archives that are here: as many as there are, once no other is on its way. Return workers
+        whose archives were refused, with the reason."""
+        if not self._landing or (len(self._landing) < BATCH and self._archives):
+            return []
+        keys, self._landing = self._landing[:BATCH], self._landing[BATCH:]
+        ledger, rows = self._ledger, [self._ledger.rows[key] for key in keys]
+        files = [IncomingArchive.path_in(ledger.held(row)) for row in rows]
+        labels = [ledger.errands[row.errand].label for row in rows]
+        landed = self._pier.arrive(list(zip(rows, labels, files, strict=True)))
+        refused = []
+        for key, result in zip(keys, landed, strict=True):
+            row, seat = ledger.rows[key], self._seats.get(ledger.rows[key].worker)
+            if result.reason:
+                reason = claim.line(result.reason)
+                ledger.settle(ledger.put(row._replace(fork=""), "failed", reason))
+                if seat is not None:
+                    refused.append((seat, reason))
+                continue
+            ledger.keep(ledger.put(row._replace(fork=result.fork, changed=result.changed), "fetched", ""), seat)
+            ledger.settle(ledger.rows[key])
+        ledger.commit()
+        for file in files:  # not before the book says so: it is found again, and makes no second fork
+            os.unlink(file)
+        return refused

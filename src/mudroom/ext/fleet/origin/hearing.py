@@ -1,0 +1,250 @@
+"""What each message of a worker means for a run. A message that is not in the table, or at the wrong time, bars the
+worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mudroom.ext.fleet.origin import claim
+from mudroom.ext.fleet.origin.book import AttemptRow
+from mudroom.ext.fleet.origin.fetching import Fetching
+from mudroom.ext.fleet.origin.inbox import FeedFailed, LinkEnd, LinkEvent
+from mudroom.ext.fleet.origin.ledger import Ledger
+from mudroom.ext.fleet.origin.parts import BaseCargo, DispatchParts
+from mudroom.ext.fleet.origin.report import Printed, Started, WorkerHere
+from mudroom.ext.fleet.origin.seat import Seat, unfit
+from mudroom.ext.fleet.wire import message as wire
+from mudroom.ext.fleet.wire.frame import Frame, LinkError
+from mudroom.typing import Protocol
+
+
+class Hearer(Protocol):
+    """A run, as messages act on it (``dispatch.py``)."""
+
+    ledger: Ledger
+    fetching: Fetching
+    cargo: BaseCargo | None
+    parts: DispatchParts
+
+    def moved(self, error: Exception) -> None: ...
+    def gone(self, seat: Seat, reason: str, hint: str, *, given_up: bool) -> None: ...
+    def bar(self, seat: Seat, reason: str) -> None: ...
+
+
+_DISCARDED = frozenset({"refused", "failed", "cancelled"})
+"""States whose files are not kept at the worker: they are those of a command that was not to run, or not to its end."""
+_UNWANTED = _DISCARDED | {"kept"}
+"""States in which an errand of any run is not to be there any more: its worker has not heard so."""
+
+
+def hear(dispatch: Hearer, seat: Seat, event: LinkEvent) -> None:
+    """Handle an event of a worker's link."""
+    if isinstance(event, LinkEnd):
+        _ended(dispatch, seat, event)
+        return
+    if isinstance(event, FeedFailed):
+        dispatch.moved(event.error)
+        return
+    handler = _HANDLERS.get(event.kind)
+    try:
+        if handler is None:
+            raise LinkError(f"sent a message of kind {event.kind}, which no worker sends")
+        handler(dispatch, seat, event)
+    except LinkError as error:
+        dispatch.bar(seat, error.message)
+
+
+def _row(dispatch: Hearer, seat: Seat, stream: int) -> AttemptRow:
+    key = seat.key_of(stream)
+    row = dispatch.ledger.rows.get(key) if key is not None else None
+    if row is None or row.worker != seat.name:  # the latter: it was told that nothing is wanted of another's errand
+        raise LinkError("answered on a stream that there is not")
+    return row
+
+
+# --- the link ---
+
+
+def _hello(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    hello = claim.introduced(wire.message_of(frame, wire.WorkerHello))
+    reason = unfit(hello, dispatch.parts.fitness)
+    if reason:
+        dispatch.gone(seat, reason, "", given_up=True)
+        return
+    ledger = dispatch.ledger
+    seat.greeted(hello)
+    dispatch.parts.report(WorkerHere(seat.name, hello))
+    held = {(row.errand, row.attempt) for row in hello.held}
+    for row in ledger.of_worker(seat.name):
+        if row.key not in held:
+            if row.state == "sent":
+                ledger.again(row)
+            elif row.state == "accepted":
+                ledger.lose(row, f"{seat.name} does not know it any more")
+        elif row.state in ("sent", "accepted", "lost"):
+            ledger.away.pop(row.key, None)
+            seat.running.add(row.key)
+            ledger.tell(seat, wire.FETCH, wire.Fetch(*row.key, -1), seat.open_stream(row.key))
+    for key in held:
+        if ledger.state_of(key) in _UNWANTED:
+            ledger.tell(seat, wire.KEPT, wire.Kept(*key), seat.open_stream(key))
+
+
+def _ended(dispatch: Hearer, seat: Seat, end: LinkEnd) -> None:
+    ledger, link = dispatch.ledger, seat.link
+    unsent = {seat.key_of(stream) for stream in link.unsent()} if link is not None else set()
+    for row in ledger.of_worker(seat.name):
+        if row.key in unsent and row.state == "sent":
+            ledger.again(row)
+    never_here = not end.said_hello and not seat.was_here
+    dispatch.gone(seat, claim.line(end.reason), end.hint, given_up=never_here)
+
+
+def _pong(_dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    seat.pong = wire.message_of(frame, wire.Pong)
+
+
+def _bye(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    bye = wire.message_of(frame, wire.Bye)
+    dispatch.gone(seat, claim.line(bye.reason) or "the worker took leave", "", given_up=False)
+
+
+def _failed(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    failed, ledger = wire.message_of(frame, wire.Failed), dispatch.ledger
+    reason = claim.line(failed.reason) + (f" ({claim.line(failed.hint)})" if failed.hint else "")
+    if frame.stream == 0:  # it cannot have the base: others may
+        dispatch.gone(seat, reason, "", given_up=True)
+        return
+    key = seat.key_of(frame.stream)
+    if key is not None and key not in ledger.rows:
+        return  # of another run, which it was to discard
+    row = _row(dispatch, seat, frame.stream)
+    if seat.is_fetching(frame.stream):
+        dispatch.fetching.give_up(row.key)
+    seat.close_stream(frame.stream)
+    seat.running.discard(row.key)
+    if failed.for_now and row.state in ("ended", "late"):
+        dispatch.fetching.leave_there(row.key)
+        ledger.settle(ledger.put(row, reason=reason))
+    elif row.state in ("sent", "ended", "late"):
+        ledger.settle(ledger.put(row, "failed", reason))
+    elif row.state == "accepted":
+        ledger.lose(row, reason)
+
+
+# --- the base ---
+
+
+def _want(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    want, cargo = wire.message_of(frame, wire.Want), dispatch.cargo
+    if cargo is not None and seat.link is not None and want.base == cargo.identity:  # else that base was replaced
+        seat.link.feed(cargo.frames(want))
+
+
+def _ready(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    ready, cargo = wire.message_of(frame, wire.Ready), dispatch.cargo
+    seat.has_base = cargo is not None and ready.base == cargo.identity
+    seat.bore_fruit()
+
+
+# --- errands ---
+
+
+def _accepted(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    said, row = wire.message_of(frame, wire.Accepted), _row(dispatch, seat, frame.stream)
+    if (said.errand, said.attempt) != row.key or row.state not in ("sent", "accepted"):
+        raise LinkError("accepted another errand than it was given")
+    if row.state == "sent":
+        row = dispatch.ledger.put(row, "accepted")
+        dispatch.ledger.began[row.key] = dispatch.parts.clock()
+        dispatch.parts.report(Started(dispatch.ledger.errands[row.errand], row))
+
+
+def _out(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    said, row = wire.message_of(frame, wire.Out), _row(dispatch, seat, frame.stream)
+    if said.stream not in (1, 2) or said.offset < 0:
+        raise LinkError("printed to a stream that there is not")
+    errand = dispatch.ledger.errands[row.errand]
+    dispatch.parts.report(Printed(errand, row, said.stream, said.offset, said.data))
+
+
+def _ask(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    asked, row = wire.message_of(frame, wire.Ask), _row(dispatch, seat, frame.stream)
+    if seat.link is not None:
+        errand = dispatch.ledger.errands[row.errand]
+        dispatch.parts.questions.ask(seat.name, errand, seat.link, frame.stream, asked)
+
+
+def _event(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    """A row of the worker's journal. The archive has the journal that is taken over."""
+    wire.message_of(frame, wire.EventRow)
+    _row(dispatch, seat, frame.stream)
+
+
+def _outcome(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    ledger, row = dispatch.ledger, _row(dispatch, seat, frame.stream)
+    outcome = claim.checked(wire.message_of(frame, wire.ErrandOutcome), row.key)
+    seat.close_stream(frame.stream)
+    seat.running.discard(row.key)
+    seat.bore_fruit()
+    if row.state not in ("sent", "accepted", "lost"):
+        raise LinkError("sent the outcome of an errand twice")
+    if row.state == "sent":
+        row = ledger.put(row, "accepted")
+    if row.state == "accepted" and outcome.state == "lost":
+        ledger.lose(row, outcome.reason or f"{seat.name} ended in the middle of it")
+        row = ledger.rows[row.key]
+    if row.state == "lost" and outcome.state == "lost" and not outcome.archive:
+        # There is nothing to bring; where an engine has lost a machine, that one may come back with more.
+        ledger.tell(seat, wire.KEPT, wire.Kept(*row.key), seat.open_stream(row.key))
+        return
+    if row.state == "lost":
+        late = ledger.put(row._replace(outcome=outcome), "late")
+        if not outcome.archive:
+            ledger.keep(late, seat)
+        return
+    row = ledger.put(row._replace(outcome=outcome), outcome.state, outcome.reason)
+    is_wanted = dispatch.fetching.is_wanted(row)
+    if outcome.state in _DISCARDED or (outcome.state == "ended" and not outcome.archive):
+        ledger.keep(row, seat)
+    if not is_wanted:
+        ledger.settle(ledger.rows[row.key])
+
+
+def _part(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    part, row = wire.message_of(frame, wire.ArchivePart), _row(dispatch, seat, frame.stream)
+    dispatch.fetching.part(seat, row, frame.stream, part)
+    seat.bore_fruit()
+
+
+def _dial(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    dial, row = wire.message_of(frame, wire.Dial), _row(dispatch, seat, frame.stream)
+    errand = dispatch.ledger.errands[row.errand]
+    if not errand.message.through_origin or row.state != "accepted" or seat.link is None:
+        raise LinkError("asks for a connection of an errand that has none here")
+    dispatch.parts.far_gate.dial(seat.link, frame.stream, dial, errand.label, errand.errand)
+
+
+def _connection(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+    if seat.link is not None:
+        dispatch.parts.far_gate.take(seat.link, frame)
+
+
+_HANDLERS: dict[int, Callable[[Hearer, Seat, Frame], None]] = {
+    wire.HELLO: _hello,
+    wire.PONG: _pong,
+    wire.BYE: _bye,
+    wire.FAILED: _failed,
+    wire.WANT: _want,
+    wire.READY: _ready,
+    wire.ACCEPTED: _accepted,
+    wire.OUT: _out,
+    wire.ASK: _ask,
+    wire.EVENT: _event,
+    wire.OUTCOME: _outcome,
+    wire.ARCHIVE: _part,
+    wire.DIAL: _dial,
+    wire.DATA: _connection,
+    wire.SHUT: _connection,
+    wire.ROOM: _connection,
+}

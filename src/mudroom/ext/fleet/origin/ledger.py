@@ -1,0 +1,120 @@
+"""The errands of one run as they stand: rows of the book, those that wait, and the frames that follow from both.
+
+``tell`` only collects: ``flush`` commits the book and sends afterwards, so nothing is done that the book does not say.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from mudroom.ext.fleet.origin.book import AttemptRow, ErrandBook, ErrandRow
+from mudroom.ext.fleet.origin.link import OriginLink
+from mudroom.ext.fleet.origin.report import FleetReport, Settled, WorkerNote
+from mudroom.ext.fleet.origin.seat import Key, Seat
+from mudroom.ext.fleet.wire import message as wire
+from mudroom.ext.fleet.wire.frame import Frame
+
+_UNDER_WAY = frozenset({"new", "sent", "accepted"})
+_THERE = frozenset({"ended", "late", "expired"})
+
+
+class Ledger:
+    """Owner: the thread of the verb."""
+
+    def __init__(self, book: ErrandBook, run: str, retry: int, report: Callable[[FleetReport], None]) -> None:
+        self._book, self._retry, self.report = book, retry, report
+        self.errands: dict[str, ErrandRow] = {row.errand: row for row in book.errands(run)}
+        self.rows: dict[Key, AttemptRow] = {row.key: row for row in book.attempts(run)}
+        self.waiting = deque(row.key for row in self.rows.values() if row.state == "new")
+        self.there: set[Key] = set()
+        """Attempts whose archive a worker has and this vault has not."""
+        self.under_way: set[Key] = set()
+        """Attempts whose outcome is awaited."""
+        for row in self.rows.values():
+            self._sort(row)
+        self.away: dict[Key, float] = {}
+        """Attempts whose worker is not linked: until when it is awaited."""
+        self.began: dict[Key, float] = {}
+        """When attempts were accepted, by the monotonic clock of this process."""
+        self.may_retry = True
+        self._told: list[tuple[OriginLink, Frame]] = []
+        self._settled: list[Settled] = []
+
+    # --- what follows ---
+
+    def tell(self, seat: Seat, kind: int, message: object, stream: int = 0) -> None:
+        """Send a message to a worker with the next ``flush``, if it is linked then."""
+        if seat.link is not None:
+            self._told.append((seat.link, wire.frame_of(kind, message, stream)))
+
+    def flush(self) -> list[Settled]:
+        """Commit the book, then send what was told. Return what was settled since the last flush."""
+        self._book.commit()
+        told, self._told = self._told, []
+        for link, frame in told:
+            link.send(frame)
+        settled, self._settled = self._settled, []
+        return settled
+
+    def commit(self) -> None:
+        """Commit the book alone."""
+        self._book.commit()
+
+    # --- rows ---
+
+    def put(self, row: AttemptRow, state: str | None = None, reason: str | None = None) -> AttemptRow:
+        """Write a row, in another state and with another reason if they are given. Return it."""
+        row = row._replace(state=state or row.state, reason=row.reason if reason is None else reason)
+        self._book.put(row)
+        self.rows[row.key] = row
+        self._sort(row)
+        return row
+
+    def _sort(self, row: AttemptRow) -> None:
+        is_there = row.outcome is not None and row.outcome.archive > 0 and row.state in _THERE
+        for keys, belongs in ((self.there, is_there), (self.under_way, row.state in _UNDER_WAY)):
+            (keys.add if belongs else keys.discard)(row.key)
+
+    def state_of(self, key: Key) -> str | None:
+        """Return the state of an attempt of any run of this project; None if there is none."""
+        return self.rows[key].state if key in self.rows else self._book.state_of(key)
+
+    def in_order(self, keys: Iterable[Key] | None = None) -> list[AttemptRow]:
+        """Return the rows of these attempts, by default of all, in the order of the errands."""
+        rows = self.rows.values() if keys is None else [self.rows[key] for key in keys]
+        return sorted(rows, key=lambda row: (self.errands[row.errand].number, row.attempt))
+
+    def of_worker(self, name: str) -> list[AttemptRow]:
+        return [row for row in self.rows.values() if row.worker == name]
+
+    def held(self, row: AttemptRow) -> bytes:
+        return self._book.held(row)
+
+    def settle(self, row: AttemptRow) -> None:
+        """Tell that nothing more is awaited of an attempt, for now."""
+        self.away.pop(row.key, None)
+        self._settled.append(Settled(self.errands[row.errand], row))
+
+    def again(self, row: AttemptRow) -> None:
+        """The worker never had this errand: it is given to another."""
+        self.away.pop(row.key, None)
+        self.put(row._replace(worker=""), "new")
+        self.waiting.append(row.key)
+
+    def lose(self, row: AttemptRow, reason: str) -> None:
+        """The worker of an errand that it may have begun is gone. Without leave to retry, this is its end."""
+        self.away.pop(row.key, None)
+        lost = self.put(row, "lost", reason)
+        if row.attempt > self._retry or not self.may_retry:
+            self.settle(lost)
+            return
+        self.waiting.append(self.put(AttemptRow(row.errand, row.attempt + 1, "new")).key)
+        self.report(WorkerNote(row.worker, f"{self.errands[row.errand].label} is lost ({reason}) and tried again"))
+
+    def keep(self, row: AttemptRow, seat: Seat | None) -> None:
+        """Write that nothing is wanted of an attempt any more, and let its worker discard it."""
+        if row.state in ("ended", "fetched", "late"):
+            self.put(row, "kept")
+        if seat is not None and seat.is_greeted:
+            self.tell(seat, wire.KEPT, wire.Kept(*row.key), seat.open_stream(row.key))

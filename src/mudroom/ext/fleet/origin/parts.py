@@ -1,0 +1,75 @@
+"""What a run needs of the outside, as its parts see it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from mudroom.ext.fleet.origin.book import ErrandRow
+from mudroom.ext.fleet.origin.fetching import Pier
+from mudroom.ext.fleet.origin.inbox import LinkInbox
+from mudroom.ext.fleet.origin.link import OriginLink
+from mudroom.ext.fleet.origin.report import FleetReport
+from mudroom.ext.fleet.origin.seat import Fitness, Key, Seat
+from mudroom.ext.fleet.wire import message as wire
+from mudroom.ext.fleet.wire.frame import Frame
+from mudroom.typing import NamedTuple, Protocol
+
+
+class BaseCargo(Protocol):
+    """The base of a run (``ext/fleet/origin/cargo.py``)."""
+
+    base: wire.Base
+    identity: bytes
+
+    def frames(self, want: wire.Want) -> Iterator[Frame]:
+        """Return the objects that are asked for, as they are read. Raise LinkError if the base has no such object."""
+
+
+class WorkerQuestions(Protocol):
+    """WorkerQuestions of workers (``ext/fleet/origin/question.py``)."""
+
+    def ask(self, node: str, errand: ErrandRow, link: OriginLink, stream: int, question: wire.Ask) -> None: ...
+
+    def look(self) -> list[tuple[OriginLink, Frame]]:
+        """Return the answers that were given since the last look."""
+
+    def forget(self, link: OriginLink) -> None: ...
+
+
+class WorkerConnections(Protocol):
+    """Connections for commands on workers (``ext/fleet/origin/far_dial.py``)."""
+
+    def dial(self, link: OriginLink, stream: int, dial: wire.Dial, fork: str, errand: str) -> None: ...
+    def take(self, link: OriginLink, frame: Frame) -> None: ...
+    def forget(self, link: OriginLink) -> None: ...
+
+
+class NoConnections:
+    """No command on a worker is connected from here."""
+
+    def dial(self, link: OriginLink, stream: int, dial: wire.Dial, _fork: str, _errand: str) -> None:
+        answer = wire.Dialled(dial.number, "this origin opens no connections for its workers", True)
+        link.send(wire.frame_of(wire.DIALLED, answer, stream))
+
+    def take(self, _link: OriginLink, _frame: Frame) -> None:
+        """It is late: there is no connection."""
+
+    def forget(self, _link: OriginLink) -> None:
+        """There is none to close."""
+
+
+class DispatchParts(NamedTuple):
+    """What a run needs of the outside."""
+
+    connect: Callable[[Seat, LinkInbox], OriginLink]
+    load: Callable[[], BaseCargo]
+    pier: Pier
+    questions: WorkerQuestions
+    report: Callable[[FleetReport], None]
+    fitness: Fitness
+    lease: float = 60.0
+    wanted: frozenset[Key] = frozenset()
+    """Attempts that are fetched whatever the run says."""
+    clock: Callable[[], float] = time.monotonic
+    far_gate: WorkerConnections = NoConnections()

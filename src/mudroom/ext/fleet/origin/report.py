@@ -1,0 +1,50 @@
+"""What happens in a run, as values for those who show it."""
+
+from __future__ import annotations
+
+from mudroom.ext.fleet.origin.book import AttemptRow, ErrandRow
+from mudroom.ext.fleet.wire.message import WorkerHello
+from mudroom.typing import NamedTuple
+
+
+class WorkerHere(NamedTuple):
+    node: str
+    hello: WorkerHello
+
+
+class WorkerGone(NamedTuple):
+    node: str
+    reason: str
+    hint: str
+    given_up: bool
+    """Whether it is not tried again in this run."""
+
+
+class WorkerNote(NamedTuple):
+    node: str
+    text: str
+
+
+class Started(NamedTuple):
+    errand: ErrandRow
+    row: AttemptRow
+
+
+class Printed(NamedTuple):
+    """Output of an errand, as the worker tells it: any bytes."""
+
+    errand: ErrandRow
+    row: AttemptRow
+    stream: int
+    offset: int
+    data: bytes
+
+
+class Settled(NamedTuple):
+    """An attempt whose end nothing is awaited of, for now."""
+
+    errand: ErrandRow
+    row: AttemptRow
+
+
+FleetReport = WorkerHere | WorkerGone | WorkerNote | Started | Printed | Settled

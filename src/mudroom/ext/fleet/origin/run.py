@@ -1,0 +1,358 @@
+"""A run of errands on the workers of a fleet, for front doors: put together, followed, taken up again.
+
+    with begin(session, order, workers, doors) as run:
+        for settled in run.settled():
+            print(settled.row.state, settled.row.fork)
+
+Nothing lands in the project: what comes back is forks.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from mudroom import __version__
+from mudroom.core.command.policy import CommandRule
+from mudroom.core.network.flow import flow_to_json
+from mudroom.core.network.fork_consent import ForkIdentity
+from mudroom.core.network.fork_host import label_of
+from mudroom.core.settings import Settings
+from mudroom.core.text.redaction import redact_argv
+from mudroom.errors import UsageError
+from mudroom.ext.fleet.base.scan import scan
+from mudroom.ext.fleet.origin.arrival import ArchivePier
+from mudroom.ext.fleet.origin.book import AttemptRow, ErrandBook, ErrandRow, RunRow
+from mudroom.ext.fleet.origin.cargo import Cargo
+from mudroom.ext.fleet.origin.dispatch import Dispatch
+from mudroom.ext.fleet.origin.far_dial import FarGate
+from mudroom.ext.fleet.origin.inbox import LinkInbox
+from mudroom.ext.fleet.origin.link import OriginLink, Transport
+from mudroom.ext.fleet.origin.output import Outputs
+from mudroom.ext.fleet.origin.parts import DispatchParts
+from mudroom.ext.fleet.origin.question import QueuedQuestions
+from mudroom.ext.fleet.origin.report import FleetReport, Printed, Settled, WorkerNote
+from mudroom.ext.fleet.origin.roster import FleetWorker
+from mudroom.ext.fleet.origin.seat import Fitness, Key, Seat
+from mudroom.ext.fleet.wire.message import PROTOCOL, Errand, OriginHello
+from mudroom.ext.fleet.wire.settings import encode
+from mudroom.ext.transfer.vault.import_fork import LIMIT
+from mudroom.sandbox.host.host import umask
+from mudroom.session.confinement.fork_dial import dial_from_afar
+from mudroom.session.confinement.gateway import upstream_of
+from mudroom.session.session import Session
+from mudroom.typing import NamedTuple
+from mudroom.vault.record import FORMAT
+
+MOST = 10_000
+"""Errands of a run."""
+_ANSWERS = "rules.yaml:"
+"""Start of the source of a rule that is an answer (``policy/command_answers.py``)."""
+LEASE = 60.0
+"""Seconds without contact after which a worker ends the commands of this origin, and the origin gives them up."""
+
+
+class FleetErrand(NamedTuple):
+    """A command for a worker."""
+
+    argv: tuple[bytes, ...]
+    label: str = ""
+    """Name of its fork; empty: made of the run's name and its number."""
+    variables: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class FleetOrder(NamedTuple):
+    """A run, as it is asked for."""
+
+    errands: tuple[FleetErrand, ...]
+    command: tuple[bytes, ...] = ()
+    """For people; empty: the words of the first errand."""
+    cwd: bytes = b""
+    """Absolute, in the project; empty: the project itself."""
+    judge: tuple[bytes, ...] = ()
+    fetch: str = "all"
+    retry: int = 0
+    timeout: float = 0.0
+    any_arch: bool = False
+    git: bool = False
+    """Whether ``.git`` is sent."""
+    through_origin: bool = False
+    """Whether connections of the commands leave from this machine."""
+
+
+class Doors(NamedTuple):
+    """What a run needs of its front door."""
+
+    start: Callable[[FleetWorker], Transport]
+    variables: Mapping[bytes, bytes]
+    """The environment, for variables of the policy that are named without a value."""
+    report: Callable[[FleetReport], None] = lambda _report: None
+    line: Callable[[Printed, str], None] | None = None
+    """Called with each line that an errand prints, escaped."""
+    raw: Callable[[Printed, bytes], None] | None = None
+    """Called with each new piece of output, as it is."""
+    note: Callable[[str], None] = lambda _text: None
+    asks: bool = True
+    """Whether questions of workers wait for an answer in the queue."""
+    lease: float = LEASE
+
+
+class FleetRun:
+    """Owner: the thread of the verb. ``cancel`` may be called in a signal handler."""
+
+    def __init__(
+        self,
+        session: Session,
+        book: ErrandBook,
+        row: RunRow,
+        workers: Sequence[FleetWorker],
+        doors: Doors,
+        wanted: frozenset[Key] = frozenset(),
+    ) -> None:
+        self.row, self.book = row, book
+        self._session, self._doors = session, doors
+        self._outputs = Outputs(lambda printed: book.held(printed.row), doors.line)
+        patience = session.actor.settings.approval_timeout if doors.asks else 0.0
+        self._questions = QueuedQuestions(session.vault.approvals, patience, self._announce)
+        self._far_gate = FarGate(
+            session.machine.host_answers[0],
+            self._questions.has_allowed,
+            lambda fork, flow: session.forks.journal("flow", fork, flow_to_json(flow)),
+            upstream=upstream_of(session.machine.confinement.variables),
+            dial_fork=lambda fork, errand, host, port: dial_from_afar(
+                session.vault,
+                session.machine.gateway.inner_sockets,
+                ForkIdentity(label_of(fork), f"errand {errand}", session.actor.agent or ""),
+                host,
+                port,
+                session.actor.settings,
+            ),
+        )
+        levels = {errand.message.level for errand in book.errands(row.run)}
+        fitness = Fitness(
+            frozenset(level for level in levels if level is not None),
+            "" if row.any_arch else platform.machine(),
+            FORMAT,
+            __version__,
+        )
+        self._dispatch = Dispatch(
+            book,
+            row,
+            [Seat(worker) for worker in workers],
+            DispatchParts(
+                self._connect,
+                self._load,
+                ArchivePier(session, LIMIT),
+                self._questions,
+                self._hear,
+                fitness,
+                doors.lease,
+                wanted,
+                far_gate=self._far_gate,
+            ),
+        )
+
+    def __enter__(self) -> FleetRun:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._questions.close()
+        self._far_gate.close()
+        self._outputs.close()
+        self.book.close()
+
+    def settled(self) -> Iterator[Settled]:
+        """Yield each attempt as nothing more is awaited of it, with its fork if it has one."""
+        for settled in self._dispatch.run():
+            self._outputs.end(*settled.row.key)
+            self._doors.report(settled)
+            yield settled
+        self.book.hide(self.row.run, self._hidden)
+
+    def _hidden(self, words: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        return tuple(redact_argv(words, self._session.vault.secrets()))
+
+    def cancel(self) -> None:
+        self._dispatch.cancel()
+
+    def rows(self) -> list[tuple[ErrandRow, AttemptRow]]:
+        """Return the attempts as they stand, in order."""
+        ledger = self._dispatch.ledger
+        return [(ledger.errands[row.errand], row) for row in ledger.in_order()]
+
+    def seats(self) -> list[Seat]:
+        return list(self._dispatch.seats.values())
+
+    def _connect(self, seat: Seat, inbox: LinkInbox) -> OriginLink:
+        hello = OriginHello(PROTOCOL, __version__, self.book.origin, seat.name, self._doors.lease)
+        link = OriginLink(seat.name, self._doors.start(seat.worker), hello, inbox)
+        link.start()
+        return link
+
+    def _load(self) -> Cargo:
+        session = self._session
+        scanned = scan(
+            session.project,
+            session.actor.settings,
+            home=session.machine.confinement.home,
+            umask=umask(),
+            cache=session.vault.path + b"/base-digests",
+            git=self.row.git,
+        )
+        for note in scanned.notes:
+            self._doors.note(note)
+        return Cargo(scanned)
+
+    def _hear(self, report: FleetReport) -> None:
+        if not isinstance(report, Printed):
+            self._doors.report(report)
+            return
+        new = self._outputs.add(report)
+        if new and self._doors.raw is not None:
+            self._doors.raw(report, new)
+
+    def _announce(self, fork: str, subject: str, name: str) -> None:
+        self._doors.report(WorkerNote(fork, f"asks about {subject}: mudroom approve {name}"))
+
+
+def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], doors: Doors) -> FleetRun:
+    """Write a new run into the book and return it; nothing is sent yet. Raise UsageError if another process has the
+    errands of this project."""
+    if not 0 < len(order.errands) <= MOST:
+        raise UsageError(f"{len(order.errands):,} errands", f"a run has 1 to {MOST:,} of them")
+    book = _owned(session)
+    try:
+        book.forget(time.time_ns() - int(session.actor.settings.keep_age * 10**9))
+        run = book.next_run()
+        command = tuple(redact_argv(order.command or order.errands[0].argv, session.vault.secrets()))
+        row = RunRow(
+            run,
+            time.time_ns(),
+            command,
+            tuple(worker.name for worker in workers),
+            order.fetch,
+            order.retry,
+            git=order.git,
+            any_arch=order.any_arch,
+        )
+        template = _template(session, order, doors.variables)
+        errands = []
+        settings = _SentSettings(session.actor.settings, session.project, order.cwd or session.project)
+        for number, errand in enumerate(order.errands, 1):
+            label = errand.label or f"{run}-{number}"
+            identity = os.urandom(8).hex()
+            message = template._replace(
+                errand=identity,
+                argv=errand.argv,
+                settings=settings.encoded(errand.argv),
+                variables=(*template.variables, *errand.variables),
+                judge=tuple(word.replace(b"{i}", b"%d" % number) for word in order.judge),
+                label=label,
+                number=number,
+            )
+            errands.append(ErrandRow(identity, run, number, label, message))
+        book.begin(row, errands)
+        return FleetRun(session, book, row, workers, doors)
+    except BaseException:
+        book.close()
+        raise
+
+
+def resume(
+    session: Session,
+    name: str,
+    workers: Mapping[str, FleetWorker],
+    doors: Doors,
+    wanted: frozenset[Key] = frozenset(),
+) -> FleetRun:
+    """Take up a run that was cut off, or whose lost errands may be there after all. ``wanted``: attempts that are to be
+    fetched whatever the run says. Raise UsageError if there is none of this name."""
+    book = _owned(session)
+    try:
+        row = next((row for row in book.runs() if row.run == name), None)
+        if row is None:
+            raise UsageError(f"there is no run {name} in this project", "mudroom fleet runs lists them")
+        chosen = [workers[node] for node in row.workers if node in workers]
+        return FleetRun(session, book, row, chosen, doors, wanted)
+    except BaseException:
+        book.close()
+        raise
+
+
+def _owned(session: Session) -> ErrandBook:
+    book = ErrandBook(session.vault.path)
+    try:
+        book.own(f"mudroom fleet (process {os.getpid()}, since {time.strftime('%H:%M:%S')})")
+    except BaseException:
+        book.close()
+        raise
+    return book
+
+
+def _template(session: Session, order: FleetOrder, environ: Mapping[bytes, bytes]) -> Errand:
+    """Return the message that all errands of a run have in common."""
+    actor, cwd = session.actor, order.cwd or session.project
+    values = []
+    for item in actor.settings.environment:
+        name, equals, value = item.partition(b"=")
+        if equals or name in environ:
+            values.append((name, value if equals else environ[name]))
+    return Errand(
+        errand="",
+        attempt=0,
+        base=b"",
+        argv=(),
+        cwd=cwd[len(session.project) :].lstrip(b"/"),
+        variables=tuple(values),
+        level=session.granted().level,
+        settings=b"",
+        timeout=order.timeout or actor.settings.timeout or 0.0,
+        judge=order.judge,
+        agent=actor.agent or "",
+        through_origin=order.through_origin,
+    )
+
+
+def _without_credentials(settings: Settings) -> Settings:
+    """Return the settings without headers that put a credential into requests: it would be the worker's."""
+    if not any(rule.set_headers for rule in settings.hosts):
+        return settings
+    from mudroom.ext.inspection.core.foreign_credential import find_foreign
+
+    def is_credential(name: str, value: str) -> bool:
+        return bool(find_foreign(b"/", [(name.encode(), value.encode())], (), lambda _cookie: False).where)
+
+    hosts = tuple(
+        rule._replace(set_headers=tuple(pair for pair in rule.set_headers if not is_credential(*pair)))
+        for rule in settings.hosts
+    )
+    return settings._replace(hosts=hosts)
+
+
+class _SentSettings:
+    """The settings as errands take them along: without the answers of this machine about commands, which may hold
+    passwords, except those that are about the errand's own command. Those have no word that it has not."""
+
+    def __init__(self, settings: Settings, project: bytes, cwd: bytes) -> None:
+        self._project, self._cwd = project, cwd
+        rules = settings.commands.rules
+        self._answers = frozenset(rule for rule in rules if rule.source.startswith(_ANSWERS))
+        self._settings = _without_credentials(settings)
+        self._without = encode(self._with(lambda _rule: False))
+
+    def encoded(self, argv: tuple[bytes, ...]) -> bytes:
+        if not self._answers:
+            return self._without
+        from mudroom.core.command.policy import matches
+        from mudroom.core.command.program.classification import classify_words
+
+        parts = classify_words(argv, project=self._project, cwd=self._cwd).parts
+        about = {rule for rule in self._answers if any(matches(rule, part) for part in parts)}
+        return encode(self._with(lambda rule: rule in about)) if about else self._without
+
+    def _with(self, is_kept: Callable[[CommandRule], bool]) -> Settings:
+        commands = self._settings.commands
+        rules = tuple(rule for rule in commands.rules if rule not in self._answers or is_kept(rule))
+        return self._settings._replace(commands=commands._replace(rules=rules))

@@ -1,0 +1,337 @@
+"""Messages of a link between an origin and a worker, each the body of a frame of one kind.
+
+A message is a MessagePack array of its fields, decoded into the type of its kind: no name of a type travels, so what
+arrives is data. Kinds with raw bodies are ``OBJECTS`` and ``DATA``; their layout is with their readers.
+
+The origin speaks first, with ``OriginHello``. A worker answers ``WorkerHello``, whatever the origin's protocol is, so
+that either can name both versions in its refusal.
+
+    origin → worker     OFFER, OBJECTS, ERRAND, ANSWER, FETCH, KEPT, CANCEL, DIALLED
+    worker → origin     WANT, READY, ACCEPTED, OUT, ASK, EVENT, OUTCOME, ARCHIVE, DIAL
+    both                HELLO, PING, PONG, BYE, DATA, SHUT, ROOM, FAILED
+
+In ``DATA``, ``SHUT`` and ``ROOM`` frames the stream is the number of a connection (``Dial.number``).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple, TypeVar
+
+import msgspec
+
+from mudroom.ext.fleet.wire.frame import Frame, LinkError
+
+PROTOCOL = 1
+DIGEST = 32
+"""Bytes of a digest: BLAKE2b-256."""
+
+HELLO, PING, PONG, BYE, FAILED = 1, 2, 3, 4, 5
+OFFER, WANT, OBJECTS, READY = 10, 11, 12, 13
+ERRAND, ACCEPTED, OUT, ASK, ANSWER, EVENT, OUTCOME, FETCH, ARCHIVE, KEPT, CANCEL = range(20, 31)
+DIAL, DIALLED, DATA, SHUT, ROOM = range(40, 45)
+
+Message = TypeVar("Message")
+Connection = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+"""Number of a connection: the stream of its frames, which has four bytes (``frame.py``)."""
+
+
+class OriginHello(NamedTuple):
+    protocol: int
+    mudroom: str
+    origin: str
+    """Random name of the origin's vault. Errands of another origin are not told."""
+    node: str
+    """Name that the origin has given to this worker."""
+    lease: float
+    """Seconds without a frame of the origin after which the worker ends the commands of this link."""
+
+
+class HeldErrand(NamedTuple):
+    """An errand that the worker has from an earlier link."""
+
+    errand: str
+    attempt: int
+    state: str
+    """Of ``errand.py``."""
+
+
+class WorkerHello(NamedTuple):
+    protocol: int
+    mudroom: str
+    vault_format: int
+    arch: str
+    kernel: str
+    levels: tuple[int, ...]
+    """Isolation levels that were tried and work."""
+    processors: int
+    memory: int
+    """Bytes."""
+    free_disk: int
+    """Bytes."""
+    engine: str
+    """``local``: commands run on this machine. Otherwise the engine that places them."""
+    nodes: tuple[str, ...] = ()
+    """Machines behind an engine."""
+    held: tuple[HeldErrand, ...] = ()
+
+
+class Ping(NamedTuple):
+    """Keeps the lease of errands. A worker answers with ``Pong``."""
+
+    number: int
+
+
+class Pong(NamedTuple):
+    number: int
+    running: int
+    load: float
+    free_disk: int
+
+
+class Bye(NamedTuple):
+    reason: str
+
+
+class Failed(NamedTuple):
+    """The request of this stream, or of the link for stream 0, cannot be met. The link goes on."""
+
+    reason: str
+    hint: str = ""
+    about: bytes = b""
+    """Digest of a base or of an object, if the failure is about one."""
+    for_now: bool = False
+    """Whether it may be met later: what was asked for is on a machine that is gone."""
+
+
+class Base(NamedTuple):
+    """A project as it is sent: the files of a Merkle tree, and what a worker has to know about the rest."""
+
+    root: bytes
+    """Digest of the root directory's node."""
+    project: bytes
+    """Path of the project at the origin. Commands see it there."""
+    home: bytes
+    """Path of the home directory at the origin. A command's private home is there."""
+    masked: tuple[bytes, ...]
+    """Paths of secrets, relative to the project: empty files there."""
+    excluded: tuple[bytes, ...]
+    """Paths that were left out by size or by pattern."""
+    umask: int
+
+
+class OfferedBase(NamedTuple):
+    base: Base
+
+
+class Want(NamedTuple):
+    """Objects that the worker lacks of an offered base. Empty lists: none."""
+
+    base: bytes
+    """Digest of the base (``base_id``)."""
+    nodes: tuple[bytes, ...]
+    """Digests of directory nodes. Their children are asked for when they are there."""
+    files: tuple[bytes, ...]
+
+
+class Ready(NamedTuple):
+    base: bytes
+    """The base is complete, and errands on it may start."""
+
+
+class Errand(NamedTuple):
+    """A command to run in a new fork of a base, at most once."""
+
+    errand: str
+    """Random name, the same in every attempt."""
+    attempt: int
+    base: bytes
+    argv: tuple[bytes, ...]
+    cwd: bytes
+    """Relative to the project."""
+    variables: tuple[tuple[bytes, bytes], ...]
+    """Variables set for the command, beside those of the worker's allowlist."""
+    level: int | None
+    settings: bytes
+    """The origin's settings, MessagePack (``wire/settings.py``). A worker's own can only tighten them."""
+    timeout: float
+    """Seconds; 0: none."""
+    judge: tuple[bytes, ...] = ()
+    """Command that runs in a fork of the result."""
+    agent: str = ""
+    """Agent that the command is judged as; empty: the user's own command."""
+    label: str = ""
+    """Name of the fork at the origin."""
+    number: int = 0
+    """Of an attempt among several; it is in ``MUDROOM_ATTEMPT``."""
+    through_origin: bool = False
+    """Connections that the gate allows are made by the origin, which judges them once more (``Dial``). Otherwise they
+    leave from the worker."""
+
+
+class Accepted(NamedTuple):
+    errand: str
+    attempt: int
+
+
+class Out(NamedTuple):
+    stream: int
+    """1: standard output. 2: standard error."""
+    offset: int
+    """Bytes of the stream before these, so that what was sent twice is seen once."""
+    data: bytes
+
+
+class Ask(NamedTuple):
+    """A question for the user at the origin."""
+
+    number: int
+    kind: str
+    """``command`` or ``host``."""
+    question: bytes
+    """MessagePack of ``CommandQuestion`` or ``FlowQuestion``."""
+
+
+class Answer(NamedTuple):
+    number: int
+    answer: bytes
+    """MessagePack of ``CommandAnswer`` or ``FlowAnswer``. Empty: nobody answered."""
+
+
+class EventRow(NamedTuple):
+    """A row of the worker's journal about this errand. A claim, not a fact, at the origin."""
+
+    row: bytes
+    """JSON."""
+
+
+class ErrandOutcome(NamedTuple):
+    """The end of an errand. All fields are the worker's claims."""
+
+    errand: str
+    attempt: int
+    state: str
+    """``ended``, ``refused``, ``failed``, ``cancelled`` or ``expired``."""
+    exit_code: int
+    signal: int
+    """0: none."""
+    timed_out: bool
+    seconds: float
+    cpu: float
+    memory: int
+    """KiB."""
+    added: int
+    modified: int
+    deleted: int
+    fingerprint: str
+    archive: int
+    """Bytes of the archive. 0: no change."""
+    digest: bytes
+    """Of the archive, BLAKE2b-256."""
+    judged: int
+    """Exit code of the judge; -1: none ran."""
+    report: bytes
+    """Output of the judge, at most 1 MiB."""
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Fetch(NamedTuple):
+    errand: str
+    attempt: int
+    offset: int
+
+
+class ArchivePart(NamedTuple):
+    offset: int
+    data: bytes
+    is_last: bool
+
+
+class Kept(NamedTuple):
+    """The origin has the outcome, and the archive if it wants it. The worker discards the fork."""
+
+    errand: str
+    attempt: int
+
+
+class CancelErrand(NamedTuple):
+    errand: str
+    attempt: int
+    signal: int
+
+
+class Dial(NamedTuple):
+    """A connection that a command's gate asks the origin for. ``DATA`` and ``SHUT`` frames of this number carry it,
+    once it is dialled (``tunnel.py``). It comes on the stream of the errand."""
+
+    number: Connection
+    host: str
+    port: int
+    flow: bytes
+    """Reserved; empty."""
+    caller: str = ""
+    """Label of the command's fork on the worker. Believed of that worker's forks only."""
+
+
+class Dialled(NamedTuple):
+    number: Connection
+    reason: str
+    """Empty: it is open."""
+    is_refused: bool = False
+    """Whether the reason is that the origin does not allow it."""
+
+
+class MoreRoom(NamedTuple):
+    """So many more bytes of a connection may be sent."""
+
+    size: int
+
+
+FROM_WORKER = {
+    HELLO: 1 << 20,
+    WANT: 4 << 20,
+    OUTCOME: 2 << 20,
+    OUT: (1 << 20) + 64,
+    ARCHIVE: (1 << 20) + 64,
+    EVENT: 1 << 18,
+}
+"""Bytes of a body from a worker, by kind."""
+OTHERS = 1 << 16
+"""Bytes of a body from a worker of any other kind."""
+
+TYPES: dict[int, type] = {
+    PING: Ping,
+    PONG: Pong,
+    BYE: Bye,
+    FAILED: Failed,
+    OFFER: OfferedBase,
+    WANT: Want,
+    READY: Ready,
+    ERRAND: Errand,
+    ACCEPTED: Accepted,
+    OUT: Out,
+    ASK: Ask,
+    ANSWER: Answer,
+    EVENT: EventRow,
+    OUTCOME: ErrandOutcome,
+    FETCH: Fetch,
+    ARCHIVE: ArchivePart,
+    KEPT: Kept,
+    CANCEL: CancelErrand,
+    DIAL: Dial,
+    DIALLED: Dialled,
+    ROOM: MoreRoom,
+}
+
+
+def frame_of(kind: int, message: object, stream: int = 0) -> Frame:
+    """Return the frame of a message."""
+    return Frame(kind, stream, msgspec.msgpack.encode(message))
+
+
+def message_of(frame: Frame, kind: type[Message]) -> Message:
+    """Return the message of a frame. Raise LinkError if it is none of this type."""
+    try:
+        return msgspec.msgpack.decode(frame.body, type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeDecodeError) as error:
+        raise LinkError(f"sent a {kind.__name__} that cannot be read: {error}") from error

@@ -1,0 +1,172 @@
+"""Questions about commands and hosts, which the user at the origin answers.
+
+Rules of this file: no answer in time, an answer that cannot be read, a lease that has run out and a link that is gone
+are denials. A denial without an answer about a host is not remembered: the next connection is asked about anew.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
+from mudroom.core.network.flow import FlowAnswer, FlowQuestion
+from mudroom.ext.fleet.wire.message import Answer, Ask
+
+MOST_OPEN = 1_000
+"""OriginQuestions that wait at the same time; further ones are denied."""
+UNANSWERED = "the origin did not answer"
+
+
+class Asked:
+    """A question that waits. ``_lock`` guards the answer; the pipe is readable once there is one."""
+
+    def __init__(self, number: int, over: Callable[[int], None]) -> None:
+        self.number = number
+        self._over = over
+        self._lock = threading.Lock()
+        self._read, self._write = os.pipe()
+        self._answer: bytes | None = None
+
+    def fileno(self) -> int:
+        return self._read
+
+    def settle(self, answer: bytes) -> None:
+        """Give the answer; empty: there is none. The first one counts."""
+        with self._lock:
+            if self._answer is None and self._write >= 0:
+                self._answer = answer
+                os.write(self._write, b"\0")
+
+    @property
+    def answer(self) -> bytes | None:
+        """The answer, or None: not yet."""
+        with self._lock:
+            return self._answer
+
+    def close(self) -> None:
+        self._over(self.number)
+        with self._lock:
+            for descriptor in (self._read, self._write):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            self._read = self._write = -1
+
+
+class OriginQuestions:
+    """Questions of one link. ``_lock`` guards all attributes."""
+
+    def __init__(self, send: Callable[[int, Ask], None]) -> None:
+        """``send``: sends a question on the stream of an errand."""
+        self._send = send
+        self._lock = threading.Lock()
+        self._open: dict[int, Asked] = {}
+        self._last = 0
+        self._is_closed = False
+
+    def ask(self, stream: int, kind: str, question: bytes) -> Asked:
+        with self._lock:
+            self._last += 1
+            asked = Asked(self._last, self._forget)
+            denied = self._is_closed or len(self._open) >= MOST_OPEN
+            if not denied:
+                self._open[asked.number] = asked
+        if denied:
+            asked.settle(b"")
+        else:
+            self._send(stream, Ask(asked.number, kind, question))
+        return asked
+
+    def answer(self, answer: Answer) -> None:
+        """Settle a question. An answer to none that is open is late, and ignored."""
+        with self._lock:
+            asked = self._open.get(answer.number)
+        if asked is not None:
+            asked.settle(answer.answer)
+
+    def deny_all(self) -> None:
+        """Settle the open questions without an answer."""
+        with self._lock:
+            waiting = list(self._open.values())
+        for asked in waiting:
+            asked.settle(b"")
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+        self.deny_all()
+
+    def _forget(self, number: int) -> None:
+        with self._lock:
+            self._open.pop(number, None)
+
+
+def ask_about_command(
+    questions: OriginQuestions, stream: int, question: CommandQuestion, timeout: float, over: int
+) -> CommandAnswer:
+    """Ask the origin, and wait. ``over``: a descriptor that is readable when the command is not wanted any more."""
+    from mudroom.sandbox.client.connection import wait_readable
+
+    asked = questions.ask(stream, "command", msgspec.msgpack.encode(question))
+    try:
+        wait_readable([asked.fileno(), over], time.monotonic() + timeout)
+        answer = asked.answer
+    finally:
+        asked.close()
+    if not answer:
+        return CommandAnswer(False, by="nobody", reason=UNANSWERED)
+    try:
+        given = msgspec.msgpack.decode(answer, type=CommandAnswer)
+    except msgspec.DecodeError:
+        return CommandAnswer(False, by="nobody", reason="the origin's answer cannot be read")
+    return given._replace(keep=False)  # a rule is kept at the origin, not here
+
+
+class PendingHost:
+    """A question about a host (``PendingQuestion`` of the gate). Owner: the thread of the command."""
+
+    def __init__(self, asked: Asked, until: float) -> None:
+        self._asked, self._until = asked, until
+
+    def fileno(self) -> int:
+        return self._asked.fileno()
+
+    def look(self) -> FlowAnswer | None:
+        answer = self._asked.answer
+        if answer is None:
+            return FlowAnswer(False, why=UNANSWERED, lasting=False) if time.monotonic() >= self._until else None
+        try:
+            return msgspec.msgpack.decode(answer, type=FlowAnswer)._replace(keep=False)
+        except msgspec.DecodeError:
+            return FlowAnswer(False, why=UNANSWERED, lasting=False)
+
+    def close(self) -> None:
+        self._asked.close()
+
+
+def begin_host(questions: OriginQuestions, stream: int, question: FlowQuestion, timeout: float) -> PendingHost:
+    return PendingHost(questions.ask(stream, "host", msgspec.msgpack.encode(question)), time.monotonic() + timeout)
+
+
+class OriginApprover:
+    """Asks the origin about hosts (``RemoteApprover``)."""
+
+    def __init__(self, begin: Callable[[FlowQuestion], PendingHost]) -> None:
+        self.begin = begin
+
+    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
+        """Ask, and wait. The gate of a running command uses ``begin``."""
+        pending = self.begin(question)
+        try:
+            while (answer := pending.look()) is None:
+                ready, _writable, _failed = select.select([pending.fileno(), over], [], [], 1.0)
+                if over in ready:
+                    return FlowAnswer(False, why=UNANSWERED, lasting=False)
+            return answer
+        finally:
+            pending.close()

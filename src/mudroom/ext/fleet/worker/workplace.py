@@ -1,0 +1,158 @@
+"""Sessions of a worker: one for each base, settings and agent, kept for the next errand.
+
+A session has its host rules and its approver for hosts for all its commands (``session/machine.py``); errands with
+other settings therefore have another session, on the same vault.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+
+from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError
+from mudroom.ext.fleet.wire import settings as wire_settings
+from mudroom.ext.fleet.wire.frame import Frame
+from mudroom.ext.fleet.wire.message import Base, Errand
+from mudroom.ext.fleet.worker.tighten import tightened
+from mudroom.policy.parse import GivenSetting
+from mudroom.session import Session
+from mudroom.session.upkeep import remove_vault, vaults_of
+from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from mudroom.session.confinement.dialler import Dialler
+    from mudroom.session.confinement.host_approver import Approver
+
+MOST_IDLE = 4
+"""Sessions that wait for their next errand."""
+
+
+class Supply(Protocol):
+    """Bases that an origin sends, as trees on this machine's disk (``supply.py``)."""
+
+    def offered(self, base: Base) -> Frame: ...
+    def came(self, body: bytes) -> Frame | None: ...
+
+    def base(self, base: bytes) -> Base:
+        """Return a base that is complete. Raise MudroomError if there is none."""
+
+    def used(self, base: bytes) -> bytes:
+        """Return the directory of a base, which stays until ``unused``. Raise MudroomError, or OSError as the disk
+        does."""
+
+    def unused(self, base: bytes) -> None: ...
+
+
+class WorkerPlace(NamedTuple):
+    """Where and as whom a worker runs."""
+
+    state: bytes
+    """The directory of this origin's vaults."""
+    variables: Mapping[bytes, bytes]
+    """The environment of this process, of which commands get what the allowlist names."""
+    own: Sequence[GivenSetting] = ()
+    """This user's policy."""
+
+
+class _Key(NamedTuple):
+    base: bytes
+    settings: bytes
+    agent: str
+    through_origin: bool
+
+
+class _Open:
+    """``lock`` guards the making of the session, the lock of the workplace everything else."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.session: Session | None = None
+        self.users = 0
+
+
+class Workplace:
+    """``_lock`` guards the open sessions."""
+
+    def __init__(self, place: WorkerPlace, grounds: Supply, approver: Approver, far: Callable[[str], Dialler]) -> None:
+        """``far``: returns what makes the connections of a command that leave from the origin, by its fork."""
+        self._place, self._grounds, self._approver, self._far = place, grounds, approver, far
+        self._lock = threading.Lock()
+        self._sessions: dict[_Key, _Open] = {}
+
+    @contextmanager
+    def session(self, errand: Errand) -> Iterator[Session]:
+        """Yield a session for an errand. Raise LinkError if the settings cannot be read, MudroomError if the base
+        cannot be had, OSError as the disk does."""
+        key = _Key(errand.base, errand.settings, errand.agent, errand.through_origin)
+        with self._lock:
+            opened = self._sessions.pop(key, None) or _Open()
+            self._sessions[key] = opened  # the last one used is the last to go
+            opened.users += 1
+        try:
+            with opened.lock:  # a ground may take long to make; errands on other bases go on
+                session = opened.session = opened.session or self._open(key)
+            yield session
+        finally:
+            self._close(self._give(opened))
+
+    def close(self) -> None:
+        with self._lock:
+            sessions, self._sessions = list(self._sessions.items()), {}
+        self._close(sessions)
+
+    def _give(self, opened: _Open) -> list[tuple[_Key, _Open]]:
+        """Return the sessions to close."""
+        with self._lock:
+            opened.users -= 1
+            idle = [(key, other) for key, other in self._sessions.items() if not other.users]
+            surplus = idle[: max(len(idle) - MOST_IDLE, 0)]
+            surplus += [(key, other) for key, other in idle if other.session is None and (key, other) not in surplus]
+            for key, _other in surplus:
+                del self._sessions[key]
+            return surplus
+
+    def _close(self, sessions: Sequence[tuple[_Key, _Open]]) -> None:
+        for key, opened in sessions:
+            if opened.session is not None:
+                opened.session.close()
+                self._grounds.unused(key.base)
+
+    def _open(self, key: _Key) -> Session:
+        settings = tightened(wire_settings.decode(key.settings), self._place.own) if key.settings else Settings()
+        base, ground = self._grounds.base(key.base), self._grounds.used(key.base)
+        try:
+            return Session.open(
+                ground,
+                appears_at=base.project,
+                state=self._place.state,
+                home=base.home,
+                umask=base.umask & 0o077,
+                environ=self._place.variables,
+                settings=settings,
+                rules=lambda: settings.hosts,
+                approver=self._approver,
+                agent=key.agent or None,
+                dialler=lambda fork, _order: self._far(fork.name) if key.through_origin else None,
+            )
+        except BaseException:
+            self._grounds.unused(key.base)
+            raise
+
+
+def remove_leftovers(state: bytes) -> None:
+    """Remove the vaults whose ground was evicted and that have no fork. One that cannot be read or removed stays."""
+    for vault in vaults_of(state):
+        with closing(vault):
+            try:
+                if vault.source and not os.path.isdir(vault.source) and not vault.forks():
+                    vault.lock.acquire("mudroom worker", lambda _holder: None)
+                    try:
+                        remove_vault(vault)
+                    finally:
+                        vault.lock.release()
+            except (MudroomError, OSError) as error:
+                print(f"mudroom worker: {os.fsdecode(vault.path)}: {error}", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,69 @@
+"""The credentials that the gate puts into requests of this project's commands: names and places, never values.
+
+They are kept in the vault, which belongs to the user and is outside the project. A policy file comes with a repository,
+and a cloned repository must not be able to send the user's variables anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError
+from mudroom.stage import disk
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mudroom.ext.inspection.core.placeholder import CredentialRule
+
+_NAME = b"/credentials.json"
+
+
+def has_credentials(vault: bytes) -> bool:
+    """Whether credentials are configured. Costs one stat(2) for each command."""
+    return os.path.exists(vault + _NAME)
+
+
+def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
+    """Return the configured credentials. Raise MudroomError if the file is damaged, instead of using none."""
+    import json
+
+    from mudroom.ext.inspection.core.placeholder import CredentialRule
+
+    try:
+        with open(vault + _NAME, "rb") as stream:
+            rows = json.load(stream)
+        rules = tuple(CredentialRule(**row) for row in rows)
+        if not all(rule.foreign in ("refuse", "strip", "allow") for rule in rules):
+            raise ValueError("foreign is refuse, strip or allow")
+        return rules
+    except FileNotFoundError:
+        return ()
+    except (ValueError, TypeError) as error:
+        raise MudroomError(f"{show(vault + _NAME)} cannot be read: {error}", "repair or remove it") from error
+
+
+def _row(rule: CredentialRule) -> dict[str, object]:
+    """Return the row of a credential, without ``foreign`` if that is the default: an older mudroom reads it then."""
+    row = rule._asdict()
+    if row["foreign"] == "refuse":
+        del row["foreign"]
+    return row
+
+
+def save_credentials(vault: bytes, rules: tuple[CredentialRule, ...]) -> None:
+    if not rules:
+        try:
+            os.unlink(vault + _NAME)
+        except FileNotFoundError:
+            pass
+        return
+    import json
+
+    new = vault + _NAME + b".new"
+    descriptor = disk.open_path(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_CLOEXEC | disk.O_NOFOLLOW, 0o600)
+    with open(descriptor, "w") as stream:
+        json.dump([_row(rule) for rule in rules], stream, indent=1)
+        stream.flush()
+        os.fsync(descriptor)
+    disk.rename_path(new, vault + _NAME)

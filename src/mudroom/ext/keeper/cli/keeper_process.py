@@ -1,0 +1,63 @@
+"""The process of a keeper: it loads the verbs, rehearses the usual ones, and calls the function that runs one.
+
+Its interpreter has none of the variables of a command, as HOME, below which the user's own packages are. So it may find
+another mudroom than the command that started it: then it ends.
+
+A rehearsal is a command in a project, a home and a state directory of its own, which are removed. It leaves what a
+first use makes in an interpreter: modules, compiled patterns and filters. None of that depends on a command or on the
+machine's state: what does is kept in a session, which ends with its command.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+PROGRAM = "from mudroom.ext.keeper.cli.keeper_process import main; main()"
+
+REHEARSED = (
+    ("run", "--yes", "--", "sh", "-c", "echo made > made"),
+    ("exec", "--json", "--", "true"),
+    ("status",),
+)
+
+
+def main() -> None:
+    """Be a keeper. The arguments are those of ``Place``, and those of ``start``."""
+    began = time.time_ns()
+    directory, name, idle, look, root, *before = sys.argv[1:]
+    from mudroom.ext.keeper.start import own_root
+
+    if own_root() != root:
+        return
+    from mudroom.cli.main import run, verb_module
+    from mudroom.ext.keeper.client import VERBS as KEPT
+    from mudroom.ext.keeper.code import Code
+    from mudroom.ext.keeper.launcher import launcher_files
+    from mudroom.ext.keeper.server import Place, keep
+
+    os.chdir("/")
+    for verb in KEPT:
+        verb_module(verb)
+    place = Place(os.fsencode(directory), name, float(idle), float(look))
+    keep(place, Code(began, before, launcher_files()), run, lambda path: _rehearse(path, run))
+
+
+def _rehearse(path: bytes, run: Callable[[Sequence[str], Mapping[bytes, bytes]], int]) -> None:
+    """Rehearse in ``path``, which is made and removed. A machine on which commands fail has no less of a keeper."""
+    from mudroom.stage.layers.layer import remove_tree
+
+    remove_tree(path)  # of a keeper that was killed
+    project, home, state = (path + name for name in (b"/project", b"/home", b"/state"))
+    for made in (path, project, home):
+        os.mkdir(made, 0o700)
+    environ = {b"PATH": os.fsencode(os.defpath), b"HOME": home, b"MUDROOM_STATE": state}
+    os.chdir(project)
+    try:
+        for words in REHEARSED:
+            run(words, environ)
+    finally:
+        os.chdir("/")
+        remove_tree(path)

@@ -1,0 +1,248 @@
+"""One command of a keeper: a process that waits for a client, becomes its caller, runs the command, and ends.
+
+It was forked from the keeper ahead of the command. So each command has a process of its own, in which no other ran
+before: no environment, directory, credential or cache of one caller is there for another.
+
+In order, and in doubt the client is refused, which then runs the command itself:
+1. the client is a process of this user: SO_PEERCRED, and the same in what it sends (SCM_CREDENTIALS);
+2. it is confined and limited as this process is (``caller.py``). Its directory in /proc is opened before it is greeted,
+   it sends afterwards, and later the directory is read again: so the process that was looked at had the pid all the
+   time, and no other one has sent;
+3. no file of the code has changed since the keeper has loaded it;
+4. descriptors, directory, environment and ignored signals are taken over.
+
+The client ends as soon as the command has: what it printed is written, its changes are recorded, and it is in the
+journal. What is left over in the vault is removed afterwards: by this process, or, if that is killed, by a later
+command.
+"""
+
+from __future__ import annotations
+
+import _socket
+import _thread
+import gc
+import io
+import marshal
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
+
+from mudroom.ext.keeper.caller import identity, ignored_signals, io_priority
+from mudroom.ext.keeper.client import ENDED, REFUSED, RELAYED, STARTED, variables_given
+from mudroom.typing import TYPE_CHECKING, NamedTuple, TextIO
+
+if TYPE_CHECKING:
+    import signal
+
+    from mudroom.sandbox.client.client import Client
+else:
+    import _signal as signal  # signal itself makes enumerations of the numbers: 60 at each ``valid_signals``
+
+Action = Callable[[], None]
+Run = Callable[[Sequence[str], Mapping[bytes, bytes], "Client", Callable[[bytes, Action], None]], int]
+
+GREETING = b"g"
+PATIENCE = 5
+"""Seconds that a client may take to send its request."""
+_DESCRIPTORS = 4
+"""stdin, stdout, stderr, and the pipe from which signals are read."""
+_CREDENTIALS = 12
+"""Bytes of a ``struct ucred``."""
+_IGNORED_BY_PYTHON = frozenset((signal.SIGPIPE, signal.SIGXFSZ))
+
+
+class NotServed(Exception):
+    """The client has to run the command itself."""
+
+
+class AdmittedCaller(NamedTuple):
+    """A process that was looked at, and its request."""
+
+    directory: int
+    """Descriptor of its directory in /proc."""
+    descriptors: tuple[int, ...]
+    argv: list[str]
+    environ: dict[bytes, bytes]
+
+
+def admit(connection: _socket.socket, own: tuple[object, ...], is_current: Callable[[], bool]) -> AdmittedCaller:
+    """Return the caller at the other end of a connection. Raise NotServed, or OSError if it has gone."""
+    connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)
+    pid, uid = _credentials(connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CREDENTIALS))
+    if uid != os.geteuid() or pid <= 0:
+        raise NotServed
+    directory = os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    connection.settimeout(PATIENCE)
+    connection.sendall(GREETING)
+    # while the client makes its request
+    is_equal = (identity(directory), io_priority(pid)) == (own, io_priority(0)) and is_current()
+    room = _socket.CMSG_SPACE(4 * _DESCRIPTORS) + _socket.CMSG_SPACE(_CREDENTIALS)
+    head, ancillary, _flags, _address = connection.recvmsg(4, room, _socket.MSG_CMSG_CLOEXEC)
+    descriptors: list[int] = []
+    sender = (0, 0)
+    for _level, kind, data in ancillary:
+        if kind == _socket.SCM_RIGHTS:
+            descriptors += [int.from_bytes(data[at : at + 4], sys.byteorder) for at in range(0, len(data) - 3, 4)]
+        elif kind == _socket.SCM_CREDENTIALS:
+            sender = _credentials(data)
+    if not is_equal or sender != (pid, uid) or len(descriptors) != _DESCRIPTORS or len(head) != 4:
+        raise NotServed
+    argv, environ = marshal.loads(_receive(connection, int.from_bytes(head, "little")))
+    connection.settimeout(None)
+    if isinstance(argv[0], bytes):
+        argv, environ = _as_interpreted(argv, environ)
+    return AdmittedCaller(directory, tuple(descriptors), argv, environ)
+
+
+def _as_interpreted(argv: Sequence[bytes], environ: Mapping[bytes, bytes]) -> tuple[list[str], dict[bytes, bytes]]:
+    """Return the words and the environment of a native client as its interpreter would have them. The keeper's is one
+    with the same variables, so it has added the same ones: LC_CTYPE, where the locale is that of C (PEP 538)."""
+    if sys.getfilesystemencoding() != "utf-8":
+        raise NotServed  # libc decodes the words of a command line, where codecs may differ from it
+    given = variables_given()
+    added = {name: value for name, value in os.environb.items() if name not in given}
+    return [os.fsdecode(word) for word in argv], {**added, **environ}
+
+
+def _credentials(data: bytes) -> tuple[int, int]:
+    """Return pid and uid of a ``struct ucred``."""
+    return int.from_bytes(data[:4], sys.byteorder), int.from_bytes(data[4:8], sys.byteorder)
+
+
+def _receive(connection: _socket.socket, length: int) -> bytes:
+    parts: list[bytes] = []
+    while length:
+        part = connection.recv(min(length, 1 << 20))
+        if not part:
+            raise NotServed
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def become(caller: AdmittedCaller) -> None:
+    """Take over what a command sees of its caller. Raise NotServed or OSError if that is not possible."""
+    os.setsid()
+    for number, descriptor in enumerate(caller.descriptors[:3]):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    directory = os.open("cwd", os.O_PATH | os.O_CLOEXEC, dir_fd=caller.directory)
+    os.fchdir(directory)
+    os.close(directory)
+    for number in (ignored_signals(caller.directory) & signal.valid_signals()) - _IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_IGN)
+    os.close(caller.directory)
+    os.environb.clear()
+    try:
+        os.environb.update(caller.environ)
+    except ValueError as error:  # a name that cannot be set, e.g. an empty one
+        raise NotServed from error
+    time.tzset()
+    sys.argv = caller.argv
+    sys.stdin = _stream(0, sys.stdin)
+    sys.stdout = _stream(1, sys.stdout)
+    sys.stderr = _stream(2, sys.stderr)
+
+
+def _stream(descriptor: int, before: TextIO) -> io.TextIOWrapper:
+    """Return a stream as the interpreter makes it at its start (create_stdio in Python/pylifecycle.c)."""
+    raw = io.FileIO(descriptor, "rb" if descriptor == 0 else "wb", closefd=False)
+    buffered = io.BufferedReader(raw) if descriptor == 0 else io.BufferedWriter(raw)
+    return io.TextIOWrapper(
+        buffered,
+        before.encoding,
+        before.errors,
+        newline="\n",
+        line_buffering=descriptor == 2 or raw.isatty(),
+    )
+
+
+def relay_signals(reader: int) -> None:
+    """Have a thread send this process the signals that the client receives. Raise RuntimeError if there can be no
+    thread."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # for the thread, which keeps it
+    try:
+        _thread.start_new_thread(_relay, (reader,))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _relay(reader: int) -> None:
+    os.set_blocking(reader, True)
+    while numbers := os.read(reader, 64):
+        for number in numbers:
+            if number in RELAYED:
+                os.kill(os.getpid(), number)
+    # the client was killed; nohup(1) has a hang-up ignored
+    hung_up = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+    os.kill(os.getpid(), signal.SIGHUP if hung_up else signal.SIGTERM)
+
+
+def serve(
+    connection: _socket.socket,
+    own: tuple[object, ...],
+    is_current: Callable[[], bool],
+    run: Run,
+    client: Client,
+    spared: Sequence[int] = (),
+) -> list[Action]:
+    """Run the command of the client at the other end, unless it is refused. Return what is to be done when it has
+    ended. ``spared``: descriptors that stay open."""
+    later: list[tuple[bytes, Action]] = []
+    try:
+        caller = admit(connection, own, is_current)
+        become(caller)
+        relay_signals(caller.descriptors[3])
+    except (OSError, NotServed, RuntimeError, ValueError, TypeError, EOFError):
+        _answer(connection, REFUSED)
+        return []
+    gc.enable()
+    if _answer(connection, STARTED):
+        code = _code(run, client, lambda place, action: later.append((place, action)))
+        _let_go({connection.fileno(), *spared}, [place for place, _action in later])
+        _answer(connection, ENDED + bytes([code & 0xFF]))
+    return [action for _place, action in later]
+
+
+def _let_go(spared: Set[int], places: Sequence[bytes]) -> None:
+    """Hold nothing of the caller's any more: after the end of an in-process command nobody does. The caller may then
+    unmount a file system, or wait for the end of an output; this process ends some milliseconds later. ``places``:
+    directories of the keeper's own, below which files stay open."""
+    for number in (signal.SIGHUP, signal.SIGTERM):  # ``_relay`` sends one when the client has gone
+        signal.signal(number, signal.SIG_IGN)
+    os.chdir("/")
+    kept = tuple(place + b"/" for place in places)
+    for name in os.listdir(b"/proc/self/fd"):
+        try:
+            if int(name) not in spared and not os.readlink(b"/proc/self/fd/" + name).startswith(kept):
+                os.close(int(name))
+        except OSError:
+            pass  # the descriptor of the listing
+    for _number in range(3):
+        os.open(os.devnull, os.O_RDWR)  # no file gets a number to which somebody prints
+
+
+def _answer(connection: _socket.socket, word: bytes) -> bool:
+    try:
+        connection.sendall(word)
+    except OSError:
+        return False  # the client has gone
+    return True
+
+
+def _code(run: Run, client: Client, later: Callable[[bytes, Action], None]) -> int:
+    """Return the exit code of a command, all of whose output is written. As an interpreter ends."""
+    code = 1
+    try:
+        code = run(sys.argv[1:], os.environb, client, later)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException:  # noqa: BLE001 - as at the top of an interpreter
+        sys.excepthook(*sys.exc_info())
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        pass  # the reader is gone; there is no place left to report to
+    return code

@@ -1,0 +1,169 @@
+"""Launchers for the commands that a keeper runs, forked by the zygote.
+
+A launcher is forked ahead of its command, and makes a template ahead for the steps that the last command had
+(``prepared.py``). A command with other steps has neither more nor less than one that is run in-process.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import select
+import sys
+
+from mudroom.core.confinement.plan import TemplatePlan
+from mudroom.errors import MudroomError
+from mudroom.ext.keeper.prepared import PreparedTemplate
+from mudroom.sandbox.client.connection import Connection
+from mudroom.sandbox.client.invocation import ClientTraits
+from mudroom.sandbox.client.launcher_client import TEMPLATES, SpawnedLauncher, spawn_interpreter
+
+_ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
+_START = "from mudroom.ext.keeper.zygote import main; main()"
+
+
+def launcher_files() -> tuple[str, ...]:
+    """Return the files of code that the zygote's interpreter alone loads."""
+    family = f"{_ROOT}/mudroom/sandbox/launcher"
+    names = sorted(name for name in os.listdir(family) if name.endswith(".py"))
+    return (f"{_ROOT}/mudroom/ext/keeper/zygote.py", *(f"{family}/{name}" for name in names))
+
+
+class LauncherSource:
+    """The zygote's socket, which the keeper and the processes of its commands have. A packet is sent whole (unix(7),
+    SOCK_SEQPACKET), so they do not disturb each other."""
+
+    def __init__(self) -> None:
+        """Start the zygote. It has none of this process's descriptors."""
+        self._control, self.pid = spawn_interpreter(_START, _socket.SOCK_SEQPACKET)
+
+    def request(self) -> tuple[_socket.socket, int]:
+        """Ask for a launcher and return at once. Return the socket to it, and a pipe from which its pid is read. Raise
+        OSError if the zygote is gone."""
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        reader, writer = os.pipe()
+        rights = b"".join(number.to_bytes(4, sys.byteorder) for number in (theirs.fileno(), writer))
+        try:
+            self._control.sendmsg([b"l"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+        except OSError:
+            ours.close()
+            os.close(reader)
+            raise
+        finally:
+            theirs.close()
+            os.close(writer)
+        return ours, reader
+
+    def close(self) -> None:
+        self._control.close()
+
+
+class ForkedLauncher:
+    """A launcher that the zygote forks: ``client.LauncherProcess``. Its parent is another process, so its end is told
+    by a pidfd (pidfd_open(2)). Where the zygote is gone, it is one that this process spawns.
+
+    Owner: the thread of the command.
+    """
+
+    most_templates, is_local = TEMPLATES, True
+    traits = ClientTraits(awaits_tick=True)
+
+    def __init__(self, source: LauncherSource) -> None:
+        self._source = source
+        self._spawned = SpawnedLauncher()
+        self.connection: Connection | None = None
+        self._pid = 0
+        self._answer = -1
+        self._prepared: PreparedTemplate | None = None
+        self.used: TemplatePlan | None = None
+        """The shared steps of the last command; None: it had none."""
+        self.took_prepared = False
+        """Whether a command has had the template that was made ahead."""
+
+    def start(self) -> None:
+        if self.connection is not None and self.connection.is_open():
+            return  # it was started ahead
+        self.drop_prepared()
+        try:
+            self._fork()
+        except OSError:
+            self._spawned.start()
+            self.connection = self._spawned.connection
+
+    def _fork(self) -> None:
+        self._close_answer()
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()  # it has died
+        ours, self._answer = self._source.request()
+        self.connection = Connection(ours)
+
+    # --- ahead of a command ---
+
+    def start_ahead(self, plan: TemplatePlan | None) -> PreparedTemplate | None:
+        """Have a launcher ready, and a template for this plan. Return the template, or None if there is none."""
+        try:
+            if self.connection is None:
+                self._fork()
+            if plan is not None and self.connection is not None:
+                self.drop_prepared()
+                self._prepared = PreparedTemplate(self.connection, plan)
+        except (OSError, MudroomError):
+            pass  # the zygote or the launcher is gone, or a limit is reached: a command finds that, and tells it
+        return self._prepared
+
+    def drop_prepared(self) -> None:
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None:
+            prepared.close()
+
+    def template_ahead(self, shared: TemplatePlan | None, *, native: bool) -> Connection | None:
+        self.used = shared
+        prepared, self._prepared = self._prepared, None
+        if prepared is None:
+            return None
+        if shared is None or not native:
+            prepared.close()
+            return None
+        template = prepared.taken(shared)
+        self.took_prepared = self.took_prepared or template is not None
+        return template
+
+    # --- its end ---
+
+    def has_ended(self) -> bool:
+        return False
+
+    def require_pid(self) -> int:
+        """Wait until the launcher is forked, and return its pid. A zygote that has died leaves no pid, and requests
+        fail."""
+        if self._answer >= 0:
+            self._pid = int.from_bytes(os.read(self._answer, 4), "little")
+            self._close_answer()
+        pid = self._pid or self._spawned.pid
+        if not pid:  # "0" would move this process (cgroups(7))
+            raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+        return pid
+
+    def close(self) -> None:
+        """End the launcher and all its sandboxes. Wait only if its pid was asked for, so that it is in a control group,
+        which is removed next: it is the child of the zygote, and its command has a result."""
+        self.drop_prepared()
+        self._close_answer()
+        pid, self._pid = self._pid, 0
+        try:
+            pidfd = os.pidfd_open(pid) if pid else -1
+        except ProcessLookupError:
+            pidfd = -1
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+        self._spawned.close()
+        if pidfd >= 0:
+            select.select([pidfd], [], [])
+            os.close(pidfd)
+
+    def _close_answer(self) -> None:
+        answer, self._answer = self._answer, -1
+        if answer >= 0:
+            os.close(answer)

@@ -1,0 +1,164 @@
+"""Start a keeper, after a command that would have had one run it."""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # signal makes enumerations
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from mudroom.ext.keeper.client import directory_of, is_behind_native, name_of, variables_at_start
+from mudroom.typing import Any
+
+IDLE = 600.0
+"""Seconds without a command after which a keeper ends."""
+LOOK = 15.0
+"""Seconds from one look of a keeper at its code and its directory to the next."""
+PAUSE = 30.0
+"""Seconds between two attempts: a keeper that cannot live does not cost every command an interpreter."""
+MOST = 4
+"""Keepers of one state directory: of different control groups, interpreters or sets of variables."""
+
+
+def is_wanted(environ: Mapping[bytes, bytes]) -> bool:
+    """Return whether a command may leave a keeper behind. Not in CI, where the machine is thrown away, or waits for
+    every process: most CI systems set CI=true."""
+    return environ.get(b"CI", b"").lower() in (b"", b"0", b"false")
+
+
+def start(program: str, environ: Mapping[bytes, bytes], *, idle: float = IDLE, look: float = LOOK) -> int:
+    """Start a keeper and return its pid at once; 0 if none is to be started now. ``program`` runs it (``python -c``).
+
+    It has no descriptor, directory, terminal, session or process group of this process, and of its environment only
+    what is read at the start of an interpreter. It is a child of this process, which does not wait for it."""
+    place = directory_of(environ)
+    try:
+        if not place or os.stat(os.path.dirname(place)).st_uid != os.geteuid():
+            return 0  # no state, or that of another user whose HOME root has
+        name = name_of(environ)
+        directory = open_directory(place)
+        try:
+            if not _may_try(directory, name):
+                return 0
+        finally:
+            os.close(directory)
+        return os.posix_spawn(
+            sys.executable,
+            [
+                sys.executable,
+                *_options(),
+                "-c",
+                program,
+                os.fsdecode(place),
+                name,
+                str(idle),
+                str(look),
+                own_root(),
+                *_before(),
+            ],
+            variables_at_start(environ),
+            file_actions=_nothing_of_ours(),
+            setsid=True,
+            setsigmask=(),
+            setsigdef=[number for number in _signal.valid_signals() if number not in _FIXED],
+        )
+    except OSError:
+        return 0  # a limit is reached: commands are as before
+
+
+_FIXED = frozenset((_signal.SIGKILL, _signal.SIGSTOP))
+
+
+def _options() -> list[str]:
+    """Return the options of this interpreter, for another one. With ``-P`` it does not look for modules in the current
+    directory, where a project's files are."""
+    flags = sys.flags
+    given = (("-I", flags.isolated), ("-E", flags.ignore_environment), ("-s", flags.no_user_site))
+    return ["-P", *(option for option, is_given in given if is_given)]
+
+
+def own_root() -> str:
+    """Return the directory from which this package was loaded."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
+
+
+def _before() -> list[str]:
+    """Return the directories in which an interpreter looks for this package before it finds it, if a native client asks
+    for the keeper: then nothing but the keeper sees whether another mudroom was installed there."""
+    if not is_behind_native():
+        return []
+    site = sys.modules.get("site")
+    users = getattr(site, "ENABLE_USER_SITE", False) and getattr(site, "USER_SITE", None)
+    own = os.stat(own_root() + "/mudroom")
+    at = next((at for at, path in enumerate(sys.path) if _is_at(path + "/mudroom", own)), len(sys.path))
+    before = sys.path[:at]
+    return [*before, users] if users and users not in sys.path else before
+
+
+def _is_at(path: str, found: os.stat_result) -> bool:
+    """Return whether a path leads to a file that was found. That of PYTHONPATH may be written in another way."""
+    try:
+        return os.path.samestat(os.stat(path), found)
+    except OSError:
+        return False
+
+
+def open_directory(path: bytes) -> int:
+    """Return a descriptor of the directory, which is made if there is none. Raise OSError if it is not this user's
+    alone, or a link to one."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    found = os.fstat(directory)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        os.close(directory)
+        raise PermissionError
+    return directory
+
+
+def _may_try(directory: int, name: str) -> bool:
+    """Return whether an attempt is due, and note it: the lock file's mtime is that of the last attempt or command. Of
+    several processes that look at once, one does; the directory is locked until its descriptor is closed."""
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # NFS locks no directory (flock(2)): the lock file leaves one keeper, of several interpreters
+    names = os.listdir(directory)
+    lock = name + ".lock"
+    if lock not in names and sum(entry.endswith(".lock") for entry in names) >= MOST:
+        _tidy(directory, names)
+        return False
+    try:
+        if time.time() - PAUSE < os.stat(lock, dir_fd=directory).st_mtime <= time.time():
+            return False
+    except FileNotFoundError:
+        pass
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    os.utime(descriptor)
+    os.close(descriptor)
+    return True
+
+
+def _tidy(directory: int, names: Sequence[str]) -> None:
+    """Remove the lock files of keepers that have been dead for longer than any idles."""
+    for name in names:
+        if name.endswith(".lock") and os.stat(name, dir_fd=directory).st_mtime < time.time() - 2 * IDLE:
+            os.unlink(name, dir_fd=directory)
+
+
+def _nothing_of_ours() -> list[tuple[Any, ...]]:
+    """Return the actions that leave a spawned process no descriptor but /dev/null."""
+    actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+    for word in os.listdir("/proc/self/fd"):
+        try:
+            if int(word) > 2 and os.get_inheritable(int(word)):
+                actions.append((os.POSIX_SPAWN_CLOSE, int(word)))
+        except OSError:
+            pass  # the descriptor of the listing
+    return actions

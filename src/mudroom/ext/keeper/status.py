@@ -1,0 +1,183 @@
+"""The keepers of a state directory, from outside: which live, and how to end them.
+
+A keeper lives as long as its lock file is locked; the file has its pid and start. A pid is used only through a pidfd
+that was opened while both were so: a later process of the same number is never taken for a keeper.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mudroom.ext.keeper.lock import parse_lock, started
+from mudroom.typing import NamedTuple
+
+PATIENCE = 5.0
+"""Seconds that a keeper may take to end before it is killed."""
+_LOCK = b".lock"
+
+
+class KeeperStatus(NamedTuple):
+    pid: int
+    version: str
+    age: float
+    """Seconds since its start."""
+    idle: float
+    """Seconds since its last command, or since its start."""
+    commands: int
+    """Those that run now."""
+    memory: int
+    """Bytes of the keeper, its launchers, the process that waits and the sandbox that it has ready (Pss of
+    proc_pid_smaps(5)); without commands."""
+
+
+def keepers(directory: bytes) -> list[KeeperStatus]:
+    """Return the keepers that live."""
+    with _living(directory) as living:
+        return [_status(pid, version, used) for pid, version, used, _pidfd in living]
+
+
+def stop(directory: bytes) -> list[int]:
+    """End the keepers, and return their pids. Commands that run go on. A keeper that starts has no pid in its lock file
+    yet; it ends when it finds that the file has lost its name."""
+    with _living(directory) as living:
+        for name in _locks(directory):
+            _unlink_vacant(directory + b"/" + name)
+        for _pid, _version, _used, pidfd in living:
+            _signal(pidfd, signal.SIGTERM)
+        for _pid, _version, _used, pidfd in living:
+            if not select.select([pidfd], [], [], PATIENCE)[0]:
+                _signal(pidfd, signal.SIGKILL)
+                select.select([pidfd], [], [], PATIENCE)
+        return [pid for pid, _version, _used, _pidfd in living]
+
+
+def _signal(pidfd: int, number: int) -> None:
+    try:
+        signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        pass  # it has ended
+
+
+@contextmanager
+def _living(directory: bytes) -> Iterator[list[tuple[int, str, float, int]]]:
+    """Yield pid, version, time of the last command and pidfd of each."""
+    living: list[tuple[int, str, float, int]] = []
+    try:
+        for name in _locks(directory):
+            found = _look(directory + b"/" + name)
+            if found is not None:
+                living.append(found)
+        yield living
+    finally:
+        for _pid, _version, _used, pidfd in living:
+            os.close(pidfd)
+
+
+def _locks(directory: bytes) -> list[bytes]:
+    try:
+        return sorted(name for name in os.listdir(directory) if name.endswith(_LOCK))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _look(path: bytes) -> tuple[int, str, float, int] | None:
+    """Return the keeper whose lock this is, or None if it has ended."""
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        data = os.read(lock, 256)
+        content = parse_lock(data)
+        if content is None:
+            return None  # it has just been started, or is of another machine
+        pidfd = os.pidfd_open(content.pid)
+        has_ended = select.select([pidfd], [], [], 0)[0]  # also if nobody has waited for it yet
+        if has_ended or not _is_locked(lock) or parse_lock(data) != content:
+            os.close(pidfd)
+            return None
+        return content.pid, content.version, os.fstat(lock).st_mtime, pidfd
+    except ProcessLookupError:
+        return None
+    finally:
+        os.close(lock)
+
+
+def _unlink_vacant(path: bytes) -> None:
+    """Remove a lock file that no keeper holds, or that one holds which starts."""
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        if not _is_locked(lock) or not os.read(lock, 1):
+            os.unlink(path)
+    except FileNotFoundError:
+        pass  # somebody else did
+    finally:
+        os.close(lock)
+
+
+def _is_locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _status(pid: int, version: str, used: float) -> KeeperStatus:
+    family = [pid, *_children(pid)]
+    commands = [child for child in family[1:] if _is_command(child, pid)]
+    resident = [pid, *(member for child in family[1:] if child not in commands for member in _descent(child))]
+    return KeeperStatus(
+        pid, version, _age(pid), max(0.0, time.time() - used), len(commands), sum(map(_memory, resident))
+    )
+
+
+def _is_command(child: int, keeper: int) -> bool:
+    """Return whether a child runs a command: it is in a session of its own then, and a launcher's zygote is, too, which
+    has another program."""
+    try:
+        return os.getsid(child) == child and _words(child) == _words(keeper)
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def _words(pid: int) -> bytes:
+    with open(f"/proc/{pid}/cmdline", "rb") as stream:
+        return stream.read()
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as stream:
+            return [int(word) for word in stream.read().split()]
+    except OSError:
+        return []
+
+
+def _descent(pid: int) -> list[int]:
+    """Return the process and all that descend from it."""
+    return [pid, *(member for child in _children(pid) for member in _descent(child))]
+
+
+def _memory(pid: int) -> int:
+    """Return the proportional share of memory in bytes; 0 if the process has gone or does not tell."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as stream:
+            lines = stream.read().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:"))
+
+
+def _age(pid: int) -> float:
+    ticks = started(pid)
+    return 0.0 if ticks < 0 else max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))

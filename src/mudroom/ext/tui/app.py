@@ -1,0 +1,198 @@
+"""The terminal review as an application: how it starts and how it ends.
+
+1. Leaving applies no changes.
+2. An apply that has begun is finished, whatever signal arrives and even if the terminal is gone. Only the policy's
+   verify command is killed; then no changes are applied.
+3. The terminal is restored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from textual.binding import Binding, BindingType
+
+from mudroom.core.tree.path import show, show_path
+from mudroom.errors import MudroomError
+from mudroom.ext.attempts.candidate import all_tries
+from mudroom.ext.attempts.value import distinct
+from mudroom.ext.tui.base_app import BaseApp, ReviewHooks
+from mudroom.ext.tui.candidate_action import CandidateReview
+from mudroom.ext.tui.candidate_model import CandidateModel
+from mudroom.ext.tui.dialog import Choose
+from mudroom.ext.tui.pane import Pieces
+from mudroom.ext.tui.review import ReviewScreen
+from mudroom.ext.tui.review_model import ForkRow, ReviewModel, forks_of
+from mudroom.ext.tui.worker import begin
+from mudroom.library.review.rows import fewer_collections
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mudroom.ext.attempts.value import TryRecord
+    from mudroom.session import Session
+
+if sys.platform == "win32":
+    ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGBREAK)
+else:
+    ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def _heed(loop: asyncio.AbstractEventLoop, number: int, heard: Callable[[int], None]) -> None:
+    """Call ``heard`` in the loop when a signal comes. Loops of Windows have no handlers, but wake for signals."""
+    if sys.platform == "win32":
+
+        def handle(number: int, _frame: object) -> None:
+            loop.call_soon_threadsafe(heard, number)
+
+        signal.signal(number, handle)
+    else:
+        loop.add_signal_handler(number, heard, number)
+
+
+class ReviewEnd(NamedTuple):
+    """The outcome of a review."""
+
+    code: int
+    """The exit code, as that of an apply: 0, 1 the requested commit was not made, 3 conflicts are left, 4 the fork has
+    changed, 5 verification failed."""
+    fork: str
+    says: str
+    """A sentence about the last action; empty if there was none."""
+    applied: bool
+    holds: bool
+    """Whether the fork still held changes."""
+    signal: int
+    """The signal that ended the review; 0 if none did."""
+
+
+class ReviewApp(BaseApp):
+    ENABLE_COMMAND_PALETTE = False
+    TITLE = "mudroom review"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True)]
+    CSS = "Toast { width: auto; max-width: 70%; }"
+
+    def __init__(
+        self,
+        session: Session,
+        fork: str | None,
+        hooks: ReviewHooks,
+        *,
+        tried: str | None = None,
+        handles_signals: bool = True,
+    ) -> None:
+        """``tried``: begin with the candidates of this try."""
+        super().__init__(session, fork, hooks)
+        self._tried = tried
+        self.candidates: CandidateModel | None = None
+        self.ended_by = 0
+        self._handles_signals = handles_signals
+
+    def on_mount(self) -> None:
+        if self._handles_signals:
+            loop = asyncio.get_running_loop()
+            for number in ENDING:
+                _heed(loop, number, self._signalled)
+        if self.fork is not None:
+            self._review(self.fork)
+        elif self._tried is not None:
+            self._compare(self._tried)
+        else:
+            begin(self, self._choose_fork, "fork")
+
+    async def _choose_fork(self) -> None:
+        loop = asyncio.get_running_loop()
+        tries = (await loop.run_in_executor(None, all_tries, self.session)).records
+        forks = await loop.run_in_executor(None, forks_of, self.session)
+        rows: list[Pieces] = [[(f"{record.name}  ", "strong"), (_size_of(record), "dim")] for record in tries]
+        rows += [[(f"{show(fork.name.encode())}  ", "strong"), (_state_of(fork), "dim")] for fork in forks]
+        title = f"{show_path(self.session.project)}: which fork?"
+        cursor = len(rows) - 1
+        while True:
+            number = await self.push_screen_wait(Choose(title, rows, cursor=cursor, keys="Enter review   Esc quit"))
+            if number is None:
+                self.leave()
+                return
+            cursor = number
+            if number < len(tries):
+                self._compare(tries[number].name)
+                return
+            fork = forks[number - len(tries)]
+            if not fork.problem:
+                self._review(fork.name)
+                return
+            self.notify(f"{fork.problem}; mudroom discard {fork.name} removes it", markup=False)
+
+    def _review(self, fork: str) -> None:
+        self.fork = fork
+        self.model = ReviewModel(self.session, fork)
+        self.push_screen(ReviewScreen(self.model))
+
+    def _compare(self, tried: str) -> None:
+        self.candidates = model = CandidateModel(self.session, tried)
+
+        async def begin_review(fork: str) -> None:
+            await model.ask(lambda: None)  # its calls have ended: a session is not used by two threads at a time
+            self._review(fork)
+
+        self.push_screen(CandidateReview(model, begin_review))
+
+    def to_candidates(self) -> bool:
+        if self.candidates is None or not isinstance(self.screen, ReviewScreen):
+            return False
+        begin(self, self._end_review, "fork")
+        return True
+
+    async def _end_review(self) -> None:
+        """Remove the screen of the review first: its work uses the model."""
+        model, self.model = self.model, None
+        await self.pop_screen()
+        if model is not None:
+            await asyncio.get_running_loop().run_in_executor(None, model.close)
+        if isinstance(self.screen, CandidateReview):
+            self.screen.reload()
+
+    def action_leave(self) -> None:
+        if self.model is not None and self.model.is_applying:
+            self.notify("an apply is running and has to finish; Esc ends its verify command")
+            return
+        self.leave()
+
+    def _signalled(self, number: int) -> None:
+        self.ended_by = number
+        self.interrupt()
+        self.exit()
+
+
+def _size_of(record: TryRecord) -> str:
+    return f"a try: {len(record.attempts):,} attempts, {distinct(record.attempts):,} different"
+
+
+def _state_of(fork: ForkRow) -> str:
+    if fork.problem:
+        return f"{'damaged' if fork.is_damaged else 'not collected'}: {fork.problem}"
+    return f"{fork.changed:,} changed"
+
+
+def review(session: Session, fork: str | None, hooks: ReviewHooks, *, tried: str | None = None) -> ReviewEnd:
+    """Let the user review a fork; ``fork`` None: ask the user which. ``tried``: begin with the candidates of this try.
+    Block until the user has left.
+
+    Raise MudroomError if the terminal cannot be drawn on.
+    """
+    app = ReviewApp(session, fork, hooks, tried=tried)
+    try:
+        with fewer_collections():
+            app.run(mouse=False)
+    finally:
+        for model in (app.model, app.candidates):
+            if model is not None:
+                model.close()
+    if app.return_code and not app.ended_by:
+        raise MudroomError(
+            "the review ended by an error; nothing was applied by that", "mudroom status shows the forks"
+        )
+    return ReviewEnd(app.code, app.fork or "", app.says, app.applied, app.holds, app.ended_by)

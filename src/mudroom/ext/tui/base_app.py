@@ -1,0 +1,102 @@
+"""The state and services of the application that its screens use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from textual.app import App
+
+from mudroom.core.journal.event import Event
+from mudroom.core.text.escaping import escape_character
+from mudroom.errors import MudroomError
+from mudroom.ext.tui.dialog import Working
+from mudroom.ext.tui.review_model import ReviewModel
+from mudroom.library.review.rows import cache_record
+
+if TYPE_CHECKING:
+    from mudroom.session import ForkConflict, Session
+    from mudroom.vault.git.user_settings import UserFiles
+
+T = TypeVar("T")
+
+KILL = 9
+"""SIGKILL; Windows has no name for it."""
+
+
+class ReviewHooks(NamedTuple):
+    """Functions and values that the command line passes to the review."""
+
+    edit: Callable[[Session, str, ForkConflict], None]
+    """Resolve a conflict in the user's editor, which has the terminal meanwhile. Raises MudroomError."""
+    tell: Callable[[Event], str]
+    """Return an event of the journal as a line."""
+    notes: Sequence[str] = ()
+    verifies: tuple[bytes, ...] = ()
+    """The policy's verify command; empty if there is none."""
+    git_files: Callable[[], UserFiles] | None = None
+    """Return git's settings files of the user; None: no commit is offered."""
+
+
+class BaseApp(App[None]):
+    def __init__(self, session: Session, fork: str | None, hooks: ReviewHooks) -> None:
+        super().__init__()
+        self.session, self.hooks = session, hooks
+        cache_record(session)
+        self.fork = fork
+        self.model: ReviewModel | None = None
+        self.code = 0
+        self.applied = False
+        self.holds = False
+        self.says = ""
+        self._working: Working[Any] | None = None
+
+    async def work(self, title: str, work: Callable[[], Awaitable[T]]) -> T | MudroomError:
+        """Show a dialog while ``work``, which writes, runs; return its result or its MudroomError."""
+        working: Working[T] = Working(title, work, self.interrupt)
+        loop = asyncio.get_running_loop()
+        self._working = working
+
+        def progress(label: str, done: int, total: int) -> None:
+            loop.call_soon_threadsafe(working.progress, label, done, total)
+
+        self.session.forks.tell_progress(progress)
+        try:
+            return await self.push_screen_wait(working)
+        finally:
+            self.session.forks.tell_progress(None)
+            self._working = None
+            if self.model is not None:
+                while self.model.recovered:
+                    self.notify(self.model.recovered.pop(0), markup=False, timeout=10)
+
+    def verifying(self, command: tuple[bytes, ...]) -> Callable[[bytes], None]:
+        """Show the output of the verify command; return the function that takes that output.
+
+        Called by the thread that applies, when verification begins.
+        """
+        working = self._working
+        assert working is not None
+        self.call_later(working.begin_output, command)
+
+        def show_output(data: bytes) -> None:
+            self.call_later(working.output, data)
+
+        return show_output
+
+    def interrupt(self) -> bool:
+        """Kill the verify command that runs now; return whether there was a command to kill."""
+        return self.session.interrupt(KILL)
+
+    def tell_error(self, error: MudroomError) -> None:
+        text = "".join(char if char.isprintable() else escape_character(char) for char in str(error))
+        self.notify(text, severity="error", markup=False, timeout=10)
+
+    def to_candidates(self) -> bool:
+        """Go back to the candidates of the try from which this review was begun; return whether there is one."""
+        return False
+
+    def leave(self, says: str = "") -> None:
+        self.says = says
+        self.exit()

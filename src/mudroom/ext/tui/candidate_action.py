@@ -1,0 +1,165 @@
+"""The keys of the candidates of a try, and their actions. Nothing is applied here: Enter leads to the review of a
+candidate, and ``b`` back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from mudroom.core.tree.agreement import EXTENTS
+from mudroom.ext.attempts.candidate_text import standing
+from mudroom.ext.tui.candidate_model import next_side
+from mudroom.ext.tui.candidate_screen import EXTENT_NAMES, CandidateScreen
+from mudroom.ext.tui.dialog import Choose, TextDialog, help_for, plain
+from mudroom.ext.tui.diffview import WIDE
+from mudroom.ext.tui.key import CANDIDATES, bindings
+from mudroom.ext.tui.pane import Pieces
+
+# --- moving ---
+
+
+def move(screen: CandidateScreen, by: int) -> None:
+    screen.pane.move(by)
+
+
+def page(screen: CandidateScreen, by: int) -> None:
+    screen.pane.page(by)
+
+
+def edge(screen: CandidateScreen, by: int) -> None:
+    screen.pane.go(0 if by < 0 else screen.pane.count - 1)
+
+
+def sideways(screen: CandidateScreen, by: int) -> None:
+    screen.diff.shift(by)
+
+
+def other_pane(screen: CandidateScreen, by: int) -> None:
+    panes = screen.panes
+    screen.set_focus(panes[(panes.index(screen.pane) + by) % len(panes)])
+
+
+def back(screen: CandidateScreen) -> None:
+    screen.set_focus(screen.candidates)
+
+
+def enter(screen: CandidateScreen) -> None:
+    if screen.pane is screen.paths:
+        screen.set_focus(screen.diff)
+    elif screen.pane is screen.candidates and screen.seen is not None and screen.candidates.count:
+        candidate = screen.seen.candidates[screen.candidates.cursor]
+        if candidate.fork:
+            screen.begin_review(candidate.fork)
+        else:
+            screen.app.notify(standing(candidate), markup=False)
+
+
+def hunk(screen: CandidateScreen, by: int) -> None:
+    if screen.pane is screen.candidates or not screen.diff.next_stop(by):
+        screen.paths.move(by)
+
+
+# --- what is shown ---
+
+
+def side(screen: CandidateScreen, which: int) -> None:
+    pair = screen.pair
+    if pair is None or screen.seen is None:
+        return
+    changed = next_side(screen.seen, pair[which])
+    screen.want((changed, pair[1]) if which == 0 else (pair[0], changed))
+
+
+def both_sides(screen: CandidateScreen) -> None:
+    screen.want(None)
+
+
+def context(screen: CandidateScreen, by: int) -> None:
+    screen.diff.widen(by)
+
+
+def side_by_side(screen: CandidateScreen) -> None:
+    if screen.size.width < WIDE and not screen.diff.side_by_side:
+        screen.app.notify(f"side by side needs {WIDE} columns; there are {screen.size.width}")
+        return
+    screen.diff.set_side_by_side(not screen.diff.side_by_side)
+
+
+async def choose_extent(screen: CandidateScreen) -> None:
+    if screen.seen is None:
+        return
+    counts = screen.seen.counts()
+    rows: list[Pieces] = [[(f"{counts[extent]:>7,}  ", "dim"), (EXTENT_NAMES[extent], "")] for extent in EXTENTS]
+    cursor = EXTENTS.index(screen.extent)
+    number = await screen.app.push_screen_wait(Choose("Show only paths …", rows, cursor=cursor))
+    if number is not None:
+        screen.show_extent(EXTENTS[number])
+
+
+async def output(screen: CandidateScreen) -> None:
+    if screen.seen is None or not screen.candidates.count:
+        return
+    report = screen.model.report(screen.seen, screen.candidates.cursor)
+    await screen.app.push_screen_wait(TextDialog(report.title, plain(*report.lines)))
+
+
+# --- the application ---
+
+
+def theme(screen: CandidateScreen) -> None:
+    screen.app.theme = "textual-light" if screen.app.current_theme.dark else "textual-dark"
+
+
+def reload(screen: CandidateScreen) -> None:
+    screen.reload()
+
+
+def show_help(screen: CandidateScreen) -> None:
+    screen.app.push_screen(help_for(CANDIDATES, "Keys of the candidates"))
+
+
+def leave(screen: CandidateScreen) -> None:
+    kept = f"nothing was applied; the candidates stay: mudroom review {screen.model.name}"
+    screen.app.leave("" if screen.app.applied else kept)
+
+
+AT_ONCE: Mapping[str, Callable[..., None]] = {
+    "move": move,
+    "page": page,
+    "edge": edge,
+    "sideways": sideways,
+    "other_pane": other_pane,
+    "back": back,
+    "enter": enter,
+    "side": side,
+    "both_sides": both_sides,
+    "hunk": hunk,
+    "context": context,
+    "side_by_side": side_by_side,
+    "theme": theme,
+    "reload": reload,
+    "help": show_help,
+    "leave": leave,
+}
+"""Actions that are done when their key comes."""
+ASKING: Mapping[str, Callable[[CandidateScreen], Awaitable[None]]] = {
+    "filters": choose_extent,
+    "output": output,
+}
+"""Actions that ask. A key of theirs that comes while one of them runs is dropped."""
+
+
+class CandidateReview(CandidateScreen, inherit_bindings=False):
+    """The screen with its keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings(CANDIDATES)
+
+    async def action_do(self, name: str, *arguments: int) -> None:
+        """Do an action of the tables."""
+        if name in ASKING:
+            self.queue.run_unless_busy(partial(ASKING[name], self))
+        else:
+            AT_ONCE[name](self, *arguments)

@@ -1,0 +1,258 @@
+"""The screen of a try: the list of candidates, the paths where they differ, and two of them at a path. It reads the try
+and draws it; the keys are in ``ext/tui/candidate_action.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.screen import Screen
+from textual.widgets import Static
+
+from mudroom.core.tree.agreement import EXTENTS, Extent
+from mudroom.core.tree.path import show_path
+from mudroom.errors import MudroomError
+from mudroom.ext.attempts.candidate import ComparedPath, TryReview
+from mudroom.ext.attempts.candidate_text import differences, table
+from mudroom.ext.tui.candidate_model import CandidateModel, Pair, pair_of
+from mudroom.ext.tui.diffrow import FileRows
+from mudroom.ext.tui.diffview import WIDE, DiffView
+from mudroom.ext.tui.filelist import fit_text
+from mudroom.ext.tui.key import CANDIDATES, brief
+from mudroom.ext.tui.line import styled_path
+from mudroom.ext.tui.pane import Pane, Pieces
+from mudroom.ext.tui.worker import WorkerQueue, begin
+
+if TYPE_CHECKING:
+    from mudroom.ext.tui.base_app import BaseApp
+
+CHECK_INTERVAL = 1.0
+"""Seconds between two checks whether a candidate has changed."""
+MOST_ROWS = 8
+"""Candidates that are shown at one time."""
+
+
+EXTENT_NAMES: Mapping[Extent, str] = {
+    "different": "where the candidates differ",
+    "some": "that only some change",
+    "unknown": "that were not compared",
+    "same": "that all change alike",
+}
+
+
+class CandidateList(Pane):
+    def __init__(self) -> None:
+        super().__init__(id="candidates")
+        self._lines: list[str] = []
+        self._sides: Pair = (-1, -1)
+
+    def show_review(self, review: TryReview) -> str:
+        """Show the candidates; return the heading of their columns."""
+        heading, *self._lines = table(review)
+        self.show_rows(len(self._lines), self.cursor)
+        return heading
+
+    def show_sides(self, sides: Pair) -> None:
+        self._sides = sides
+        self.refresh()
+
+    def row(self, number: int, _width: int) -> Pieces:
+        side = "".join(sign for sign, place in zip("12", self._sides, strict=True) if place == number)
+        return [("▌" if number == self.cursor else " ", "head"), (f"{side:<3}", "good"), (self._lines[number], "")]
+
+
+class PathList(Pane):
+    def __init__(self) -> None:
+        super().__init__(id="paths")
+        self.paths: list[ComparedPath] = []
+        self._numbers: list[int] = []
+
+    def show_paths(self, review: TryReview, extent: Extent) -> None:
+        """Show the paths of an extent. The cursor stays at its path if that is still listed."""
+        before = self.current
+        self.paths = [path for path in review.paths if path.extent == extent]
+        self._numbers = [candidate.attempt.number for candidate in review.candidates]
+        at = (number for number, path in enumerate(self.paths) if before is not None and path.path == before.path)
+        self.show_rows(len(self.paths), next(at, 0))
+
+    @property
+    def current(self) -> ComparedPath | None:
+        return self.paths[self.cursor] if self.cursor < len(self.paths) else None
+
+    def row(self, number: int, width: int) -> Pieces:
+        path = self.paths[number]
+        groups = [" ".join(str(self._numbers[place]) for place in group.candidates) for group in path.groups]
+        tail = "  " + "|".join(groups)
+        tail = tail if cell_len(tail) <= width // 2 else f"  {len(groups)} results"
+        return [
+            ("▌" if number == self.cursor else " ", "head"),
+            *styled_path(fit_text(show_path(path.path), max(4, width - 1 - cell_len(tail))), ""),
+            (tail, "dim"),
+        ]
+
+
+class CandidateScreen(Screen[None], inherit_bindings=False):
+    app: BaseApp
+    DEFAULT_CSS = """
+    CandidateScreen #top { height: 1; background: $surface; }
+    CandidateScreen #heading { height: 1; color: $text-muted; padding: 0 0 0 4; }
+    CandidateScreen #banner { height: auto; max-height: 3; background: $warning-muted; color: $text-warning;
+                              display: none; }
+    CandidateScreen #banner.shown { display: block; }
+    CandidateScreen #candidates { height: 1; border-bottom: solid $panel; }
+    CandidateScreen #paths { width: 36%; min-width: 24; max-width: 70; border-right: solid $panel; }
+    CandidateScreen #diff { width: 1fr; }
+    CandidateScreen #keys { height: 1; background: $surface; color: $text-muted; }
+    """
+
+    def __init__(self, model: CandidateModel, review: Callable[[str], Awaitable[None]]) -> None:
+        """``review``: shows the review of a fork."""
+        super().__init__()
+        self.model = model
+        self.seen: TryReview | None = None
+        self._begin_review = review
+        self.extent: Extent = "different"
+        self._wanted: Pair | None = None
+        """The sides that the user has chosen; None: those that show a difference."""
+        self._stamp: object = None
+        self._moved = False
+        self.queue = WorkerQueue(self, self.app.tell_error)
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="top", markup=False)
+        yield Static(id="banner", markup=False)
+        yield Static(id="heading", markup=False)
+        yield CandidateList()
+        with Horizontal():
+            yield PathList()
+            yield DiffView(chooses=False)
+        yield Static(brief(CANDIDATES), id="keys", markup=False)
+
+    @property
+    def candidates(self) -> CandidateList:
+        return self.query_one(CandidateList)
+
+    @property
+    def paths(self) -> PathList:
+        return self.query_one(PathList)
+
+    @property
+    def diff(self) -> DiffView:
+        return self.query_one(DiffView)
+
+    @property
+    def pane(self) -> Pane:
+        """The pane that has the keyboard."""
+        return next((pane for pane in self.panes if self.focused is pane), self.candidates)
+
+    @property
+    def panes(self) -> tuple[Pane, ...]:
+        return self.candidates, self.paths, self.diff
+
+    def on_mount(self) -> None:
+        self.set_focus(self.candidates)
+        self.set_interval(CHECK_INTERVAL, self._check)
+        self.reload()
+
+    def on_resize(self) -> None:
+        if self.size.width < WIDE:
+            self.diff.set_side_by_side(False)
+
+    def on_pane_moved(self, event: Pane.Moved) -> None:
+        if event.pane is self.paths:
+            self._load()
+
+    # --- reading ---
+
+    def reload(self) -> None:
+        begin(self, self._look, "look", exclusive=True)
+
+    async def _look(self) -> None:
+        try:
+            seen = await self.model.ask(self.model.see)
+        except (MudroomError, OSError) as error:
+            self.seen = None
+            self._banner(f"the try cannot be read: {error}")
+            return
+        self.seen, self._moved = seen, False
+        self._stamp = self.model.stamp(seen)
+        counts = seen.counts()
+        if not counts[self.extent]:
+            self.extent = next((extent for extent in EXTENTS if counts[extent]), "different")
+        self.query_one("#heading", Static).update(self.candidates.show_review(seen))
+        self.candidates.styles.height = min(MOST_ROWS, max(1, len(seen.candidates))) + 1
+        self._banner("attempts still run: R looks again" if seen.running else "")
+        self._show_paths()
+
+    def _show_paths(self) -> None:
+        seen = self.seen
+        if seen is None:
+            return
+        self.paths.show_paths(seen, self.extent)
+        project = show_path(self.model.project.rpartition(b"/")[2] or self.model.project)
+        counts = seen.counts()
+        top = f" {project} / {self.model.name}  {len(seen.record.attempts):,} attempts"
+        top += f"  {counts[self.extent]:,} of {len(seen.paths):,} paths: {EXTENT_NAMES[self.extent]}"
+        top += f"  ({seen.paths_left:,} more not compared)" if seen.paths_left else ""
+        self.query_one("#top", Static).update(top)
+        self._load()
+
+    def _load(self) -> None:
+        begin(self, self._load_sides, "file", exclusive=True)
+
+    async def _load_sides(self) -> None:
+        seen, path = self.seen, self.paths.current
+        if seen is None:
+            return
+        pair = self.pair
+        if path is None or pair is None:
+            self.diff.show_item(None, FileRows(tuple(differences(seen, 0)) or ("no path is listed",)))
+            return
+        self.candidates.show_sides(pair)
+        shown = await self.model.show(seen, path, pair)
+        if shown is not None:
+            self.diff.show_item(None, shown)
+
+    @property
+    def pair(self) -> Pair | None:
+        """The sides that are shown; None if no path is listed."""
+        path = self.paths.current
+        if path is None or self.seen is None:
+            return None
+        readable = (-1, *self.seen.compared)
+        wanted = self._wanted
+        return wanted if wanted is not None and all(place in readable for place in wanted) else pair_of(path)
+
+    def _check(self) -> None:
+        """Tell that a candidate has changed. Not while a review lies above: it uses the session."""
+        seen = self.seen
+        if seen is None or self._moved or self.app.screen is not self:
+            return
+        if self.model.stamp(seen) != self._stamp:
+            self._moved = True
+            self._banner("a candidate has changed: R looks again")
+
+    def _banner(self, text: str) -> None:
+        banner = self.query_one("#banner", Static)
+        banner.update(text)
+        banner.set_class(bool(text), "shown")
+
+    # --- what its keys do (ext/tui/candidate_action.py) ---
+
+    def begin_review(self, fork: str) -> None:
+        """Show the review of a fork."""
+        self.queue.run_unless_busy(partial(self._begin_review, fork))
+
+    def want(self, pair: Pair | None) -> None:
+        """Show these sides; None: those that show a difference, for each path."""
+        self._wanted = pair
+        self._load()
+
+    def show_extent(self, extent: Extent) -> None:
+        """List the paths of an extent."""
+        self.extent = extent
+        self._show_paths()

@@ -1,0 +1,263 @@
+"""The screen of conflicts: the three sides of each place, and the decision about it.
+
+Each place is decided by itself. When the last place of a file is decided, the file is. A decision holds for the next
+apply, as long as both versions stay the same. The result is shown below the sides, and each place can be decided again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult, SuspendNotSupported
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.widgets import Static
+
+from mudroom.core.merge.diff3 import MergedText
+from mudroom.core.merge.resolution_words import Choice, Either, choice_words
+from mudroom.core.merge.resolve_hunks import resolve_text
+from mudroom.core.tree.path import show_path
+from mudroom.errors import MudroomError, SideMoved
+from mudroom.ext.tui.conflictrow import (
+    decided_choices,
+    decision_words,
+    rows_of_all,
+    rows_of_place,
+    rows_of_side,
+    rows_of_version,
+)
+from mudroom.ext.tui.dialog import Lines, help_for
+from mudroom.ext.tui.key import CONFLICTS, bindings, brief
+from mudroom.ext.tui.pane import Pieces
+from mudroom.ext.tui.review_model import ReviewModel
+from mudroom.ext.tui.worker import WorkerQueue
+
+if TYPE_CHECKING:
+    from mudroom.ext.tui.base_app import BaseApp
+    from mudroom.session import ForkConflict
+
+_SIDES = (("base", "the original"), ("ours", "1 the project's"), ("theirs", "2 the fork's"))
+
+
+class ConflictScreen(Screen[bool], inherit_bindings=False):
+    """Its result: whether any conflict was decided."""
+
+    app: BaseApp
+    BINDINGS: ClassVar[list[BindingType]] = bindings(CONFLICTS)
+    DEFAULT_CSS = """
+    ConflictScreen #what { height: auto; max-height: 4; background: $surface; }
+    ConflictScreen #keys { height: 1; background: $surface; color: $text-muted; }
+    ConflictScreen .side { width: 1fr; border-right: solid $panel; }
+    ConflictScreen #outcome { height: 30%; border-top: solid $panel; display: none; }
+    ConflictScreen #outcome.some { display: block; }
+    ConflictScreen .name { height: 1; text-style: bold; }
+    """
+
+    def __init__(self, model: ReviewModel, conflicts: Sequence[ForkConflict], at: bytes) -> None:
+        super().__init__()
+        self.model, self.conflicts = model, list(conflicts)
+        self.number = next((index for index, conflict in enumerate(self.conflicts) if conflict.path == at), 0)
+        self.place_number = 0
+        self.is_whole = False
+        self.choices: dict[bytes, dict[int, Choice]] = {}
+        """The decisions about places, of files of which not all places are decided."""
+        self.changed = False
+        self._queue = WorkerQueue(self, self.app.tell_error)
+        """Drops keys until the last decision is stored; they would be about another conflict."""
+        self._cached: tuple[ForkConflict | None, MergedText | None, dict[int, Choice]] = (None, None, {})
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="what", markup=False)
+        with Horizontal():
+            for side, name in _SIDES:
+                with Vertical(classes="side"):
+                    yield Static(name, classes="name", markup=False)
+                    yield Lines([], id=side)
+        with Vertical(id="outcome"):
+            yield Static("the result", classes="name", markup=False)
+            yield Lines([], id="result")
+        yield Static(brief(CONFLICTS), id="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.show_place()
+
+    # --- the current conflict ---
+
+    @property
+    def conflict(self) -> ForkConflict:
+        return self.conflicts[self.number]
+
+    @property
+    def merged(self) -> MergedText | None:
+        """The texts of this conflict, merged as far as possible; None if they are not shown, or do not conflict: both
+        sides have changed the mode, say, and different lines."""
+        return self._read_sides()[0]
+
+    @property
+    def said(self) -> dict[int, Choice]:
+        """The choices for the places of this conflict: those made here, else those of the stored decision."""
+        return self.choices.get(self.conflict.path) or self._read_sides()[1]
+
+    def _read_sides(self) -> tuple[MergedText | None, dict[int, Choice]]:
+        if self._cached[0] is not self.conflict:
+            merged = None if self.model.is_masked(self.conflict) else self.conflict.merged
+            merged = merged if merged is not None and merged.conflicts else None
+            self._cached = (self.conflict, merged, decided_choices(self.conflict, merged))
+        return self._cached[1:]
+
+    @property
+    def places(self) -> int:
+        return self.merged.conflicts if self.merged is not None else 0
+
+    def show_place(self) -> None:
+        conflict, places = self.conflict, self.places
+        lines = [f" conflict {self.number + 1} of {len(self.conflicts)}: {show_path(conflict.path)}"]
+        lines[0] += f"   [{decision_words(conflict)}]"
+        lines.append(f" {conflict.reason}")
+        if places:
+            place_state = (
+                choice_words(self.said.get(self.place_number))
+                if self.said or not conflict.decided
+                else "decided as a whole"
+            )
+            scope = "the whole file" if self.is_whole else "one place"
+            lines.append(f" place {self.place_number + 1} of {places}: {place_state}   1, 2 and 3 are for {scope}")
+        self.query_one("#what", Static).update("\n".join(lines))
+        result = self._result()
+        self.query_one("#outcome").set_class(bool(result), "some")
+        for pane in self.query(Lines):
+            pane.replace(result if pane.id == "result" else self._side(pane.id or ""))
+            pane.scroll_to(y=0, animate=False, force=True, immediate=True)
+
+    def _side(self, side: str) -> list[Pieces]:
+        merged = self.merged
+        if merged is None:
+            return rows_of_version(self.conflict, side, masked=self.model.is_masked(self.conflict))
+        return rows_of_side(merged, self.place_number, side)
+
+    def _result(self) -> list[Pieces]:
+        """Return the rows of the result; empty if no place is decided, or the file is masked."""
+        merged, choices = self.merged, self.said
+        if self.model.is_masked(self.conflict):
+            return []
+        if merged is not None and self.place_number in choices:
+            return rows_of_place(merged, choices, self.place_number)
+        return rows_of_all(self.conflict) if not choices else []
+
+    # --- moving ---
+
+    def action_move(self, by: int) -> None:
+        self.number = (self.number + by) % len(self.conflicts)
+        self.place_number = 0
+        self.show_place()
+
+    def action_place(self, by: int) -> None:
+        if self.places:
+            self.place_number = (self.place_number + by) % self.places
+            self.show_place()
+
+    def action_page(self, by: int) -> None:
+        for pane in self.query(Lines):
+            pane.move(by * max(1, pane.size.height - 1))
+
+    def action_whole(self) -> None:
+        self.is_whole = not self.is_whole
+        self.show_place()
+
+    def action_help(self) -> None:
+        self.app.push_screen(help_for(CONFLICTS, "Keys of the conflicts"))
+
+    def action_leave(self) -> None:
+        undecided = {path for path, choices in self.choices.items() if choices}
+        if undecided:
+            names = ", ".join(show_path(path) for path in sorted(undecided)[:3])
+            self.app.notify(f"not all places are decided, so nothing is: {names}", markup=False, severity="warning")
+        self.dismiss(self.changed)
+
+    # --- deciding ---
+
+    def action_take(self, side: Either) -> None:
+        self._queue.run_unless_busy(partial(self._take, side))
+
+    async def _take(self, side: Either) -> None:
+        conflict, merged = self.conflict, self.merged
+        if merged is not None and not self.is_whole:
+            choices = self.choices.setdefault(conflict.path, dict(self.said))
+            choices[self.place_number] = side
+            undecided = [number for number in range(merged.conflicts) if number not in choices]
+            if undecided:
+                self.place_number = next((number for number in undecided if number > self.place_number), undecided[0])
+                self.show_place()
+                return
+            await self._decide(lambda: self._decide_places(conflict, merged, choices))
+        elif side == "both":
+            await self._decide(lambda: self._decide_both(conflict, conflict.merged))
+        else:
+            await self._decide(lambda: self.model.decide(conflict, side))
+
+    def _decide_places(self, conflict: ForkConflict, merged: MergedText, choices: Mapping[int, Choice]) -> None:
+        self.model.decide(conflict, "content", resolve_text(merged, [choices[at] for at in range(merged.conflicts)]))
+
+    def _decide_both(self, conflict: ForkConflict, merged: MergedText | None) -> None:
+        if merged is not None:
+            self._decide_places(conflict, merged, dict.fromkeys(range(merged.conflicts), "both"))
+        else:
+            self.model.keep_both(conflict)
+
+    def action_undecide(self) -> None:
+        self.choices.pop(self.conflict.path, None)
+        conflict = self.conflict
+        self._queue.run_unless_busy(partial(self._decide, lambda: self.model.undecide(conflict)))
+
+    def action_edit(self) -> None:
+        """Edit the conflict in the user's editor, which has the terminal meanwhile."""
+        conflict = self.conflict
+        if self.model.is_masked(conflict):
+            self.app.tell_error(
+                MudroomError(f"{show_path(conflict.path)} is a secret: it is not shown", "1 or 2 decide it")
+            )
+            return
+        problem: MudroomError | None = None
+        try:
+            with self.app.suspend():
+                self.app.hooks.edit(self.model.session, self.model.fork, conflict)
+        except MudroomError as error:
+            problem = error
+        except SuspendNotSupported:
+            words = f"mudroom resolve {self.model.fork} --edit"
+            problem = MudroomError("no editor can be started from this terminal", words)
+        self.refresh()
+        if problem is not None:
+            self.app.tell_error(problem)
+            if not isinstance(problem, SideMoved):
+                return
+        self._queue.run_unless_busy(partial(self._decide, lambda: None, stays=problem is not None))
+
+    async def _decide(self, decide: Callable[[], object], *, stays: bool = False) -> None:
+        """Store a decision and read the conflicts again; then go to the next undecided conflict. ``stays``: stay at
+        this conflict."""
+        path = self.conflict.path
+        try:
+            await self.model.ask(decide)
+        except SideMoved as moved:
+            self.app.tell_error(moved)
+            stays = True
+        conflicts = await self.model.ask(self.model.conflicts)
+        self.changed = True
+        self.choices.pop(path, None)
+        if not conflicts:
+            self.dismiss(True)
+            return
+        self.conflicts = conflicts
+        self.number = next((index for index, conflict in enumerate(conflicts) if conflict.path == path), 0)
+        if self.conflict.decided and not stays:
+            order = itertools.chain(range(self.number + 1, len(conflicts)), range(self.number))
+            self.number = next((index for index in order if not conflicts[index].decided), self.number)
+        self.place_number = 0
+        self.show_place()
+        if all(conflict.decided for conflict in conflicts) and not stays:
+            self.app.notify("all conflicts are decided: Esc, then a applies")

@@ -1,0 +1,141 @@
+"""The list of changed files: directories as headings, with their files, marks and counts below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+from mudroom.core.tree.path import name, parent, show_path
+from mudroom.ext.tui.choice import SIGNS, Item, Mark, Pick, mark_of, mark_of_all, signs
+from mudroom.ext.tui.line import styled_path
+from mudroom.ext.tui.pane import Pane, Pieces
+
+_VERBS = {"added": "+", "modified": "~", "deleted": "-", "renamed": "→"}
+
+
+class FileRow(NamedTuple):
+    item: Item | None
+    """None if the row is a directory."""
+    directory: bytes
+    members: tuple[Item, ...] = ()
+    """The rows of a directory, listed or folded."""
+
+
+def rows_of(items: Sequence[Item], folded: frozenset[bytes]) -> list[FileRow]:
+    """Return the rows, with a heading for each directory that holds items, except the project's root."""
+    groups: dict[bytes, list[Item]] = {}
+    for item in items:
+        groups.setdefault(parent(item.path), []).append(item)
+    rows: list[FileRow] = []
+    for directory, members in groups.items():
+        if directory:
+            rows.append(FileRow(None, directory, tuple(members)))
+            if directory in folded:
+                continue
+        rows += [FileRow(item, directory) for item in members]
+    return rows
+
+
+class FileList(Pane):
+    def __init__(self) -> None:
+        super().__init__(id="list")
+        self.rows: list[FileRow] = []
+        self.picks: Mapping[bytes, Pick] = {}
+        self.flags: Mapping[bytes, frozenset[str]] = {}
+        self.seen: Mapping[bytes, bool] = {}
+        self.folded: set[bytes] = set()
+        self._items: Sequence[Item] = ()
+
+    def show_items(self, items: Sequence[Item]) -> None:
+        """Show items. The cursor stays at its path if that is still listed."""
+        before = self.current
+        self._items = items
+        self.rows = rows_of(items, frozenset(self.folded))
+        cursor = (
+            0
+            if before is not None
+            else next((number for number, row in enumerate(self.rows) if row.item is not None), 0)
+        )
+        for number, row in enumerate(self.rows):
+            if before is not None and _row_key(row) == _row_key(before):
+                cursor = number
+                break
+        self.show_rows(len(self.rows), cursor)
+
+    @property
+    def current(self) -> FileRow | None:
+        return self.rows[self.cursor] if self.cursor < len(self.rows) else None
+
+    def fold(self) -> None:
+        """Fold or unfold the directory at the cursor."""
+        row = self.current
+        if row is not None and row.item is None:
+            self.folded ^= {row.directory}
+            self.show_items(self._items)
+
+    def next_file(self, by: int) -> bool:
+        """Go to the next or previous file. Return False if there is none."""
+        number = self.cursor + by
+        while 0 <= number < len(self.rows):
+            if self.rows[number].item is not None:
+                self.go(number)
+                return True
+            number += by
+        return False
+
+    def row(self, number: int, width: int) -> Pieces:
+        row = self.rows[number]
+        pointer = "▌" if number == self.cursor else " "
+        if row.item is None:
+            mark = mark_of_all(mark_of(self.picks.get(item.path)) for item in row.members)
+            fold = "▸" if row.directory in self.folded else "▾"
+            tail = f" {len(row.members):,}" if row.directory in self.folded else ""
+            room = width - 7 - len(tail)
+            return [
+                (pointer, "head"),
+                _mark(mark),
+                (f" {fold} ", "dim"),
+                *styled_path(fit_text(show_path(row.directory) + "/", room), "head"),
+                (tail, "dim"),
+            ]
+        return self._file(row.item, row.directory, pointer, width)
+
+    def _file(self, item: Item, directory: bytes, pointer: str, width: int) -> Pieces:
+        change = item.change
+        seen = "v" if self.seen.get(item.path) else " "
+        flags = signs(self.flags.get(item.path, ()))
+        counts = [(f" +{change.lines_added:,}", "added")] if change.lines_added else []
+        counts += [(f" -{change.lines_removed:,}", "removed")] if change.lines_removed else []
+        if item.is_repository:
+            counts = [(f" {len(item.inside):,}", "dim")]
+        indent = "  " if directory else ""
+        shown = show_path(name(item.path)) + ("/" if change.entry.kind == "directory" or item.is_repository else "")
+        used = 8 + len(indent) + (len(flags) + 1 if flags else 0) + sum(len(text) for text, _style in counts)
+        return [
+            (pointer, "head"),
+            _mark(mark_of(self.picks.get(item.path))),
+            (seen + indent, "good"),
+            (_VERBS[change.verb] + " ", {"added": "added", "deleted": "removed"}.get(change.verb, "dim")),
+            (flags + " " if flags else "", "warn"),
+            *styled_path(fit_text(shown, max(4, width - used)), ""),
+            *counts,
+        ]
+
+
+def _row_key(row: FileRow) -> tuple[bytes, bytes]:
+    return row.directory, row.item.path if row.item is not None else b""
+
+
+def _mark(mark: Mark) -> tuple[str, str]:
+    return SIGNS[mark], {"all": "good", "part": "warn", "none": "dim"}[mark]
+
+
+def fit_text(text: str, width: int) -> str:
+    """Return the text in exactly ``width`` cells. A long name is cut at its beginning: the end tells more."""
+    if cell_len(text) <= width:
+        return set_cell_size(text, max(0, width))
+    while text and cell_len(text) > width - 1:
+        text = text[max(1, (cell_len(text) - width) // 2) :]
+    return set_cell_size("…" + text, max(0, width))

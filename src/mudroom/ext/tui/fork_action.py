@@ -1,0 +1,191 @@
+"""Actions of the review's keys that need the fork: apply, discard, undo, conflicts, checkpoints and the journal.
+
+An action that writes asks first, and does its work in a dialog. Then the fork is read again.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mudroom.core.tree.path import show, show_path
+from mudroom.errors import ForkMoved, MudroomError
+from mudroom.ext.tui import summary
+from mudroom.ext.tui.choice import Choice
+from mudroom.ext.tui.commit import commit_row, commit_rows
+from mudroom.ext.tui.conflict import ConflictScreen
+from mudroom.ext.tui.dialog import ApplyOutcomeDialog, Choose, Confirm, ConfirmApply, TextDialog, TextInput, plain
+from mudroom.ext.tui.fork_reader import ReviewParts
+
+if TYPE_CHECKING:
+    from mudroom.session.commit_apply import CommitRequest, CommittedApply
+
+EVENTS = 200
+"""Events of the journal that are shown."""
+
+# --- applying ---
+
+
+async def apply(parts: ReviewParts) -> None:
+    app, model, selection = parts.screen.app, parts.screen.model, parts.screen.selection
+    seen, choice = selection.seen, selection.choice()
+    if seen is None or choice is None:
+        app.notify("nothing is chosen; space chooses, A chooses all")
+        return
+    if parts.reader.moved:
+        app.code = 4
+        app.notify("the fork has changed since you looked at it: R looks again", severity="warning")
+        return
+    question = summary.before_apply(seen, choice, parts.screen.files.flags, app.hooks.verifies)
+    can_commit = app.hooks.git_files is not None and not choice.git and model.can_commit()
+    dialog = ConfirmApply(f"Apply to {show_path(model.project)}?", question, can_commit=can_commit)
+    answer = await app.push_screen_wait(dialog)
+    commit = await _ask_message(parts) if answer == "commit" else None
+    if answer is None or (answer == "commit" and commit is None):
+        return
+    work = partial(model.ask, model.apply, seen, choice, app.verifying, commit)
+    done = await parts.reader.change("applying", work)
+    if isinstance(done, MudroomError):
+        _tell_error(parts, done)
+    else:
+        await _show_landed(parts, done, choice)
+
+
+async def _ask_message(parts: ReviewParts) -> CommitRequest | None:
+    """Ask for the message of the commit; None: no apply."""
+    from mudroom.session.commit_apply import CommitRequest
+
+    app = parts.screen.app
+    message = await app.push_screen_wait(TextInput("Message of the commit", "", enter="apply and commit"))
+    if message is None or app.hooks.git_files is None:
+        return None
+    if not message.strip():
+        app.notify("nothing was applied: the commit needs a message", severity="warning")
+        return None
+    return CommitRequest(message, app.hooks.git_files())
+
+
+async def _show_landed(parts: ReviewParts, done: CommittedApply, choice: Choice) -> None:
+    """Show the outcome of an apply, and undo the apply if that is asked for."""
+    app, landed = parts.screen.app, done.landed
+    failed = landed.verified is not None and not landed.verified.passed
+    app.code = 5 if failed else 3 if landed.conflicts else 1 if done.problem else 0
+    app.applied = app.applied or not failed
+    await parts.reader.look()
+    title = "Nothing was applied" if failed else "Applied"
+    rows, name = [*summary.landed(landed, choice), *summary.committed(done)], landed.applied.name
+    if not name or failed:
+        await app.push_screen_wait(TextDialog(title, rows))
+    elif await app.push_screen_wait(ApplyOutcomeDialog(title, rows)):
+        await undo(parts, name)
+
+
+async def discard(parts: ReviewParts) -> None:
+    app, model, seen = parts.screen.app, parts.screen.model, parts.screen.selection.seen
+    if seen is None:
+        return
+    rows = plain(f"{len(seen.items):,} changed files are thrown away with it; the project stays as it is.")
+    rows += plain("This cannot be taken back.", style="warn")
+    if not await app.push_screen_wait(Confirm(f"Discard the fork {model.fork}?", rows, "discard")):
+        return
+    done = await parts.reader.change("discarding", lambda: model.ask(model.discard, seen))
+    if isinstance(done, MudroomError):
+        _tell_error(parts, done)
+    else:
+        app.leave(f"discarded: {model.fork}")
+
+
+async def undo(parts: ReviewParts, name: str = "") -> None:
+    """Undo an apply. ``name`` empty: the last one."""
+    app, model = parts.screen.app, parts.screen.model
+    name = name or await model.ask(model.last_apply)
+    if not name:
+        app.notify("there is no apply to take back")
+        return
+    rows = plain("The project gets back what it held before. mudroom redo applies it again.")
+    if not await app.push_screen_wait(Confirm(f"Take the last apply back ({name})?", rows, "undo")):
+        return
+    undone = await parts.reader.change("undoing", lambda: model.ask(model.undo, name))
+    if isinstance(undone, MudroomError):
+        app.tell_error(undone)
+        return
+    app.code = 3 if undone.conflicts else 0
+    await parts.reader.look()
+    await app.push_screen_wait(TextDialog("Undone", summary.undone(undone)))
+
+
+def _tell_error(parts: ReviewParts, error: MudroomError) -> None:
+    """Show why an action was refused; a fork that has changed is news that stays on the screen."""
+    if isinstance(error, ForkMoved):
+        parts.reader.tell_moved(error)
+    else:
+        parts.screen.app.tell_error(error)
+
+
+# --- conflicts, checkpoints and the journal ---
+
+
+async def show_conflicts(parts: ReviewParts) -> None:
+    screen, seen = parts.screen, parts.screen.selection.seen
+    if seen is None or not seen.conflicts:
+        screen.app.notify("nothing conflicts with the project as it is now")
+        return
+    row = screen.files.current
+    at = row.item.path if row is not None and row.item is not None else b""
+    if await screen.app.push_screen_wait(ConflictScreen(screen.model, seen.conflicts, at)):
+        await parts.reader.look()
+
+
+async def show_commits(parts: ReviewParts) -> None:
+    """Show the commits of the fork, and the one that is chosen with its differences."""
+    app, model = parts.screen.app, parts.screen.model
+    log = await model.ask(model.commits)
+    if not log.commits:
+        app.notify("the fork has no commits that the project's repository does not have")
+        return
+    title, cursor = f"Commits of {model.fork}, oldest first", 0
+    rows = [commit_row(commit) for commit in log.commits]
+    while True:
+        number = await app.push_screen_wait(Choose(title, rows, keys="Enter what it changes   Esc back", cursor=cursor))
+        if number is None:
+            return
+        cursor = number
+        diff = await model.ask(model.commit, log.commits[number].id)
+        await app.push_screen_wait(TextDialog(diff.commit.subject, commit_rows(diff)))
+
+
+async def show_timeline(parts: ReviewParts) -> None:
+    """Show the checkpoints of the fork, and roll the fork back to one of them."""
+    app, model = parts.screen.app, parts.screen.model
+    if parts.screen.selection.seen is None:
+        return
+    points = (await model.ask(model.checkpoints))[::-1]
+    if not points:
+        app.notify(f"{model.fork} has no checkpoints: mudroom checkpoint NAME makes one")
+        return
+    rows = [summary.checkpoint(point) for point in points]
+    title = f"Checkpoints of {model.fork}, newest first"
+    number = await app.push_screen_wait(Choose(title, rows, keys="Enter what going back would drop   Esc back"))
+    if number is not None:
+        await _roll_back(parts, points[number].name)
+
+
+async def _roll_back(parts: ReviewParts, point: str) -> None:
+    app, model = parts.screen.app, parts.screen.model
+    dropped = await model.ask(model.dropped, point)
+    question = Confirm(f"Roll {model.fork} back to {point}?", summary.rollback(dropped.rows), "roll back")
+    if not await app.push_screen_wait(question):
+        return
+    kept = await parts.reader.change("rolling back", lambda: model.ask(model.roll_back, point, dropped))
+    if isinstance(kept, MudroomError):
+        app.tell_error(kept)
+        return
+    app.notify(f"rolled back to {point}" + (f"; {kept} has what was dropped" if kept else ""), markup=False)
+    await parts.reader.look()
+
+
+async def show_journal(parts: ReviewParts) -> None:
+    app, model = parts.screen.app, parts.screen.model
+    events = await model.ask(model.events, EVENTS)
+    rows = plain(*(show(app.hooks.tell(event).encode()) for event in events)) or plain("nothing yet")
+    await app.push_screen_wait(TextDialog("Journal, newest first (mudroom log shows all)", rows))

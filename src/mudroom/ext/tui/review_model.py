@@ -1,0 +1,404 @@
+"""The calls that the review makes on a session. All of them are made in one thread, one after the other: the screen
+never waits for a disk, and a session is never used by two threads at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+
+from mudroom.core.journal.event import Event
+from mudroom.core.merge.merge import PartialChoice
+from mudroom.core.text.hunk import select_blocks
+from mudroom.core.tree.change import Change, Remark, Summary
+from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mode
+from mudroom.core.tree.path import show, show_path
+from mudroom.core.tree.stack import Checkpoint
+from mudroom.errors import ForkMoved, MudroomError, ProjectClosed
+from mudroom.ext.agents.settings_review import changed_settings
+from mudroom.ext.tui.choice import Choice, Item, Pick, items_of
+from mudroom.ext.tui.diffrow import FileRows, FileText
+from mudroom.library.review.activity import DroppedChanges, preview, roll_back
+from mudroom.library.review.rows import difference, is_masked_conflict, review_fork, stamp_of
+from mudroom.vault.forks.damage import UNREADABLE, damage_of
+
+if TYPE_CHECKING:
+    from mudroom.core.merge.resolution_words import Take
+    from mudroom.session import ApplyResult, ForkConflict, Session
+    from mudroom.session.commit_apply import CommitRequest, CommittedApply
+    from mudroom.vault.git.commit_diff import CommitDiff
+    from mudroom.vault.git.log import CommitLog
+
+OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Busy(MudroomError):
+    """Another process holds the vault, or the fork; no action has begun."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(f"{holder} is at work in this project", "try again when it has ended")
+        self.holder = holder
+
+
+class ForkVanished(MudroomError):
+    """The fork does not exist any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the fork is gone", "it was applied or discarded elsewhere")
+
+
+class SeenFork(NamedTuple):
+    """A fork as it was read for review."""
+
+    fork: str
+    fingerprint: str
+    changes: tuple[Change, ...]
+    items: tuple[Item, ...]
+    tags: Mapping[bytes, tuple[str, ...]]
+    """By path of a change, the tags to filter by."""
+    remarks: tuple[Remark, ...]
+    conflicts: tuple[ForkConflict, ...]
+    level: int | None
+    credentials: tuple[str, ...]
+    in_use: str = ""
+    """Why this is a look and no review, to follow the fork's name; empty if it is a review. What a foreground command
+    has changed so far is not included, and conflicts are not known."""
+    summary: Summary = Summary()
+    settings: tuple[str, ...] = ()
+    """Changes of the settings of the fork's agent, in words; they land by ``mudroom agent settings`` alone."""
+
+    @property
+    def decided(self) -> dict[bytes, bool]:
+        """Path of a conflict → whether it is decided."""
+        return {conflict.path: conflict.decided for conflict in self.conflicts}
+
+
+class ReviewModel:
+    def __init__(self, session: Session, fork: str) -> None:
+        self.session, self.fork = session, fork
+        self.project = session.project
+        self._thread = ThreadPoolExecutor(1, "mudroom-review")
+        self._last_request = 0
+        self.recovered: list[str] = []
+        """Messages about applies that a crash had cut off, and that were recovered here."""
+        self.is_applying = False
+        """Whether this process holds the vault: the project may be written to."""
+
+    async def ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Make a call of the session in its thread, and return its result."""
+        return await asyncio.wrap_future(self._thread.submit(function, *args, **kwargs))
+
+    def close(self) -> None:
+        """Wait for the running call, and start no more calls."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    # --- reading ---
+
+    def see(self) -> SeenFork:
+        """Read the fork. Later applies are bound to this state by its fingerprint."""
+        self._require_exists()
+        reviewed = review_fork(self.session, self.fork)
+        record = self.session.forks.record(self.fork)
+        conflicts: Sequence[ForkConflict] = ()
+        running = not self._is_at_rest()
+        if not running and self._can_conflict(reviewed.changes):
+            conflicts = self.session.changes.conflicts(self.fork)
+        return SeenFork(
+            self.fork,
+            reviewed.fingerprint,
+            reviewed.changes,
+            items_of(reviewed.changes),
+            reviewed.tags,
+            reviewed.remarks,
+            tuple(conflicts),
+            record.level if record is not None else None,
+            self.session.vault.fork(self.fork).credentials,
+            reviewed.in_use,
+            reviewed.summary,
+            tuple(changed_settings(self.session, self.fork)),
+        )
+
+    def _can_conflict(self, changes: Sequence[Change]) -> bool:
+        """Return whether conflicts are possible. A file that the project has not changed has none; computing conflicts
+        takes longer than the rest of reading."""
+        return not all(change.original_known for change in changes) or bool(self.session.changes.drift(self.fork))
+
+    def fingerprint(self) -> str | None:
+        """Return the fingerprint of the fork now; None if it is gone."""
+        return (
+            review_fork(self.session, self.fork).fingerprint if self.session.vault.find(self.fork) is not None else None
+        )
+
+    def _is_at_rest(self) -> bool:
+        """Return whether no command holds the fork. Its end may be far off, and is not waited for."""
+        with self.session.vault.fork(self.fork).lock_if_free("mudroom review", standing=True) as free:
+            return free
+
+    def _require_at_rest(self) -> None:
+        self._require_exists()
+        if not self._is_at_rest():
+            raise Busy(f"a command in {self.fork}")
+
+    def _require_exists(self) -> None:
+        if self.session.vault.find(self.fork) is None:
+            raise ForkVanished
+
+    def stamp(self) -> tuple[object, ...] | None:
+        """Return a value that differs whenever the fork has changed; None if it is gone. It costs a few stat calls, and
+        any thread may ask for it."""
+        place = self.session.vault.path + b"/forks/" + self.fork.encode()
+        try:
+            os.stat(place)
+        except OSError:
+            return None
+        return tuple(map(stamp_of, (place, place + b"/record", place + b"/state", place + b"/running")))
+
+    async def show(self, item: Item, seen: SeenFork | None = None) -> FileRows | None:
+        """Return a change as it is shown; None if another change was asked for meanwhile. ``seen``: the list.
+        Raise ForkMoved if the list is of a review, and the change is not that of the list."""
+        self._last_request += 1
+        number = self._last_request
+        return await self.ask(lambda: self._show(item, seen) if number == self._last_request else None)
+
+    def _show(self, item: Item, seen: SeenFork | None) -> FileRows:
+        self._require_exists()
+        change = item.change
+        if item.is_repository:
+            return FileRows((f"a repository, as a whole: {len(item.inside):,} changes in it",))
+        shown = difference(self.session, self.fork, change.path)
+        if not (seen and seen.in_use) and shown.change != change:  # an apply accepts what the list is of
+            raise ForkMoved(change.path, show(change.path))
+        base, staged = change.base, change.staged
+        mode = None
+        if base is not None and staged is not None and base.kind == staged.kind and base.mode != staged.mode:
+            mode = (base.mode, staged.mode)
+        divisible = shown.is_divisible
+        notes = [*_notes_of(change), *KIND_NOTES.get(shown.kind, ())]
+        if mode is not None and not divisible:
+            notes.append(f"permissions {mode[0]:04o} → {mode[1]:04o}")
+        text = FileText(*shown.texts.sides, shown.texts.blocks) if shown.texts is not None else None
+        return FileRows(tuple(notes), mode if divisible else None, text, divisible, shown.moved)
+
+    # --- writing ---
+
+    def alone(self, what: str, do: Callable[[], T]) -> T:
+        """Call ``do`` while holding the vault. Raise Busy at once if another process holds it."""
+
+        def waiting(other: str) -> None:
+            raise Busy(show(other.encode()))
+
+        with self.session.alone(f"{what} (mudroom review, process {os.getpid()})", waiting) as recovered:
+            self.recovered += [
+                f"apply {recovery.name} of {show(recovery.fork.encode())} {_RECOVERED[recovery.outcome]}"
+                for recovery in recovered
+            ]
+            self.is_applying = True
+            try:
+                return do()
+            finally:
+                self.is_applying = False
+
+    def can_commit(self) -> bool:
+        """Return whether the project is a git repository."""
+        return os.path.lexists(self.project + b"/.git")
+
+    def apply(
+        self,
+        seen: SeenFork,
+        choice: Choice,
+        on_verify: Callable[[tuple[bytes, ...]], Callable[[bytes], None]],
+        commit: CommitRequest | None = None,
+    ) -> CommittedApply:
+        """Apply the choice; ``commit``: as one commit. ``on_verify``: see ``Changes.apply``. Raise ForkMoved if the
+        fork has changed since it was read, or Busy; UsageError, with nothing applied, if no commit could be made."""
+        from mudroom.session.commit_apply import CommittedApply
+
+        self._require_exists()
+
+        def land() -> CommittedApply:
+            options: dict[str, Any] = {
+                "parts": self._parts(choice.picks),
+                "exact": bool(choice.paths),
+                "git": choice.git,
+                "reviewed": seen.fingerprint,
+                "on_verify": on_verify,
+            }
+            changes = self.session.changes
+            if commit is None:
+                return CommittedApply(changes.apply(self.fork, choice.paths, **options), None)
+            return changes.apply_as_commit(self.fork, commit, choice.paths, **options)
+
+        return self.alone(f"applying {self.fork}", land)
+
+    def _parts(self, picks: Mapping[bytes, Pick]) -> dict[bytes, PartialChoice]:
+        """Read the files again; if they have changed since, the fingerprint differs."""
+        parts: dict[bytes, PartialChoice] = {}
+        if not picks:
+            return parts
+        for change, old, new in self.session.changes.texts(self.fork, list(picks)):
+            pick = picks.get(change.path)
+            if pick is None or change.staged is None:
+                continue
+            if old is None or new is None:
+                raise MudroomError(
+                    f"{show_path(change.path)} has no lines to choose any more; nothing was applied", "R looks again"
+                )
+            content = new if pick.blocks is None else select_blocks(old, new, pick.blocks)
+            mode = change.staged.mode if pick.mode or change.base is None else change.base.mode
+            parts[change.path] = PartialChoice(content, mode)
+        if parts.keys() != picks.keys():
+            raise MudroomError("the fork has changed since it was read; nothing was applied", "R looks again")
+        return parts
+
+    def undo(self, name: str) -> ApplyResult:
+        return self.alone("undo", lambda: self.session.changes.undo(name))
+
+    def last_apply(self) -> str:
+        """Return the apply that an undo would take back; empty if there is none."""
+        applied = [one["apply"] for one in self.session.changes.applies() if one["state"] == "applied"]
+        return applied[-1] if applied else ""
+
+    def discard(self, seen: SeenFork) -> None:
+        """Discard the fork. Raise ForkMoved if it has changed since it was read, or Busy."""
+        self._require_exists()
+        self.alone(f"discarding {self.fork}", lambda: self.session.forks.discard(self.fork, seen.fingerprint))
+
+    # --- checkpoints and journal ---
+
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        self._require_exists()
+        return self.session.vault.fork(self.fork).state.checkpoints
+
+    def dropped(self, point: str) -> DroppedChanges:
+        """Return the changes that a rollback would drop; the rollback is bound to them by their fingerprint."""
+        self._require_at_rest()
+        return preview(self.session, self.fork, point)
+
+    def roll_back(self, point: str, dropped: DroppedChanges) -> str:
+        """Roll back; return the checkpoint that holds the dropped changes, empty if no change was dropped. Raise
+        ForkMoved if it would drop other changes."""
+        self._require_at_rest()
+        before = roll_back(self.session, self.fork, point, dropped.fingerprint)
+        return before.name if before is not None else ""
+
+    # --- commits ---
+
+    def commits(self) -> CommitLog:
+        self._require_exists()
+        return self.session.changes.commits(self.fork)
+
+    def commit(self, commit: str) -> CommitDiff:
+        self._require_exists()
+        return self.session.changes.commit_diff(self.fork, commit)
+
+    def events(self, last: int) -> list[Event]:
+        """Return the end of the journal, newest first."""
+        return list(self.session.vault.journal.events(last=last))[::-1]
+
+    # --- conflicts ---
+
+    def conflicts(self) -> list[ForkConflict]:
+        self._require_at_rest()
+        return self.session.changes.conflicts(self.fork)
+
+    def is_masked(self, conflict: ForkConflict) -> bool:
+        """Return whether the content of a conflict is never shown. Any thread may ask."""
+        return is_masked_conflict(self.session, conflict)
+
+    def decide(self, conflict: ForkConflict, take: Take, content: bytes | None = None) -> None:
+        self._require_at_rest()
+        self.session.changes.decide(self.fork, conflict, take, content)
+
+    def keep_both(self, conflict: ForkConflict) -> None:
+        """Put the fork's version beside the project's. That changes the fork, which is then the state under review."""
+        self._require_at_rest()
+        self.session.changes.keep_both(self.fork, conflict)
+
+    def undecide(self, conflict: ForkConflict) -> bool:
+        self._require_at_rest()
+        return self.session.changes.forget_decision(self.fork, conflict.path, conflict.decision)
+
+
+_RECOVERED = {
+    "deferred": "was cut off before it touched the project",
+    "finished": "was cut off in the middle; it is finished now",
+    "undone": "was being undone when it was cut off; that is finished now",
+}
+KIND_NOTES = {
+    "large": ("a text that is too large to be shown",),
+    "masked": ("a secret: it is not shown",),
+    "unknown": ("its original is not known any more",),
+    "image": ("a picture: mudroom serve shows it",),
+}
+
+
+class ForkRow(NamedTuple):
+    name: str
+    created: int
+    """Nanoseconds since 1970; 0 if it is unknown."""
+    changed: int
+    problem: str = ""
+    """Why the fork cannot be read now."""
+    is_damaged: bool = False
+
+
+def forks_of(session: Session) -> list[ForkRow]:
+    """Return a row for each fork, oldest first."""
+    rows = []
+    for fork in session.vault.forks():
+        try:
+            reviewed = review_fork(session, fork.name)
+            rows.append(ForkRow(fork.name, fork.state.created, len(reviewed.rows)))
+        except UNREADABLE as error:
+            problem = damage_of(fork, error)
+            if problem is not None:
+                rows.append(ForkRow(fork.name, 0, 0, problem, not isinstance(error, ProjectClosed)))
+    return rows
+
+
+def _notes_of_form(change: Change) -> list[str]:
+    """Return notes about what lands besides the content: mode, owner, and where a link leads."""
+    staged, notes = change.staged, []
+    if staged is None:
+        return []
+    if staged.mode & 0o6000:
+        notes.append(f"runs with the rights of its owner or group: {staged.mode:04o}")
+    elif change.base is None and unusual_mode(staged):
+        notes.append(f"executable ({staged.mode:04o})" if staged.executable else unusual_mode(staged))
+    if REDUCED in change.flags:
+        notes.append("set-ID and sticky bits, and write permission for others, are not applied")
+    if LEADS_OUT in change.flags:
+        notes.append("the link leads out of the project")
+    if OWNER in change.flags:
+        notes.append(f"owner {staged.uid}:{staged.gid}")
+    return notes
+
+
+def _notes_of(change: Change) -> list[str]:
+    """Return notes about a change that its lines do not show."""
+    notes = [f"runs by itself later: {change.runs}"] if change.runs else []
+    base, staged = change.base, change.staged
+    if change.source:
+        notes.append(f"renamed from {show_path(change.source)}")
+    if change.verb == "added":
+        notes.append("new" if change.entry.kind == "file" else f"new {change.entry.kind}")
+    if change.verb == "deleted":
+        notes.append("deleted")
+    if base is not None and staged is not None and base.kind != staged.kind:
+        notes.append(f"{base.kind} becomes {staged.kind}")
+    for side, entry in (("was a link to", base), ("link to", staged)):
+        if entry is not None and entry.kind == "symlink":
+            notes.append(f"{side} {show_path(entry.target)}")
+    if change.link_to:
+        notes.append(f"another name of {show_path(change.link_to)}")
+    if change.binary and staged is not None:
+        notes.append(f"binary, {staged.size:,} bytes")
+    notes += _notes_of_form(change)
+    if not change.original_known:
+        notes.append("edited in the project while the command ran: what it was is not known")
+    return notes

@@ -1,0 +1,156 @@
+"""The state of a review: the fork as it was read, the chosen rows, the rows marked as looked at, and the filter of the
+list. This module draws nothing and reads no files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from mudroom.core.tree.path import show_path
+from mudroom.ext.tui.choice import (
+    FLAGS,
+    WHOLE,
+    Choice,
+    Item,
+    Pick,
+    carry_picks,
+    choice_of,
+    complete_picks,
+    first_choice,
+)
+from mudroom.ext.tui.review_model import SeenFork
+
+_WHOLE_FILE = -1
+
+
+class Selection:
+    """The fork as it was read, and the chosen ones of its rows."""
+
+    def __init__(self) -> None:
+        self.seen: SeenFork | None = None
+        """None until the fork is read, and when it is gone."""
+        self.picks: dict[bytes, Pick] = {}
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return self.seen.items if self.seen is not None else ()
+
+    def replace(self, seen: SeenFork) -> None:
+        """Set the fork as it was read again. The choice stays for rows that have not changed."""
+        is_first = self.seen is None
+        self.picks = first_choice(seen.items) if is_first else carry_picks(self.items, seen.items, self.picks)
+        self.seen = seen
+
+    def clear(self) -> None:
+        self.seen, self.picks = None, {}
+
+    def choose(self, item: Item, pick: Pick | None) -> None:
+        """Set the chosen part of one row. ``pick`` None: leave the row out."""
+        before = set(self.picks)
+        if pick is None:
+            self.picks.pop(item.path, None)
+        else:
+            self.picks[item.path] = pick
+        self.picks = complete_picks(self.items, self.picks, before)
+
+    def choose_all(self, items: Iterable[Item], wanted: bool) -> None:
+        """Choose rows, or leave them out. Rows that have to be named are chosen one by one only."""
+        before = set(self.picks)
+        for item in items:
+            if not wanted:
+                self.picks.pop(item.path, None)
+            elif not item.to_be_named:
+                self.picks[item.path] = WHOLE
+        picks = complete_picks(self.items, self.picks, before)
+        unnamed = any(item.to_be_named and item.path in picks and item.path not in before for item in self.items)
+        self.picks = complete_picks(self.items, self.picks, None) if unnamed else picks
+
+    def choice(self) -> Choice | None:
+        """Return the choice for an apply; None if no row is chosen."""
+        return choice_of(self.items, self.picks)
+
+
+class ReviewMarks:
+    """The files and blocks that were marked as looked at."""
+
+    def __init__(self) -> None:
+        self._marked: dict[bytes, frozenset[int]] = {}
+        self._blocks: dict[bytes, frozenset[int]] = {}
+        """By path, all blocks of a file; known of the files whose differences were shown."""
+
+    def keep_unchanged(self, before: Sequence[Item], after: Sequence[Item]) -> None:
+        """Drop the marks of rows that have changed between two readings of the fork."""
+        rows_before = {item.path: item for item in before}
+        self._marked = {
+            item.path: self._marked[item.path]
+            for item in after
+            if item.path in self._marked and rows_before.get(item.path) == item
+        }
+
+    def set_blocks(self, path: bytes, blocks: frozenset[int]) -> None:
+        """Set the blocks that a file has."""
+        self._blocks[path] = blocks
+
+    def is_complete(self, path: bytes) -> bool:
+        """Return whether a file is marked, or all of its blocks are."""
+        marked = self._marked.get(path, frozenset())
+        return _WHOLE_FILE in marked or (path in self._blocks and marked >= self._blocks[path])
+
+    def by_path(self) -> dict[bytes, bool]:
+        return {path: self.is_complete(path) for path in self._marked}
+
+    def blocks(self, path: bytes) -> frozenset[int]:
+        """Return the marked blocks of a file."""
+        marked = self._marked.get(path, frozenset())
+        return self._blocks.get(path, frozenset()) if _WHOLE_FILE in marked else marked
+
+    def toggle_blocks(self, path: bytes, blocks: Collection[int]) -> None:
+        self._marked[path] = self.blocks(path) ^ frozenset(blocks)
+
+    def toggle_files(self, paths: Sequence[bytes]) -> None:
+        """Mark files; if all of them are marked, take the marks off."""
+        all_marked = all(self.is_complete(path) for path in paths)
+        for path in paths:
+            self._marked[path] = frozenset() if all_marked else frozenset((_WHOLE_FILE,))
+
+
+class Filter(NamedTuple):
+    name: str
+    accepts: Callable[[frozenset[str], Pick | None], bool]
+
+
+FILTERS = (
+    Filter("all files", lambda _flags, _pick: True),
+    Filter("chosen", lambda _flags, pick: pick is not None),
+    Filter("left out, or in part", lambda _flags, pick: pick != WHOLE),
+    *(Filter(words, lambda flags, _pick, flag=flag: flag in flags) for flag, _sign, words in FLAGS),  # type: ignore[misc]
+)
+
+
+class ListFilter:
+    """The rows that the list shows: those of a kind, with a text in their path."""
+
+    def __init__(self) -> None:
+        self.kind = FILTERS[0]
+        self.words = ""
+
+    def clear(self) -> None:
+        self.kind, self.words = FILTERS[0], ""
+
+    def text(self) -> str:
+        """Return the filter in words; empty if all rows are shown."""
+        if self.kind is FILTERS[0] and not self.words:
+            return ""
+        return " ".join(filter(None, (self.kind.name, repr(self.words) if self.words else "")))
+
+    def rows(
+        self, items: Iterable[Item], flags: Mapping[bytes, frozenset[str]], picks: Mapping[bytes, Pick]
+    ) -> list[Item]:
+        """Return the items that the list shows."""
+        words = self.words.lower()
+        return [
+            item
+            for item in items
+            if self.kind.accepts(flags.get(item.path, frozenset()), picks.get(item.path))
+            and (not words or words in show_path(item.path).lower())
+        ]

@@ -1,0 +1,201 @@
+"""The questions of all projects that wait for an answer, and their answers.
+
+Rules of this file:
+
+1. A question is decided once (``vault/approvals/question.py``): a second answer is told the first one, and its origin.
+2. A rule is written only if it is the rule that was shown. The answer counts even if the rule cannot be written.
+3. A command is shown with its own words and no hidden characters (``core/tree/quote.py``), as on a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+
+from mudroom.core.approval.approval import CommandQuestion, HostQuestion, can_be_kept, offer_of, rule_of
+from mudroom.core.approval_queue import QueueRow
+from mudroom.core.network.upload_host import upload_note
+from mudroom.core.tree.path import show, show_path
+from mudroom.core.tree.quote import LONGEST, show_words
+from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.web import shape
+from mudroom.ext.web.api.endpoint import ApiCall, Endpoint
+from mudroom.ext.web.state.refusal import Refusal
+from mudroom.session.upkeep import Queue, Vault, why_unusable
+
+RECENT = 50
+"""Decided questions that are sent at most."""
+SHOWN = 20_000
+"""Characters of a command: more than on a terminal, because a page does not scroll away."""
+_FILES = 200
+_MS = 1_000_000
+"""Nanoseconds."""
+
+
+def questions(call: ApiCall) -> shape.QuestionsShape:
+    waiting: list[shape.QuestionShape] = []
+    ended: list[shape.QuestionShape] = []
+    remarks: list[str] = []
+    for vault in call.server.vaults():
+        with closing(vault):
+            if why_unusable(vault):
+                continue
+            try:
+                rows = vault.approvals.rows()
+            except MudroomError as error:
+                remarks.append(str(error))
+                continue
+            waiting += [question_of(vault, row) for row in rows if row.decision is None]
+            ended += [question_of(vault, row) for row in rows if row.decision is not None and call.query.ended]
+    waiting.sort(key=lambda row: row.asked)
+    ended.sort(key=lambda row: row.ended, reverse=True)
+    return shape.QuestionsShape(waiting + ended[:RECENT], remarks)
+
+
+def answer(call: ApiCall) -> shape.AnsweredShape:
+    request: shape.AnswerShape = call.body
+    with closing(call.server.vault(call.path["project"])) as vault:
+        queue = vault.approvals
+        row = _row(queue, call.path["question"])
+        preset = _require_shown(row, request) if request.keep else ""
+        try:
+            decision, is_first = queue.decide(
+                row.name,
+                allow=request.allow,
+                by="page",
+                reason=request.reason.strip(),
+                keep=request.keep,
+                preset=preset,
+            )
+        except UsageError as error:
+            raise _unknown_question(error) from None
+        if not is_first or decision.state not in ("allowed", "denied"):
+            raise Refusal(409, "decided", _describe_end(row._replace(decision=decision)))
+        writes = request.keep and not (row.asked.host is not None and row.asked.host.is_far)
+        problem = _write_rule(call, row, request.allow, preset) if writes else ""
+        updated = question_of(vault, _row(queue, row.name))
+    return shape.AnsweredShape(updated, is_first, writes and not problem, problem)
+
+
+def question_of(vault: Vault, row: QueueRow) -> shape.QuestionShape:
+    asked, decision = row.asked, row.decision
+    question = asked.question
+    until = asked.when.time // _MS + int(asked.patience * 1000) if row.waiter else 0
+    result = shape.QuestionShape(
+        row.name,
+        os.path.basename(vault.path).decode(),
+        show_path(vault.project),
+        asked.kind,
+        row.state,
+        asked.when.time // _MS,
+        row.waiter != 0,
+        _text(question.fork),
+        _text(question.agent),
+        "",
+        "",
+        note=_text(asked.note),
+        can_keep=can_be_kept(question),
+        until=until,
+        used=row.used,
+    )
+    if result.can_keep:
+        result.allow_rule, result.deny_rule = rule_of(question, True), rule_of(question, False)
+        offer = offer_of(question)
+        if offer is not None:
+            result.preset_rule, result.preset_hosts = f"allow {offer.word}", list(offer.hosts)
+    if decision is not None:
+        result.by, result.reason, result.kept = _text(decision.by), _text(decision.reason), decision.keep
+        result.ended = decision.when.time // _MS
+    if isinstance(question, CommandQuestion):
+        _add_command(result, question)
+    else:
+        _add_host(result, question)
+    return result
+
+
+def _add_host(result: shape.QuestionShape, question: HostQuestion) -> None:
+    result.what = f"{_text(question.host)}:{question.port}"
+    note = upload_note(question.host)
+    result.why = f"no rule says whether it may be reached ({_text(question.way)}){'; ' if note else ''}{note}"
+
+
+def _add_command(result: shape.QuestionShape, question: CommandQuestion) -> None:
+    verdict = question.verdict
+    result.what = show_words(question.command, SHOWN if result.state == "waiting" else LONGEST)
+    result.why = f"{', '.join(verdict.classes)}: {_text(verdict.reason)} ({_text(verdict.rule)})"
+    result.cwd = show_path(question.cwd)
+    result.terms = [_text(term) for term in question.terms]
+    result.files = [show_path(path) for path, _digest in question.files[:_FILES]]
+    if len(question.files) > _FILES:
+        result.files.append(f"… and {len(question.files) - _FILES} more")
+
+
+def _text(value: str) -> str:
+    return show(value.encode("utf-8", "surrogatepass"))
+
+
+def _row(queue: Queue, name: str) -> QueueRow:
+    """Return the row of a question. Raise Refusal if there is none, MudroomError if this user may not answer it."""
+    try:
+        return queue.row(name)
+    except UsageError as error:
+        raise _unknown_question(error) from None
+
+
+def _unknown_question(error: UsageError) -> Refusal:
+    return Refusal(404, "not-found", error.message, "questions are forgotten a day after they were asked")
+
+
+def _require_shown(row: QueueRow, request: shape.AnswerShape) -> str:
+    """Return the word of the preset, if the rule allows one. Raise Refusal if the rule differs from those that were
+    shown, or none can be written."""
+    question = row.asked.question
+    if not can_be_kept(question):
+        raise Refusal(400, "bad-request", "no rule can be written for this command", "answer it for this once")
+    offer = offer_of(question)
+    if offer is not None and request.allow and request.rule == f"allow {offer.word}":
+        return offer.word
+    if request.rule != rule_of(question, request.allow):
+        raise Refusal(409, "moved", "the rule is not the one that was shown", "nothing was answered; look again")
+    return ""
+
+
+def _describe_end(row: QueueRow) -> str:
+    """Return how a question was decided, in one line."""
+    assert row.decision is not None
+    why = f": {_text(row.decision.reason)}" if row.decision.reason else ""
+    return f"it has ended already: {row.state} by {_text(row.decision.by)}{why}"
+
+
+def _write_rule(call: ApiCall, row: QueueRow, allow: bool, preset: str) -> str:
+    """Return why the rule could not be written; empty if it was."""
+    question, environment = row.asked.question, call.server.environment
+    try:
+        with call.server.session(call.path["project"]) as session:
+            if isinstance(question, HostQuestion):
+                environment.keep_host(session, question, allow, preset)
+            else:
+                environment.keep_command(session, question.pattern, allow)
+    except (MudroomError, Refusal, OSError) as error:
+        return f"the answer holds, but its rule is not written: {error}"
+    return ""
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/questions",
+        "Questions that wait for an answer, in all projects",
+        questions,
+        shape.QuestionsShape,
+        query=shape.QuestionsQueryShape,
+    ),
+    Endpoint(
+        "POST",
+        "/projects/{project}/questions/{question}",
+        "Answer a question; 409 if it has an answer already, or another rule would be written",
+        answer,
+        shape.AnsweredShape,
+        shape.AnswerShape,
+    ),
+)

@@ -1,0 +1,275 @@
+"""Projects and their forks.
+
+Lists are requested often, and must work even if one row is damaged: each fork is summarised from a few files
+(``vault/forks/fork_summary.py``) without walking a tree, and the list of projects loads no policy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from itertools import islice
+from typing import Literal
+
+from msgspec import Struct
+
+from mudroom.core.tree.change import Summary, summarise
+from mudroom.core.tree.path import show_path
+from mudroom.core.tree.quote import show_words
+from mudroom.errors import MudroomError
+from mudroom.ext.web import shape
+from mudroom.ext.web.api.endpoint import ApiCall, Endpoint
+from mudroom.ext.web.api.landing import recovered_of
+from mudroom.ext.web.state.refusal import Refusal
+from mudroom.ext.web.state.server_state import ServerState, require_at_rest, require_fork
+from mudroom.session import Session
+from mudroom.session.upkeep import ForkSummary, Vault, why_unusable
+from mudroom.vault.apply.drift import find_drift
+
+MOST_NOTICES = 12
+"""Forks of a project in the first view."""
+MOST_COMPARED = 1000
+"""Changed files up to which a fork is compared with the project for the first view, an lstat(2) each."""
+SAFE = "Sandboxed: safe to edit"
+_LABELS = {
+    0: ("Not sandboxed", "level 0: commands see your files and your network; only their changes are staged"),
+    1: (SAFE, "level 1: commands are confined by the operating system, and work on a staged view"),
+    2: (SAFE, "level 2: commands run in a container, and work on a staged view"),
+}
+_UNKNOWN = shape.BadgeShape(None, False, "Not known", "its level was not recorded")
+
+
+def badge_of(level: int | None) -> shape.BadgeShape:
+    """Return the badge of an isolation level."""
+    if level not in _LABELS:
+        return _UNKNOWN
+    label, why = _LABELS[level]
+    return shape.BadgeShape(level, level > 0, label, why)
+
+
+def _badge(summary: ForkSummary, around: shape.BadgeShape) -> shape.BadgeShape:
+    """Return the badge of a fork. ``around``: the badge of a command that would run now, for forks in which none has
+    run."""
+    if summary.state == "damaged":
+        return shape.BadgeShape(None, False, "Damaged", summary.problem)
+    if summary.state == "mounted":
+        return shape.BadgeShape(
+            None, False, "Mounted", "it is a directory on this machine: programs that use it are not confined"
+        )
+    if summary.level is not None:
+        return badge_of(summary.level)
+    return badge_of(summary.brief.level) if summary.brief is not None and summary.brief.command else around
+
+
+def summary_of(changes: object) -> shape.SummaryShape:
+    return shape.SummaryShape(*summarise(changes))  # type: ignore[arg-type]
+
+
+def me(call: ApiCall) -> shape.MeShape:
+    environment = call.server.environment
+    roots = [show_path(root) for root in environment.roots]
+    return shape.MeShape(environment.version, roots, list(environment.certified()))
+
+
+# --- projects ---
+
+
+def projects(call: ApiCall) -> list[shape.ProjectRowShape]:
+    rows = []
+    for vault in call.server.vaults():
+        with closing(vault):
+            rows.append(_row(call.server, vault))
+    return rows
+
+
+def _row(server: ServerState, vault: Vault) -> shape.ProjectRowShape:
+    name, problem = os.path.basename(vault.path).decode(), why_unusable(vault)
+    exists = bool(vault.project) and os.path.isdir(vault.project)
+    row = shape.ProjectRowShape(name, show_path(vault.project), exists, 0, 0, 0, 0, [problem] if problem else [])
+    if problem:
+        return row
+    try:
+        forks = server.summaries.all(vault)
+        row.forks = len(forks)
+        row.running = sum(fork.state == "running" for fork in forks)
+        row.unapplied = sum(fork.brief.summary.files for fork in forks if fork.brief is not None)
+        row.remarks += [f"{fork.name}: {fork.problem}" for fork in forks if fork.problem]
+        row.notices = list(islice(_notices(vault, reversed(forks)), MOST_NOTICES))
+        row.questions = sum(question.state == "waiting" for question in vault.approvals.rows())
+    except MudroomError as error:
+        row.remarks.append(error.message)
+    except OSError as error:
+        row.remarks.append(f"cannot be read: {error.strerror}")
+    return row
+
+
+def _notices(vault: Vault, forks: Iterable[ForkSummary]) -> Iterator[shape.NoticeShape]:
+    """Yield a notice for each fork that runs or needs the user."""
+    for summary in forks:
+        brief = summary.brief
+        files = brief.summary.files if brief is not None else 0
+        kind: Literal["damaged", "cut off", "conflict", "finished", "running"]
+        if summary.state in ("damaged", "cut off", "running"):
+            kind = summary.state
+        elif files and summary.state == "idle":
+            touched = _touched(vault, summary.name) if files <= MOST_COMPARED else 0
+            kind, files = ("conflict", touched) if touched else ("finished", files)
+        else:
+            continue
+        code = brief.exit_code if brief is not None and brief.command else None
+        yield shape.NoticeShape(kind, summary.name, summary.agent, files, _badge(summary, _UNKNOWN), code)
+
+
+def _touched(vault: Vault, name: str) -> int:
+    """Return how many files of the fork the project has changed, too; 0 if that cannot be read."""
+    try:
+        return len(find_drift(vault, vault.fork(name)))
+    except (MudroomError, OSError):
+        return 0  # the fork is gone, or its own view says what is wrong
+
+
+def project(call: ApiCall) -> shape.ProjectShape:
+    with call.server.session_with_notes(call.path["project"]) as (session, notes):
+        badge, notes_around = _present_badge(session)
+        applies = [
+            shape.ApplyShape(
+                applied.name,
+                applied.state,
+                applied.fork,
+                applied.time // 10**6,
+                applied.written,
+                applied.removed,
+                applied.conflicts,
+                applied.kept,
+            )
+            for applied in reversed(session.changes.applied())
+        ]
+        return shape.ProjectShape(
+            call.path["project"],
+            show_path(session.project),
+            badge,
+            [_fork(summary, badge) for summary in call.server.summaries.all(session.vault)],
+            applies,
+            _verify(session),
+            [*notes, *notes_around],
+            os.path.lexists(session.project + b"/.git"),
+        )
+
+
+def _present_badge(session: Session) -> tuple[shape.BadgeShape, tuple[str, ...]]:
+    """Return the badge of a command of the user that would run now, with notes about it."""
+    try:
+        grant = session.granted()
+    except MudroomError as error:  # refused by the policy, or not possible on this machine
+        return shape.BadgeShape(None, False, "Nothing runs here", error.message), ((error.hint,) if error.hint else ())
+    return badge_of(grant.level), grant.notes
+
+
+def _verify(session: Session) -> str:
+    settings = session.actor.policy
+    return show_words(settings.verify) if settings.verify and settings.verify_when != "never" else ""
+
+
+# --- forks ---
+
+
+def _fork(summary: ForkSummary, around: shape.BadgeShape) -> shape.ForkShape:
+    brief = summary.brief
+    ran = brief is not None and bool(brief.command)
+    return shape.ForkShape(
+        summary.name,
+        summary.agent,
+        summary.named,
+        summary.created // 10**6,
+        summary.parent,
+        show_words(brief.command) if brief is not None else "",
+        summary.state,
+        _badge(summary, around),
+        shape.SummaryShape(*(brief.summary if brief is not None else Summary())),
+        summary.checkpoints,
+        list(summary.credentials),
+        summary.snapshot,
+        brief.exit_code if brief is not None and ran else None,
+        summary.problem,
+        summary.fingerprint,
+        summary.endpoint,
+    )
+
+
+def _fork_shape_of(call: ApiCall, session: Session, name: str) -> shape.ForkShape:
+    summary = call.server.summaries.get(session.vault.fork(name))
+    if summary is None:
+        raise Refusal(404, "not-found", f"there is no fork named {name}")
+    return _fork(summary, _present_badge(session)[0])
+
+
+def new_fork(call: ApiCall) -> shape.ForkShape:
+    request: shape.ForkRequestShape = call.body
+    if request.at and not request.parent:
+        raise Refusal(400, "bad-request", "a checkpoint needs the fork it belongs to")
+    if request.snapshot and request.parent:
+        raise Refusal(400, "bad-request", "a fork of a fork stands on what that one stands on")
+    with call.server.session(call.path["project"]) as session:
+        if request.parent:
+            _require_copyable(session, request.parent)
+        session.forks.new(request.name, parent=request.parent or None, at=request.at or None, snapshot=request.snapshot)
+        return _fork_shape_of(call, session, request.name)
+
+
+def _require_copyable(session: Session, name: str) -> None:
+    """Raise Refusal if a command runs in the foreground, because the copy would wait for it. Background commands do not
+    matter."""
+    require_fork(session, name)
+    if not has_background(session, name):
+        require_at_rest(session, name)
+
+
+def has_background(session: Session, name: str) -> bool:
+    """Return whether a process holds background commands of the fork."""
+    fork = session.vault.fork(name)
+    return fork.interrupted is not None and os.path.exists(fork.path + b"/background/socket")
+
+
+def rename(call: ApiCall) -> shape.ForkShape:
+    request: shape.RenameRequestShape = call.body
+    with call.server.session(call.path["project"]) as session:
+        session.forks.rename(require_at_rest(session, call.path["fork"]), request.name)
+        return _fork_shape_of(call, session, request.name)
+
+
+class DiscardQuery(Struct):
+    end: bool = False
+    """End background commands first; otherwise they are a reason to refuse."""
+    reviewed: str = ""
+    """The fingerprint of the reviewed changes: other changes are not discarded. Empty: discard whatever the fork holds.
+    """
+
+
+def discard(call: ApiCall) -> shape.DoneShape:
+    query: DiscardQuery = call.query
+    with call.server.session(call.path["project"]) as session:
+        name = require_fork(session, call.path["fork"])
+        if query.end:
+            session.sandboxes.end(name)
+        elif has_background(session, name):
+            running = [started.id for started, ended in session.sandboxes.backgrounds(name) if ended is None]
+            hint = f"mudroom ps --end {running[0]} ends it; " if running else ""
+            raise Refusal(409, "busy", f"a command runs in the background of {name}", f"{hint}end=true ends all there")
+        with call.server.hold_vault(session, f"discard {name}") as recovered:
+            for remark in recovered_of(remark for remark in recovered if remark.fork == name):
+                message = f"{remark.path} {remark.text}; {name} was not thrown away"
+                raise Refusal(409, "moved", message, "look at it again")
+            session.forks.discard(require_at_rest(session, name), query.reviewed or None)
+    return shape.DoneShape()
+
+
+_FORKS = "/projects/{project}/forks"
+ENDPOINTS = (
+    Endpoint("GET", "/me", "The version and the roots of this server", me, shape.MeShape),
+    Endpoint("GET", "/projects", "Every project that has a vault here", projects, list[shape.ProjectRowShape]),
+    Endpoint("GET", "/projects/{project}", "One project with its forks and applies", project, shape.ProjectShape),
+    Endpoint("POST", _FORKS, "Make a fork", new_fork, shape.ForkShape, shape.ForkRequestShape, status=201),
+    Endpoint("POST", _FORKS + "/{fork}/rename", "Rename a fork", rename, shape.ForkShape, shape.RenameRequestShape),
+    Endpoint("DELETE", _FORKS + "/{fork}", "Discard a fork", discard, shape.DoneShape, query=DiscardQuery),
+)

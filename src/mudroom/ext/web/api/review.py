@@ -1,0 +1,174 @@
+"""The changes of a fork as rows. The content of a row is sent by ``file.py``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+from zlib import crc32
+
+from msgspec import Meta, Struct, msgpack, structs
+
+from mudroom.core.tree import dependent_rows
+from mudroom.core.tree.change import Change, Remark
+from mudroom.core.tree.landing_form import OWNER
+from mudroom.core.tree.path import show_path
+from mudroom.errors import MudroomError
+from mudroom.ext.agents.settings_review import changed_settings
+from mudroom.ext.web import shape
+from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of
+from mudroom.ext.web.state.refusal import Refusal
+from mudroom.ext.web.state.server_state import require_fork
+from mudroom.library.review.rows import has_hunks, is_at_rest, review_fork, tags_of
+
+if TYPE_CHECKING:
+    from mudroom.core.tree.entry import Entry
+    from mudroom.library.review.rows import ReviewedFork, TaggedRows
+    from mudroom.session import Session
+
+FEW = 2_000
+"""Up to this number of changes, conflicts are included in the answer. Also the default number of rows: a page shows
+these while it loads the others."""
+MOST = 20_000
+DRIFTED = 100
+_BATCH = 1_000
+"""Rows that are made at once."""
+Index = Annotated[int, Meta(ge=0, le=1 << 40)]
+AGAIN = "look at it again"
+
+
+class ChangesQuery(Struct):
+    first: Index = 0
+    count: Annotated[int, Meta(ge=0, le=MOST)] = FEW
+    reviewed: str = ""
+    """The fingerprint of the page before: if the fork has changed since, the next page is refused."""
+
+
+def changes(call: ApiCall) -> shape.ChangesShape:
+    query: ChangesQuery = call.query
+    with call.server.session(call.path["project"]) as session:
+        name = require_fork(session, call.path["fork"])
+        reviewed = review_fork(session, name)
+        if query.reviewed and query.reviewed != reviewed.fingerprint:
+            raise Refusal(409, "moved", "the fork has changed since the page before this one", AGAIN)
+        # Of many changes, the list is sent first; ``standing`` answers how they relate to the project.
+        drift = session.changes.drift(name) if len(reviewed.changes) <= FEW else None
+        conflicts = _conflicts(session, reviewed, drift) if drift is not None else None
+        page = reviewed.rows[query.first : query.first + query.count]
+        rows = zip(page, reviewed.tagged.once(_Rows).range_of(query.first, len(page)), strict=True)
+        return shape.ChangesShape(
+            name,
+            reviewed.fingerprint,
+            shape.SummaryShape(*reviewed.summary),
+            len(reviewed.rows),
+            query.first,
+            [_in_conflict(row) if conflicts and change.path in conflicts else row for change, row in rows],
+            [_remark(remark) for remark in reviewed.remarks],
+            len(conflicts) if conflicts is not None else None,
+            [_remark(remark) for remark in (drift or [])[:DRIFTED]],
+            len(drift) if drift is not None else None,
+            list(session.vault.fork(name).credentials),
+            reviewed.running,
+            session.vault.fork(name).created // 1_000_000,
+            [line.strip() for line in changed_settings(session, name)],
+            reviewed.in_use,
+        )
+
+
+def _conflicts(session: Session, reviewed: ReviewedFork, drift: list[Remark]) -> set[bytes] | None:
+    """Return the paths of undecided conflicts; None if finding them takes too long."""
+    if not drift and all(change.original_known for change in reviewed.changes):
+        return set()
+    if not is_at_rest(session, reviewed.fork):
+        return None
+    try:
+        return {path for path, decided in session.changes.conflict_paths(reviewed.fork).items() if not decided}
+    except (MudroomError, OSError):
+        return None  # the fork is mounted or busy after all; or an interrupted apply has taken files out of it
+
+
+class _Rows:
+    """Rows as they are sent, made when first requested. They are shared between answers: do not modify them."""
+
+    def __init__(self, tagged: TaggedRows) -> None:
+        self._tagged = tagged
+        self._batches: dict[int, list[shape.RowShape]] = {}
+        self._needs: dependent_rows.Needs = {}
+        if any(map(dependent_rows.has_turned, tagged.rows)):
+            self._needs = dependent_rows.needs(map(dependent_rows.row_of, tagged.rows))
+
+    def range_of(self, first: int, count: int) -> list[shape.RowShape]:
+        """Return rows; the range has to exist."""
+        begin = first - first % _BATCH
+        rows = [row for at in range(begin, first + count, _BATCH) for row in self._batch(at)]
+        return rows[first - begin : first - begin + count]
+
+    def _batch(self, at: int) -> list[shape.RowShape]:
+        rows_ = self._batches.get(at)
+        if rows_ is None:
+            rows, tags = self._tagged.rows[at : at + _BATCH], self._tagged.tags
+            rows_ = self._batches[at] = [self._row(change, tags[change.path]) for change in rows]
+        return rows_
+
+    def _row(self, change: Change, tags: tuple[str, ...]) -> shape.RowShape:
+        row = row_of(change, tags)
+        row.needs = [id_of(path) for path in sorted(self._needs.get(change.path, ()))]
+        return row
+
+
+def _in_conflict(row: shape.RowShape) -> shape.RowShape:
+    return structs.replace(row, flags=[*row.flags, "conflict"])
+
+
+def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.RowShape:
+    """Return a change as a row. ``tags``: if they are known already."""
+    staged = change.staged
+    return shape.RowShape(
+        id_of(change.path),
+        show_path(change.path),
+        change.verb,
+        change.entry.kind,
+        change.lines_added,
+        change.lines_removed,
+        change.staged.size if change.staged is not None else 0,
+        list(tags_of(change) if tags is None else tags),
+        show_path(change.source) if change.source else "",
+        _modes(change.base, change.staged),
+        change.original_known,
+        has_hunks(change),
+        row_stamp(change),
+        runs=change.runs,
+        new_mode=mode_of(staged) if staged is not None else "",
+        target=show_path(staged.target) if staged is not None and staged.target else "",
+        owner=f"{staged.uid}:{staged.gid}" if staged is not None and OWNER in change.flags else "",
+    )
+
+
+def row_stamp(change: Change) -> str:
+    """Return what identifies a change in lists, and in the request for its difference."""
+    return f"{crc32(msgpack.encode((change.verb, change.base, change.staged))):08x}"
+
+
+def _modes(old: Entry | None, new: Entry | None) -> tuple[str, str] | None:
+    """Return both modes if they differ."""
+    if old is None or new is None or old.kind != new.kind or old.mode == new.mode:
+        return None
+    return mode_of(old), mode_of(new)
+
+
+def mode_of(entry: Entry) -> str:
+    return "" if entry.kind == "symlink" else f"{entry.mode:04o}"
+
+
+def _remark(remark: Remark) -> shape.RemarkShape:
+    return shape.RemarkShape(id_of(remark.path), show_path(remark.path), remark.text)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/projects/{project}/forks/{fork}/changes",
+        "The changes of a fork",
+        changes,
+        shape.ChangesShape,
+        query=ChangesQuery,
+    ),
+)

@@ -1,0 +1,118 @@
+"""The functions that the page's server needs of the command line: open a session as a verb does, store the rule of an
+answer, start a command that outlives the server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from mudroom import __version__
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.terminal import Terminal
+from mudroom.errors import MudroomError
+from mudroom.policy.config import left_out, load_policy, places
+from mudroom.sandbox.platform import BY_RECORD
+from mudroom.session import Session
+from mudroom.stage import disk
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mudroom.ext.web.cli.new_project import Outlook
+    from mudroom.ext.web.state.server_environment import ServerEnvironment
+
+
+class _RecordingTerminal(Terminal):
+    """A terminal without a user: messages are kept."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context.environ)
+        self.interactive = False
+        self.messages: list[str] = []
+
+    def out(self, text: str) -> None:
+        self.messages.append(text)
+
+    def say(self, text: str = "") -> None:
+        self.messages.append(text)
+
+    def note(self, text: str) -> None:
+        self.messages.append(text)
+
+    def progress(self, label: str, done: int, total: int) -> None:
+        pass
+
+
+def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironment:
+    """Return the functions of the server, by the environment of this process."""
+    from mudroom.cli.policy.approve import keep_host
+    from mudroom.cli.terminal.git_files import user_git_files
+    from mudroom.ext.web.state.server_environment import ServerEnvironment
+    from mudroom.session.project_session import remember_command
+
+    locations = places(context.environ)
+
+    def open_project(project: bytes) -> tuple[Session, tuple[str, ...]]:
+        terminal = _RecordingTerminal(context)
+        session = open_session(context._replace(project=project, terminal=terminal, as_json=True))
+        return session, tuple(terminal.messages)
+
+    def start(project: bytes, fork: str, command: Sequence[bytes], timeout: float | None) -> str:
+        return _start(context, project, fork, command, timeout)
+
+    return ServerEnvironment(
+        disk.real_path(locations.state),
+        locations.home,
+        tuple(roots) or (disk.real_path(locations.home),),
+        open_project,
+        keep_host,
+        remember_command,
+        start,
+        __version__,
+        lambda project: _outlook(context, project),
+        lambda: user_git_files(context.environ),
+        lambda: _certified(context) if sys.platform in BY_RECORD else (),
+    )
+
+
+def _certified(context: Context) -> Sequence[str]:
+    from mudroom.ext.certify.cli.certification import certified
+
+    return certified(context.environ)
+
+
+def _outlook(context: Context, project: bytes) -> Outlook:
+    from mudroom.ext.web.cli.new_project import predict_run
+
+    loaded = load_policy(project, context.environ)
+    folder = predict_run(project, loaded.settings, home=places(context.environ).home, environ=context.environ)
+    return folder._replace(notes=(*folder.notes, left_out(loaded))) if loaded.left_out else folder
+
+
+def _start(context: Context, project: bytes, fork: str, command: Sequence[bytes], timeout: float | None) -> str:
+    """Start a command by ``mudroom exec --background``, which leaves a process of its own behind.
+
+    Python looks for each module in the current directory first (without ``-P``), and in what PYTHONPATH has below it:
+    the project must not be that directory."""
+    if sys.platform == "win32":
+        raise MudroomError("no command runs in the background on Windows", f"mudroom exec --fork {fork} -- COMMAND")
+    arguments: list[bytes | str] = [sys.executable, "-P", "-m", "mudroom", "exec", "--background", "--json"]
+    arguments += [
+        "--fork",
+        fork,
+        "--project",
+        project,
+        *(["--timeout", f"{timeout:g}s"] if timeout is not None else []),
+        "--",
+        *command,
+    ]
+    run = subprocess.run(
+        arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=dict(context.environ), cwd=b"/"
+    )
+    output = run.stdout.decode("utf-8", "replace")
+    if run.returncode:
+        errors = run.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise MudroomError(errors[-1].removeprefix("mudroom: ") if errors else "the command could not be started")
+    return str(json.loads(output)["id"])

@@ -1,0 +1,155 @@
+"""Logins: the address that ``mudroom serve`` prints holds a code that is valid once and becomes a cookie.
+
+1. The token, which is constant while the server runs, is for programs (``Authorization: Bearer``). It is in no address,
+   because histories and logs keep addresses.
+2. A code is part of an address, is valid once, and expires. Its cookie is not readable by scripts (HttpOnly), is sent
+   by our own pages only (SameSite=Strict), and expires. Browsers send it to servers on other ports of this host, too:
+   so it counts only together with the page's key. The page receives that key once, in the fragment of the address it is
+   redirected to, and stores it where only its own origin can read it.
+3. A cookie is signed with a key that outlives the server (``cookie_key.py``), and checked with the key of that moment:
+   a browser stays logged in over a restart, and replacing the key ends all logins at once.
+4. Each request with a cookie has to bring the page's key. That key is derived from the cookie, and is not stored here.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from starlette.responses import RedirectResponse, Response
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+CSRF = "x-mudroom-csrf"
+"""The header with the page's key: another site's page cannot send it without permission, and does not know the key."""
+KEY = "k"
+"""The query parameter with the page's key, where a page cannot send headers (EventSource, images), and its name in the
+fragment after a login."""
+CODE_LIFE = 600
+"""Seconds until a code expires."""
+COOKIE_LIFE = 7 * 24 * 3600
+"""Seconds until a cookie expires; for the browser it is a session cookie (no Max-Age)."""
+CODES = 16
+"""Codes that are valid at a time; the oldest is dropped."""
+REFUSED_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Login:
+    """``_lock`` guards the codes."""
+
+    def __init__(
+        self,
+        port: int,
+        token: str,
+        key: Callable[[], bytes | None] | None = None,
+        prefix: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``key``: returns the current key, or None if it cannot be read; then no cookie is valid. Default: a key of
+        this object. ``prefix``: the path prefix that a browser sees, as ``/x``. ``clock``: seconds."""
+        own = secrets.token_bytes(32)
+        self._token, self._key, self._clock = token.encode(), key or (lambda: own), clock
+        self._port, self._prefix = port, prefix
+        self.cookie = f"mudroom-{port}"
+        """Browsers do not separate the cookies of two ports (RFC 6265, 8.5), so the name has the port."""
+        self._lock = threading.Lock()
+        self._codes: dict[str, float] = {}
+        self._refused = (files("mudroom.ext.web") / "page" / "used.html").read_bytes()
+
+    def new_code(self) -> str:
+        code, now = secrets.token_urlsafe(24), self._clock()
+        with self._lock:
+            valid = [(old, until) for old, until in self._codes.items() if until > now]
+            self._codes = dict([*valid, (code, now + CODE_LIFE)][-CODES:])
+        return code
+
+    def enter(self, request: Request) -> Response:
+        """Answer ``GET /login?code=``: set a cookie and redirect to the page with its key, or show a page that explains
+        the refusal. A fragment is neither sent to a server (RFC 9110, 7.1) nor in a Referer."""
+        purpose = request.headers.get("sec-purpose", "") + request.headers.get("purpose", "")
+        if "prefetch" in purpose or not self._use_code(request.query_params.get("code", "")):
+            return Response(self._refused, 403, {"content-security-policy": REFUSED_POLICY}, "text/html; charset=utf-8")
+        value = self._new_cookie()
+        if value is None:
+            return Response("the key of mudroom serve cannot be read\n", 503, media_type="text/plain")
+        answer = RedirectResponse(f"./#{KEY}={self.csrf_of(value)}", 303)
+        # set by a proxy that is reached by TLS; a client that sets it without a proxy harms only itself
+        secure = request.headers.get("x-forwarded-proto", "").lower() == "https"
+        path = self._prefix + "/"
+        answer.set_cookie(self.cookie, value, httponly=True, samesite="strict", path=path, secure=secure)
+        return answer
+
+    def _use_code(self, code: str) -> bool:
+        with self._lock:
+            return self._codes.pop(code, 0.0) > self._clock()
+
+    def _new_cookie(self) -> str | None:
+        key = self._key()
+        if key is None:
+            return None
+        body = f"{int(self._clock()) + COOKIE_LIFE:x}.{secrets.token_urlsafe(18)}"
+        return f"{body}.{self._sign(key, 'cookie', body.encode())}"
+
+    def _sign(self, key: bytes, purpose: str, body: bytes) -> str:
+        return hmac.new(key, b"mudroom %s %d\0%s" % (purpose.encode(), self._port, body), sha256).hexdigest()
+
+    def bearer(self, headers: Headers) -> bool | None:
+        """Return whether the request has the right token; None if it has none."""
+        tokens = [value for value in _values(headers, b"authorization") if value[:7].lower() == b"bearer "]
+        if not tokens:
+            return None
+        return len(tokens) == 1 and hmac.compare_digest(tokens[0][7:].strip(), self._token)
+
+    def browser(self, headers: Headers) -> bytes | None:
+        """Return the valid login cookie of the request; None if there is none."""
+        key, now = self._key(), self._clock()
+        if key is None:
+            return None
+        name = self.cookie.encode()
+        for line in _values(headers, b"cookie"):
+            for pair in line.split(b";"):
+                cookie_name, _equals, value = pair.strip().partition(b"=")
+                if cookie_name == name and self._is_valid(key, value, now):
+                    return value
+        return None
+
+    def _is_valid(self, key: bytes, value: bytes, now: float) -> bool:
+        body, _dot, mac = value.rpartition(b".")
+        if not hmac.compare_digest(mac, self._sign(key, "cookie", body).encode()):
+            return False
+        return int(body.partition(b".")[0], 16) > now
+
+    def knows(self, headers: Headers) -> bool:
+        has_token = self.bearer(headers)
+        return self.browser(headers) is not None if has_token is None else has_token
+
+    def csrf(self, headers: Headers) -> str:
+        """Return the page's key that this browser has to bring; empty if it is not logged in."""
+        value = self.browser(headers)
+        return "" if value is None else self.csrf_of(value.decode("latin-1"))
+
+    def csrf_of(self, cookie: str) -> str:
+        """Return the page's key for a cookie of ours; empty if there is no key to sign with."""
+        key = self._key()
+        return "" if key is None else self._sign(key, "csrf", cookie.encode("latin-1"))
+
+    def proof(self, nonce: str) -> str:
+        """Return a proof that this server knows its token. Only a client that knows the token can check it."""
+        return proof_of(self._token.decode(), nonce)
+
+
+def proof_of(token: str, nonce: str) -> str:
+    return hmac.new(token.encode(), b"mudroom whose\0" + nonce.encode("utf-8", "replace"), sha256).hexdigest()
+
+
+def _values(headers: Headers, name: bytes) -> list[bytes]:
+    return [value for key, value in headers if key.lower() == name]

@@ -1,0 +1,254 @@
+"""The HTTP server on loopback, from its sockets to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from mudroom.errors import UsageError
+from mudroom.ext.web.server.guard import STRANGER
+from mudroom.library.review.rows import fewer_collections
+
+if TYPE_CHECKING:
+    from mudroom.ext.web.server.guard import RequestGuard
+
+HOST = "127.0.0.1"
+if sys.platform == "win32":
+    from mudroom.ext.windows.win32.tcp_peer import stranger_here as stranger_of
+
+    _LAST = signal.SIGBREAK
+    _ALONE = socket.SO_EXCLUSIVEADDRUSE
+    _LINGER = struct.pack("HH", 1, 0)
+else:
+    from mudroom.net.entrances.peer_user import stranger_uid as stranger_of
+
+    _LAST = signal.SIGHUP
+    _ALONE = socket.SO_REUSEADDR
+    _LINGER = struct.pack("ii", 1, 0)
+"""SIGHUP, or Ctrl-Break. The option by which a port is this process's alone: with SO_REUSEADDR Windows lets any process
+take a port that is in use ("Using SO_REUSEADDR and SO_EXCLUSIVEADDRUSE"). ``struct linger``: u_short there."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, _LAST)
+_PATIENCE = 2
+"""Seconds that open connections have when the server ends."""
+CONNECTIONS = 512
+"""Connections at a time. For a further one, another that waits for a request is closed: the oldest of which none has
+come, or else the one that has been idle longest, or else the one whose request has been coming longest."""
+STRANGERS = 32
+"""Of these, connections of other users of this machine, who get public paths only; further ones are closed. With a
+proxy, which may run as another user, the limit does not apply."""
+HEAD_SECONDS = 10.0
+"""Seconds in which a request head has to arrive."""
+READ_SECONDS = 30.0
+"""Seconds in which a client has to read some of an answer."""
+_NO_REQUEST, _IDLE, _HALF, _SERVED = range(4)
+"""States of a connection, in the order in which they are closed. One whose request is being answered is not closed."""
+_WORDS = {errno.EADDRINUSE: "Address already in use", errno.EACCES: "Permission denied"}
+"""As on Linux: Windows has longer words, and the second also for a port that another process has for itself."""
+_TRIES = 20
+"""Ports that are tried until one is free for both IPv4 and IPv6."""
+HEAD_LIMIT = 32 << 10
+"""Bytes of a request head. The longest path (PATH_MAX, 4096) has 5462 characters as an id."""
+
+
+def listen(port: int) -> list[socket.socket]:
+    """Return listening sockets on loopback only: 127.0.0.1, and ::1 if there is IPv6. ``port`` 0: any free port. Both
+    or none: names (``localhost``, ``mudroom.localhost``) lead a browser to ::1 first, so another process that listens
+    there would receive the address with its code. Raise UsageError if the port is taken."""
+    for _try in range(1 if port else _TRIES):
+        first = _bind(socket.AF_INET, HOST, port)
+        try:
+            return [first, _bind(socket.AF_INET6, "::1", first.getsockname()[1])]
+        except UsageError as error:
+            if _has_no_family(error):
+                return [first]
+            first.close()
+            refused = error
+    raise refused
+
+
+def _has_no_family(error: UsageError) -> bool:
+    """Return whether this machine has no addresses of that family."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+
+
+def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    try:
+        # with its protocol: asyncio sets TCP_NODELAY only if it is given
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    except OSError as error:
+        raise _bind_error(error, host, port) from error
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, _ALONE, 1)
+        bound.bind((host, port))
+        bound.listen(128)
+    except OSError as error:
+        bound.close()
+        raise _bind_error(error, host, port) from error
+    return bound
+
+
+def _bind_error(error: OSError, host: str, port: int) -> UsageError:
+    at = f"[{host}]:{port}" if ":" in host else f"port {port}"
+    words = _WORDS.get(error.errno or 0, error.strerror)
+    refusal = UsageError(f"{at}: {words}", "--port 0 takes any free one")
+    refusal.__cause__ = error
+    return refusal
+
+
+class HttpConnection(H11Protocol):
+    """A connection that passes the peer's user with each request. A connection that is silent, sends half a request, or
+    does not read its answer is closed; uvicorn would wait without limit."""
+
+    patience, reading, strangers, most = HEAD_SECONDS, READ_SECONDS, STRANGERS, CONNECTIONS
+    waits_since = 0.0
+    """The loop's time at which the connection, or its last request, began."""
+    other: int | str | None = None
+    """Another user at the other end, by uid, or in the words of Windows; None if there is none."""
+    _head_timer: asyncio.TimerHandle | None = None
+    _read_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if self.server is not None and self.server[1] is not None and self.client is not None:
+            self.other = stranger_of((self.server[0], self.server[1]), self.client)
+            self.app_state = {**self.app_state, STRANGER: self.other}
+        if self.other is not None and self._count_strangers() > self.strangers:
+            transport.abort()
+            return
+        self.waits_since = self.loop.time()
+        if len(self.connections) > self.most:
+            self._make_room()
+        transport.set_write_buffer_limits(0)  # so that pause_writing is called for any unread byte
+        self._head_timer = self.loop.call_later(self.patience, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_head_timer()
+        elif self._head_timer is None:
+            self.waits_since = self.loop.time()
+            self._head_timer = self.loop.call_later(self.patience, self.transport.abort)
+
+    def _make_room(self) -> None:
+        """Close the connection that matters least, if one of the others has no whole request."""
+        others = [other for other in self.connections if isinstance(other, HttpConnection) and other is not self]
+        last = min(others, key=HttpConnection.rank, default=None)
+        if last is not None and last.rank()[0] < _SERVED:
+            self.connections.discard(last)  # its transport reports the end in a later turn
+            last.transport.abort()
+
+    def rank(self) -> tuple[int, float]:
+        """Return what is compared to choose the connection that is closed first: the lowest."""
+        cycle: Any = self.cycle  # None before the first request, against its type
+        if cycle is None:
+            return _NO_REQUEST, self.waits_since
+        if cycle.response_complete:
+            return _IDLE, self.waits_since
+        return (_HALF if cycle.more_body else _SERVED), self.waits_since
+
+    def _count_strangers(self) -> int:
+        return sum(
+            isinstance(connection, HttpConnection) and connection.other is not None for connection in self.connections
+        )
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._start_read_timer(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_read_timer()
+
+    def _start_read_timer(self, unsent: int) -> None:
+        self._read_timer = self.loop.call_later(self.reading, self._check_progress, unsent)
+
+    def _check_progress(self, unsent_before: int) -> None:
+        """Close the connection if no byte was read since. A slow client may take its time for a long answer."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent < unsent_before:
+            self._start_read_timer(unsent)
+            return
+        # otherwise the kernel would keep sending its buffer (tcp(7), socket(7))
+        sock = self.transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
+        self.transport.abort()
+
+    def _stop_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._stop_head_timer()
+        self._stop_read_timer()
+        super().connection_lost(error)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+class _Proxied(HttpConnection):
+    strangers = CONNECTIONS
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
+
+
+def serve(
+    app: RequestGuard,
+    listening: list[socket.socket],
+    ready: Callable[[], None],
+    ending: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until SIGINT, SIGTERM or SIGHUP, in the main thread. ``ready`` is called when connections are accepted and
+    a signal ends the server cleanly. ``ending`` is called at the end, so that open streams can be closed."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="critical",  # bad requests of clients are not logged; faults of ours are, by the guard
+        access_log=False,
+        lifespan="off",
+        loop="asyncio",
+        http=_Proxied if app.proxied else HttpConnection,
+        ws="none",
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS + 1,
+        h11_max_incomplete_event_size=HEAD_LIMIT,
+        timeout_graceful_shutdown=_PATIENCE,
+    )
+    server: Any = _Server(config, ending)
+
+    def request_exit(_number: int, _frame: object) -> None:
+        server.should_exit = True
+
+    # uvicorn handles signals itself while it runs, and raises them again for the handlers before: these
+    before = {number: signal.signal(number, request_exit) for number in _SIGNALS}
+    try:
+        with fewer_collections():
+            ready()
+            server.run(sockets=listening)
+    finally:
+        for socket_ in listening:
+            socket_.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,126 @@
+"""Tries: several attempts at one task, and what differs between their results."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from mudroom.ext.web.shape.change import Verb
+
+
+class TryRowShape(Struct):
+    name: str
+    command: str
+    """With ``{i}`` for the number of an attempt."""
+    judge: str
+    """The command that judges; empty: the exit code of each attempt does."""
+    started: int
+    ended: int
+    """0: it has no end."""
+    running: bool
+    attempts: int
+    results: int
+    """Number of different results."""
+    passed: int
+    """Number of attempts that passed."""
+    best: int
+    """Number of the best attempt; 0: none has passed."""
+    problem: str = ""
+    """Why its record cannot be read; the other fields are empty then."""
+
+
+class CandidateShape(Struct):
+    """One result of a try, and the fork to review it in."""
+
+    attempts: list[int]
+    """Numbers of the attempts with this result."""
+    fork: str
+    """Empty: there is none any more, or it cannot be read."""
+    standing: Literal["ready", "changed", "running", "gone", "damaged", "none"]
+    """Of its fork: as it was judged; changed since; a command runs in it; applied or discarded; it cannot be read; the
+    attempt had none."""
+    best: bool
+    state: str
+    """Of its attempt: ``passed``, ``failed``, ``running``, ``ended early``, ``timed out``, ``refused``, ``not
+    started``, ``error``, ``interrupted``."""
+    exit_code: int
+    judged: int | None
+    """Exit code of the judge; None: it was not judged."""
+    score: float | None
+    added: int
+    modified: int
+    deleted: int
+    lines: int
+    """Lines added and removed."""
+    seconds: float
+    compared: bool
+    note: str = ""
+    """One line; empty: nothing else is to be known."""
+
+
+class ResultGroupShape(Struct):
+    """Candidates with the same result at a path."""
+
+    candidates: list[int]
+    """Places in the list of candidates."""
+    change: Verb
+    added: int
+    removed: int
+
+
+class ComparedPathShape(Struct):
+    id: str
+    path: str
+    extent: Literal["different", "some", "unknown", "same"]
+    """The candidates' changes differ; only some changed it; shapes are equal and contents were not compared; all made
+    the same change."""
+    groups: list[ResultGroupShape]
+    unchanged: list[int]
+    """Candidates that did not change it."""
+    compared: bool
+    """False: contents of equal size were not read."""
+
+
+class ExtentCountsShape(Struct):
+    different: int
+    some: int
+    unknown: int
+    same: int
+
+
+class TryShape(Struct):
+    row: TryRowShape
+    candidates: list[CandidateShape]
+    """Best first."""
+    counts: ExtentCountsShape
+    """Compared paths by extent."""
+    total: int
+    """Number of compared paths of the requested extent; ``paths`` holds those from ``first`` on."""
+    first: int
+    paths: list[ComparedPathShape]
+    paths_left: int
+    """Changed paths beyond the bound, which were not compared."""
+    candidates_left: int
+    """Candidates with changes that were not compared: only the best are."""
+    fingerprint: str
+    """Another one as soon as the record or a compared fork changes."""
+    base: str = ""
+    """The fork that the attempts began from; empty: the project."""
+    end: str = ""
+    """Why attempts were ended early: ``until``, ``budget``, ``interrupted``, ``judge`` (it cannot be run); empty: none
+    was."""
+    note: str = ""
+
+
+class AttemptShape(Struct):
+    number: int
+    fork: str
+    """Empty: it had none. The fork may be gone."""
+    command: str
+    state: str
+    exit_code: int
+    judged: int | None
+    note: str
+    report: str
+    """The end of the judge's output, or of the command's own if it was not judged, as a terminal would get it."""

@@ -1,0 +1,177 @@
+"""The state that requests share: the vaults of the state directory, jobs, locks and listeners.
+
+A session is opened for a request and closed with it. Between requests only parsed files are cached, as long as their
+stat stamps are unchanged (``stage/file_cache.py``). So a page never shows stale state.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from mudroom.core.tree.path import show_path
+from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.attempts.candidate import ComparisonCache
+from mudroom.ext.web.state.hub import ChangeBell, Hub, Look
+from mudroom.ext.web.state.job import Jobs
+from mudroom.ext.web.state.refusal import Refusal
+from mudroom.ext.web.state.request_lock import RequestLocks
+from mudroom.ext.web.state.server_environment import ServerEnvironment
+from mudroom.library.review.rows import stamp_of
+from mudroom.session import Session
+from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
+from mudroom.stage import disk
+
+PATIENCE = 2.0
+"""Seconds to wait for another process that reads a fork."""
+
+
+class ServerState:
+    def __init__(self, environment: ServerEnvironment) -> None:
+        self.environment = environment
+        self.hub = Hub(self.look)
+        self.jobs = Jobs(self.hub)
+        self.summaries = ForkSummaries()
+        self.comparisons = ComparisonCache()
+        self.locks = RequestLocks()
+        self._reading = FileCache()
+
+    def vaults(self) -> list[Vault]:
+        """Return every vault, usable or not, of a project whose files are at its own path: others are a worker's. The
+        caller closes them."""
+        vaults = vaults_of(self.environment.state)
+        return [self._with_cache(vault) for vault in vaults if not vault.is_elsewhere]
+
+    def vault(self, project: str) -> Vault:
+        """Return the vault of a project, which the caller closes. Raise Refusal if there is none, or it is unusable."""
+        opened = vault_named(self.environment.state, project.encode())
+        if opened is None or opened.is_elsewhere:
+            raise Refusal(404, "not-found", "there is no such project here", "it may have been removed meanwhile")
+        problem = why_unusable(opened)
+        if problem:
+            raise Refusal(409, "failed", f"the vault {show_path(opened.path)} {problem}")
+        return self._with_cache(opened)
+
+    def _with_cache(self, vault: Vault) -> Vault:
+        vault.reading = self._reading
+        return vault
+
+    @contextmanager
+    def session(self, project: str) -> Iterator[Session]:
+        """Open a session as the command line does. Raise Refusal."""
+        with self.session_with_notes(project) as (session, _notes):
+            yield session
+
+    @contextmanager
+    def session_with_notes(self, project: str) -> Iterator[tuple[Session, tuple[str, ...]]]:
+        with closing(self.vault(project)) as vault:
+            project_path = vault.project
+        if not os.path.isdir(project_path):
+            raise Refusal(409, "failed", f"{show_path(project_path)} is gone", "if it was moved, move it back")
+        session, notes = self.environment.open(project_path)
+        self._with_cache(session.vault)
+        with session:
+            yield session, notes
+
+    @contextmanager
+    def hold_vault(self, session: Session, what: str) -> Iterator[list[Any]]:
+        """Hold the vault, as for an apply; yield the applies that were recovered first. Raise Refusal at once if
+        another process holds it."""
+
+        def waiting(other: str) -> None:
+            raise Refusal(409, "busy", f"{other} is at work in this project", "try again when it has ended")
+
+        with session.alone(f"{what} (the page, process {os.getpid()})", waiting) as recovered:
+            yield recovered
+
+    def look(self) -> Look:
+        """Return the stamps and bells for the hub. No bell is opened in another user's vault: that would create files
+        there."""
+        stamps: dict[str, Any] = {}
+        bells: dict[str, Callable[[], ChangeBell]] = {}
+        for vault in self.vaults():
+            name = os.path.basename(vault.path).decode()
+            stamps[f"{name}/forks"] = _forks_stamp(vault.path)
+            stamps[f"{name}/tries"] = _tries_stamp(vault.path)
+            stamps[f"{name}/applies"] = stamp_of(vault.path + b"/applies")
+            stamps[f"{name}/questions"] = _questions_stamp(vault.path)
+            stamps[f"{name}/journal"] = stamp_of(vault.path + b"/journal.head")
+            stamps[f"{name}/commands"], stamps[f"{name}/output"] = _background_stamps(vault.path)
+            if not why_unusable(vault) and disk.stat_at(None, vault.path).st_uid == disk.user():
+                bells[name] = functools.partial(vault.approvals.listen, "page")
+        return Look(stamps, bells)
+
+
+def require_fork(session: Session, name: str) -> str:
+    """Return the name of the fork. Raise Refusal (404) if there is none."""
+    try:
+        return session.vault.fork(name).name
+    except UsageError as error:
+        raise Refusal(404, "not-found", error.message, error.hint) from None
+    except MudroomError as error:
+        raise Refusal(409, "failed", error.message, error.hint) from None
+
+
+def require_at_rest(session: Session, name: str) -> str:
+    """Return the name of the fork. Raise Refusal (404), or Refusal (409) if a command runs in it: reading it would wait
+    for that command. Another reader is waited for, because a page sends several requests at once."""
+    fork = session.vault.fork(require_fork(session, name))
+    with fork.lock_if_free("the page", PATIENCE, standing=True) as free:
+        if not free:
+            raise Refusal(409, "busy", f"a command is running in {name}", "look again when it has ended")
+    return name
+
+
+def _names(path: bytes) -> list[bytes]:
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return []
+
+
+def _forks_stamp(vault: bytes) -> tuple[object, ...]:
+    return tuple(
+        (
+            name,
+            *(
+                stamp_of(vault + b"/forks/" + name + part)
+                for part in (b"", b"/record", b"/state", b"/running", b"/resolutions")
+            ),
+        )
+        for name in _names(vault + b"/forks")
+    )
+
+
+def _tries_stamp(vault: bytes) -> tuple[object, ...]:
+    names = _names(vault + b"/attempts")
+    return tuple((name, stamp_of(vault + b"/attempts/" + name + b"/record")) for name in names)
+
+
+def _background_stamps(vault: bytes) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    """Return the stamps of background commands, and of their output. Only forks with such commands are read, and in
+    detail only those in which one runs."""
+    commands: list[object] = []
+    output: list[object] = []
+    for name in _names(vault + b"/forks"):
+        directory = vault + b"/forks/" + name + b"/background"
+        if stamp_of(vault + b"/forks/" + name + b"/running") is not None:
+            printed = vault + b"/forks/" + name + b"/printed"
+            output += [stamp_of(printed + stream) for stream in (b"/stdout", b"/stderr")]
+        directory_stamp = stamp_of(directory)
+        if directory_stamp is None:
+            continue
+        commands.append((name, directory_stamp))
+        if stamp_of(directory + b"/sandbox") is None:
+            continue  # no command runs there, so none prints
+        for command in _names(directory):
+            if command.isalnum():
+                commands.append(stamp_of(directory + b"/" + command + b"/command"))
+                output += [stamp_of(directory + b"/" + command + stream) for stream in (b"/stdout", b"/stderr")]
+    return tuple(commands), tuple(output)
+
+
+def _questions_stamp(vault: bytes) -> tuple[object, ...]:
+    return tuple((name, stamp_of(vault + b"/approvals/" + name)) for name in _names(vault + b"/approvals"))

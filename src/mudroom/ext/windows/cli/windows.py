@@ -1,0 +1,95 @@
+"""The command line on Windows. The verbs of ``PORTED`` run there as elsewhere, once a certificate has opened the
+platform (``ext/certify/opening.py``); other verbs print one line that says so. docs/WINDOWS.md lists the missing
+parts."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from mudroom.cli.main import VERBS, overview, run, version
+from mudroom.cli.terminal.terminal import Terminal
+from mudroom.errors import MudroomError
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mudroom.sandbox.client.client import Client
+
+PORTED = frozenset((
+    "run", "exec", "diff", "status", "log", "ls", "apply", "undo", "redo", "discard", "fork", "checkpoint", "rollback",
+    "recover", "resolve", "certify", "serve", "shell", "mcp", "vault", "policy", "approve", "completion", "net", "try",
+    "agent", "review",
+))  # fmt: skip
+NOT_YET = "does not run on Windows yet"
+HINT = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
+
+
+def start(argv: Sequence[str], client: Client | None = None) -> int:
+    """Run a verb and return the exit code. Never ends in a traceback of what is known to be missing."""
+    terminal = Terminal({})
+    if not argv or argv[0] in ("-h", "--help") or list(argv) == ["help"]:
+        terminal.out(overview())
+        return 0
+    if argv[0] in ("-V", "--version"):
+        terminal.out(version())
+        return 0
+    if argv[0] == "doctor":
+        return _doctor(terminal, "--json" in argv)
+    if argv[0] == "help":
+        argv = [argv[1], "--help"]
+    if argv[0] not in VERBS:
+        terminal.error(f"there is no verb {argv[0]!r}", "mudroom --help lists them")
+        return 125
+    if argv[0] not in PORTED:
+        terminal.error(f"mudroom {argv[0]} {NOT_YET}", HINT)
+        return 125
+    from mudroom.policy.config import environment
+
+    try:
+        environ = environment()
+    except MudroomError as error:
+        terminal.error(error.message, error.hint)
+        return error.exit_code
+    return run(argv, environ, client)
+
+
+def _doctor(terminal: Terminal, as_json: bool) -> int:
+    from mudroom.ext.windows.cli.doctor import examine_here
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="mudroom-doctor-") as directory:
+            rows, is_open = examine_here(os.fsencode(directory), os.environ)
+    except OSError as error:
+        terminal.error(str(error), "no probe could run")
+        return 125
+    except MudroomError as error:
+        terminal.error(error.message, error.hint)
+        return error.exit_code
+    if as_json:
+        protections = [row._asdict() for row in rows]
+        terminal.out(json.dumps({"schema": "mudroom.cli.doctor.probe/1", "protections": protections}))
+    else:
+        width = max(len(row.protection) for row in rows)
+        for row in rows:
+            terminal.out(f"{row.protection:<{width}}  {row.state:<10}  {row.found}")
+            if row.fix:
+                terminal.out(f"{'':<{width}}            fix: {row.fix}")
+    if not is_open:
+        from mudroom.ext.certify import opening
+
+        terminal.say(f"no command runs on Windows without a certificate of this machine ({opening.HINT})")
+    return 0 if is_open else 1
+
+
+def main() -> int:
+    for stream in (
+        sys.stdout,
+        sys.stderr,
+    ):  # into a pipe Python writes the code page of the system, as no reader expects
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    return start(sys.argv[1:])

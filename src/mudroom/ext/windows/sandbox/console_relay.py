@@ -1,0 +1,168 @@
+"""Relay between the user's console and the pseudo-console of a command, which has no handle of the user's. The
+counterpart of ``client/terminal.py``.
+
+Rules of this file:
+1. A command gets a pseudo-console if stdin, stdout and stderr are consoles, all three: a process has one console.
+   Otherwise it gets pipes, so that ``isatty`` inside is never true where it is false outside.
+2. Keys go to the pseudo-console as bytes, Ctrl-C among them, which raises its event in the command alone. Ctrl-Break is
+   the user's way to end the command: no console passes it on as a byte.
+3. Every way out restores the modes of the user's console: the end of the command, an exception, Ctrl-Break.
+4. The relay owns the ends of the pseudo-console from ``start`` on. ClosePseudoConsole waits until the rest of the
+   output has been read ("Creating a Pseudoconsole session"), so the thread of the output reads until its pipe ends.
+5. Windows sends no signal for a new size of the window, so it is looked at every ``LOOK`` seconds.
+
+Questions are asked elsewhere while a command has the console: whether its program reads keys itself is not told.
+Type-ahead that the command has not read when it ends is lost with its console.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from mudroom.ext.windows.win32.api import CallFailed
+from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from mudroom.ext.windows.sandbox.calls import Console
+    from mudroom.ext.windows.sandbox.run import ConfinedProcess
+
+LOOK = 0.2
+_PATIENCE = 0.05
+"""Seconds between two attempts to interrupt the thread that waits for a key: it may be between two reads."""
+_ATTEMPTS = 40
+
+
+class RelayedConsole(Protocol):
+    """The console of the user: ``ext/windows/win32/user_console.py``."""
+
+    def enter_raw(self) -> None:
+        """Raise CallFailed; then the modes are as before."""
+
+    def restore(self) -> None: ...
+
+    def size(self) -> tuple[int, int] | None: ...
+
+    def read(self) -> bytes:
+        """Return keys as UTF-8; empty: the read was interrupted."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def interrupt(self, thread: int) -> None:
+        """Interrupt the read of a thread."""
+
+
+class PipeCalls(NamedTuple):
+    """Calls on the ends of a pseudo-console. Each raises CallFailed."""
+
+    read: Callable[[int], bytes]
+    write: Callable[[int, bytes], object]
+    close: Callable[[int], object]
+
+
+class Attached(Protocol):
+    """A command with a console of its own, as ``WindowsRunning`` is."""
+
+    @property
+    def confined(self) -> ConfinedProcess: ...
+
+
+class ConsoleRelay:
+    """The relay of one command, to be closed in every case. ``_over`` is only ever set; the other attributes are
+    written by the caller's thread, but for ``_failure``, which the thread of the output writes."""
+
+    numbers = (0, 1, 2)
+    descriptors = (None, None, None)
+    own: frozenset[int] = frozenset()
+
+    def __init__(self, user: RelayedConsole, pipes: PipeCalls) -> None:
+        self._user, self._pipes = user, pipes
+        self._console: Console | None = None
+        self._over = threading.Event()
+        self._failure: CallFailed | None = None
+        self._threads: list[threading.Thread] = []
+        self._is_raw = False
+
+    def start(self, running: Attached) -> None:
+        """Relay from now on. Raise CallFailed if the user's console has no raw mode."""
+        confined = running.confined
+        self._console = confined.take_console()
+        self._user.enter_raw()
+        self._is_raw = True
+        work = (self._show, self._type, lambda: self._resize(confined))
+        self._threads = [threading.Thread(target=one, name="mudroom-console", daemon=True) for one in work]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """After the command has ended: wait until its output is on the console, and restore the modes."""
+        console, self._console = self._console, None
+        if console is None:
+            return
+        self._over.set()
+        try:
+            for thread in self._threads:
+                self._end(thread)
+        finally:
+            if self._is_raw:
+                self._user.restore()
+            for handle in (console.input, console.output):
+                self._pipes.close(handle)
+        if self._failure is not None:
+            raise self._failure
+
+    def _end(self, thread: threading.Thread) -> None:
+        if thread is not self._threads[1]:
+            thread.join()
+            return
+        for _attempt in range(_ATTEMPTS):
+            if not thread.is_alive():
+                return
+            self._user.interrupt(thread.native_id or 0)
+            thread.join(_PATIENCE)
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Do nothing: questions are asked elsewhere (``is_taken``)."""
+        yield
+
+    def is_taken(self) -> bool:
+        return True
+
+    def sign(self, text: str) -> None:
+        """Show nothing: the position of the command's cursor is not known."""
+
+    # --- threads ---
+
+    def _show(self) -> None:
+        assert self._console is not None
+        output = self._console.output
+        try:
+            while data := self._pipes.read(output):
+                self._user.write(data)
+        except CallFailed as failed:  # the user's console has gone, and the rest of the output with it
+            self._failure = failed
+
+    def _type(self) -> None:
+        assert self._console is not None
+        given = self._console.input
+        while not self._over.is_set():
+            try:
+                if keys := self._user.read():
+                    self._pipes.write(given, keys)
+            except CallFailed:
+                return  # one of the two consoles has gone: no key arrives any more
+
+    def _resize(self, confined: ConfinedProcess) -> None:
+        shown = None
+        while True:
+            size = self._user.size()
+            if size is not None and size != shown:
+                shown = size
+                try:
+                    confined.resize(*size)
+                except CallFailed:
+                    return  # it has just ended
+            if self._over.wait(LOOK):
+                return

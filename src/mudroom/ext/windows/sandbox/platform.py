@@ -1,0 +1,103 @@
+"""Windows: the functions of its row in ``sandbox/platform.py``."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Collection
+
+from mudroom.core.confinement.limit import NO_LIMITS, Limits
+from mudroom.core.confinement.plan import Plan
+from mudroom.core.confinement.spec import HostView, SandboxSpec
+from mudroom.core.tree.windows_path import inner_path
+from mudroom.errors import UsageError
+from mudroom.ext.windows.sandbox.client import WindowsRunning, attend
+from mudroom.ext.windows.sandbox.plan import require
+from mudroom.ext.windows.sandbox.stream import Heard, PipedOutput
+from mudroom.sandbox.client.invocation import Exit
+from mudroom.sandbox.host.around import NamedStore
+from mudroom.sandbox.host.host import Host
+from mudroom.typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mudroom.sandbox.client.capture import Beside, Watch
+
+
+def compile_windows(spec: SandboxSpec) -> Plan:
+    """Return the plan that ``WindowsClient`` compiles further when it knows the command. Raise Unsupported for a
+    request that no command can get here."""
+    require(spec)
+    return Plan(0, (b"", b"", False), (("windows", spec, NO_LIMITS),))
+
+
+def hold(plan: Plan, limits: Limits) -> Plan:
+    """Return the plan with limits, which the job holds."""
+    steps = tuple((step[0], step[1], limits) if step[0] == "windows" else step for step in plan.steps)
+    return plan._replace(steps=steps)
+
+
+def streams() -> tuple[Any, Any]:
+    return piped, attended
+
+
+def piped(
+    stdin: int | None,
+    stdout: int | None,
+    stderr: int | None,
+    limit: int,
+    heard: Heard | None = None,
+    _own: Collection[int] = (),
+) -> PipedOutput:
+    """As ``CapturedOutput``."""
+    from mudroom.ext.windows.win32.api import Library
+
+    return PipedOutput(Library(), stdin, stdout, stderr, limit, heard)
+
+
+def attended(
+    running: WindowsRunning,
+    output: PipedOutput,
+    timeout: float | None,
+    meanwhile: Callable[[], None],
+    watch: Watch | None = None,
+    beside: Beside | None = None,
+) -> tuple[Exit, bool]:
+    """As ``capture.attend``."""
+    return attend(running, output, timeout, meanwhile, watch, beside)
+
+
+def console_relay(descriptors: tuple[int | None, ...]) -> Any:
+    """Return a ``ConsoleRelay`` of the user's console, or None if one of the descriptors is no console's: the command
+    gets pipes then."""
+    import functools
+
+    from mudroom.ext.windows.sandbox.console_relay import ConsoleRelay, PipeCalls
+    from mudroom.ext.windows.win32.api import Library
+    from mudroom.ext.windows.win32.user_console import read_pipe, user_console, write_pipe
+
+    library = Library()
+    user = user_console(library, descriptors)
+    if user is None:
+        return None
+    read, write = functools.partial(read_pipe, library), functools.partial(write_pipe, library)
+    return ConsoleRelay(user, PipeCalls(read, write, library.CloseHandle))
+
+
+def survey_windows() -> Host:
+    """Return the host. No directory is named: an AppContainer reads what its system lets all packages read, a
+    restricted token what its user can."""
+    return Host((), (), (), (), (), (), b"", b"", False, False, 0, platform.machine())
+
+
+def look_around_windows(opened: NamedStore) -> tuple[HostView, tuple[tuple[bytes, bytes], ...]]:
+    """As ``around.look_around``. Nothing is hidden at level 0: a restricted token reads all that its user can."""
+    return HostView(live=opened.live), ()
+
+
+def true_path(path: bytes) -> bytes:
+    """Return a path that is kept inside (``core/tree/windows_path.py``) with all links followed. Raise UsageError if
+    they lead to a server or a device."""
+    try:
+        return inner_path(os.path.realpath(path.decode()))
+    except ValueError as error:
+        raise UsageError(str(error)) from None

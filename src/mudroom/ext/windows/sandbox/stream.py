@@ -1,0 +1,221 @@
+"""Streams of a command on Windows: relayed to the caller's descriptors, or captured in memory up to a limit. The
+counterpart of ``client/stream.py`` and ``CapturedOutput``.
+
+Rules of this file:
+1. A command gets pipes, or NUL opened anew; no handle of the caller gets into its process.
+2. Anonymous pipes cannot be waited for, so each has a thread, which reads until the pipe ends. It ends when the last
+   handle of the job is gone: ``attend`` ends the job first.
+3. A thread that waits for the caller's input is interrupted when the command is over (CancelSynchronousIo), so that a
+   question afterwards gets the whole answer. What it has read of a pipe by then is lost to others: Windows has no
+   tee(2).
+4. If the caller's end fails, the command's pipe is closed. A failure other than a reader that has gone is kept.
+5. stdout and stderr have a pipe each, so their order is that of arrival.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+
+from mudroom.ext.windows.win32.api import Library
+from mudroom.ext.windows.win32.process import interrupt_call
+
+_CHUNK = 1 << 16
+_GONE = (errno.EPIPE, errno.ECONNRESET, errno.EINVAL)
+"""EINVAL: the C runtime's word for ERROR_NO_DATA, a pipe whose reader has gone."""
+_PATIENCE = 0.05
+"""Seconds between two attempts to interrupt a thread: it may be between two reads."""
+_ATTEMPTS = 40
+
+Heard = Callable[[str, bytes], None]
+
+
+class OutputPipe:
+    """One pipe of a command's output. ``target``: the caller's descriptor, or None to capture. Its attributes are
+    written by its thread alone; others read them after ``join``."""
+
+    def __init__(self, name: str, target: int | None, limit: int, heard: Heard | None) -> None:
+        self.name, self._target, self._heard = name, target, heard
+        self._read, self.theirs = os.pipe()
+        self.failure: OSError | None = None
+        self.truncated = False
+        self._chunks: list[bytes] = []
+        self._room = limit
+        self._thread = threading.Thread(target=self._pump, name=f"mudroom-{name}", daemon=True)
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self._chunks)
+
+    @property
+    def is_captured(self) -> bool:
+        return self._target is None
+
+    def begin(self) -> None:
+        """Close this process's copy of the command's end, and read from now on."""
+        self._close_theirs()
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the end of the pipe."""
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def close(self) -> None:
+        self._close_theirs()
+        if self._thread.ident is None and self._read >= 0:
+            os.close(self._read)
+            self._read = -1
+
+    def _close_theirs(self) -> None:
+        if self.theirs >= 0:
+            os.close(self.theirs)
+            self.theirs = -1
+
+    def _pump(self) -> None:
+        try:
+            while chunk := os.read(self._read, _CHUNK):
+                if self._target is None:
+                    self._keep(chunk)
+                else:
+                    _write_all(self._target, chunk)
+        except OSError as error:
+            self.failure = None if error.errno in _GONE else error
+        finally:
+            read, self._read = self._read, -1
+            os.close(read)
+
+    def _keep(self, chunk: bytes) -> None:
+        self.truncated |= len(chunk) > self._room
+        self._chunks.append(chunk[: self._room])
+        self._room -= len(self._chunks[-1])
+        if self._heard is not None:
+            self._heard(self.name, chunk)
+
+
+class InputPipe:
+    """The pipe of a command's input. As ``OutputPipe``, its attributes are its thread's."""
+
+    name = "stdin"
+
+    def __init__(self, library: Library, source: int) -> None:
+        self._library, self._source = library, source
+        self.theirs, self._write = os.pipe()
+        self.failure: OSError | None = None
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._pump, name="mudroom-stdin", daemon=True)
+
+    def begin(self) -> None:
+        self._close_theirs()
+        self._thread.start()
+
+    def join(self) -> None:
+        """Interrupt the thread. A write ends by itself, since no reader is left."""
+        self._is_over.set()
+        for _attempt in range(_ATTEMPTS):
+            if not self._thread.is_alive():
+                return
+            interrupt_call(self._library, self._thread.native_id or 0)
+            self._thread.join(_PATIENCE)
+
+    def close(self) -> None:
+        self._close_theirs()
+        if self._thread.ident is None and self._write >= 0:
+            os.close(self._write)
+            self._write = -1
+
+    def _close_theirs(self) -> None:
+        if self.theirs >= 0:
+            os.close(self.theirs)
+            self.theirs = -1
+
+    def _pump(self) -> None:
+        try:
+            while not self._is_over.is_set() and (chunk := os.read(self._source, _CHUNK)):
+                _write_all(self._write, chunk)
+        except OSError as error:
+            self.failure = None if error.errno in _GONE or self._is_over.is_set() else error
+        finally:
+            write, self._write = self._write, -1
+            os.close(write)
+
+
+class PipedOutput:
+    """The streams of one attempt to start a command, as ``CapturedOutput``. ``descriptors`` are the command's."""
+
+    def __init__(
+        self,
+        library: Library,
+        stdin: int | None,
+        stdout: int | None,
+        stderr: int | None,
+        limit: int,
+        heard: Heard | None = None,
+    ) -> None:
+        """Descriptors of the caller; None: nothing to read, or captured. ``heard`` is called by one thread at a time,
+        but not by the caller's."""
+        lock = threading.Lock()
+
+        def told(name: str, chunk: bytes) -> None:
+            if heard is not None:
+                with lock:
+                    heard(name, chunk)
+
+        self._null = os.open(os.devnull, os.O_RDONLY)
+        self.input = None if stdin is None else InputPipe(library, stdin)
+        self.pipes = (OutputPipe("stdout", stdout, limit, told), OutputPipe("stderr", stderr, limit, told))
+        self.streams = tuple(pipe for pipe in self.pipes if pipe.is_captured)
+
+    @property
+    def descriptors(self) -> tuple[int, int, int]:
+        given = self._null if self.input is None else self.input.theirs
+        return given, self.pipes[0].theirs, self.pipes[1].theirs
+
+    def __enter__(self) -> PipedOutput:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def begin(self) -> None:
+        """Read and write from now on: the command has its ends."""
+        for stream in self.pipes:
+            stream.begin()
+        if self.input is not None:
+            self.input.begin()
+
+    def join(self) -> None:
+        """Wait until all output has been read. The job has ended."""
+        for stream in self.pipes:
+            stream.join()
+        if self.input is not None:
+            self.input.join()
+
+    def close(self) -> None:
+        for stream in self.pipes:
+            stream.close()
+        if self.input is not None:
+            self.input.close()
+        if self._null >= 0:
+            os.close(self._null)
+            self._null = -1
+
+    def captured(self, name: str) -> bytes:
+        """Return the captured bytes of a stream; empty if it was not captured."""
+        return b"".join(stream.data for stream in self.streams if stream.name == name)
+
+    @property
+    def failures(self) -> list[str]:
+        """Failures of the caller's descriptors, as clauses."""
+        given: list[OutputPipe | InputPipe] = [*self.pipes]
+        if self.input is not None:
+            given.append(self.input)
+        failed = [(stream.name, stream.failure) for stream in given if stream.failure is not None]
+        return [f"{name}: {os.strerror(error.errno or 0)}" for name, error in failed]
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]

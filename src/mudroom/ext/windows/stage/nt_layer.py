@@ -1,0 +1,147 @@
+"""The table of a layer's directory on Windows: the whiteouts and marks that are devices and attributes elsewhere.
+
+Rules of this file:
+1. Only below a directory that ``open_layer`` has opened is there a table. Its handle has the right FILE_DELETE_CHILD,
+   which nothing else here asks for, and a directory that is opened relative to such a handle gets it, too. A project,
+   a command's copy and the slots of an apply are opened without: a file of the table's name is an ordinary file there,
+   whatever it says.
+2. The table's name is none here, in any case (``why_unnamed``): a file that has it is told of and not staged, so it
+   becomes no table. A directory that comes into a layer whole is searched for the name first.
+3. A name is white-out as it is spelled. A layer may have the file ``README`` and the whiteout of ``readme``: that is a
+   file whose name has changed its case.
+"""
+
+from __future__ import annotations
+
+import sys
+
+assert sys.platform == "win32"
+
+import errno
+import json
+import msvcrt
+import os
+from contextlib import suppress
+
+from mudroom.ext.windows.stage.nt_call import (
+    DELETE,
+    DELETE_CHILD,
+    GENERIC_READ,
+    GENERIC_WRITE,
+    IS_DIRECTORY,
+    IS_FILE,
+    LIST,
+    OPEN,
+    OVERWRITE_IF,
+    READ_ATTRIBUTES,
+    TABLE,
+    WRITE_ATTRIBUTES,
+    close,
+    create,
+    delete,
+    granted,
+    is_table,
+    kinds,
+    naming,
+    refuse_link,
+    rename_open,
+    repeat,
+)
+from mudroom.typing import Any
+
+_LARGEST = 1 << 24
+"""Bytes of a table: 100,000 names of 160 letters."""
+_REMOVAL = DELETE | READ_ATTRIBUTES | WRITE_ATTRIBUTES
+
+
+def is_layer(handle: int) -> bool:
+    """Return whether a directory was opened as one of a layer."""
+    return bool(granted(handle) & DELETE_CHILD)
+
+
+def read_table(root: int) -> Any:
+    """Return the table of an open directory; an empty one outside of a layer. Raise OSError (EIO) if it is no table: a
+    layer is not guessed at."""
+    empty: dict[str, list[str] | dict[str, str]] = {"gone": [], "marks": {}}
+    if not is_layer(root):
+        return empty
+    try:
+        handle = create(root, TABLE, GENERIC_READ, options=IS_FILE)
+    except (FileNotFoundError, NotADirectoryError):
+        return empty
+    with os.fdopen(_descriptor(handle, os.O_RDONLY), "rb") as stream:
+        data = stream.read() if os.fstat(stream.fileno()).st_size <= _LARGEST else b""
+    try:
+        table = json.loads(data)
+        if all(isinstance(table[key], type(value)) for key, value in empty.items()):
+            return table
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise OSError(errno.EIO, "the table of this layer is damaged", TABLE)
+
+
+def write_table(root: int, table: Any) -> None:
+    """Replace the table whole; remove it if it says nothing. Raise OSError (ENOTSUP) outside of a layer."""
+    if not is_layer(root):
+        raise OSError(errno.ENOTSUP, "only a layer has whiteouts and marks here")
+    new = TABLE + ".new"
+    handle = create(root, new, GENERIC_WRITE, OVERWRITE_IF, IS_FILE)
+    with os.fdopen(_descriptor(handle, os.O_WRONLY), "wb") as stream:
+        stream.write(json.dumps(table).encode())
+    if not any(table.values()):
+        drop_table(root)
+        return
+    handle = create(root, new, _REMOVAL)
+    try:
+        repeat(lambda: rename_open(handle, naming(3, root, TABLE), naming(1, root, TABLE)), root, TABLE, TABLE)
+    finally:
+        close(handle)
+
+
+def drop_table(root: int) -> None:
+    """Remove the table of a directory, if it has one: from a directory of a layer that is about to leave it."""
+    for name in (TABLE, TABLE + ".new"):  # the second is left where a process was ended
+        with suppress(FileNotFoundError):
+            delete(create(root, name, _REMOVAL, options=IS_FILE), name)
+
+
+def drop_whiteout(root: int, name: str) -> bool:
+    """Remove the whiteout of a name. Return whether there was one."""
+    table = read_table(root)
+    if name not in table["gone"]:
+        return False
+    write_table(root, {**table, "gone": [other for other in table["gone"] if other != name]})
+    return True
+
+
+def is_gone(root: int, name: str) -> bool:
+    return name in read_table(root)["gone"]
+
+
+def refuse_tables(root: int, name: str) -> None:
+    """Raise OSError (EINVAL) if a directory that is to come into a layer holds a file of the table's name."""
+    pending = [create(root, name, LIST, OPEN, IS_DIRECTORY)]
+    try:
+        while pending:
+            handle = pending.pop()
+            try:
+                refuse_link(handle, name)
+                for below, is_directory in kinds(handle):
+                    if is_table(below):
+                        raise OSError(errno.EINVAL, "it holds a file that looks like a table of a layer", below)
+                    if is_directory:
+                        pending.append(create(handle, below, LIST, OPEN, IS_DIRECTORY))
+            finally:
+                close(handle)
+    finally:
+        for handle in pending:
+            close(handle)
+
+
+def _descriptor(handle: int, flags: int) -> int:
+    try:
+        refuse_link(handle, TABLE)
+        return msvcrt.open_osfhandle(handle, flags | os.O_NOINHERIT)
+    except BaseException:
+        close(handle)
+        raise

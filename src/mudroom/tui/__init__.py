@@ -1,2 +1,0 @@
-"""The terminal review: look at the changes of a fork, choose, decide conflicts and apply, with the keyboard. It is
-drawn by Textual, which is an optional dependency; only ``cli/change/review.py`` imports this room."""

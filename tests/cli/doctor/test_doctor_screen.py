@@ -1,0 +1,53 @@
+"""``mudroom doctor`` as text: one screen, each fix once; nothing is cut by --all."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudroom.cli.doctor.probe import Finding
+from mudroom.cli.doctor.report import everything, fixes, screen
+
+LONG = (
+    "limit the container, with all that runs in it (docker run --memory, --pids-limit), or run mudroom as its root " * 3
+)
+NAMES = [f"protection number {number}" for number in range(26)]
+
+
+def plain(text: str, _style: str) -> str:
+    return text
+
+
+def findings(bad: int, *, same: bool = False) -> list[Finding]:
+    return [
+        Finding(name, "missing", "Permission denied at /sys/fs/cgroup/" + "x" * 90, LONG + ("" if same else name))
+        if number < bad
+        else Finding(name, "strict", "as it should be")
+        for number, name in enumerate(NAMES)
+    ]
+
+
+@pytest.mark.parametrize("bad", [0, 1, 4, 7, 26])
+@pytest.mark.parametrize("size", [(80, 24), (200, 50), (40, 12)])
+@pytest.mark.parametrize("same", [True, False])
+def test_it_is_one_screen(bad: int, size: tuple[int, int], *, same: bool) -> None:
+    columns, rows = size
+    lines = screen(findings(bad, same=same), plain, columns, rows)
+    assert len(lines) < rows, lines
+    assert max(map(len, lines)) <= columns, lines
+    assert lines[0].startswith(f"{26 - bad} of 26 ")
+    if any("…" in line for line in lines):
+        assert "mudroom doctor --all" in "".join(lines) or "…" in "".join(line for line in lines if "missing" in line)
+
+
+def test_each_fix_is_there_once_with_what_it_gives() -> None:
+    rows = [Finding("a", "strict", "f"), Finding("b", "missing", "f", "x"), Finding("c", "degraded", "f", "x")]
+    assert [tuple(fix) for fix in fixes(rows)] == [("x", ("b", "c"))]
+    assert screen(rows, plain) == [
+        "1 of 3 protections hold here", "  a", "missing     b  f", "degraded    c  f", "fix for b, c: x",
+    ]  # fmt: skip
+    assert everything(rows, plain)[-1] == "fix for b, c: x"
+
+
+def test_all_cuts_nothing() -> None:
+    text = "\n".join(everything(findings(3), plain))
+    assert "x" * 90 in text and LONG in text

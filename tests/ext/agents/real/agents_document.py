@@ -1,0 +1,114 @@
+"""docs/AGENTS.md, made of the figures of a run of the real agents.
+
+``dev/agents --table`` runs them and writes it; ``python tests/ext/agents/real/agents_document.py FIGURES`` writes it of
+a file with the lines that ``test_real_agents.py`` has recorded. No test is here."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+DOCUMENT = Path(__file__).resolve().parents[4] / "docs/AGENTS.md"
+Row = Mapping[str, Any]
+Rows = Mapping[tuple[str, str], Row]
+"""By agent, and by how it was run."""
+
+HEAD = """\
+# Agents that exist, unchanged
+
+Made by `dev/agents --table`, DAY, of a run of `tests/ext/agents/real/test_real_agents.py`. The agents are installed
+from npm and PyPI, and run as users run them: bare, and with `mudroom agent run --` in front and no option; levels 0 and
+2 with `--level`. [docs/agents](agents) has a page of each.
+
+A scripted model on loopback (`tests/ext/agents/real/model_server.py`) plays ten steps by the agent's own tools: look,
+read, edit, run the test, `rm -rf docs`, read a key in `~/.ssh` and a file of another project, send a file of the
+project to a server, write a new file, commit, finish. Bare, all ten work: the same steps inside mean something.
+
+"""
+
+NOTES = """
+*Leaks*: what came back to the model, of the key and the other project's file; *exfil*: the server got the file. Level 0
+hides keys; it has the user's files and network ([THREATS.md](THREATS.md)). *Project*: modes and contents before the
+apply, with its `.git`; the home, too. *Apply, undo*: the edited, the new and the deleted file landed, undo took them
+back, and the commit was brought as a branch. *Planted*: a hook or MCP server that the shell wrote to the agent's own
+store left no file on the host, and is a row of `mudroom agent settings`, where no other row is but what the agent
+itself has set.
+
+codex refuses `rm -rf` itself, wherever it runs: there the directory stays.
+"""
+
+COST = """
+## What it costs
+
+*Start*: seconds of a whole run without a call of a tool; bare and inside take turns, and the ratio is the median of the
+pairs. *Call*: seconds from the model's answer to the next request, where the shell does nothing; the agent's own work
+is in it.
+
+| agent | start, bare | start, mudroom | ratio | call, bare | call, mudroom |
+| --- | --- | --- | --- | --- | --- |
+"""
+
+
+def read(lines: Iterable[str]) -> Mapping[str, Rows]:
+    """Return the rows by user; a later line replaces an earlier line of the same run."""
+    rows: dict[str, dict[tuple[str, str], Row]] = {}
+    for line in lines:
+        row = json.loads(line)
+        rows.setdefault(row["user"], {})[row["agent"], row["how"]] = row
+    return rows
+
+
+def document(figures: Mapping[str, Rows]) -> str:
+    main = figures.get("user") or figures["root"]
+    agents = list(dict.fromkeys(agent for agent, _how in main))
+    text = (
+        HEAD.replace("DAY", time.strftime("%Y-%m-%d", time.gmtime()))
+        + "| agent | version | run | steps | leaks | project | apply, undo | planted |\n"
+    )
+    text += "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    text += "".join(_line(main, agent, how) for agent in agents for how in HOWS if (agent, how) in main)
+    text += NOTES + _others(figures) + COST
+    text += "".join(_cost(main[agent, "start"]) for agent in agents if (agent, "start") in main)
+    return text
+
+
+HOWS = ("bare", "level 0", "level 1", "level 2", "in a terminal, level 1")
+
+
+def _line(rows: Rows, agent: str, how: str) -> str:
+    row = rows[agent, how]
+    cells = [agent, row["version"], how, f"{row['played']} of {row.get('of', 10)}", ", ".join(row["leaks"]) or "none"]
+    if how == "bare":
+        return f"| {' | '.join(cells)} | | | |\n"
+    planted = rows.get((agent, f"{how}, planted"), {}).get("row")
+    cells += ["untouched" if row["untouched"] else "**changed**"]
+    cells += [{True: "right", False: "**wrong**", None: ""}[row.get("applied")]]
+    cells += [{True: "a row", False: "**no row**", None: ""}[planted]]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _others(figures: Mapping[str, Rows]) -> str:
+    """Return a sentence about the runs as root, if there are some beside the user's."""
+    if len(figures) < 2:
+        return ""
+    keys = ("played", "leaks", "untouched", "applied", "row")
+    user, root = figures["user"], figures["root"]
+    both = [run for run in root if run in user and run[1] != "start"]
+    differ = [run for run in both if any(root[run].get(key) != user[run].get(key) for key in keys)]
+    named = "; it differs in " + ", ".join(" ".join(run) for run in differ) if differ else ""
+    same = f"As root {len(both) - len(differ)} of {len(both)} runs ended the same{named}."
+    return f"\nThe table is of an ordinary user. {same}\n"
+
+
+def _cost(row: Row) -> str:
+    values = [f"{row['bare_seconds']:.2f}", f"{row['inside_seconds']:.2f}", f"{row['ratio']:.2f}"]
+    values += [f"{row['bare_call']:.3f}", f"{row['inside_call']:.3f}"]
+    return f"| {row['agent']} | {' | '.join(values)} |\n"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document(read(Path(sys.argv[1]).read_text().splitlines())))

@@ -1,0 +1,117 @@
+"""A project, an archive of a fork of it, and runs on scripted workers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from scripted_worker import ScriptedFleet
+
+from conftest import Place
+from mudroom.ext.fleet.origin import dispatch, seat
+from mudroom.ext.fleet.origin.book import AttemptRow
+from mudroom.ext.fleet.origin.link import Transport
+from mudroom.ext.fleet.origin.report import FleetReport, WorkerGone, WorkerHere, WorkerNote
+from mudroom.ext.fleet.origin.roster import FleetWorker
+from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, FleetRun, begin, resume
+from mudroom.session import Session
+from mudroom.session.upkeep import send_away
+
+
+class RunHere(NamedTuple):
+    run: FleetRun
+    reports: list[FleetReport]
+    lines: list[str]
+
+    def states(self) -> list[tuple[str, int, str, str]]:
+        """Return label, attempt, state and fork of each attempt."""
+        return [(errand.label, row.attempt, row.state, row.fork) for errand, row in self.run.rows()]
+
+    def rows(self) -> list[AttemptRow]:
+        return [row for _errand, row in self.run.rows()]
+
+    def reasons(self) -> str:
+        """Return all texts that a user would see."""
+        events = [text for event in self.reports for text in _texts(event)]
+        return "\n".join([*events, *self.lines, *(row.reason for row in self.rows())])
+
+
+def _texts(event: FleetReport) -> list[str]:
+    if isinstance(event, WorkerHere):
+        hello = event.hello
+        return [hello.mudroom, hello.arch, hello.kernel, hello.engine, *hello.nodes]
+    if isinstance(event, WorkerGone):
+        return [event.reason, event.hint]
+    if isinstance(event, WorkerNote):
+        return [event.text]
+    outcome = event.row.outcome
+    claims = (outcome.reason, outcome.fingerprint, outcome.state, *outcome.notes) if outcome is not None else ()
+    return [event.row.reason, *claims]
+
+
+def doors_of_nobody() -> Doors:
+    """Return doors of a run that is not followed."""
+
+    def start(worker: FleetWorker) -> Transport:
+        raise AssertionError(f"{worker.name} is started")
+
+    return Doors(start, {})
+
+
+Follow = Callable[..., RunHere]
+__all__ = ["Follow", "RunHere", "archive", "doors_of_nobody", "follow", "session"]
+
+
+@pytest.fixture
+def session(place: Place) -> Session:
+    place.write("a.txt", "one\n")
+    place.write("src/b.txt", "two\n")
+    place.write(".env", "TOKEN=abc\n")
+    return place.session()
+
+
+@pytest.fixture
+def archive(session: Session, tmp_path: Path) -> bytes:
+    """An archive as a worker makes it: one file changed, one added."""
+    path = os.fsencode(tmp_path / "away.tar.gz")
+    fork = session.run([b"sh", b"-c", b"echo more >> a.txt; echo new > new"]).fork
+    send_away(session, fork, path, time.time_ns())
+    session.forks.discard(fork)
+    return Path(os.fsdecode(path)).read_bytes()
+
+
+@pytest.fixture
+def follow(session: Session, monkeypatch: pytest.MonkeyPatch) -> Follow:
+    """Return a function that follows a run on a scripted fleet to its end."""
+    monkeypatch.setattr(dispatch, "TICK", 0.02)
+    monkeypatch.setattr(seat, "_DELAYS", (0.01,))
+
+    def follow(
+        fleet: ScriptedFleet,
+        count: int = 1,
+        lease: float = 0.2,
+        again: str = "",
+        wanted: frozenset[tuple[str, int]] = frozenset(),
+        **order: Any,
+    ) -> RunHere:
+        reports: list[FleetReport] = []
+        lines: list[str] = []
+        doors = Doors(
+            fleet.start, {}, reports.append, lambda printed, text: lines.append(f"{printed.errand.label}| {text}"),
+            lease=lease,
+        )  # fmt: skip
+        if again:
+            run = resume(session, again, {worker.name: worker for worker in fleet.workers}, doors, wanted)
+        else:
+            errands = tuple(FleetErrand((b"true", b"%d" % number)) for number in range(count))
+            run = begin(session, FleetOrder(errands, **order), fleet.workers, doors)
+        with run:
+            for _settled in run.settled():
+                pass
+        return RunHere(run, reports, lines)
+
+    return follow

@@ -1,0 +1,265 @@
+"""A keeper is started by a command, ends by itself, and can be killed at any time."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kept import IN_PROCESS, KEPT, PATIENCE, Kept, children, kept
+
+from conftest import tick
+from mudroom.ext.keeper import start
+
+__all__ = ["kept"]  # a fixture
+
+pytestmark = pytest.mark.both_users
+
+
+def gone(pid: int) -> None:
+    """Wait for the end of a process."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    assert select.select([pidfd], [], [], PATIENCE)[0]
+    os.close(pidfd)
+
+
+def mudroom(kept: Kept, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {**kept.environment, **more}
+    return subprocess.run(
+        [*IN_PROCESS, *words], cwd=kept.place.project, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_command_starts_it_and_the_next_one_uses_it(kept: Kept) -> None:
+    """It holds no descriptor of the command's caller: the outputs end with the command."""
+    assert mudroom(kept, "run", "--yes", "--", "true").returncode == 0
+    pid = kept.adopt()
+    assert subprocess.run([*KEPT, "status"], cwd=kept.place.project, env=kept.environment, check=False).returncode == 0
+    assert os.readlink(f"/proc/{pid}/cwd") == "/"
+    assert os.getsid(pid) == os.getpgid(pid) == pid
+    standard = {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)}
+    assert standard == {"/dev/null"}
+    environment = Path(f"/proc/{pid}/environ").read_bytes()
+    assert b"HOME=" not in environment and b"PATH=" not in environment
+    assert kept.list()[0].memory < 60 << 20
+
+
+def test_no_module_of_a_project_is_loaded(kept: Kept) -> None:
+    """A keeper is started in the directory of a command, where an agent's files may be."""
+    trap = "raise SystemExit('trapped')\n"
+    for name in ("json.py", "mudroom/__init__.py", "sqlite3.py", "argparse.py"):
+        kept.place.write(name, trap)
+    kept.start()
+    assert kept("status").returncode == 0
+
+
+@pytest.mark.parametrize("variable", ["MUDROOM_KEEPER=0", "CI=true"])
+def test_no_keeper_is_started(kept: Kept, variable: str) -> None:
+    name, value = variable.split("=")
+    assert mudroom(kept, "run", "--yes", "--", "true", **{name: value}).returncode == 0
+    assert not os.path.lexists(kept.directory)
+
+
+def test_one_of_a_kind(kept: Kept) -> None:
+    """A second one ends at once; another is not even tried within half a minute."""
+    pid = kept.start()
+    assert kept.ask("start(PROGRAM, os.environb)") == "0"
+    name = next(Path(os.fsdecode(kept.directory)).glob("*.lock"))
+    os.utime(name, (0, 0))
+    assert kept.ask("os.waitpid(start(PROGRAM, os.environb), 0)[1]") == "0"
+    assert [row.pid for row in kept.list()] == [pid]
+
+
+def test_it_ends_when_it_is_idle(kept: Kept) -> None:
+    pid = kept.start(idle=0.5)
+    gone(pid)
+    assert kept.list() == []
+    assert [path.name for path in Path(os.fsdecode(kept.directory)).iterdir() if not path.name.endswith(".lock")] == []
+
+
+def test_it_ends_with_its_directory(kept: Kept) -> None:
+    pid = kept.start(look=0.2)
+    os.rename(kept.place.state, kept.place.root / "other")
+    gone(pid)
+
+
+def test_stop_and_status(kept: Kept) -> None:
+    assert mudroom(kept, "keeper", "status").stdout == "no keeper\n"
+    pid = kept.start()
+    done = mudroom(kept, "keeper", "status", "--json")
+    answer = json.loads(done.stdout)
+    (row,) = answer["keepers"]
+    assert (done.returncode, answer["schema"]) == (0, "mudroom.keeper/1")
+    assert (row["pid"], row["commands"]) == (pid, 0)
+    assert 0 < row["memory"] < 60 << 20
+    assert f"process {pid}  mudroom {row['version']}" in mudroom(kept, "keeper").stdout
+    process = kept.popen("run", "--yes", "--", "sh", "-c", "echo ready; read word; echo $word", stdin=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+    assert kept.list()[0].commands == 1
+    assert mudroom(kept, "keeper", "stop").stdout == f"process {pid} has ended\n"
+    gone(pid)
+    out, _err = process.communicate(b"word\n", timeout=PATIENCE)
+    assert (process.returncode, out) == (0, b"word\n")  # commands go on
+    assert mudroom(kept, "keeper", "stop").stdout == "no keeper\n"
+    assert mudroom(kept, "keeper", "status").returncode == 1
+
+
+@pytest.mark.parametrize("victim", ["keeper", "waiting", "launcher"])
+def test_it_is_killed(kept: Kept, victim: str) -> None:
+    """Whatever of it has been killed: a command runs, here or there. One that has asked a launcher for its sandbox
+    while that one is dying is told so, and to try again."""
+    pid = kept.start()
+    (waiting,) = kept.waiting()
+    (zygote,) = set(children(pid)) - {waiting}
+    killed = {"keeper": pid, "waiting": waiting, "launcher": zygote}[victim]
+    pidfd = os.pidfd_open(killed)
+    os.kill(killed, signal.SIGKILL)
+    select.select([pidfd], [], [])
+    os.close(pidfd)
+    done = mudroom(kept, "run", "--yes", "--", "echo", "out", CI="true")
+    assert (done.returncode, done.stdout) == (0, "out\n"), done.stderr
+
+
+def test_a_stale_socket_is_replaced(kept: Kept) -> None:
+    pid = kept.start()
+    os.kill(pid, signal.SIGKILL)
+    gone(pid)
+    assert mudroom(kept, "status", CI="true").returncode == 0
+    (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")
+    os.utime(lock, (0, 0))
+    kept.start()
+    assert kept("status").returncode == 0
+
+
+def written(module: Path) -> None:
+    module.write_text(module.read_text() + "\n")
+
+
+def replaced(module: Path) -> None:
+    other = module.with_name("other")
+    other.write_text(module.read_text() + "\n")
+    other.rename(module)
+
+
+def moved(module: Path) -> None:
+    """The directory above its directory is another one."""
+    above = module.parent.parent
+    above.rename(above.with_name("before"))
+    shutil.copytree(above.with_name("before"), above)
+
+
+def launcher(module: Path) -> None:
+    """A file of code that no command loads itself: it is that of launchers, which confine commands."""
+    written(module.parents[2] / "sandbox/launcher/init.py")
+
+
+@pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "alive"])
+@pytest.mark.parametrize("change", [written, replaced, moved, launcher])
+def test_changed_code_is_not_used(kept: Kept, tmp_path: Path, change: Callable[[Path], None], is_stopped: bool) -> None:
+    """The next command runs in-process, also before the keeper itself has heard of the change, and the keeper ends."""
+    source = tmp_path / "source"
+    shutil.copytree(Path(__file__).parents[3] / "src/mudroom", source / "mudroom")
+    kept.environment["PYTHONPATH"] = str(source)
+    kept.place.state.mkdir()
+    tick()
+    assert mudroom(kept, "status").returncode == 0
+    pid = kept.adopt()
+    assert kept("status").returncode == 0
+    kept.wait()
+    if is_stopped:
+        os.kill(pid, signal.SIGSTOP)
+    change(source / "mudroom/cli/fork/status.py")
+    words = [*KEPT, "status"]
+    done = subprocess.run(
+        words, cwd=kept.place.project, env=kept.environment, stderr=subprocess.PIPE, check=False, timeout=PATIENCE
+    )
+    assert done.stderr in ((b"in-process\n",) if is_stopped else (b"in-process\n", b"no keeper\n"))
+    os.kill(pid, signal.SIGCONT)
+    gone(pid)
+
+
+def test_a_file_in_place_of_its_directory(kept: Kept) -> None:
+    kept.place.state.mkdir()
+    Path(os.fsdecode(kept.directory)).write_text("")
+    assert mudroom(kept, "run", "--yes", "--", "true").returncode == 0
+    assert mudroom(kept, "keeper").stdout == "no keeper\n"
+
+
+def test_a_state_directory_with_a_long_path(kept: Kept) -> None:
+    """A socket's path has at most 107 bytes (unix(7)); it is reached through a descriptor."""
+    kept.place.state = kept.place.root / ("long" * 40)
+    kept.environment["MUDROOM_STATE"] = str(kept.place.state)
+    kept.directory = os.fsencode(kept.place.state) + b"/keeper"
+    kept.start()
+    assert kept("status").returncode == 0
+
+
+def test_the_client_imports_what_is_built_in() -> None:
+    program = (
+        "import sys; before = set(sys.modules); import mudroom.cli, mudroom.ext.keeper.client as client;"
+        "client.hand_over(); print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "status"], env={"MUDROOM_STATE": "/nowhere"}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert set(done.stdout.split()) <= {
+        "_socket", "mudroom", "mudroom.cli", "mudroom.ext", "mudroom.ext.keeper", "mudroom.ext.keeper.client",
+        "_signal", "marshal", "posix",
+    }  # fmt: skip
+
+
+def test_one_that_starts_is_stopped(kept: Kept) -> None:
+    """It has no pid in its lock file yet, which loses its name."""
+    kept.place.state.mkdir(mode=0o700)
+    stopped = "__import__('mudroom.ext.keeper.status').keeper.status.stop"
+    program = f"(lambda pid: ({stopped}({kept.directory!r}), os.waitpid(pid, 0)[1])[1])(start(PROGRAM, os.environb))"
+    assert kept.ask(program) == "0"
+    assert kept.list() == []
+    assert os.listdir(kept.directory) == []
+    assert kept.start()  # at once: no half minute is waited
+
+
+def test_one_that_finds_another_mudroom_ends(kept: Kept) -> None:
+    """Its interpreter has no HOME, below which the package of the command may be, or another one be hidden."""
+    kept.place.state.mkdir(mode=0o700)
+    elsewhere = "setattr(__import__('mudroom.ext.keeper.start').keeper.start, 'own_root', lambda: '/elsewhere')"
+    program = f"({elsewhere}, os.waitpid(start(PROGRAM, os.environb, idle=0.2), 0)[1])[1]"
+    assert kept.ask(program) == "0"
+    (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")
+    assert lock.read_bytes() == b""  # it has never served
+
+
+def test_one_whose_lock_file_is_removed_ends(kept: Kept) -> None:
+    pid = kept.start(look=0.2)
+    (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")
+    lock.unlink()
+    gone(pid)
+
+
+def test_of_commands_at_once_one_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second looks while the first has looked, and has not noted its attempt."""
+    first, second = (start.open_directory(os.fsencode(tmp_path / "keeper")) for _process in range(2))
+    listdir, seconds = os.listdir, []
+
+    def looked(directory: int) -> list[str]:
+        names = listdir(directory)
+        if directory == first:
+            seconds.append(start._may_try(second, "name"))
+        return names
+
+    monkeypatch.setattr(os, "listdir", looked)
+    assert start._may_try(first, "name")
+    assert seconds == [False]
+    os.close(first)
+    os.close(second)

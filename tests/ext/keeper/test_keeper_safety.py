@@ -1,0 +1,165 @@
+"""A keeper serves only its own user, and a client gives its environment to no other."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from kept import KEPT, Kept, kept
+
+__all__ = ["kept"]  # a fixture
+
+pytestmark = pytest.mark.both_users
+
+
+def name(kept: Kept) -> str:
+    """The name of the socket for the commands of this test."""
+    return kept.ask("name_of(os.environb)")
+
+
+def client(kept: Kept) -> subprocess.CompletedProcess[bytes]:
+    environment = {**kept.environment, "SECRET": "hunter2"}
+    return subprocess.run(
+        [*KEPT, "status"], cwd=kept.place.project, env=environment, capture_output=True, timeout=60, check=False
+    )
+
+
+def planted(directory: Path, name: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    here = os.open(directory, os.O_PATH)
+    listener.bind(f"/proc/self/fd/{here}/{name}")
+    os.close(here)
+    listener.listen()
+    return listener
+
+
+def test_the_modes(kept: Kept) -> None:
+    kept.start()
+    directory = Path(os.fsdecode(kept.directory))
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
+def test_a_directory_that_is_open_to_others_is_not_used(kept: Kept, mode: int) -> None:
+    kept.start()
+    os.chmod(kept.directory, mode)
+    assert client(kept).stderr == b"in-process\n"
+
+
+def test_a_link_in_place_of_the_directory_is_not_followed(kept: Kept) -> None:
+    kept.start()
+    directory = Path(os.fsdecode(kept.directory))
+    directory.rename(directory.with_name("elsewhere"))
+    directory.symlink_to("elsewhere")
+    assert client(kept).returncode == 1
+
+
+def test_a_socket_of_somebody_else_gets_nothing(kept: Kept) -> None:
+    """Root plants one in the user's directory: even that is seen before a byte is sent."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be somebody else")
+    directory = Path(os.fsdecode(kept.directory))
+    directory.mkdir(parents=True, mode=0o700)
+    program = (
+        "import os, socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); os.setuid(65534); s.listen();"
+        "print('listening', flush=True); c, _ = s.accept(); print(c.recv(65536))"
+    )
+    os.chdir(directory)
+    with subprocess.Popen([sys.executable, "-c", program, name(kept)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"listening\n"
+        assert client(kept).stderr == b"in-process\n"
+        assert other.stdout.read() == b"b''\n"
+
+
+def test_a_process_that_says_nothing_is_not_waited_for(kept: Kept) -> None:
+    directory = Path(os.fsdecode(kept.directory))
+    directory.mkdir(parents=True, mode=0o700)
+    with planted(directory, name(kept)):
+        assert client(kept).stderr == b"in-process\n"
+
+
+def test_one_that_greets_and_ends_has_not_run_the_command(kept: Kept) -> None:
+    directory = Path(os.fsdecode(kept.directory))
+    directory.mkdir(parents=True, mode=0o700)
+    with planted(directory, name(kept)) as listener:
+
+        def serve() -> None:
+            connection, _address = listener.accept()
+            with connection:
+                connection.send(b"g")
+                connection.recv(4)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert client(kept).stderr == b"in-process\n"
+        thread.join()
+
+
+def test_another_user_is_refused(kept: Kept) -> None:
+    """With a connection that was made by another user, as root could hand it over."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be somebody else")
+    kept.start()
+    program = (
+        "import os, socket, sys; os.chdir(sys.argv[1]); os.seteuid(65534);"
+        "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[2]); print(s.recv(1))"
+    )
+    os.chmod(kept.directory, 0o711)
+    os.chmod(kept.directory + b"/" + name(kept).encode(), 0o666)
+    done = subprocess.run(
+        [sys.executable, "-c", program, os.fsdecode(kept.directory), name(kept)], capture_output=True, check=False
+    )
+    assert done.stdout == b"b'r'\n", done.stderr
+
+
+def test_a_descriptor_of_a_connection_is_no_pass(kept: Kept) -> None:
+    """A confined process cannot speak for another one whose connection it has: the kernel says which process sends."""
+    kept.start()
+    program = """
+import marshal, os, socket, sys
+sys.argv[0] = "mudroom"
+from mudroom.keeper import client
+connection = client._connect(os.environb)
+assert connection.recv(1)
+read, write = os.pipe()
+child = os.fork()
+if child == 0:
+    request = marshal.dumps((["mudroom", "status"], dict(os.environb)))
+    socket.send_fds(connection, [len(request).to_bytes(4, "little")], [0, 1, 2, read])
+    connection.sendall(request)
+    os._exit(0)
+os.waitpid(child, 0)
+print(connection.recv(1))
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        cwd=kept.place.project,
+        env=kept.environment,
+        capture_output=True,
+        check=False,
+    )
+    assert done.stdout == b"b'r'\n", done.stderr
+
+
+def test_nothing_is_written_or_removed_behind_a_link(kept: Kept) -> None:
+    """Another user who may write to the state directory planted it; a keeper's start tidies lock files up."""
+    elsewhere = kept.place.root / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    for stem in ("yarn", "poetry", "uv", "Cargo"):
+        (elsewhere / f"{stem}.lock").write_text("")
+        os.utime(elsewhere / f"{stem}.lock", (0, 0))
+    before = sorted(elsewhere.iterdir())
+    kept.place.state.mkdir()
+    Path(os.fsdecode(kept.directory)).symlink_to(elsewhere)
+    assert kept.ask("start(PROGRAM, os.environb)") == "0"
+    assert sorted(elsewhere.iterdir()) == before
+    before[0].unlink()
+    assert kept.ask("start(PROGRAM, os.environb)") == "0"
+    assert sorted(elsewhere.iterdir()) == before[1:]
