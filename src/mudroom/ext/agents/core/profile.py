@@ -1,7 +1,7 @@
 """The profile of a known agent: what it needs of mudroom, so that it runs unchanged and without a card. Pure.
 
-A profile is a TOML file (``ext/agents/profiles``), written by mudroom or by the user, never by the agent. docs/agents has
-a page of each built-in one; docs/profile.schema.json describes the same keys as ``_FIELDS`` here. The rules:
+A profile is a TOML file (``ext/agents/profiles``), written by mudroom or by the user, never by the agent. docs/agents
+has a page of each built-in one; docs/profile.schema.json describes the same keys as ``_FIELDS`` here. The rules:
 
 1. The agent's store is the place where it keeps everything: settings, logins, transcripts. ``tokens`` are the files of
    the store that are kept the same on both sides: a login that is renewed inside is renewed outside. Everything else
