@@ -131,7 +131,6 @@ UNFINISHED: Mapping[str, frozenset[str]] = {
             "ext.containers",
             "ext.fleet",
             "ext.inspection",
-            "ext.keeper",
             "ext.macos",
             "ext.windows",
         }

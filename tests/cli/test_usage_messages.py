@@ -271,7 +271,7 @@ def test_work_goes_on_where_no_thread_can_show_it(monkeypatch: pytest.MonkeyPatc
 def test_ctrl_c_while_a_keeper_refuses(place: Place) -> None:
     """The client takes the signal, and passes it on to the way in-process, which has not begun."""
     program = (
-        "import sys, _signal; from mudroom.keeper import client; sys.argv = ['mudroom', 'ls']\n"
+        "import sys, _signal; from mudroom.ext.keeper import client; sys.argv = ['mudroom', 'ls']\n"
         "class Connection:\n"
         "    def close(self): pass\n"
         "def refuse(connection, argv, environ, signals):\n"

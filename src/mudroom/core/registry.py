@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROWS: Mapping[str, Mapping[str, str]] = {
+    "keeper": {
+        "client": "keeper.client",
+        "process": "keeper.cli.keeper_process",
+    },
     "verb": {
         "acp": "agents.cli.acp",
         "agent": "agents.cli.agent",
