@@ -15,9 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROWS: Mapping[str, Mapping[str, str]] = {
+    "certify": {
+        "cli": "certify.cli.certification",
+        "opening": "certify.opening",
+    },
     "keeper": {
         "client": "keeper.client",
         "process": "keeper.cli.keeper_process",
+    },
+    "platform": {
+        "darwin": "macos.platform",
+        "win32": "windows.sandbox.platform",
     },
     "verb": {
         "acp": "agents.cli.acp",
@@ -34,6 +42,18 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "shell-shim": "agents.cli.shell_shim",
         "try": "attempts.cli.try",
         "worker": "fleet.cli.worker",
+    },
+    "windows": {
+        "command": "windows.core.windows_command",
+        "console": "windows.win32.console",
+        "disk": "windows.stage.nt_disk",
+        "environment": "windows.environment",
+        "gate": "windows.net.nt_process",
+        "lock": "windows.win32.lock",
+        "main": "windows.cli.windows",
+        "packet": "windows.system.nt_packet",
+        "private": "windows.stage.nt_private",
+        "process": "windows.win32.process",
     },
 }
 """By kind of what is added, then by its name: a module below ``mudroom.ext``, of the folder that it begins with."""
@@ -62,6 +82,11 @@ def part_or_none(kind: str, name: str) -> Any:
     module = f"mudroom.ext.{ROWS[kind][name]}"
     __import__(module)  # importlib has modules of its own
     return sys.modules[module]
+
+
+def twin(name: str) -> Any:
+    """Return the module that does on Windows what a module or library of POSIX does elsewhere. Raise NotInstalled."""
+    return part("windows", name, "mudroom on Windows")
 
 
 def satellite_of(kind: str, name: str) -> str:

@@ -27,7 +27,9 @@ from mudroom.net.protocol import wire
 from mudroom.net.protocol.upstream import parse_upstream
 
 if sys.platform == "win32":
-    from mudroom.ext.windows.net.nt_process import PROGRAM, is_readable, start
+    from mudroom.core.registry import twin
+
+    PROGRAM, is_readable, start = twin("gate").PROGRAM, twin("gate").is_readable, twin("gate").start
 else:
     from mudroom.net.posix_process import PROGRAM, is_readable, start
 

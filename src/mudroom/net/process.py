@@ -28,7 +28,9 @@ from mudroom.net.protocol import wire
 from mudroom.net.protocol.synthetic import Synthetic
 
 if sys.platform == "win32":
-    from mudroom.ext.windows.net.nt_process import RESERVED, take_control, watch_host
+    from mudroom.core.registry import twin
+
+    RESERVED, take_control, watch_host = twin("gate").RESERVED, twin("gate").take_control, twin("gate").watch_host
 else:
     from mudroom.net.posix_process import RESERVED, take_control, watch_host
 

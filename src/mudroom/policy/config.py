@@ -40,9 +40,10 @@ class Places(NamedTuple):
 def environment() -> Mapping[bytes, bytes]:
     """Return the environment of this process, for a library call without one."""
     if sys.platform == "win32":
-        from mudroom.ext.windows.environment import translate
+        from mudroom.core.registry import twin
 
-        return translate(os.environ)
+        translated: Mapping[bytes, bytes] = twin("environment").translate(os.environ)
+        return translated
     return os.environb
 
 

@@ -27,7 +27,7 @@ from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.ext.inspection.credentials import has_credentials, load_credentials, save_credentials
 from mudroom.sandbox.client.report import StepFailed
-from mudroom.sandbox.platform import LINUX, Platform
+from mudroom.sandbox.platform import LINUX, Platform, no_gate_at_level_0
 from mudroom.session.actor import Actor
 from mudroom.session.confinement.confinement import Confinement, Rlimits
 from mudroom.session.confinement.crowd import Crowd
@@ -400,8 +400,6 @@ class Machine:
             hint = f"{why}; --net none works" if self.confinement.platform.is_bridged else why
             raise Unsupported("network: gate", "a gate", self.confinement.platform.system, hint)
         if not level and self.confinement.platform.is_bridged:
-            from mudroom.ext.windows.sandbox.plan import no_gate_at_level_0
-
             raise no_gate_at_level_0()
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
         inspection = equipment.inspection if equipment is not None else None

@@ -20,9 +20,10 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.ext.inspection.core.inspection import Inspection
 
 if sys.platform == "win32":
-    from mudroom.ext.windows.system.nt_packet import SocketPacketReader as PacketReader
-    from mudroom.ext.windows.system.nt_packet import framed, send_framed
-    from mudroom.ext.windows.system.nt_packet import packet_pair as packet_pair
+    from mudroom.core.registry import twin
+
+    PacketReader, packet_pair = twin("packet").SocketPacketReader, twin("packet").packet_pair
+    framed, send_framed = twin("packet").framed, twin("packet").send_framed
 else:
     from mudroom.core.system.packet import PacketReader, framed, send_framed
     from mudroom.core.system.packet import packet_pair as packet_pair

@@ -7,21 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from mac import PRETEND
+from macbox import fake_sandbox_exec
 
 from conftest import Place
+from mac import PRETEND
 from mudroom.sandbox.host.process_table import rows
 from screen import BASH, Screen, Shell
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "sandbox"))
-
-from macbox import fake_sandbox_exec
 
 DRIVER = """{pretend}
 import os, sys
 sys.path[:0] = {path!r}
 from mudroom.ext.macos.client import DarwinClient
-from mudroom.sandbox.platform import DARWIN
+from mudroom.ext.macos.platform import PLATFORM as DARWIN
 from mudroom.session import Session, Stdio
 client = DarwinClient(tool={tool!r})
 with Session.open(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from mudroom.ext.windows.sandbox.plan import (
     session_sid,
     system_variables,
 )
+from mudroom.policy.setting_type import shell_command
 
 NONCE = bytes(range(16))
 SPEC = SandboxSpec(
@@ -288,3 +291,13 @@ def test_every_op_has_a_description() -> None:
         assert all(describe(step) for step in found.steps)
     assert describe(("fewer_packages",)).startswith("less privileged")
     assert READ & ~CHANGE == 0
+
+
+def test_cmd_is_started_with_the_line_as_it_is_written() -> None:
+    """A command of a policy that is a text."""
+    words = tuple(map(os.fsdecode, shell_command(b'pytest -q "a b" && echo %OK%', "verify.command", "win32")))
+    command = WindowsCommand("C:\\Windows\\System32\\cmd.exe", words, {"SystemRoot": "C:\\Windows"})
+    spec = SandboxSpec(b"C:\\p", Copy(b"C:\\v"), b"C:\\p", b"C:\\Users\\me", b"C:\\s")
+    plan = compile_plan(spec, Limits(), command, WindowsMachine(4), bytes(16))
+    (create,) = (step for step in plan.steps if step[0] == "create")
+    assert create[2] == '"C:\\Windows\\System32\\cmd.exe" /d /s /c "pytest -q "a b" && echo %OK%"'

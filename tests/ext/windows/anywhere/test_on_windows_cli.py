@@ -21,7 +21,7 @@ sys.path.insert(0, sys.argv.pop(1))
 sys.argv[0] = "mudroom"
 runpy.run_module("mudroom", run_name="__main__", alter_sys=True)
 """
-SOURCE = str(Path(__file__).parent.parent.parent / "src")
+SOURCE = str(Path(__file__).parents[4] / "src")
 
 
 def mudroom(*words: str) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ from types import CodeType, FrameType
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.ext.certify.volume import Volume
-from mudroom.sandbox.platform import LINUX, PLATFORMS
+from mudroom.sandbox.platform import LINUX, platform_of
 from mudroom.session import Session
 from mudroom.stage import disk
 from mudroom.typing import NamedTuple
@@ -104,7 +104,7 @@ def try_killed_apply(
 
 
 _PATHS = [_PACKAGE, *filter(os.path.isabs, sys.path)]
-_START = f"import sys; sys.path[:0] = {_PATHS!r}; from mudroom.cli.doctor.killed_apply import main; main(sys.argv)"
+_START = f"import sys; sys.path[:0] = {_PATHS!r}; from mudroom.ext.certify.killed_apply import main; main(sys.argv)"
 
 
 def volume_here() -> Volume:
@@ -136,7 +136,7 @@ def _open(top: str) -> Session:
     """Open a session that runs no command, on the platform whether it is certified or not."""
     real = disk.real_path(os.fsencode(top))
     project, state, home = (real + name for name in (b"/project", b"/state", b"/home"))
-    platform = PLATFORMS.get(sys.platform, LINUX)
+    platform = platform_of(sys.platform) or LINUX
     return Session.open(project, state=state, home=home, environ={}, settings=Settings(), platform=platform)
 
 

@@ -6,14 +6,15 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
-from mudroom.cli.doctor.killed_apply import volume_here
+from mudroom.cli.doctor.probe import PERMIT, Finding, State
+from mudroom.ext.certify.killed_apply import volume_here
 from mudroom.ext.certify.linux import linux_trial
 from mudroom.ext.certify.row import Certificate, RowResult, TrialRow, opens
 from mudroom.ext.certify.table import KNOWN, LINUX
 from mudroom.ext.certify.trial import Progress, certify
 from mudroom.ext.certify.verdict import NOTHING_THERE
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
-from mudroom.typing import Literal, NamedTuple
+from mudroom.typing import NamedTuple
 
 
 def try_rows(
@@ -74,10 +75,14 @@ ROWS: Sequence[TrialRow] = tuple(row for row in LINUX if any(row.name in one.row
 """Rows that ``doctor`` tries."""
 
 
-def state_of(
-    one: RowProtection, certificate: Certificate
-) -> tuple[Literal["strict", "degraded", "missing", "not probed"], str]:
-    """Return the state of a protection, as in ``probe.py``, and what was found."""
+def protections(certificate: Certificate) -> list[Finding]:
+    """Return the protections that rows show."""
+    found = [(one.protection, *state_of(one, certificate)) for one in PROTECTIONS]
+    return [Finding(name, state, why, PERMIT if state == "degraded" else "") for name, state, why in found]
+
+
+def state_of(one: RowProtection, certificate: Certificate) -> tuple[State, str]:
+    """Return the state of a protection, and what was found."""
     made = {result.name: result for result in certificate.rows}
     results = [made.get(name, RowResult(name, "not shown", "it was not tried")) for name in one.rows]
     with_namespaces = not certificate.system.endswith(WITHOUT)

@@ -131,7 +131,7 @@ def test_without_calls_it_needs_windows() -> None:
 
 def test_no_flag_opens_the_platform() -> None:
     """``shape`` is passed by tests alone: no source of the package names it but the client's own."""
-    root = Path(client_module.__file__).parents[2]
+    root = Path(client_module.__file__).parents[3]
     users = [
         path.name
         for path in root.rglob("*.py")
