@@ -527,16 +527,20 @@ def without_owner(found: Class) -> list[str]:
 
 
 def picture() -> str:
-    """Return the rooms by floor, the highest first, with what each holds, as text of at most 120 columns."""
-    edges = {(name, target) for name, room in ROOMS.items() for target in room.may_import}
-    height = dict.fromkeys(ROOMS, 1) | floors(edges)
+    """Return the map: the rooms of the kernel by floor, the highest first, then the satellites."""
+    edges = {(name, target) for name, room in ROOMS.items() for target in room.may_import if is_of_kernel(name)}
+    height = floors(edges)
     lines = []
     for floor in range(max(height.values()), 0, -1):
-        for name in (name for name in ROOMS if height[name] == floor):
+        for name in (name for name in ROOMS if is_of_kernel(name) and height.get(name, 1) == floor):
             lines.append(f"{floor}  {name:<11} {ROOMS[name].holds}")
             rows = [" ".join(shelf or "(room)" for shelf in row) for row in ROOMS[name].shelves]
             if rows:
                 lines.append(f"   {'':<11} {' < '.join(rows)}")
+    lines.append("")
+    for name in (name for name in ROOMS if name.startswith("ext.")):
+        others = " ".join(each for each in ROOMS[name].may_import if each.startswith("ext."))
+        lines.append(f"{name:<14} {ROOMS[name].holds}{f' (imports {others})' if others else ''}")
     return "\n".join(lines)
 
 
