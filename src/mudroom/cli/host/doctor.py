@@ -48,7 +48,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     findings += certified(place.state) if sys.platform in BY_RECORD else []
     if context.as_json:
         rows = [finding._asdict() for finding in findings]
-        context.terminal.out(json.dumps({"schema": "mudroom.cli.doctor.probe/1", "protections": rows}))
+        context.terminal.out(json.dumps({"schema": "mudroom.doctor.probe/1", "protections": rows}))
     else:
 
         def style(text: str, name: str) -> str:

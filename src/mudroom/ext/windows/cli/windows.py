@@ -71,7 +71,7 @@ def _doctor(terminal: Terminal, as_json: bool) -> int:
         return error.exit_code
     if as_json:
         protections = [row._asdict() for row in rows]
-        terminal.out(json.dumps({"schema": "mudroom.cli.doctor.probe/1", "protections": protections}))
+        terminal.out(json.dumps({"schema": "mudroom.doctor.probe/1", "protections": protections}))
     else:
         width = max(len(row.protection) for row in rows)
         for row in rows:
