@@ -63,7 +63,7 @@ class Explanation:
         """Return the container that a command would get, as far as known without starting a container."""
         if self._grant.level != 2:
             return None
-        from mudroom.ext.containers.core.container import user_of
+        from mudroom.core.confinement.container import user_of
         from mudroom.ext.containers.core.container_report import ContainerReport
         from mudroom.ext.containers.engine.engine import current
         from mudroom.ext.containers.engine.trial import recall

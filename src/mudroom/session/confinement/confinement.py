@@ -161,7 +161,7 @@ class Confinement:
                 raise Unsupported("the overlay view", "a file system with xattrs for the state", where, hint)
             return "copy", [f"{where} has no xattrs, so that no overlay can be laid over it: working in a copy"]
         if level == 2 and not disk.user():
-            from mudroom.ext.containers.core.container import NOBODY
+            from mudroom.core.confinement.container import NOBODY
 
             return "copy", [f"root is nobody in a container: working in a copy of the project, as user {NOBODY[0]}"]
         return mode, [f"{inside}: {_IN_A_COPY}"] if inside else []
@@ -423,7 +423,7 @@ class Confinement:
         return self._resolves
 
     def _provided(self, image: str) -> ProvidedImage:
-        from mudroom.ext.containers.core.container import user_of
+        from mudroom.core.confinement.container import user_of
         from mudroom.ext.containers.core.image import User
 
         uid, gid = user_of(disk.user(), disk.group())
@@ -457,7 +457,7 @@ class Confinement:
             host = host._replace(links=(), system=(), home=home, masks=masks)
         if grant.level < 2 or disk.user():
             return host
-        from mudroom.ext.containers.core.container import NOBODY
+        from mudroom.core.confinement.container import NOBODY
 
         uid, gid = NOBODY
         uid_map, gid_map = b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid)
@@ -495,7 +495,7 @@ class Confinement:
         """Return user and group of the commands of root's containers; None for all others, which are this process's."""
         if grant.level < 2 or disk.user():
             return None
-        from mudroom.ext.containers.core.container import NOBODY
+        from mudroom.core.confinement.container import NOBODY
 
         return NOBODY
 

@@ -213,7 +213,7 @@ def image_of(settings: Settings, card: AgentCard | None, level: int) -> tuple[st
     a card to name it; otherwise the card's image is ignored."""
     if level < 2:
         return "", ()
-    from mudroom.ext.containers.core.image import HOST
+    from mudroom.core.confinement.container import HOST
 
     named, requested = settings.image, card.image if card is not None else ""
     notes: tuple[str, ...] = ()

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.vault.gc import amount
+from mudroom.core.confinement.container import HOST
 from mudroom.errors import UsageError
-from mudroom.ext.containers.core.image import HOST
 from mudroom.ext.containers.core.image_recipe import KINDS, Recipe, split_names
 from mudroom.ext.containers.session.images import MadeImage, listed, make, remove
 from mudroom.policy.config import places

@@ -94,16 +94,6 @@ class Container(NamedTuple):
     cpus: float | None = None
 
 
-NOBODY = (65532, 65532)
-"""User of containers started by root: no container runs as root. The number is the customary one of images that have no
-root user."""
-
-
-def user_of(uid: int, gid: int) -> tuple[int, int]:
-    """Return uid and gid for a container started by this user."""
-    return (uid, gid or NOBODY[1]) if uid else NOBODY
-
-
 def quoted(field: bytes) -> bytes:
     """Quote a field of a comma-separated value (RFC 4180), as ``--mount`` of Docker and Podman parses it."""
     if any(byte in field for byte in (b",", b'"', b"\n", b"\r")):

@@ -16,11 +16,12 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 
+from mudroom.core.confinement.container import name_error
 from mudroom.core.confinement.environment import engine_environment
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.ext.containers.core.container import LABEL, Engine
-from mudroom.ext.containers.core.image import Image, User, group, name_error, parse_inspected, passwd
+from mudroom.ext.containers.core.image import Image, User, group, parse_inspected, passwd
 from mudroom.ext.containers.engine.engine import PATIENCE, ask
 from mudroom.ext.containers.engine.orphans import OWNER
 from mudroom.ext.containers.engine.owner import beside, this_process

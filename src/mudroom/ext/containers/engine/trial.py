@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
+from mudroom.core.confinement.container import user_of
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.ext.containers.core.container import (
     LABEL,
@@ -22,7 +23,6 @@ from mudroom.ext.containers.core.container import (
     Engine,
     remove_argv,
     run_argv,
-    user_of,
     variants,
 )
 from mudroom.ext.containers.engine.engine import DECISIVE, LOOK, Unusable, ask

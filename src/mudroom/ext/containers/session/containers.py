@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from mudroom import __version__
+from mudroom.core.confinement.container import user_of
 from mudroom.core.confinement.limit import Limits, requested
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.settings import Settings
@@ -27,7 +28,6 @@ from mudroom.ext.containers.core.container import (
     Engine,
     EngineKind,
     path_error,
-    user_of,
 )
 from mudroom.ext.containers.core.image import User
 from mudroom.ext.containers.engine.allowance import AllowedLimits, allow

@@ -10,9 +10,10 @@ import json
 import os
 from collections.abc import Callable, Mapping
 
+from mudroom.core.confinement.container import name_error
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.containers.core.container import Engine, EngineKind
-from mudroom.ext.containers.core.image import LABEL, name_error, shown_labels
+from mudroom.ext.containers.core.image import LABEL, shown_labels
 from mudroom.ext.containers.core.image_recipe import Recipe, default_name, labels, recipe_error, suite_of
 from mudroom.ext.containers.engine.building import Progress, Workshop, build
 from mudroom.ext.containers.engine.engine import ask, choose
