@@ -128,7 +128,6 @@ UNFINISHED: Mapping[str, frozenset[str]] = {
         {
             "ext.agents",
             "ext.certify",
-            "ext.containers",
             "ext.fleet",
             "ext.inspection",
             "ext.keeper",
@@ -136,25 +135,23 @@ UNFINISHED: Mapping[str, frozenset[str]] = {
             "ext.windows",
         }
     ),
-    "core": frozenset({"ext.containers", "ext.windows"}),
+    "core": frozenset({"ext.windows"}),
     "ext.agents": frozenset({"ext.fleet", "ext.web"}),
     "ext.completion": frozenset({"ext.fleet"}),
     "ext.windows": frozenset({"ext.certify"}),
     "library": frozenset({"ext.agents", "ext.attempts", "ext.transfer"}),
     "net": frozenset({"ext.inspection", "ext.windows"}),
-    "policy": frozenset({"ext.containers", "ext.inspection", "ext.windows"}),
+    "policy": frozenset({"ext.inspection", "ext.windows"}),
     "sandbox": frozenset({"ext.macos", "ext.windows"}),
-    "session": frozenset(
-        {"ext.agents", "ext.certify", "ext.containers", "ext.inspection", "ext.transfer", "ext.windows"}
-    ),
+    "session": frozenset({"ext.agents", "ext.certify", "ext.inspection", "ext.transfer", "ext.windows"}),
     "stage": frozenset({"ext.windows"}),
-    "vault": frozenset({"ext.containers", "ext.windows"}),
+    "vault": frozenset({"ext.windows"}),
 }
 """Satellites that a room imports and should not. Rows only leave."""
 
 MOST_MODULES = 25
 """Modules that lie in one folder, ``__init__`` not counted."""
-MOST_CODE = {"kernel": 66_000, "satellites": 41_550}
+MOST_CODE = {"kernel": 65_963, "satellites": 41_546}
 """Lines of code without tables (``code_lines``). The numbers only fall: a commit that adds code removes as much
 elsewhere, and says what. A file is as long as its idea, an object as large as its job: neither has a limit."""
 MOST_DEEP = 2

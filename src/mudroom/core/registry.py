@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROWS: Mapping[str, Mapping[str, str]] = {
+    "doctor": {
+        "containers": "containers.cli.engine",
+    },
+    "level": {
+        "2": "containers.level",
+    },
     "verb": {
         "acp": "agents.cli.acp",
         "agent": "agents.cli.agent",

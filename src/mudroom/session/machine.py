@@ -44,11 +44,7 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.cache_place import CacheView
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.loopback import LoopbackPlace
-    from mudroom.core.settings import Settings
-    from mudroom.ext.containers.core.container import EngineKind
-    from mudroom.ext.containers.core.image import User
-    from mudroom.ext.containers.engine.image_file import ProvidedImage
-    from mudroom.ext.containers.session.containers import Containers
+    from mudroom.core.settings import EngineChoice, Settings
     from mudroom.ext.inspection.core.placeholder import CredentialRule
     from mudroom.ext.inspection.net.setup import InspectionSetup
     from mudroom.sandbox.client.client import Client, Running
@@ -59,6 +55,7 @@ if TYPE_CHECKING:
     from mudroom.session.confinement.fork_dial import ForkDialler
     from mudroom.session.confinement.gateway import Doorkeeper, Gateway
     from mudroom.session.confinement.host_approver import Approver
+    from mudroom.session.confinement.level_two import SessionContainers
     from mudroom.stage.views.secret import Mask
 
 MOST_HELD = 64
@@ -153,7 +150,7 @@ class Machine:
         platform: Platform = LINUX,
         client: Client | None = None,
         clock: Callable[[], int],
-        engine: EngineKind | None = None,
+        engine: EngineChoice = "auto",
         rules: Callable[[], Sequence[HostRule]] = tuple,
         remember: Callable[[HostRule], None] = lambda _rule: None,
         approver: Approver | None = None,
@@ -161,17 +158,14 @@ class Machine:
         umask: int | None = None,
         dialler: Callable[[Fork, Order], Dialler | None] = lambda _fork, _order: None,
     ) -> None:
-        """``umask``: of commands; None: that of this process. ``engine``: of containers; None: the first usable.
+        """``umask``: of commands; None: that of this process. ``engine``: of containers.
         ``rules``: returns the rules of the gate, called when a command first uses the network. ``remember`` keeps a
         lasting answer. ``approver``: asked by the gate about a host; None: refuse hosts that no rule allows.
         ``loopback_rules``: called before every command at the gate; returns its rules if one of them may name this
         machine's loopback, otherwise no rule. None: ``rules``.
         ``dialler``: returns what makes a command's connections to other forks; None: the machine's own."""
 
-        def images(name: str, user: User) -> ProvidedImage:
-            return self.containers.image(name, user)
-
-        self.confinement = Confinement(vault, home, environ, platform, images, umask)
+        self.confinement = Confinement(vault, home, environ, platform, lambda: self.containers, umask)
         vault.secrets = _secrets(environ, vault)
         self._vault, self._clock, self._engine = vault, clock, engine
         self._client, self._owns_client = client, client is None
@@ -180,7 +174,7 @@ class Machine:
         self._limiting = _thread.allocate_lock()
         self._limiter: Limiter | None = None
         self._gateway: Gateway | None = None
-        self._containers: Containers | None = None
+        self._containers: SessionContainers | None = None
         self.host_answers = (rules, remember, approver)
         self._dialler = dialler
         self._loopback_rules = rules if loopback_rules is None else loopback_rules
@@ -215,12 +209,13 @@ class Machine:
             return self._client
 
     @property
-    def containers(self) -> Containers:
-        from mudroom.ext.containers.session.containers import Containers
+    def containers(self) -> SessionContainers:
+        """The containers of level 2, made at first use. Raises NotInstalled if this installation has none."""
+        from mudroom.session.confinement.level_two import level_two
 
         with self._making:
             if self._containers is None:
-                self._containers = Containers(self._vault, self.confinement.variables, self._engine)
+                self._containers = level_two().containers(self._vault, self.confinement.variables, self._engine)
             return self._containers
 
     # --- permissions of a command ---
@@ -240,11 +235,10 @@ class Machine:
         """Return the mode of the first attempt, and note why it is not the strongest. Raise ProtectionLost as
         ``weaker`` does."""
         level = order.grant.level
-        if level == 2 and self.containers.engine.remote:
+        strongest = self.containers.engine.mode if level == 2 else "overlay"
+        if strongest == "remote":
             self.confinement.mode_contained = "remote"
-        elif (
-            level == 2 and not self.containers.engine.nested and self.confinement.mode_contained not in CONTAINERS
-        ):  # ext/containers/engine/trial.py has tried it: handled as a failure here
+        elif strongest == "plain" and self.confinement.mode_contained not in CONTAINERS:  # handled as a failure here
             why = StepFailed("clone", 1, "a container that was tried could make no user namespace")
             self.weaker("overlay", why, order, outcome)
         is_copy = fork.is_copy or outcome.mounted is not None
@@ -493,8 +487,8 @@ class Machine:
         if order.grant.level < 2:
             yield self.client
             return
-        with self.containers.lend(plan, order.actor.settings, fork.name, lambda: self.client) as box:
-            yield box.client
+        with self.containers.lend(plan, order.actor.settings, fork.name, lambda: self.client) as client:
+            yield client
 
     def looks_first(self) -> bool:
         """Return whether this is the first call: files of other users are looked for once in a session."""

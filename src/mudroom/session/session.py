@@ -26,7 +26,7 @@ from mudroom.sandbox.client.capture import SIGTERM
 from mudroom.sandbox.platform import LINUX, Platform, platform_here
 from mudroom.session.actor import Actor
 from mudroom.session.approval import Approval
-from mudroom.session.confinement.grant import Grant, engine_of
+from mudroom.session.confinement.grant import Grant
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CAPTURED, Order, Pipes, Stdio
@@ -134,7 +134,7 @@ class Session:
             platform=platform,
             client=client,
             clock=clock,
-            engine=engine_of(settings),
+            engine=settings.engine,
             rules=rules,
             remember=remember,
             approver=approver,

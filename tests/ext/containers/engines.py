@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from mudroom.core.settings import Settings
     from mudroom.session import Session
 
-SOURCE = Path(__file__).parent.parent / "src"
+SOURCE = Path(__file__).parents[3] / "src"
 NAMED = tuple(os.environ.get("MUDROOM_TEST_ENGINES", "").split())
 PATIENCE = 40.0
 """Seconds that an engine has to remove what has ended."""
@@ -109,3 +111,33 @@ class EngineHere(NamedTuple):
 ENGINES = [pytest.param(name, id=name) for name in NAMED] or [
     pytest.param("", id="no engine", marks=pytest.mark.skip(reason=WITHOUT))
 ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "engine" in getattr(item, "fixturenames", ()):
+            item.add_marker("engine")
+
+
+@pytest.fixture(scope="session")
+def known_of_engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What mudroom keeps of engines, for the state directory of every test: it is found out once, in seconds."""
+    return tmp_path_factory.mktemp("engines")
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, place: Place, known_of_engines: Path) -> Iterator[EngineHere]:
+    """Each container engine of ``dev/engines``; nothing of the test's place is left in it afterwards."""
+    found = EngineHere(request.param, environment(request.param))
+    for kept in known_of_engines.iterdir():
+        shutil.copytree(kept, place.state / kept.name)
+    yield found
+    place.close()
+    for name in ("runtime", "engines"):
+        if (place.state / name).is_dir() and not (known_of_engines / name / request.param).exists():
+            shutil.copytree(place.state / name, known_of_engines / name, dirs_exist_ok=True)
+            (known_of_engines / f"{name}/{request.param}").touch()
+    left = found.left(place.root)
+    for name in left:
+        found.ask("rm", "--force", name, check=False)
+    assert left == [], "containers are left"

@@ -76,13 +76,6 @@ def test_help_has_examples(place: Place) -> None:
     assert "mudroom image build --from debootstrap --suite trixie" in done.stdout
 
 
-@pytest.mark.parametrize("words", [("--level", "1"), ("--level", "0")])
-def test_an_image_is_for_level_2(place: Place, words: tuple[str, ...]) -> None:
-    done = mudroom(place, "run", *words, "--image", "x", "--", "true")
-    assert done.returncode == 125
-    assert done.stderr == f"mudroom: --image is for level 2, not for level {words[1]} (leave --level out)\n"
-
-
 # --- with an engine ---
 
 

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from argparse import Namespace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from mudroom.cli.doctor.probe import Finding
-from mudroom.cli.host import doctor
-from mudroom.core.settings import Settings
-from mudroom.errors import UsageError
+from mudroom.cli.doctor.probe import ENGINE
+from mudroom.core.settings import EngineChoice
 from mudroom.ext.containers.cli.engine import (
-    ENGINE,
     GATE,
     INSIDE,
     LIMITS,
@@ -26,11 +20,10 @@ from mudroom.ext.containers.cli.engine import (
     limits,
     walls,
 )
-from mudroom.ext.containers.core.container import Engine, EngineKind
+from mudroom.ext.containers.core.container import Engine
 from mudroom.ext.containers.engine.trial import ContainerTrial
 
 WELL = ContainerTrial(1000, True, "boot", 0, True, True, ("lo",))
-WELL_ROW = Finding("a sandbox", "strict", "yes")
 DOCKER = Engine("docker", b"/usr/bin/docker", version="28")
 INFO = {"ServerVersion": "28", "OSType": "linux", "KernelVersion": os.uname().release, "MemoryLimit": True}
 
@@ -86,7 +79,7 @@ def _no_gate() -> tuple[str, str, str]:
     raise AssertionError("there is no container to ask")
 
 
-def _rows(root: Path, environ: dict[bytes, bytes], wanted: EngineKind | None = None) -> dict[str, tuple[str, str, str]]:
+def _rows(root: Path, environ: dict[bytes, bytes], wanted: EngineChoice = "auto") -> dict[str, tuple[str, str, str]]:
     state = root / "state"
     state.mkdir()
     found = examine_engines(os.fsencode(state), environ, _no_gate, wanted)  # type: ignore[arg-type]
@@ -146,29 +139,3 @@ def test_an_engine_of_the_policy_that_is_not_installed(tmp_path: Path) -> None:
     _state, found, fix = _rows(tmp_path, _environ(tmp_path, docker="exit 1"), "podman")[ENGINE]
     assert found == "no podman on PATH; container.engine is podman"
     assert fix.endswith("apt install podman uidmap; or container.engine: auto")
-
-
-def test_the_doctor_heeds_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And does without one that cannot be read."""
-    said: list[str] = []
-    terminal = SimpleNamespace(out=said.append, note=said.append, style=lambda text, *_: text)
-    context: Any = SimpleNamespace(environ={}, as_json=False, terminal=terminal)
-    asked: list[str] = []
-    monkeypatch.setattr(doctor, "places", lambda _: SimpleNamespace(state=os.fsencode(tmp_path), home=b"/"))
-    monkeypatch.setattr(doctor, "project_of", lambda _: b"/p")
-
-    def examine(*_: object, engine: str, **_more: object) -> list[Finding]:
-        asked.append(engine)
-        return [WELL_ROW]
-
-    monkeypatch.setattr(doctor, "examine", examine)
-    monkeypatch.setattr(doctor, "settings_of", lambda *_: Settings(engine="podman"))
-    assert doctor.execute(Namespace(table=False, all=False), context) == 0
-
-    def broken(*_: object) -> Settings:
-        raise UsageError("line 1: no")
-
-    monkeypatch.setattr(doctor, "settings_of", broken)
-    assert doctor.execute(Namespace(table=False, all=False), context) == 0
-    assert asked == ["podman", "auto"]
-    assert "the policy cannot be read and is ignored here: line 1: no" in said

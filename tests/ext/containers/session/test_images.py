@@ -16,10 +16,10 @@ import pytest
 
 from conftest import Place
 from engines import EngineHere
+from mudroom.core.confinement.container import user_of
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
-from mudroom.ext.containers.core.container import user_of
 
 pytestmark = pytest.mark.both_users
 
