@@ -107,7 +107,7 @@ ROOMS: Mapping[str, Room] = {
     ),
     "ext.transfer": Room("a fork carried elsewhere: packed, checked, based anew", _ALL),
     "ext.attempts": Room("a task tried several times side by side, and judged", (*_ALL, "ext.windows")),
-    "ext.agents": Room("agents: profiles, hooks, tools, ACP, MCP", (*_ALL, "ext.keeper", "ext.windows")),
+    "ext.agents": Room("agents: profiles, hooks, tools, ACP, MCP", (*_ALL, "ext.windows")),
     "ext.keeper": Room("a warm process that runs commands, and its client", _ALL),
     "ext.fleet": Room(
         "forks that run on other machines: the link, the base, the worker, the origin",
@@ -130,7 +130,6 @@ UNFINISHED: Mapping[str, frozenset[str]] = {
             "ext.certify",
             "ext.fleet",
             "ext.inspection",
-            "ext.keeper",
             "ext.macos",
             "ext.windows",
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shlex
@@ -22,7 +21,6 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.agents.cli import shell_shim
 from mudroom.ext.certify.cli import certify
 from mudroom.ext.fleet.cli.fleet_run import write_raw
-from mudroom.ext.keeper import status
 from mudroom.ext.web.cli import page_server
 from mudroom.ext.web.cli.new_project import open_folder
 from screen import Screen
@@ -112,16 +110,6 @@ def test_a_machine_without_a_shell(told: Told, place: Place, monkeypatch: pytest
     monkeypatch.setattr(shell_shim, "_DIRECTORIES", ("/nowhere/bin", "/nowhere/sbin"))
     assert told(f"shell-shim {place.root}/shims") == (
         "mudroom: no shell is installed in /nowhere/bin, /nowhere/sbin (install bash, or dash)\n"
-    )
-
-
-def test_keepers_of_another_user(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    def closed(_path: bytes) -> list[bytes]:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-    monkeypatch.setattr(status, "os", SimpleNamespace(**{**vars(os), "listdir": closed}))
-    assert told("keeper") == (
-        "mudroom: the keepers cannot be listed: Permission denied (run it as the user of this state directory)\n"
     )
 
 

@@ -18,6 +18,10 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "doctor": {
         "containers": "containers.cli.engine",
     },
+    "keeper": {
+        "client": "keeper.client",
+        "process": "keeper.cli.keeper_process",
+    },
     "level": {
         "2": "containers.level",
     },

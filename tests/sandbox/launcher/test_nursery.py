@@ -33,7 +33,7 @@ from mudroom.sandbox.launcher import wire
 from mudroom.sandbox.launcher.step import STEPS
 from mudroom.sandbox.launcher.wire import NATIVE_STEPS
 from mudroom.sandbox.linux.syscall import number_of
-from native import COMPILERS, compile_init
+from native_init import COMPILERS, compile_init
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
 
