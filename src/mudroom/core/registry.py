@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROWS: Mapping[str, Mapping[str, str]] = {
+    "inspection": {  # by the room that asks
+        "gate": "inspection.inspector",
+        "net": "inspection.cli",
+        "session": "inspection.setup",
+    },
     "verb": {
         "acp": "agents.cli.acp",
         "agent": "agents.cli.agent",

@@ -6,32 +6,20 @@ and a cloned repository must not be able to send the user's variables anywhere.
 
 from __future__ import annotations
 
+import json
 import os
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.ext.inspection.placeholder import CredentialRule
 from mudroom.stage import disk
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mudroom.ext.inspection.core.placeholder import CredentialRule
-
-_NAME = b"/credentials.json"
-
-
-def has_credentials(vault: bytes) -> bool:
-    """Whether credentials are configured. Costs one stat(2) for each command."""
-    return os.path.exists(vault + _NAME)
+from mudroom.vault.store.store import CREDENTIALS
 
 
 def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
     """Return the configured credentials. Raise MudroomError if the file is damaged, instead of using none."""
-    import json
-
-    from mudroom.ext.inspection.core.placeholder import CredentialRule
-
     try:
-        with open(vault + _NAME, "rb") as stream:
+        with open(vault + CREDENTIALS, "rb") as stream:
             rows = json.load(stream)
         rules = tuple(CredentialRule(**row) for row in rows)
         if not all(rule.foreign in ("refuse", "strip", "allow") for rule in rules):
@@ -40,7 +28,7 @@ def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
     except FileNotFoundError:
         return ()
     except (ValueError, TypeError) as error:
-        raise MudroomError(f"{show(vault + _NAME)} cannot be read: {error}", "repair or remove it") from error
+        raise MudroomError(f"{show(vault + CREDENTIALS)} cannot be read: {error}", "repair or remove it") from error
 
 
 def _row(rule: CredentialRule) -> dict[str, object]:
@@ -54,16 +42,14 @@ def _row(rule: CredentialRule) -> dict[str, object]:
 def save_credentials(vault: bytes, rules: tuple[CredentialRule, ...]) -> None:
     if not rules:
         try:
-            os.unlink(vault + _NAME)
+            os.unlink(vault + CREDENTIALS)
         except FileNotFoundError:
             pass
         return
-    import json
-
-    new = vault + _NAME + b".new"
+    new = vault + CREDENTIALS + b".new"
     descriptor = disk.open_path(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_CLOEXEC | disk.O_NOFOLLOW, 0o600)
     with open(descriptor, "w") as stream:
         json.dump([_row(rule) for rule in rules], stream, indent=1)
         stream.flush()
         os.fsync(descriptor)
-    disk.rename_path(new, vault + _NAME)
+    disk.rename_path(new, vault + CREDENTIALS)
