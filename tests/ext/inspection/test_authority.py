@@ -22,10 +22,10 @@ from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.ext.inspection import authority as module
 from mudroom.ext.inspection.authority import Issuer, certificate_of, load_authority
 from mudroom.ext.inspection.certificate_trust import INSIDE
-from mudroom.ext.inspection.credential_value import read_credentials, variables
+from mudroom.ext.inspection.credentials import read_credentials, save_credentials, variables
 from mudroom.ext.inspection.placeholder import parse_credential
 from mudroom.ext.inspection.roots import prepare
-from mudroom.ext.inspection.setup import set_up_inspection
+from mudroom.ext.inspection.setup import DIRECTORY, equip
 
 PROJECT = b"/home/ada/pro\xffject"
 
@@ -219,10 +219,10 @@ def test_all_that_inspection_needs_comes_from_one_call(vault: bytes, tmp_path: P
     own.write_text("# of a company\n" + certificate_of(load_authority(os.fsencode(tmp_path / "other"), b"/other")))
     environ = {b"CURL_CA_BUNDLE": os.fsencode(own), b"TOKEN": b"real-one", b"PATH": b""}
     never = (parse_rule("pinned.example", "deny"),)
-    found = set_up_inspection(
-        vault, PROJECT, environ, b"/home/ada", never=never, credentials=[parse_credential("TOKEN", "a.example")]
-    )
-    assert found.inspection.authority == load_authority(vault, PROJECT)
+    os.makedirs(vault)
+    save_credentials(vault, (parse_credential("TOKEN", "a.example"),))
+    found = equip(vault, PROJECT, environ, b"/home/ada", never=never)
+    assert found.inspection.authority == load_authority(vault + DIRECTORY, PROJECT)
     assert found.inspection.never == never
     assert found.inspection.roots == own.read_text().partition("\n")[2]
     assert found.inspection.credentials[0].value == "real-one"

@@ -13,8 +13,7 @@ from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, PR
 from mudroom.core.network.host_rules import HostRule, concerns
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.inspection.authority import check_libraries
-from mudroom.ext.inspection.credential_value import read_credentials
-from mudroom.ext.inspection.credentials import load_credentials, save_credentials
+from mudroom.ext.inspection.credentials import load_credentials, read_credentials, save_credentials
 from mudroom.ext.inspection.placeholder import CredentialRule, parse_credential
 from mudroom.policy.config import places
 from mudroom.typing import TYPE_CHECKING

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom.ext.inspection.cookie import KnownCookies
-from mudroom.ext.inspection.rewrite import CredentialRewrite
+from mudroom.ext.inspection.rewrite import CredentialRewrite, KnownCookies
 from mudroom.ext.inspection.sanitizer import Sanitizer
 from mudroom.net.gate.exchange import Exchange
 from mudroom.net.gate.guard import DoorGuard

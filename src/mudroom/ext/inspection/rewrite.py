@@ -9,13 +9,13 @@ because it is compressed, is refused.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from mudroom.core.network.flow import Way
 from mudroom.core.network.har import keep_headers
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Credential
-from mudroom.ext.inspection.cookie import KnownCookies
 from mudroom.ext.inspection.foreign_credential import describe_foreign, find_foreign, strictest
 from mudroom.ext.inspection.placeholder import (
     MisusedPlaceholder,
@@ -36,9 +36,9 @@ Fields = list[tuple[bytes, bytes]]
 _COMPRESSION = (b"accept-encoding", b"grpc-accept-encoding", b"sec-websocket-extensions", b"te")
 """Headers by which a client offers to take compressed data (RFC 9110 12.5.3, gRPC over HTTP/2, RFC 7692, RFC 9110
 10.1.4)."""
-
 _CODINGS = (b"content-encoding", b"grpc-encoding", b"sec-websocket-extensions")
 """Headers of a response that say how its body is compressed (RFC 9110 8.4, gRPC over HTTP/2, RFC 7692)."""
+_MOST_COOKIES = 1_024
 
 
 def without_compression(fields: Fields) -> Fields:
@@ -49,6 +49,25 @@ def without_compression(fields: Fields) -> Fields:
         if name.lower() not in _COMPRESSION or (name.lower() == b"te" and value.lower() == b"trailers")
     ]
     return [*kept, (b"accept-encoding", b"identity")]
+
+
+class KnownCookies:
+    """The cookies that servers have set in responses to requests with the user's own credentials. A command may send
+    these back to the host that has set them, and no others where a credential is configured: a cookie that comes from
+    elsewhere can be a stranger's session. The least recently set are forgotten."""
+
+    def __init__(self) -> None:
+        self._pairs: OrderedDict[tuple[str, bytes], None] = OrderedDict()
+
+    def learn(self, host: str, value: bytes) -> None:
+        """``value``: of a ``Set-Cookie`` header (RFC 6265 4.1.1)."""
+        self._pairs[host, value.partition(b";")[0].strip()] = None
+        self._pairs.move_to_end((host, value.partition(b";")[0].strip()))
+        if len(self._pairs) > _MOST_COOKIES:
+            self._pairs.popitem(last=False)
+
+    def knows(self, host: str, pair: bytes) -> bool:
+        return (host, pair) in self._pairs
 
 
 class CredentialRewrite:
