@@ -18,6 +18,11 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "doctor": {
         "containers": "containers.cli.engine",
     },
+    "inspection": {
+        "gate": "inspection.inspector",
+        "net": "inspection.cli",
+        "session": "inspection.setup",
+    },
     "keeper": {
         "client": "keeper.client",
         "process": "keeper.cli.keeper_process",

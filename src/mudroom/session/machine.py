@@ -25,7 +25,6 @@ from mudroom.core.confinement.limit import (
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, Unsupported, UsageError
-from mudroom.ext.inspection.credentials import has_credentials, load_credentials, save_credentials
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.actor import Actor
@@ -45,15 +44,13 @@ if TYPE_CHECKING:
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.settings import EngineChoice, Settings
-    from mudroom.ext.inspection.core.placeholder import CredentialRule
-    from mudroom.ext.inspection.net.setup import InspectionSetup
     from mudroom.sandbox.client.client import Client, Running
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.limiter import Limiter
     from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.fork_dial import ForkDialler
-    from mudroom.session.confinement.gateway import Doorkeeper, Gateway
+    from mudroom.session.confinement.gateway import Doorkeeper, Equipment, Gateway
     from mudroom.session.confinement.host_approver import Approver
     from mudroom.session.confinement.level_two import SessionContainers
     from mudroom.stage.views.secret import Mask
@@ -341,35 +338,29 @@ class Machine:
         rules, remember, _before = self.host_answers
         self.host_answers = (rules, remember, approver)
 
-    def credentials(self) -> tuple[CredentialRule, ...]:
-        """Return the rules of the credentials that the gate inserts into requests of this project's commands, without
-        their values."""
-        return load_credentials(self._vault.path)
-
-    def keep_credentials(self, wanted: tuple[CredentialRule, ...]) -> None:
-        save_credentials(self._vault.path, wanted)
-
-    def equipment(self, mode: Mode, order: Order) -> InspectionSetup | None:
-        """Return the setup of TLS inspection for a command, or None (without loading a module) if no rule inspects its
-        connections."""
+    def equipment(self, mode: Mode, order: Order) -> Equipment | None:
+        """Return what a command needs for its TLS to be inspected, or None (without loading a module) if no rule
+        inspects its connections. Raise NotInstalled if no part of this installation inspects."""
         settings, level = order.actor.settings, order.grant.level
-        has_rules = has_credentials(self._vault.path)
-        if settings.network_at(level) != "gate" or not (has_rules or any(rule.inspect for rule in settings.hosts)):
+        if settings.network_at(level) != "gate":
+            return None
+        inspecting = next((rule for rule in settings.hosts if rule.inspect), None)
+        if inspecting is None and not self._vault.has_credentials:
             return None
         if self.confinement.platform.is_bridged:  # authority.py judges its files by mode and owner
             found = self.confinement.platform.system
             raise Unsupported("looking into TLS", "Linux or macOS", found, "take it out of the policy")
         if level == 0:  # mudroom's state is hidden there, with the root certificates that programs would have to trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
-        from mudroom.ext.inspection.net.setup import set_up_inspection
+        from mudroom.core.registry import part
 
-        equipment = set_up_inspection(
-            self._vault.path + b"/inspection",
+        why = "mudroom net credential" if inspecting is None else inspecting.source or inspecting.pattern
+        equipment: Equipment = part("inspection", "session", f"looking into TLS ({why})").equip(
+            self._vault.path,
             self._vault.project,
             self.confinement.variables,
             self.confinement.home,
             never=settings.never_inspect,
-            credentials=self.credentials() if has_rules else (),
             mounts=mode not in ELSEWHERE,
         )
         self._vault.journal.conceal(_forms([credential.value for credential in equipment.inspection.credentials]))
@@ -382,7 +373,7 @@ class Machine:
         order: Order,
         outcome: Outcome,
         relay: Relay | None,
-        equipment: InspectionSetup | None,
+        equipment: Equipment | None,
     ) -> tuple[AbstractContextManager[Doorkeeper | None], int]:
         """Return the doorkeeper of a command if the policy puts the gate between it and the network, and the gate's
         port on the host's loopback if the command has no network namespace (else 0)."""
