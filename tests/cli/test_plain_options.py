@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import subprocess
 import sys
 from typing import Any
@@ -12,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.cli.main import VERBS
+from mudroom.cli.main import offered_verbs, verb_module
 from mudroom.cli.parser import parse
 from mudroom.cli.plain_options import read_plain
 from mudroom.errors import UsageError
 
-MODULES = {
-    verb: importlib.import_module(f"mudroom.cli.{row.folder}.{verb.replace('-', '_')}") for verb, row in VERBS.items()
-}
+VERBS = offered_verbs()
+MODULES = {verb: verb_module(verb) for verb in VERBS}
 VALUES = ("a", "5", "", "-", "--", "-5", "1G", "x=y", "never", "terminal", "gate", "0", "2", "two words", "-x y", "é")
 
 

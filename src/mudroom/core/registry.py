@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROWS: Mapping[str, Mapping[str, str]] = {
+    "agents": {
+        "catalog": "agents.catalog",
+        "settings": "agents.settings_review",
+    },
+    "elsewhere": {"fleet": "fleet.cli.elsewhere", "workers": "fleet.origin.roster"},
     "verb": {
         "acp": "agents.cli.acp",
         "agent": "agents.cli.agent",

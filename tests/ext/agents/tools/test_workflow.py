@@ -4,7 +4,6 @@ it names exists, and each of its lines runs with stand-ins for the programs of t
 from __future__ import annotations
 
 import argparse
-import importlib
 import itertools
 import json
 import os
@@ -17,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from mudroom.cli.main import VERBS
+from mudroom.cli.main import VERBS, verb_module
 
 ROOT = Path(__file__).parents[4]
 TEXT = (ROOT / ".github/workflows/platforms.yml").read_text()
@@ -73,7 +72,7 @@ def check(words: list[str]) -> None:
         assert rest[0] in VERBS
         parser = argparse.ArgumentParser()
         parser.add_argument("--json", action="store_true")  # an option of every verb
-        importlib.import_module(f"mudroom.cli.{VERBS[rest[0]].folder}.{rest[0]}").configure(parser)
+        verb_module(rest[0]).configure(parser)
         parser.parse_args(rest[1:])
     elif module == "pytest":
         paths = [word for word in rest if "/" in word]
