@@ -48,7 +48,7 @@ VERBS = {
         "run a task several times side by side, judge each attempt, name the best; ls, show, discard",
         splits_command=True,
     ),
-    "proxy": Verb("command", "for an agent's runtime, around exec: prepare a fork, inspect it, roll it back"),
+    "proxy": Verb("", "for an agent's runtime, around exec: prepare a fork, inspect it, roll it back"),
     "hook": Verb(
         "",
         "commands and edits of an agent that keeps its own process: install, --check, --remove; state",

@@ -30,6 +30,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "image": "containers.cli.image",
         "keeper": "keeper.cli.keeper",
         "mcp": "agents.cli.mcp",
+        "proxy": "agents.cli.proxy",
         "review": "tui.cli.review",
         "serve": "web.cli.serve",
         "shell-shim": "agents.cli.shell_shim",
