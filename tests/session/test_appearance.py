@@ -214,8 +214,6 @@ def test_everything_that_names_the_project_names_its_own_path(machines: Machines
     machines.home.write(".mudroom/policy.yaml", "version: 1\n")
     machines.ship()
     with machines.worker(Settings(view=view)) as session:  # type: ignore[arg-type]
-        prepared = session.prepare("k")
-        assert prepared.project == machines.path
         sh(session, "echo two >>f; ! echo x >.mudroom/policy.yaml", "k")
         explained = "\n".join(session.explain(machines.path))
         assert machines.path.decode()[1:] in explained
@@ -226,7 +224,6 @@ def test_everything_that_names_the_project_names_its_own_path(machines: Machines
         assert [change.path for change in changes.changes] == [b"f"]
         assert b"".join(session.changes.diff("k")).startswith(b"diff --git a/f b/f\n")
         assert (session.changes.conflicts("k"), session.changes.drift("k")) == ([], [])
-        assert session.inspect("k").changeset == changes
         events = [event.data for event in session.vault.journal.events()]
         assert not [data for data in events if ground in data.encode()]
         assert upkeep.problems(session) == []

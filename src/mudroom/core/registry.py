@@ -15,8 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROWS: Mapping[str, Mapping[str, str]] = {
+    "agents": {
+        "catalog": "agents.catalog",
+        "settings": "agents.settings_review",
+    },
     "doctor": {
         "containers": "containers.cli.engine",
+    },
+    "elsewhere": {
+        "fleet": "fleet.cli.elsewhere",
+        "workers": "fleet.origin.roster",
     },
     "inspection": {
         "gate": "inspection.inspector",
@@ -40,6 +48,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "image": "containers.cli.image",
         "keeper": "keeper.cli.keeper",
         "mcp": "agents.cli.mcp",
+        "proxy": "agents.cli.proxy",
         "review": "tui.cli.review",
         "serve": "web.cli.serve",
         "shell-shim": "agents.cli.shell_shim",

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandApprover, Remember
     from mudroom.core.command.policy import CommandPolicy
     from mudroom.core.confinement.access_reason import AccessReason
-    from mudroom.core.fork_report import ForkReport, PreparedFork
     from mudroom.core.network.host_rules import HostRule
     from mudroom.ext.transfer.vault.arrival import Arrival, Arrived
     from mudroom.ext.transfer.vault.bundle import ExportedFork
@@ -414,26 +413,3 @@ class Session:
         from mudroom.session.explanation import Explanation
 
         return Explanation(self.machine, self.vault, self.actor).why_path(self.forks, path)
-
-    def prepare(
-        self,
-        name: str | None = None,
-        *,
-        parent: str | None = None,
-        at: str | None = None,
-        snapshot: bool = False,
-        checkpoint: str | None = None,
-    ) -> PreparedFork:
-        """Prepare a fork for an agent's first command, and return its settings (``report.py``)."""
-        from mudroom.session.report import prepare
-
-        order = self._order((), name, None, None, None)
-        origin = {"parent": parent, "at": at, "snapshot": snapshot}
-        return prepare(self._parts(), order, origin, checkpoint)
-
-    def inspect(self, name: str) -> ForkReport:
-        """Return the state and changes of a fork, and the refusals of its commands. Raise UsageError if it does not
-        exist."""
-        from mudroom.session.report import inspect
-
-        return inspect(self.forks, name)

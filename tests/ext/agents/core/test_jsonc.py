@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.text.jsonc import APPEND, JsoncError, add, parse, remove, values_at
+from mudroom.ext.agents.core.jsonc import APPEND, JsoncError, add, parse, remove, values_at
 
 COMMENTED = """\
 {

@@ -11,10 +11,17 @@ from mudroom.cli.change.preview import commit_lines, preview
 from mudroom.cli.command.run import add_confinement_options, adjusted, asked_level
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
-from mudroom.core.fork_report import ForkReport, PreparedFork, inspected_to_json, prepared_to_json
 from mudroom.core.result import changes_to_json
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.ext.agents.session.fork_report import (
+    ForkReport,
+    PreparedFork,
+    inspect,
+    inspected_to_json,
+    prepare,
+    prepared_to_json,
+)
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,8 +60,8 @@ def _prepare(args: argparse.Namespace, context: Context) -> int:
     with open_session(
         context, adjust=lambda settings: adjusted(args, settings), level=asked_level(args), agent=args.agent or "agent"
     ) as session:
-        prepared = session.prepare(
-            args.fork, parent=args.parent, at=args.at, snapshot=args.snapshot, checkpoint=args.mark
+        prepared = prepare(
+            session, args.fork, parent=args.parent, at=args.at, snapshot=args.snapshot, checkpoint=args.mark
         )
     if context.as_json:
         context.terminal.out(json.dumps(prepared_to_json(prepared)))
@@ -78,7 +85,7 @@ def _prepared_lines(prepared: PreparedFork) -> list[str]:
 
 def _inspect(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
-        report = session.inspect(only_fork(session, args.fork, "--fork"))
+        report = inspect(session.forks, only_fork(session, args.fork, "--fork"))
         commits = {} if context.as_json else commit_lines(session, report.fork, report.changeset.changes)
     if context.as_json:
         context.terminal.out(json.dumps(inspected_to_json(report)))
