@@ -140,13 +140,10 @@ UNFINISHED: Mapping[str, frozenset[str]] = {
     "ext.agents": frozenset({"ext.fleet", "ext.web"}),
     "ext.completion": frozenset({"ext.fleet"}),
     "ext.windows": frozenset({"ext.certify"}),
-    "library": frozenset({"ext.agents", "ext.attempts", "ext.transfer"}),
     "net": frozenset({"ext.inspection", "ext.windows"}),
     "policy": frozenset({"ext.containers", "ext.inspection", "ext.windows"}),
     "sandbox": frozenset({"ext.macos", "ext.windows"}),
-    "session": frozenset(
-        {"ext.agents", "ext.certify", "ext.containers", "ext.inspection", "ext.transfer", "ext.windows"}
-    ),
+    "session": frozenset({"ext.agents", "ext.certify", "ext.containers", "ext.inspection", "ext.windows"}),
     "stage": frozenset({"ext.windows"}),
     "vault": frozenset({"ext.containers", "ext.windows"}),
 }
