@@ -30,7 +30,7 @@ class Room(NamedTuple):
 
 _BASE = ("core", "errors", "typing")
 _MIDDLE = (*_BASE, "stage", "sandbox", "net", "vault", "policy", "session")
-_ALL = (*_MIDDLE, "library", "cli")
+_ALL = (*_MIDDLE, "library", "cli", "api")
 
 ROOMS: Mapping[str, Room] = {
     # the kernel
@@ -96,6 +96,7 @@ ROOMS: Mapping[str, Room] = {
         ),
     ),
     "__main__": Room("python -m mudroom", ("cli",)),
+    "api": Room("the names that a satellite may rely on", (*_MIDDLE, "library", "cli")),
     # satellites
     "ext": Room("the folder of satellites"),
     "ext.windows": Room("Windows: its API, job objects, AppContainer; twins of POSIX calls", _ALL),
@@ -120,7 +121,7 @@ ROOMS: Mapping[str, Room] = {
     ),
     "ext.completion": Room("completion for shells, and the manual page", (*_ALL, "ext.agents")),
     "ext.fsspec": Room("a fork as an fsspec file system", _ALL),
-    "ext.pytest": Room("a fork for each test of pytest", ("typing", "library")),
+    "ext.pytest": Room("a fork for each test of pytest", ("api", "typing")),
 }
 
 UNFINISHED: Mapping[str, frozenset[str]] = {
