@@ -30,7 +30,7 @@ class Room(NamedTuple):
 
 _BASE = ("core", "errors", "typing")
 _MIDDLE = (*_BASE, "stage", "sandbox", "net", "vault", "policy", "session")
-_ALL = (*_MIDDLE, "library", "cli")
+_ALL = (*_MIDDLE, "library", "cli", "api")
 
 ROOMS: Mapping[str, Room] = {
     # the kernel
@@ -96,6 +96,7 @@ ROOMS: Mapping[str, Room] = {
         ),
     ),
     "__main__": Room("python -m mudroom", ("cli",)),
+    "api": Room("the names that a satellite may rely on", (*_MIDDLE, "library", "cli")),
     # satellites
     "ext": Room("the folder of satellites"),
     "ext.windows": Room("Windows: its API, job objects, AppContainer; twins of POSIX calls", _ALL),
@@ -120,18 +121,17 @@ ROOMS: Mapping[str, Room] = {
     ),
     "ext.completion": Room("completion for shells, and the manual page", _ALL),
     "ext.fsspec": Room("a fork as an fsspec file system", _ALL),
-    "ext.pytest": Room("a fork for each test of pytest", ("typing", "library")),
+    "ext.pytest": Room("a fork for each test of pytest", ("api", "typing")),
 }
 
 UNFINISHED: Mapping[str, frozenset[str]] = {
     "cli": frozenset({"ext.certify", "ext.macos", "ext.windows"}),
     "core": frozenset({"ext.windows"}),
     "ext.windows": frozenset({"ext.certify"}),
-    "library": frozenset({"ext.agents", "ext.attempts", "ext.transfer"}),
     "net": frozenset({"ext.windows"}),
     "policy": frozenset({"ext.windows"}),
     "sandbox": frozenset({"ext.macos", "ext.windows"}),
-    "session": frozenset({"ext.agents", "ext.certify", "ext.transfer", "ext.windows"}),
+    "session": frozenset({"ext.agents", "ext.certify", "ext.windows"}),
     "stage": frozenset({"ext.windows"}),
     "vault": frozenset({"ext.windows"}),
 }
@@ -139,7 +139,7 @@ UNFINISHED: Mapping[str, frozenset[str]] = {
 
 MOST_MODULES = 25
 """Modules that lie in one folder, ``__init__`` not counted."""
-MOST_CODE = {"kernel": 65_001, "satellites": 42_623}
+MOST_CODE = {"kernel": 64_925, "satellites": 42_506}
 """Lines of code without tables (``code_lines``). The numbers only fall: a commit that adds code removes as much
 elsewhere, and says what. A file is as long as its idea, an object as large as its job: neither has a limit."""
 MOST_DEEP = 2

@@ -19,6 +19,11 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "catalog": "agents.catalog",
         "settings": "agents.settings_review",
     },
+    "call": {
+        "archives": "transfer.archives",
+        "attempts": "attempts.library",
+        "tools": "agents.library",
+    },
     "doctor": {
         "containers": "containers.cli.engine",
     },

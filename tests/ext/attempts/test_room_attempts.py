@@ -15,9 +15,9 @@ import pytest
 import mudroom
 from conftest import Place
 from mudroom.errors import UsageError
-from mudroom.ext.attempts.library.async_attempts import AsyncAttemptStream
-from mudroom.ext.attempts.library.attempt_stream import AttemptStream
-from mudroom.ext.attempts.library.attempt_value import NonePassed
+from mudroom.ext.attempts.library import RoomAttempts
+from mudroom.library.async_handle import AsyncAttemptStream
+from mudroom.library.satellite import AttemptStream, NonePassed
 from rooms import LONG, environ_of, open_room, processes_with, until
 
 SLEEP = f"exec sleep {LONG}"
@@ -100,6 +100,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+def test_an_unknown_argument_is_refused_as_by_python(place: Place) -> None:
+    with open_room(place) as room, pytest.raises(TypeError, match="unexpected keyword argument 'jugde'"):
+        room.attempts("true", jugde="true")  # type: ignore[call-arg]
+
+
 def test_a_wrong_argument_is_the_callers_error(place: Place) -> None:
     with open_room(place) as room:
         for arguments, message in WRONG:
@@ -120,12 +125,12 @@ def names_of(kind: type[Any]) -> dict[str, Any]:
     return {name: value for name, value in vars(kind).items() if not name.startswith("_")}
 
 
-def test_asyncio_has_the_same_names() -> None:
-    assert names_of(AttemptStream).keys() == names_of(AsyncAttemptStream).keys()
-    for name, value in names_of(AttemptStream).items():
+@pytest.mark.parametrize("other", [AttemptStream, AsyncAttemptStream])
+def test_all_forms_have_the_same_names(other: type[Any]) -> None:
+    assert names_of(RoomAttempts).keys() == names_of(other).keys()
+    for name, value in names_of(RoomAttempts).items():
         if callable(value):
-            other = names_of(AsyncAttemptStream)[name]
-            assert inspect.signature(value).parameters == inspect.signature(other).parameters
+            assert inspect.signature(value).parameters == inspect.signature(names_of(other)[name]).parameters
 
 
 def test_asyncio(place: Place) -> None:

@@ -13,8 +13,9 @@ import pytest
 import mudroom
 from conftest import Place
 from mudroom.errors import UsageError
-from mudroom.ext.agents.library.tool_set import FORMATS
+from mudroom.ext.agents.library import FORMATS, RoomTools
 from mudroom.ext.agents.tools.table import TOOLS
+from mudroom.library import satellite
 from rooms import LONG, environ_of, open_room, policy, processes_with
 
 
@@ -158,10 +159,13 @@ def test_tools_of_asyncio_are_cancelled_with_their_command(place: Place) -> None
 
 
 def test_the_formats_are_those_of_the_type() -> None:
-    import mudroom.ext.agents.library.tool_set as module
-
-    source = module.__file__
-    assert source is not None
-    with open(source) as stream:
+    with open(satellite.__file__) as stream:
         line = next(row for row in stream if "ToolFormat: TypeAlias" in row)
     assert all(f'"{name}"' in line for name in FORMATS) and line.count('"') == 2 * len(FORMATS)
+
+
+def test_the_names_are_those_of_the_type() -> None:
+    def names_of(kind: type[Any]) -> set[str]:
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    assert names_of(RoomTools) == names_of(satellite.ToolSet)

@@ -1,4 +1,5 @@
-"""The tools of a fork for a model: definitions in the form of its API, and the answers to its calls.
+"""The tools of a fork for a model, the registry's row ``tools``: definitions in the form of its API, and the answers to
+its calls.
 
     tools = room.tools("openai", fork="try-1")
     reply = client.chat.completions.create(model=…, messages=messages, tools=tools.definitions)
@@ -16,28 +17,17 @@ from mudroom.ext.agents.tools.error import ToolError
 from mudroom.ext.agents.tools.table import TOOLS, call, failed
 from mudroom.ext.agents.tools.tool import Tool, ToolContext, ToolResult
 from mudroom.ext.agents.tools.workspace import ToolWorkspace
-from mudroom.library.life import Life
-from mudroom.sandbox.client.cancellation import Cancellation
+from mudroom.library.argument import name_of
+from mudroom.library.life import Life, own_cancellation
+from mudroom.library.satellite import ToolReply
 from mudroom.session import Session
-from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    ToolFormat: TypeAlias = Literal["openai", "openai-responses", "anthropic", "mcp"]
-    Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
-    JsonObject: TypeAlias = dict[str, Json]
+    from mudroom.library.satellite import Json, JsonObject, ToolFormat, ToolSet
 
 AGENT = "agent"
 """The agent whose commands they are if the room has none: the policy judges them."""
-
-
-class ToolReply(NamedTuple):
-    """The result of a tool."""
-
-    text: str
-    """For the model."""
-    data: Mapping[str, Json]
-    """For the program: it fits the tool's output schema, unless ``is_error`` is set."""
-    is_error: bool
 
 
 class ToolFormatRow(NamedTuple):
@@ -47,8 +37,14 @@ class ToolFormatRow(NamedTuple):
     message: Callable[[ToolReply, object], JsonObject]
 
 
-class ToolSet:
-    """Thread-safe: its attributes are never rebound. ``definitions`` are new values that the caller may change."""
+def tools(life: Life, format: ToolFormat, fork: str | None, only: Sequence[str] | None) -> ToolSet:  # noqa: A002
+    """Return the tools of a room's fork. Raise UsageError if there is no such format or tool."""
+    with life.call() as session:
+        return RoomTools(life, session, format, name_of(fork), only)
+
+
+class RoomTools:
+    """The ``ToolSet`` of a room. Its attributes are never rebound."""
 
     def __init__(
         self,
@@ -58,7 +54,6 @@ class ToolSet:
         fork: str | None,
         only: Sequence[str] | None,
     ) -> None:
-        """``Room.tools`` makes it."""
         if format not in FORMATS:
             raise UsageError(f"there are no tools for {format!r}", f"write one of: {', '.join(map(repr, FORMATS))}")
         unknown = [name for name in only or () if name not in TOOLS]
@@ -76,38 +71,28 @@ class ToolSet:
 
     @property
     def fork(self) -> str:
-        """The fork's name. Without one given, it is made at the first call."""
         with self._life.call():
             return self._workspace.fork
 
     @property
     def definitions(self) -> list[JsonObject]:
-        """The tools as the API takes them."""
         return [self._row.definition(TOOLS[name]) for name in self.names]
 
     def call(self, name: str, arguments: Mapping[str, Json] | str | None = None) -> ToolReply:
-        """Call a tool. ``arguments``: an object, or its JSON text. What a model has sent wrongly is a reply, too; an
-        exception is a failure of the caller's, such as a room that is closed."""
-        return self.call_until(name, arguments, Cancellation())
+        return self._call(name, arguments)
 
-    def call_until(self, name: str, arguments: object, cancellation: Cancellation) -> ToolReply:
+    def reply(self, call: object) -> JsonObject:
+        name, arguments, identity = self._row.parts(call)
+        return self._row.message(self._call(str(name), arguments), identity)
+
+    def _call(self, name: str, arguments: object) -> ToolReply:
+        cancellation = own_cancellation()
         try:
             with self._life.call(cancellation):
                 context = ToolContext(cancellation, self._life.approver(cancellation))
                 return _reply(self._result(name, arguments, context))
         finally:
             cancellation.close()
-
-    def reply(self, call: object) -> JsonObject:
-        """Answer a model's call, as its API or its Python client gives it, with a message for that API."""
-        name, arguments, identity = self.parts(call)
-        return self.message(self.call_until(str(name), arguments, Cancellation()), identity)
-
-    def parts(self, call: object) -> tuple[object, object, object]:
-        return self._row.parts(call)
-
-    def message(self, reply: ToolReply, identity: object) -> JsonObject:
-        return self._row.message(reply, identity)
 
     def _result(self, name: str, arguments: object, context: ToolContext) -> ToolResult:
         if name not in self.names:

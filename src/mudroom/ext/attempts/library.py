@@ -1,4 +1,4 @@
-"""The attempts of a try as they end. ``Room.attempts`` has the arguments in words.
+"""Attempts of a room: the registry's row ``attempts``. ``Room.attempts`` has the arguments in words.
 
 A thread is in a call of the room for as long as the try runs, so closing the room ends the attempts and waits for them.
 The reader is in no call: between two attempts it may use the room.
@@ -6,45 +6,37 @@ The reader is in no call: between two attempts it may use the room.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 
 from mudroom.errors import UsageError
-from mudroom.ext.attempts.library.attempt_value import Attempt, TryResult, attempt_value, try_value
 from mudroom.ext.attempts.session.attempts import Attempts, start
 from mudroom.ext.attempts.session.discard import discard
 from mudroom.ext.attempts.session.request import AttemptRequest, with_variables
-from mudroom.ext.attempts.value import Score
-from mudroom.library.argument import name_of, seconds_of, variables_of, words_of
+from mudroom.ext.attempts.value import AttemptRecord, TryRecord, best_of, distinct, ranked, tied
+from mudroom.library.argument import name_of, require_known, seconds_of, variables_of, words_of
 from mudroom.library.command import directory_in
 from mudroom.library.life import Life, request
+from mudroom.library.satellite import Attempt, AttemptOptions, AttemptStream, TryResult
 from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.sandbox.client.capture import SIGKILL
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mudroom.library.argument import CommandLine, StrPath
+    from mudroom.library.argument import CommandLine
 
 
-def attempt_request(
-    life: Life,
-    command: CommandLine | None,
-    n: int,
-    commands: Sequence[CommandLine],
-    judge: CommandLine | None,
-    score: Score,
-    jobs: int | None,
-    until: int | None,
-    budget: float | None,
-    parent: str | None,
-    at: str | None,
-    *,
-    combine: bool,
-    cwd: StrPath | None,
-    timeout: float | None,
-) -> AttemptRequest:
-    """Raise UsageError if an argument is not valid."""
+def attempts(life: Life, command: CommandLine | None, n: int, options: AttemptOptions) -> AttemptStream:
+    """Start the attempts of a room. Raise UsageError if an argument is not valid."""
+    require_known("attempts", options, AttemptOptions)
+    return RoomAttempts(life, _request(life, command, n, options), options.get("env"))
+
+
+def _request(life: Life, command: CommandLine | None, n: int, options: AttemptOptions) -> AttemptRequest:
+    commands, jobs, until = options.get("commands", ()), options.get("jobs"), options.get("until")
+    judge = options.get("judge")
     if (command is None) == (not commands):
         raise UsageError(
             "attempts take a command with its number, or commands", 'attempts("./fix {i}", 8), or commands=[…]'
@@ -58,22 +50,21 @@ def attempt_request(
     return AttemptRequest(
         tuple(words),
         judge=words_of(judge) if judge is not None else (),
-        score=score,
+        score=options.get("score", "exit"),
         jobs=jobs or 0,
         until=until or 0,
-        budget=seconds_of(budget, "budget"),
-        parent=name_of(parent),
-        at=at,
-        combine=combine,
-        cwd=directory_in(life.project, cwd),
-        timeout=seconds_of(timeout),
+        budget=seconds_of(options.get("budget"), "budget"),
+        parent=name_of(options.get("parent")),
+        at=options.get("at"),
+        combine=options.get("combine", False),
+        cwd=directory_in(life.project, options.get("cwd")),
+        timeout=seconds_of(options.get("timeout")),
         approver=life.approver,
     )
 
 
-class AttemptStream:
-    """Attempts while they run: iterate over them as they end, then take ``result``. Leaving the block, or forgetting
-    the stream, ends those that run; the forks stay. ``_call`` is written before the stream is given to its reader."""
+class RoomAttempts:
+    """The ``AttemptStream`` of a room. ``_call`` is written before the stream is given to its reader."""
 
     def __init__(self, life: Life, request: AttemptRequest, env: Mapping[str, str] | None = None) -> None:
         self._life = life
@@ -81,19 +72,19 @@ class AttemptStream:
         self._running = self._call.begin()
         self.cancellation = self._call.cancellation
 
-    def __iter__(self) -> AttemptStream:
+    def __iter__(self) -> RoomAttempts:
         return self
 
     def __next__(self) -> Attempt:
         try:
-            return attempt_value(next(self._running))
+            return _attempt(next(self._running))
         except StopIteration:
             raise
         except BaseException:
             self.close()
             raise
 
-    def __enter__(self) -> AttemptStream:
+    def __enter__(self) -> RoomAttempts:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -106,31 +97,25 @@ class AttemptStream:
 
     @property
     def name(self) -> str:
-        """The name of the try, for ``mudroom try show``."""
         return self._running.record.name
 
     @property
     def result(self) -> TryResult:
-        """The result. Raise UsageError before the last attempt has ended."""
         if not self._running.is_over:
             raise UsageError("the attempts have not ended", "iterate over them, or call wait()")
-        return try_value(self._running.record)
+        return _result(self._running.record)
 
     def wait(self) -> TryResult:
-        """Wait for the end of all attempts, and return the result."""
         for _attempt in self:
             pass
         return self.result
 
     def close(self) -> None:
-        """End the attempts that run, and wait until their changes are collected. Harmless when repeated."""
         if not self._call.is_over:
             request(self._call.cancellation)
         self._call.wait()
 
     def discard(self, *, everything: bool = False) -> list[str]:
-        """Discard the forks of all attempts but the best, and return their names. ``everything``: the best too, and the
-        record. Raise UsageError while attempts run."""
         with self._life.call() as session:
             return discard(session, self._running.record, everything=everything)
 
@@ -186,3 +171,41 @@ class _Call:
             running.wait()
         finally:
             self.cancellation.detach(end)
+
+
+# --- values ---
+
+
+def _attempt(record: AttemptRecord) -> Attempt:
+    return Attempt(
+        record.number,
+        record.fork,
+        record.state,
+        tuple(map(os.fsdecode, record.command)),
+        record.exit_code,
+        record.judged,
+        record.score,
+        record.added,
+        record.modified,
+        record.deleted,
+        record.lines,
+        record.seconds,
+        record.report.decode("utf-8", "replace"),
+        record.same_as,
+        record.note,
+        record.of,
+    )
+
+
+def _result(record: TryRecord) -> TryResult:
+    best = best_of(record.attempts, record.score)
+    return TryResult(
+        record.name,
+        tuple(_attempt(attempt) for attempt in ranked(record.attempts, record.score)),
+        _attempt(best) if best is not None else None,
+        tuple(_attempt(attempt) for attempt in tied(record.attempts, record.score)),
+        distinct(record.attempts),
+        record.combined,
+        record.end,
+        record.note,
+    )
