@@ -23,8 +23,8 @@ from bench.gate import RivalGone, absent, end, find_program, free_port, left_out
 from bench.measure import Finding, Lap, Series, against
 from bench.place import Scale
 from mudroom.core.network.host_rules import HostRule
-from mudroom.ext.inspection.core.inspection import Inspection
-from mudroom.ext.inspection.net.authority import Issuer, certificate_of, load_authority
+from mudroom.core.network.inspection import Inspection
+from mudroom.ext.inspection.authority import Issuer, certificate_of, load_authority
 from mudroom.net.door import Door, Gate, Listener
 
 _HOST = "127.0.0.1"

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pytest
 
 TESTS = Path(__file__).parent
-TABLE = TESTS / "ext/windows/left_out.toml"
+TABLE = TESTS / "ext" / "windows" / "left_out.toml"
 
 
 class Left(NamedTuple):

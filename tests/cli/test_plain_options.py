@@ -11,14 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.cli.main import VERBS as ALL
-from mudroom.cli.main import verb_module
+from mudroom.cli.main import offered_verbs, verb_module
 from mudroom.cli.parser import parse
 from mudroom.cli.plain_options import read_plain
-from mudroom.core.registry import is_installed, satellite_of
 from mudroom.errors import UsageError
 
-VERBS = {verb: row for verb, row in ALL.items() if row.folder or is_installed(satellite_of("verb", verb))}
+VERBS = offered_verbs()
 MODULES = {verb: verb_module(verb) for verb in VERBS}
 VALUES = ("a", "5", "", "-", "--", "-5", "1G", "x=y", "never", "terminal", "gate", "0", "2", "two words", "-x y", "é")
 

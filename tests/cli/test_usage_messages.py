@@ -10,7 +10,7 @@ import pytest
 
 from conftest import Place
 from documents.reference import help_of
-from mudroom.cli.main import VERBS, overview, run
+from mudroom.cli.main import offered_verbs, overview, run
 from mudroom.cli.terminal import terminal
 from mudroom.cli.terminal.fold import fold, fold_help, visible
 from mudroom.core.clock import CommandStart
@@ -154,7 +154,7 @@ def test_a_shim_has_a_directory(
 def test_help_fits_a_terminal() -> None:
     """No line is longer than the terminal, and nothing is cut off."""
     for columns in (80, 100):
-        helps = {"": overview(columns), **{verb: help_of(verb, columns) for verb in VERBS}}
+        helps = {"": overview(columns), **{verb: help_of(verb, columns) for verb in offered_verbs()}}
         long = [
             (verb, line)
             for verb, text in helps.items()

@@ -15,7 +15,7 @@ from typing import Any, Self
 import mudroom
 from mudroom.core.network.flow import Flow, FlowQuestion
 from mudroom.core.network.host_rules import HostRule
-from mudroom.ext.inspection.core.inspection import Inspection
+from mudroom.core.network.inspection import Inspection
 from mudroom.net.door import Door, Gate, Kind, Listener, Received
 
 _PATHS = [str(Path(mudroom.__file__).parent.parent), str(Path(__file__).parent)]

@@ -213,20 +213,3 @@ def test_decide_on_asks_nobody(place: Place) -> None:
     )
     assert session.approval.decide_on([b"sudo", b"ls"]).action == "require_approval"
     assert ask.questions == []
-
-
-def test_prepare_and_inspect(place: Place) -> None:
-    place.write("a", "1")
-    session = place.session(policy(destructive="deny"), agent="coder")
-    found = session.prepare("f")
-    assert (found.fork, found.created, found.agent, found.level) == ("f", True, "coder", 1)
-    assert dict(found.actions)["destructive"] == "deny"
-    assert not session.prepare("f", checkpoint="start").created
-    session.run([b"touch", b"new"], fork="f")
-    session.run([b"rm", b"a"], fork="f")
-    seen = session.inspect("f")
-    assert (seen.state, seen.command, seen.exit_code) == ("idle", (b"touch", b"new"), 0)
-    assert [one.name for one in seen.checkpoints] == ["start"]
-    assert seen.denials[0] | {"reason": ""} == {"kind": "command", "target": "rm a", "reason": "", "count": 1}
-    assert session.forks.rollback("f") is not None
-    assert session.changes.of("f").changes == ()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.ext.containers.core.container import NOBODY, user_of
+from mudroom.core.confinement.container import NOBODY, user_of
 from mudroom.stage import disk
 from mudroom.stage.source import OpenSource
 from mudroom.stage.views.copy_view import CopyView

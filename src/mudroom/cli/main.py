@@ -19,7 +19,7 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from mudroom.ext.agents.catalog import Catalog
+    from mudroom.core.known_agents import KnownAgents
     from mudroom.sandbox.client.client import Client
 
 
@@ -48,7 +48,7 @@ VERBS = {
         "run a task several times side by side, judge each attempt, name the best; ls, show, discard",
         splits_command=True,
     ),
-    "proxy": Verb("command", "for an agent's runtime, around exec: prepare a fork, inspect it, roll it back"),
+    "proxy": Verb("", "for an agent's runtime, around exec: prepare a fork, inspect it, roll it back"),
     "hook": Verb(
         "",
         "commands and edits of an agent that keeps its own process: install, --check, --remove; state",
@@ -252,12 +252,19 @@ def _module(name: str) -> Any:
     return sys.modules[name]
 
 
-def _agents(environ: Mapping[bytes, bytes]) -> Catalog:
+def offered_verbs() -> dict[str, Verb]:
+    """Return the verbs that this installation has: without those of satellites that are absent."""
+    from mudroom.core.registry import is_installed, satellite_of
+
+    return {verb: row for verb, row in VERBS.items() if row.folder or is_installed(satellite_of("verb", verb))}
+
+
+def _agents(environ: Mapping[bytes, bytes]) -> KnownAgents:
     """Return the agents that are verbs, too: ``mudroom claude`` is ``mudroom agent run -- claude``."""
-    from mudroom.ext.agents.catalog import Catalog
+    from mudroom.core.known_agents import known_agents
     from mudroom.policy.config import user_config
 
-    return Catalog(user_config(environ))
+    return known_agents(user_config(environ))
 
 
 def _without_verb(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> tuple[str, str]:
@@ -305,7 +312,7 @@ def _suggest(words: Sequence[str], environ: Mapping[bytes, bytes]) -> str:
         return f"did you mean {both}, or: {line}" if both else f"did you mean: {line}"
     if word in _MEANT:
         return f"did you mean mudroom {_MEANT[word]}?"
-    near = difflib.get_close_matches(word, (*VERBS, "help"), 1) or difflib.get_close_matches(
+    near = difflib.get_close_matches(word, (*offered_verbs(), "help"), 1) or difflib.get_close_matches(
         word, _agents(environ).names(), 1, _LIKELY
     )
     if near:
@@ -356,7 +363,7 @@ def overview(columns: int = 100) -> str:
 
     rows = "\n".join(
         textwrap.fill(row.help, columns, initial_indent=f"  {verb:<10} ", subsequent_indent=" " * 13)
-        for verb, row in VERBS.items()
+        for verb, row in offered_verbs().items()
     )
     head = "commands and agents work on a staged view of your project; nothing lands until you apply it."
     return f"{fold_help(f'{version()}: {head}', columns)}\n\n{rows}\n\n{fold_help(_EXAMPLES, columns)}"

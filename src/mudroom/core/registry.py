@@ -15,13 +15,37 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROWS: Mapping[str, Mapping[str, str]] = {
+    "agents": {
+        "catalog": "agents.catalog",
+        "settings": "agents.settings_review",
+    },
+    "call": {
+        "archives": "transfer.archives",
+        "attempts": "attempts.library",
+        "tools": "agents.library",
+    },
     "certify": {
         "cli": "certify.cli.certification",
         "opening": "certify.opening",
     },
+    "doctor": {
+        "containers": "containers.cli.engine",
+    },
+    "elsewhere": {
+        "fleet": "fleet.cli.elsewhere",
+        "workers": "fleet.origin.roster",
+    },
+    "inspection": {
+        "gate": "inspection.inspector",
+        "net": "inspection.cli",
+        "session": "inspection.setup",
+    },
     "keeper": {
         "client": "keeper.client",
         "process": "keeper.cli.keeper_process",
+    },
+    "level": {
+        "2": "containers.level",
     },
     "platform": {
         "darwin": "macos.platform",
@@ -37,6 +61,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "image": "containers.cli.image",
         "keeper": "keeper.cli.keeper",
         "mcp": "agents.cli.mcp",
+        "proxy": "agents.cli.proxy",
         "review": "tui.cli.review",
         "serve": "web.cli.serve",
         "shell-shim": "agents.cli.shell_shim",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mudroom.core.merge.merge import Conflict
     from mudroom.core.tree.entry import Entry
     from mudroom.core.tree.similar_renames import Move
+    from mudroom.core.tree.stack import Checkpoint
 
 SCHEMA = "mudroom.result/1"
 REFUSED = 126
@@ -41,11 +42,11 @@ class Result(NamedTuple):
     level: int
     exit_code: int
     """The command's own exit code, or 128 + signal if a signal ended it."""
-    signal: int | None
-    timed_out: bool
-    duration: float
+    signal: int | None = None
+    timed_out: bool = False
+    duration: float = 0.0
     """Seconds."""
-    changeset: Changeset
+    changeset: Changeset = Changeset()
     verdict: Verdict = Verdict()
     stdout: bytes = b""
     stderr: bytes = b""
@@ -231,3 +232,10 @@ def _conflict(conflict: Conflict) -> dict[str, str]:
     if conflict.base_at:
         fields |= path_fields(conflict.base_at, "base")
     return fields | (path_fields(conflict.ours_at, "ours") if conflict.ours_at else {})
+
+
+def checkpoints_to_json(points: Sequence[Checkpoint]) -> list[dict[str, Any]]:
+    return [
+        {"checkpoint": point.name, "time": point.time, "automatic": point.automatic, "layers": len(point.layers)}
+        for point in points
+    ]

@@ -47,7 +47,7 @@ class Settings(NamedTuple):
     engine: EngineChoice = "auto"
     """Container engine at level 2; ``auto``: the first that is available."""
     image: str | None = None
-    """Image of containers: a name, or ``host`` (``ext/containers/core/image.py``). None: not set; a card may then
+    """Image of containers: a name, or ``host`` (``core/confinement/container.py``). None: not set; a card may then
     choose an image, and the default is the host's own toolchain."""
     image_cards: tuple[str, ...] = ()
     """Agents (by agentId) whose cards may choose their image."""

@@ -21,8 +21,8 @@ import msgspec
 from mudroom.core.network.flow import Flow, FlowQuestion
 from mudroom.core.network.fork_host import ForkDial
 from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.inspection import Inspection
 from mudroom.errors import MudroomError
-from mudroom.ext.inspection.core.inspection import Inspection
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.upstream import parse_upstream
 

@@ -117,18 +117,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def load_settings(project: bytes) -> Settings:
-    """Return the settings of the project's own policy file alone; the defaults if it has none. For callers that decide
-    themselves whether to trust it: ``load_policy`` also reads the user's own files, and checks whether this one is
-    trusted. Raise UsageError naming file, line and key."""
-    if not os.path.lexists(project + b"/" + POLICY):
-        return Settings()
-    from mudroom.policy.combine import PROJECT, merge, read_project
-    from mudroom.policy.parse import settings_from
-
-    return settings_from(merge({PROJECT: read_project(project)}))
-
-
 def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool = False) -> Loaded:
     """Return the settings of a project: its policy as far as this user trusts it, the user's own, and that for this
     machine (``policy/combine.py``). A project without any such file costs two failed calls of lstat(2), a project with

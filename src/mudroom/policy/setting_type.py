@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from mudroom.core.agent.sandbox_level import LEVELS, REFUSE
 from mudroom.core.command.policy import BY_CLASS
+from mudroom.core.confinement.container import HOST, name_error
 from mudroom.core.confinement.limit import OFF, parse_size, show_size
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.ext.containers.core.image import HOST, name_error
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from mudroom.core.confinement.limit import (
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, Unsupported, UsageError
-from mudroom.ext.inspection.credentials import has_credentials, load_credentials, save_credentials
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.platform import LINUX, Platform, no_gate_at_level_0
 from mudroom.session.actor import Actor
@@ -44,21 +43,16 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.cache_place import CacheView
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.loopback import LoopbackPlace
-    from mudroom.core.settings import Settings
-    from mudroom.ext.containers.core.container import EngineKind
-    from mudroom.ext.containers.core.image import User
-    from mudroom.ext.containers.engine.image_file import ProvidedImage
-    from mudroom.ext.containers.session.containers import Containers
-    from mudroom.ext.inspection.core.placeholder import CredentialRule
-    from mudroom.ext.inspection.net.setup import InspectionSetup
+    from mudroom.core.settings import EngineChoice, Settings
     from mudroom.sandbox.client.client import Client, Running
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.limiter import Limiter
     from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.fork_dial import ForkDialler
-    from mudroom.session.confinement.gateway import Doorkeeper, Gateway
+    from mudroom.session.confinement.gateway import Doorkeeper, Equipment, Gateway
     from mudroom.session.confinement.host_approver import Approver
+    from mudroom.session.confinement.level_two import SessionContainers
     from mudroom.stage.views.secret import Mask
 
 MOST_HELD = 64
@@ -153,7 +147,7 @@ class Machine:
         platform: Platform = LINUX,
         client: Client | None = None,
         clock: Callable[[], int],
-        engine: EngineKind | None = None,
+        engine: EngineChoice = "auto",
         rules: Callable[[], Sequence[HostRule]] = tuple,
         remember: Callable[[HostRule], None] = lambda _rule: None,
         approver: Approver | None = None,
@@ -161,17 +155,14 @@ class Machine:
         umask: int | None = None,
         dialler: Callable[[Fork, Order], Dialler | None] = lambda _fork, _order: None,
     ) -> None:
-        """``umask``: of commands; None: that of this process. ``engine``: of containers; None: the first usable.
+        """``umask``: of commands; None: that of this process. ``engine``: of containers.
         ``rules``: returns the rules of the gate, called when a command first uses the network. ``remember`` keeps a
         lasting answer. ``approver``: asked by the gate about a host; None: refuse hosts that no rule allows.
         ``loopback_rules``: called before every command at the gate; returns its rules if one of them may name this
         machine's loopback, otherwise no rule. None: ``rules``.
         ``dialler``: returns what makes a command's connections to other forks; None: the machine's own."""
 
-        def images(name: str, user: User) -> ProvidedImage:
-            return self.containers.image(name, user)
-
-        self.confinement = Confinement(vault, home, environ, platform, images, umask)
+        self.confinement = Confinement(vault, home, environ, platform, lambda: self.containers, umask)
         vault.secrets = _secrets(environ, vault)
         self._vault, self._clock, self._engine = vault, clock, engine
         self._client, self._owns_client = client, client is None
@@ -180,7 +171,7 @@ class Machine:
         self._limiting = _thread.allocate_lock()
         self._limiter: Limiter | None = None
         self._gateway: Gateway | None = None
-        self._containers: Containers | None = None
+        self._containers: SessionContainers | None = None
         self.host_answers = (rules, remember, approver)
         self._dialler = dialler
         self._loopback_rules = rules if loopback_rules is None else loopback_rules
@@ -215,12 +206,13 @@ class Machine:
             return self._client
 
     @property
-    def containers(self) -> Containers:
-        from mudroom.ext.containers.session.containers import Containers
+    def containers(self) -> SessionContainers:
+        """The containers of level 2, made at first use. Raises NotInstalled if this installation has none."""
+        from mudroom.session.confinement.level_two import level_two
 
         with self._making:
             if self._containers is None:
-                self._containers = Containers(self._vault, self.confinement.variables, self._engine)
+                self._containers = level_two().containers(self._vault, self.confinement.variables, self._engine)
             return self._containers
 
     # --- permissions of a command ---
@@ -240,11 +232,10 @@ class Machine:
         """Return the mode of the first attempt, and note why it is not the strongest. Raise ProtectionLost as
         ``weaker`` does."""
         level = order.grant.level
-        if level == 2 and self.containers.engine.remote:
+        strongest = self.containers.engine.mode if level == 2 else "overlay"
+        if strongest == "remote":
             self.confinement.mode_contained = "remote"
-        elif (
-            level == 2 and not self.containers.engine.nested and self.confinement.mode_contained not in CONTAINERS
-        ):  # ext/containers/engine/trial.py has tried it: handled as a failure here
+        elif strongest == "plain" and self.confinement.mode_contained not in CONTAINERS:  # handled as a failure here
             why = StepFailed("clone", 1, "a container that was tried could make no user namespace")
             self.weaker("overlay", why, order, outcome)
         is_copy = fork.is_copy or outcome.mounted is not None
@@ -347,35 +338,29 @@ class Machine:
         rules, remember, _before = self.host_answers
         self.host_answers = (rules, remember, approver)
 
-    def credentials(self) -> tuple[CredentialRule, ...]:
-        """Return the rules of the credentials that the gate inserts into requests of this project's commands, without
-        their values."""
-        return load_credentials(self._vault.path)
-
-    def keep_credentials(self, wanted: tuple[CredentialRule, ...]) -> None:
-        save_credentials(self._vault.path, wanted)
-
-    def equipment(self, mode: Mode, order: Order) -> InspectionSetup | None:
-        """Return the setup of TLS inspection for a command, or None (without loading a module) if no rule inspects its
-        connections."""
+    def equipment(self, mode: Mode, order: Order) -> Equipment | None:
+        """Return what a command needs for its TLS to be inspected, or None (without loading a module) if no rule
+        inspects its connections. Raise NotInstalled if no part of this installation inspects."""
         settings, level = order.actor.settings, order.grant.level
-        has_rules = has_credentials(self._vault.path)
-        if settings.network_at(level) != "gate" or not (has_rules or any(rule.inspect for rule in settings.hosts)):
+        if settings.network_at(level) != "gate":
+            return None
+        inspecting = next((rule for rule in settings.hosts if rule.inspect), None)
+        if inspecting is None and not self._vault.has_credentials:
             return None
         if self.confinement.platform.is_bridged:  # authority.py judges its files by mode and owner
             found = self.confinement.platform.system
             raise Unsupported("looking into TLS", "Linux or macOS", found, "take it out of the policy")
         if level == 0:  # mudroom's state is hidden there, with the root certificates that programs would have to trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
-        from mudroom.ext.inspection.net.setup import set_up_inspection
+        from mudroom.core.registry import part
 
-        equipment = set_up_inspection(
-            self._vault.path + b"/inspection",
+        why = "mudroom net credential" if inspecting is None else inspecting.source or inspecting.pattern
+        equipment: Equipment = part("inspection", "session", f"looking into TLS ({why})").equip(
+            self._vault.path,
             self._vault.project,
             self.confinement.variables,
             self.confinement.home,
             never=settings.never_inspect,
-            credentials=self.credentials() if has_rules else (),
             mounts=mode not in ELSEWHERE,
         )
         self._vault.journal.conceal(_forms([credential.value for credential in equipment.inspection.credentials]))
@@ -388,7 +373,7 @@ class Machine:
         order: Order,
         outcome: Outcome,
         relay: Relay | None,
-        equipment: InspectionSetup | None,
+        equipment: Equipment | None,
     ) -> tuple[AbstractContextManager[Doorkeeper | None], int]:
         """Return the doorkeeper of a command if the policy puts the gate between it and the network, and the gate's
         port on the host's loopback if the command has no network namespace (else 0)."""
@@ -491,8 +476,8 @@ class Machine:
         if order.grant.level < 2:
             yield self.client
             return
-        with self.containers.lend(plan, order.actor.settings, fork.name, lambda: self.client) as box:
-            yield box.client
+        with self.containers.lend(plan, order.actor.settings, fork.name, lambda: self.client) as client:
+            yield client
 
     def looks_first(self) -> bool:
         """Return whether this is the first call: files of other users are looked for once in a session."""

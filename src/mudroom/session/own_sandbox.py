@@ -64,13 +64,12 @@ from mudroom.vault.turn import LOOK
 if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Bind
     from mudroom.core.network.flow import Flow
-    from mudroom.ext.inspection.net.setup import InspectionSetup
     from mudroom.sandbox.client.client import Client, Running
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.gauge import Gauge
     from mudroom.session.confinement.confinement import Rlimits
-    from mudroom.session.confinement.gateway import Doorkeeper
+    from mudroom.session.confinement.gateway import Doorkeeper, Equipment
     from mudroom.session.confinement.grant import Grant
     from mudroom.session.confinement.staged_home import SharedFiles
     from mudroom.vault.store.mount_note import MountNote
@@ -101,7 +100,7 @@ def home_of(
     return command_home(machine.confinement, fork, order.grant, mode, outcome.note)
 
 
-def shown(equipment: InspectionSetup | None) -> tuple[Bind, ...]:
+def shown(equipment: Equipment | None) -> tuple[Bind, ...]:
     return equipment.binds if equipment is not None else ()
 
 
@@ -176,7 +175,7 @@ class CommandAttempt(NamedTuple):
 
     view: View
     mode: Mode
-    equipment: InspectionSetup | None
+    equipment: Equipment | None
     relay: Relay | None
     keeper: Doorkeeper | None
     port: int

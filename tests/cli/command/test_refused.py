@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from conftest import Place
-from mudroom.cli.command.refusals import MOST_REFUSED_HOSTS, MOST_REFUSED_PATHS, inner_sandbox, refusal_lines
+from mudroom.cli.command.refusals import MOST_REFUSED_HOSTS, MOST_REFUSED_PATHS, refusal_lines
 from mudroom.core.result import Denial
 from mudroom.ext.agents.catalog import Catalog
 from test_asking import ASK, NOBODY
@@ -104,7 +104,7 @@ def test_paths() -> None:
     ],
 )
 def test_an_agents_own_sandbox_has_a_switch(name: str, level: int, clause: str) -> None:
-    inner = inner_sandbox(Catalog(b"/nowhere").profile(name), level)
+    inner = Catalog(b"/nowhere").inner_sandbox(name, level)
     assert clause in inner and bool(inner) == bool(clause)
     refused = [Denial("system call", b"clone", "why", 2), Denial("system call", b"unshare", "why")]
     (line,) = refusal_lines(refused, inner)

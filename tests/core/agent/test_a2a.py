@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.agent.a2a import (
+from mudroom.core.agent.card import AgentCard, Requirements
+from mudroom.core.agent.level_decision import decide_level
+from mudroom.core.agent.sandbox_level import REFUSE, LevelPolicy
+from mudroom.ext.agents.core.a2a import (
     EXTENSION,
     AgentStatus,
     a2a_card,
@@ -21,9 +24,6 @@ from mudroom.core.agent.a2a import (
     rpc_error,
     sandbox_params,
 )
-from mudroom.core.agent.card import AgentCard, Requirements
-from mudroom.core.agent.level_decision import decide_level
-from mudroom.core.agent.sandbox_level import REFUSE, LevelPolicy
 
 TEXT, TRUTH, TEXTS = {"type": "string"}, {"type": "boolean"}, {"type": "array", "items": {"type": "string"}}
 EXTENSIONS = {

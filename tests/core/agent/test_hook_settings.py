@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.text import jsonc
+from mudroom.ext.agents.core import jsonc
 from mudroom.ext.agents.core.hook_contract import CONTRACTS
 from mudroom.ext.agents.core.hook_settings import (
     MARK,

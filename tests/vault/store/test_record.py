@@ -22,7 +22,6 @@ def test_it_is_that_of_the_result(place: Place, script: str, code: int) -> None:
     record = session.vault.fork("f").record
     assert record is not None
     assert record.exit_code == result.exit_code == code
-    assert session.inspect("f").exit_code == code
     (summary,) = ForkSummaries().all(session.vault)
     assert summary.brief is not None
     assert summary.brief.exit_code == code

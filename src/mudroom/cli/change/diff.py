@@ -145,7 +145,7 @@ def _own_files(changes: Sequence[Change]) -> set[bytes]:
 
 def _settings(session: Session, name: str) -> list[str]:
     """Return the section about the settings of the fork's agent."""
-    from mudroom.ext.agents.settings_review import changed_settings, section
+    from mudroom.library.review.agent_settings import changed_settings, section
 
     return section(name, changed_settings(session, name))
 

@@ -16,6 +16,7 @@ from mudroom.cli.command.run import (
     own_stdio,
     print_json,
     require_shown,
+    run_there,
     show_result,
     tool_log,
     warn_if_bare,
@@ -103,8 +104,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _run_elsewhere(args: argparse.Namespace, context: Context, agent: str) -> int:
     if args.background or args.stream or args.fork is not None:
         raise UsageError("--on is not for --background, --stream and --fork", "mudroom exec --on NAME -- COMMAND")
-    from mudroom.ext.fleet.cli.elsewhere import run_there
-
     argv = _command(args)
     with open_for_command(args, context, None, agent, args.ask) as session:
         there = run_there(session, args.on, argv, _directory(session), context)

@@ -11,7 +11,6 @@ metadata of files outside        a line; the first ``MOST_REFUSED_PATHS``
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Sequence
 
 from mudroom.core.result import Denial, Result
@@ -21,7 +20,6 @@ from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal.context import Context
-    from mudroom.ext.agents.core.profile import AgentProfile
 
 MOST_REFUSED_HOSTS = 5
 """Refused hosts that are named after a command."""
@@ -33,7 +31,7 @@ _PROFILE, _DENIES = "profile ", " denies it"
 
 
 def refusal_lines(denials: Sequence[Denial], inner: str = "") -> list[str]:
-    """Return the lines. ``inner``: the command's own sandbox and its switch (``inner_sandbox``); empty: unknown."""
+    """Return the lines. ``inner``: the command's own sandbox and its switch (``KnownAgents``); empty: unknown."""
     if not denials:
         return []
     hosts = [denial for denial in denials if denial.kind == "network"]
@@ -53,31 +51,14 @@ def result_lines(result: Result, argv: Sequence[bytes], context: Context) -> lis
     return refusal_lines(result.denials, _inner_sandbox_of(argv, result.level, context) if nested else "")
 
 
-def inner_sandbox(profile: AgentProfile, level: int) -> str:
-    """Return a clause about the agent's own sandbox: how it is switched off. Empty if the profile does not know it."""
-    inner = profile.sandbox
-    if not inner.about:
-        return ""
-    program, variables = profile.programs[0], [f"{name}={value}" for name, value in inner.values]
-    if not inner.arguments and not variables:
-        return f"{profile.name}: {inner.about}"
-    switch = f"this switches it off: {shlex.join([program, *inner.arguments])}"
-    if level == 0:
-        switch = "at level 1 mudroom confines it: --level 1"
-    elif not inner.arguments:
-        switch = f"mudroom agent run -- {program} switches it off ({' '.join(variables)})"
-    return f"{profile.name}'s own sandbox cannot run inside mudroom's; {switch}"
-
-
 def _inner_sandbox_of(argv: Sequence[bytes], level: int, context: Context) -> str:
-    from mudroom.ext.agents.catalog import Catalog
+    from mudroom.core.known_agents import known_agents
     from mudroom.policy.config import user_config
 
     try:
-        profile = Catalog(user_config(context.environ)).of_program(os.fsdecode(os.path.basename(argv[0])))
+        return known_agents(user_config(context.environ)).inner_sandbox(os.fsdecode(os.path.basename(argv[0])), level)
     except MudroomError:
         return ""  # a profile of the user's that cannot be read
-    return inner_sandbox(profile, level) if profile is not None else ""
 
 
 def _times(number: int) -> str:

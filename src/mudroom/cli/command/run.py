@@ -26,7 +26,7 @@ from mudroom.sandbox.platform import new_client
 from mudroom.session import Session, Stdio
 from mudroom.session.project_session import with_shown
 from mudroom.stage import disk
-from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import argparse
@@ -234,11 +234,27 @@ def _working_directory(session: Session) -> bytes:
     return current if is_below(current, session.project) else session.project
 
 
+class ThereResult(NamedTuple):
+    result: Result
+    """Its fork is empty if nothing was changed. All but the changes is what the worker says."""
+    code: int
+    """Exit code of mudroom."""
+    is_kept: bool
+    """Whether a signal or a time limit ended the command, so that nothing is applied by itself."""
+
+
+def run_there(session: Session, name: str, argv: Sequence[bytes], cwd: bytes, context: Context) -> ThereResult:
+    """Run a command on a worker and bring its fork here. Raise MudroomError if it did not run there to an end,
+    NotInstalled without the satellite that has the workers."""
+    from mudroom.core.registry import part
+
+    there: ThereResult = part("elsewhere", "fleet", f"--on {name}").run_there(session, name, argv, cwd, context)
+    return there
+
+
 def _run_elsewhere(
     session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context
 ) -> int:
-    from mudroom.ext.fleet.cli.elsewhere import run_there
-
     there = run_there(session, args.on, argv, cwd, context)
     with exclusive(session, context, f"mudroom run --on {args.on}"):
         return _decide(session, there.result, argv, args, context, there.code, is_kept=there.is_kept, is_ours=False)

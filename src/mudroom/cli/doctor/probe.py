@@ -27,6 +27,10 @@ State = Literal["strict", "degraded", "missing", "not probed"]
 """``not probed``: the probe could not run."""
 
 
+ENGINE = "a container engine"
+"""The protection without which there is no level 2."""
+
+
 class Finding(NamedTuple):
     protection: str
     state: State
@@ -98,7 +102,8 @@ def examine(
 
 
 def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, engine: EngineChoice) -> list[Finding]:
-    from mudroom.ext.containers.cli.engine import examine_engines
+    """Test level 2. An installation without containers lacks it."""
+    from mudroom.core.registry import NotInstalled, part
 
     def contained(settings: Settings, script: str) -> ShellTrial:
         try:
@@ -110,8 +115,12 @@ def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, e
         _name, state, found, fix = _gate(contained)
         return state, found, fix
 
-    wanted = None if engine == "auto" else engine
-    return [Finding(*row) for row in examine_engines(directory + b"/state", environ, gate, wanted)]
+    try:
+        examiner = part("doctor", "containers", "level 2")
+    except NotInstalled as error:
+        return [Finding(ENGINE, "missing", error.message, error.hint)]
+    findings: list[Finding] = examiner.examine_engines(directory + b"/state", environ, gate, engine)
+    return findings
 
 
 def _by_rows(directory: bytes, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:

@@ -7,7 +7,7 @@ import time
 
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
-from mudroom.core.fork_report import checkpoints_to_json
+from mudroom.core.result import checkpoints_to_json
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
 

@@ -15,10 +15,11 @@ from mudroom.cli.fork.ls import describe, listed_forks
 from mudroom.cli.listing import ProjectListing, open_listing
 from mudroom.cli.project_place import project_of
 from mudroom.cli.terminal.context import Context
+from mudroom.core.known_agents import known_agents
+from mudroom.core.registry import is_installed
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.ext.agents.catalog import Catalog
 from mudroom.policy.config import places, user_config
 from mudroom.stage.views.preflight import check_project
 from mudroom.vault.apply.plan_state import list_applies
@@ -77,7 +78,7 @@ def _waiting(listing: ProjectListing, context: Context) -> tuple[list[str], list
             lines.append(f"  and {counted(len(rows) - MOST_FORKS, 'older fork')} (mudroom ls)")
         name = next((row["fork"] for row in reversed(rows) if not row["problem"]), rows[-1]["fork"])
         look = (f"mudroom diff {name}", "shows its changes")
-        if importlib.util.find_spec("textual") is not None:
+        if is_installed("tui") and importlib.util.find_spec("textual") is not None:
             look = (f"mudroom review {name}", "look, choose, decide")
         commands += [
             look,
@@ -101,12 +102,12 @@ def _begin(project: bytes, context: Context) -> list[tuple[str, str]]:
         return shutil.which(os.fsdecode(program), path=search) is not None
 
     install = install_command(project, is_there)
-    catalog = Catalog(user_config(context.environ))
-    agents = [name for name in catalog.names() if any(map(is_there, catalog.profile(name).programs))]
-    agent = ("mudroom agent ls", "agents that mudroom knows; none is installed")
+    known = known_agents(user_config(context.environ))
+    agents = known.installed(is_there)
+    agent = [("mudroom agent ls", "agents that mudroom knows; none is installed")] if known.names() else []
     if agents:
-        agent = (f"mudroom {agents[0]}", "an agent in a fork of its own; mudroom agent ls: the others")
-    return [*([install] if install else []), harmless_command(project), agent]
+        agent = [(f"mudroom {agents[0]}", "an agent in a fork of its own; mudroom agent ls: the others")]
+    return [*([install] if install else []), harmless_command(project), *agent]
 
 
 def _print(context: Context, lines: list[str], commands: Sequence[tuple[str, str]]) -> None:

@@ -14,10 +14,11 @@ from mudroom.cli.host.doctor import screen_size
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_beside, visible
+from mudroom.core.known_agents import known_agents
+from mudroom.core.registry import is_installed
 from mudroom.core.settings import EngineChoice
 from mudroom.core.text.json_text import to_json_text
 from mudroom.errors import UsageError
-from mudroom.ext.agents.catalog import Catalog
 from mudroom.policy.config import places, user_config
 from mudroom.sandbox.host.program import find_program
 from mudroom.stage.private_directory import require_private
@@ -51,8 +52,8 @@ class _Advice(NamedTuple):
 
     shell: str
     """Its name; empty if it is none of those with a completion."""
-    agents: tuple[str, ...]
-    """Names of the installed agents."""
+    agents: tuple[str, ...] | None
+    """Names of the installed agents; None if mudroom knows no agents."""
     first: str
     about: str
     """What the first command shows."""
@@ -94,11 +95,10 @@ def _advice(context: Context, project: bytes) -> _Advice:
     def is_there(program: str | bytes) -> bool:
         return find_program(os.fsencode(program), search, b"/") is not None
 
-    catalog = Catalog(user_config(context.environ))
-    profiles = [catalog.profile(name) for name in catalog.names()]
-    agents = tuple(profile.name for profile in profiles if any(map(is_there, profile.programs)))
+    known = known_agents(user_config(context.environ))
+    agents = tuple(known.installed(is_there)) if known.names() else None
     shell = os.fsdecode(os.path.basename(context.environ.get(b"SHELL", b"")))
-    shell = shell if shell in _COMPLETIONS else ""
+    shell = shell if shell in _COMPLETIONS and is_installed("completion") else ""
     place = places(context.environ)
     try:
         check_project(os.path.realpath(project), os.path.realpath(place.home), os.path.realpath(place.state))
@@ -131,9 +131,11 @@ def _screen(look: FirstLook, advice: _Advice, context: Context) -> list[str]:
     if advice.shell:
         line, file = _COMPLETIONS[advice.shell]
         lines += _two_lines("completion", line, f"in {file}", columns)
-    else:
+    elif is_installed("completion"):
         lines += _wrapped("mudroom completion bash, zsh or fish prints it", columns, "completion")
-    lines += _wrapped(", ".join(advice.agents) or "none is installed; mudroom agent ls names them", columns, "agents")
+    if advice.agents is not None:
+        told = ", ".join(advice.agents) or "none is installed; mudroom agent ls names them"
+        lines += _wrapped(told, columns, "agents")
     if advice.agents:
         lines += _wrapped(f"mudroom {advice.agents[0]} runs it in a fork of its own", columns)
     return [*lines, "", *_two_lines("try", style(advice.first, "bold", 1), advice.about, columns)]
@@ -174,6 +176,6 @@ def _as_json(look: FirstLook, advice: _Advice) -> dict[str, object]:
         "limits_missing": [*look.no_limits],
         "fixes": [{"fix": fix.text, "for": [*fix.helps]} for fix in look.fixes],
         "completion": _COMPLETIONS[advice.shell][0] if advice.shell else None,
-        "agents": [*advice.agents],
+        "agents": [*(advice.agents or ())],
         "first": advice.first,
     }

@@ -28,7 +28,6 @@ from mudroom.core.network.preset import like_preset
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import Unsupported, UsageError
-from mudroom.ext.inspection.cli.credential import manage_credentials
 from mudroom.policy.config import places, trusts_any
 from mudroom.policy.host_answers import drop, keep, load_entries, missing_answers
 from mudroom.typing import TYPE_CHECKING, Any
@@ -458,6 +457,13 @@ def rule_to_json(rule: HostRule) -> dict[str, Any]:
     }
 
 
+def _credential(args: argparse.Namespace, context: Context) -> int:
+    from mudroom.core.registry import part
+
+    code: int = part("inspection", "net", "mudroom net credential").manage_credentials(args, context)
+    return code
+
+
 _ACTIONS = {
     "allow": _allow,
     "deny": _deny,
@@ -469,5 +475,5 @@ _ACTIONS = {
     "open": open_port,
     "show": show_ports,
     "reach": reach_forks,
-    "credential": manage_credentials,
+    "credential": _credential,
 }

@@ -26,10 +26,10 @@ from mudroom.core.agent.field import (
     variables,
 )
 from mudroom.core.agent.sandbox_level import LEVELS
+from mudroom.core.confinement.container import name_error
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
-from mudroom.ext.containers.core.image import name_error
 from mudroom.typing import Any, NamedTuple
 
 _AGENT = regex(r"[A-Za-z0-9_.:@/-]{1,128}")

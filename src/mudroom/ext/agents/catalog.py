@@ -7,7 +7,7 @@ opens logins and hosts.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mudroom.core.agent.field import FieldError
 from mudroom.core.tree.path import show
@@ -60,6 +60,29 @@ class Catalog:
 
     def has(self, name: str) -> bool:
         return self._path(name) is not None
+
+    def installed(self, is_there: Callable[[str], bool]) -> list[str]:
+        """Return the names of the agents of which ``is_there`` finds a program."""
+        return [name for name in self.names() if any(map(is_there, self.profile(name).programs))]
+
+    def inner_sandbox(self, program: str, level: int) -> str:
+        """Return a clause about the sandbox that a program makes for itself: how it is switched off. Empty if that is
+        not known."""
+        profile = self.of_program(program)
+        if profile is None or not profile.sandbox.about:
+            return ""
+        import shlex
+
+        inner, name = profile.sandbox, profile.programs[0]
+        variables = [f"{variable}={value}" for variable, value in inner.values]
+        if not inner.arguments and not variables:
+            return f"{profile.name}: {inner.about}"
+        switch = f"this switches it off: {shlex.join([name, *inner.arguments])}"
+        if level == 0:
+            switch = "at level 1 mudroom confines it: --level 1"
+        elif not inner.arguments:
+            switch = f"mudroom agent run -- {name} switches it off ({' '.join(variables)})"
+        return f"{profile.name}'s own sandbox cannot run inside mudroom's; {switch}"
 
     def is_users(self, name: str) -> bool:
         """Return whether the profile is the user's own."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from mudroom.core.text.escaping import escape_line
 from mudroom.core.tree.path import show
+from mudroom.library.review.agent_settings import section
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from mudroom.session import Session
     from mudroom.vault.homes.agent_settings import SettingsHome
 
-TITLE = "your agent's settings: they run later, and land only if you choose them"
 _MOST_LISTED = 10
 """Changes of a store that are listed one by one in a review."""
 _MOST_OF_ONE = 5
@@ -37,10 +37,6 @@ def changed_settings(session: Session, fork: str) -> list[str]:
 def settings_lines(fork: str, stores: Sequence[tuple[SettingsHome, list[HomeChange]]]) -> list[str]:
     """Return the section of a review about the agent's settings; empty if none has changed."""
     return section(fork, [line for _home, changes in stores for line in _grouped(changes)])
-
-
-def section(fork: str, lines: Sequence[str]) -> list[str]:
-    return [TITLE, *lines, f"  mudroom agent settings {fork} --diff, --land PATH"] if lines else []
 
 
 def _grouped(changes: Sequence[HomeChange]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from mudroom.cli.main import VERBS, configure_shared, verb_module
+from mudroom.cli.main import VERBS, configure_shared, offered_verbs, verb_module
 from mudroom.cli.parser import make_parser
 from mudroom.typing import NamedTuple
 
@@ -58,7 +58,7 @@ class VerbLine(NamedTuple):
 
 def lines() -> tuple[VerbLine, ...]:
     """Return all verbs, each with its actions behind it."""
-    return tuple(line for verb in VERBS for line in _lines_of(verb))
+    return tuple(line for verb in offered_verbs() for line in _lines_of(verb))
 
 
 def _lines_of(verb: str) -> Iterator[VerbLine]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 
 from mudroom.cli.terminal.context import Context
+from mudroom.core.known_agents import known_agents
+from mudroom.core.registry import part_or_none
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places, user_config
@@ -26,12 +28,9 @@ def values(kind: str, fork: str | None, context: Context) -> list[str]:
 
         return sorted("@" + name for name in PRESETS)
     if kind == "profiles":
-        from mudroom.ext.agents.catalog import Catalog
-
-        return Catalog(user_config(context.environ)).names()
-    from mudroom.ext.fleet.origin.roster import load
-
-    return sorted(load(user_config(context.environ)))
+        return known_agents(user_config(context.environ)).names()
+    fleet = part_or_none("elsewhere", "workers")
+    return sorted(fleet.load(user_config(context.environ))) if fleet is not None else []
 
 
 def _vault(context: Context) -> bytes:

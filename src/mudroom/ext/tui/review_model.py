@@ -17,10 +17,10 @@ from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mo
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import ForkMoved, MudroomError, ProjectClosed
-from mudroom.ext.agents.settings_review import changed_settings
 from mudroom.ext.tui.choice import Choice, Item, Pick, items_of
 from mudroom.ext.tui.diffrow import FileRows, FileText
 from mudroom.library.review.activity import DroppedChanges, preview, roll_back
+from mudroom.library.review.agent_settings import changed_settings
 from mudroom.library.review.rows import difference, is_masked_conflict, review_fork, stamp_of
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 

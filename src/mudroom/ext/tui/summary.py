@@ -14,10 +14,10 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.core.tree.runs_later import group_later
 from mudroom.core.tree.stack import Checkpoint
-from mudroom.ext.agents.settings_review import TITLE
 from mudroom.ext.tui.choice import Choice, is_covered
 from mudroom.ext.tui.pane import Pieces
 from mudroom.ext.tui.review_model import SeenFork
+from mudroom.library.review.agent_settings import TITLE
 
 if TYPE_CHECKING:
     from mudroom.session import ApplyResult, LandingResult

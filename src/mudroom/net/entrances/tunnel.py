@@ -14,6 +14,8 @@ import asyncio
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
+from mudroom.net.gate.guard import NO_INSPECTOR
+from mudroom.net.gate.inspector import inspector_of
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
 from mudroom.net.protocol import client_hello, refusal
@@ -123,9 +125,10 @@ async def serve_tunnel(
         if exchange.http_only:
             raise exchange.refuse("the other fork shows this port for plain HTTP/1 only")
         if exchange.is_inspected:
-            from mudroom.ext.inspection.net.inspect import inspect  # TLS, h11 and h2: at the first need
-
-            await inspect(client, server, exchange, kind)
+            inspector = inspector_of(exchange.guard)
+            if inspector is None:
+                raise exchange.refuse(NO_INSPECTOR)
+            await inspector.inspect(client, server, exchange, kind)
             return None
         await _relay(client, server, exchange)
     except RefusedExchange:

@@ -17,7 +17,7 @@ import msgspec
 from mudroom.core.network.flow import Flow, FlowQuestion
 from mudroom.core.network.fork_host import ForkDial
 from mudroom.core.network.host_rules import HostRule
-from mudroom.ext.inspection.core.inspection import Inspection
+from mudroom.core.network.inspection import Inspection
 
 if sys.platform == "win32":
     from mudroom.core.registry import twin

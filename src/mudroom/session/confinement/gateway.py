@@ -18,16 +18,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session.confinement.entrance import Entrance
 from mudroom.session.confinement.host_approver import NoScreen
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from mudroom.core.confinement.spec import Bind
     from mudroom.core.network.flow import Flow, FlowQuestion
     from mudroom.core.network.flow_log import FlowLog
     from mudroom.core.network.fork_host import ForkDial
     from mudroom.core.network.host_rules import HostRule
+    from mudroom.core.network.inspection import Inspection
     from mudroom.core.network.loopback import LoopbackPlace
-    from mudroom.ext.inspection.core.inspection import Inspection
-    from mudroom.ext.inspection.core.placeholder import CredentialRule
     from mudroom.net.door import Door, Gate, Kind
     from mudroom.sandbox.client.client import Running
     from mudroom.session.confinement.dial_desk import DialDesk
@@ -42,6 +42,17 @@ _QUEUE = 4096
 """Backlog of a listener (listen(2)): while it is full, a connect(2) of the command blocks."""
 LAST_FLOWS = 5.0
 """Seconds that the gate has after a command to send the last flows."""
+
+
+class Equipment(NamedTuple):
+    """What a command needs for its TLS to be inspected."""
+
+    inspection: Inspection
+    """For ``Gate.open``. It holds secrets."""
+    environment: tuple[tuple[bytes, bytes], ...]
+    """For the command, replacing its variables of these names: roots, and placeholders of credentials."""
+    binds: tuple[Bind, ...]
+    """For its sandbox, read-only."""
 
 
 def _new_gate(upstream: str) -> Gate:
@@ -438,14 +449,3 @@ class Doorkeeper:
         if self._refused is not None:
             self.notes += self._refused()
             self._refused = None
-
-
-def missing_credential(wanted: CredentialRule, environ: Mapping[bytes, bytes], home: bytes) -> str:
-    """Return why a credential cannot be read now, with a hint; empty if it can. Its value is not kept."""
-    from mudroom.ext.inspection.net.credential_value import read_credentials
-
-    try:
-        read_credentials((wanted,), environ, home)
-    except MudroomError as error:
-        return str(error)
-    return ""

@@ -86,7 +86,7 @@ def shown_view(
     report = (
         None if progress is None else lambda done, total: progress("copying the snapshot for the command", done, total)
     )
-    from mudroom.ext.containers.core.container import user_of
+    from mudroom.core.confinement.container import user_of
 
     owner = user_of(disk.user(), disk.group()) if level == 2 else None
     return CopyView(fork.copy_place, opened.visible, report, owner=owner)

@@ -11,7 +11,7 @@ forks/<name>/
     work/<hex>/     of the overlay's mounts
     caches/         its part of the package managers' caches (vault/caches/fork_cache.py)
     copy/           of the copy view (stage/views/copy_view.py)
-    artifacts/<n>/  output of the commands in a copy view; collected files of an agent (vault/forks/artifact.py)
+    artifacts/<n>/  output of the commands in a copy view; collected files of an agent (ext/agents/session/artifact.py)
     agent           flock(2): id of the agent that uses this fork as its workspace, during and after its run
     credentials     names of the credential stores that were open to its commands, one a line
     refused/<n>/    contents of file tools that lost against another writer (vault/forks/editor.py)

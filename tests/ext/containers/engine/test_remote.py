@@ -12,6 +12,7 @@ import pytest
 
 from conftest import Place
 from engines import EngineHere
+from mudroom.core.confinement.container import user_of
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.errors import MudroomError, Unsupported
@@ -21,7 +22,6 @@ from mudroom.ext.containers.core.container import (
     Engine,
     exec_argv,
     session_argv,
-    user_of,
     variable_lines,
 )
 from mudroom.ext.containers.engine.engine import choose

@@ -10,9 +10,9 @@ import pytest
 
 from conftest import Place
 from engines import EngineHere
+from mudroom.core.confinement.container import NOBODY
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.ext.containers.core.container import NOBODY
 from mudroom.ext.containers.engine.profile import profile
 from mudroom.ext.containers.session import containers
 from mudroom.session import Session

@@ -90,7 +90,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError(f"agent {args.what} runs no command", "mudroom agent run CARD -- COMMAND")
     card = load_card(os.fsencode(args.card))
     if args.what == "card":
-        from mudroom.ext.web.cli.serve import card_of
+        from mudroom.ext.agents.cli.a2a_card import card_of
 
         context.terminal.out(json.dumps(card_of(card, context)(args.url), indent=2))
         return 0

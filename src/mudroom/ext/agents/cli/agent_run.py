@@ -11,7 +11,15 @@ import sys
 from collections.abc import Mapping
 
 from mudroom.cli.command.exec import print_refused
-from mudroom.cli.command.run import adjusted, asked_level, own_stdio, show_result, warn_if_bare
+from mudroom.cli.command.run import (
+    adjusted,
+    asked_level,
+    own_stdio,
+    print_json,
+    run_there,
+    show_result,
+    warn_if_bare,
+)
 from mudroom.cli.net.card_hosts import CardHosts, decide_card_hosts, with_card_network
 from mudroom.cli.project_session import exclusive, open_session, project_of, working_directory
 from mudroom.cli.terminal.command_signals import command_signals
@@ -128,9 +136,6 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
 
 def _run_elsewhere(session: Session, argv: list[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
     """Run an agent on a worker. It has no terminal and none of this machine's credentials there."""
-    from mudroom.cli.command.run import print_json
-    from mudroom.ext.fleet.cli.elsewhere import run_there
-
     if args.fork is not None or args.artifacts:
         raise UsageError("--on is not for --fork and --artifacts", "mudroom agent run --on NAME CARD -- COMMAND")
     there = run_there(session, args.on, argv, cwd, context)

@@ -19,11 +19,10 @@ from contextlib import suppress
 
 from mudroom.cli.project_session import project_of
 from mudroom.cli.terminal.context import Context
-from mudroom.core.text import jsonc
-from mudroom.core.text.jsonc import JsoncError
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.ext.agents.cli.hook_run import own_words
+from mudroom.ext.agents.core import jsonc
 from mudroom.ext.agents.core.hook_contract import CONTRACTS
 from mudroom.ext.agents.core.hook_settings import (
     SCOPES,
@@ -38,6 +37,7 @@ from mudroom.ext.agents.core.hook_settings import (
     installed,
     removed,
 )
+from mudroom.ext.agents.core.jsonc import JsoncError
 from mudroom.policy.config import places
 from mudroom.session import require_project
 from mudroom.stage.private_directory import make_private, require_private

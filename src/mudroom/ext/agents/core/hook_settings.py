@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from mudroom.core.text import jsonc
-from mudroom.core.text.jsonc import APPEND, JsoncError
+from mudroom.ext.agents.core import jsonc
 from mudroom.ext.agents.core.hook_answer import quote
+from mudroom.ext.agents.core.jsonc import APPEND, JsoncError
 from mudroom.typing import Any, NamedTuple
 
 MARK = "mudroom-hook"

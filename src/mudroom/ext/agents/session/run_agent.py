@@ -22,12 +22,12 @@ from mudroom.core.result import Result
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
+from mudroom.ext.agents.session.artifact import Artifacts, collect, next_place, require_empty
 from mudroom.session.actor import Actor
 from mudroom.session.order import CAPTURED, Stdio
 from mudroom.session.session import Session
 from mudroom.stage import disk
 from mudroom.typing import Any, NamedTuple
-from mudroom.vault.forks.artifact import Artifacts, collect, next_place, require_empty
 from mudroom.vault.forks.endpoint import register, withdraw
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork, is_plain

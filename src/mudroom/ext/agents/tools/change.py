@@ -9,6 +9,7 @@ from mudroom.core.result import path_fields, text
 from mudroom.core.tree.change import Change, counted_changes, summarise
 from mudroom.core.tree.path import is_below
 from mudroom.core.tree.rollup import Roll, roll_up
+from mudroom.ext.agents.session.fork_report import inspect
 from mudroom.ext.agents.tools import schema
 from mudroom.ext.agents.tools.error import ToolError
 from mudroom.ext.agents.tools.excerpt import MOST, decoded
@@ -104,7 +105,7 @@ def _part(lines: Iterator[bytes], start: int) -> tuple[str, bool]:
 def _status(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
     del arguments, context
     session, name = workspace.session, workspace.fork
-    report = session.inspect(name)
+    report = inspect(session.forks, name)
     changes = report.changeset.changes
     summary = summarise(changes)
     rows, rolls = roll_up(changes, lines=_ROWS)

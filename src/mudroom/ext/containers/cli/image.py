@@ -10,8 +10,8 @@ from collections.abc import Callable
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.vault.gc import amount
+from mudroom.core.confinement.container import HOST
 from mudroom.errors import UsageError
-from mudroom.ext.containers.core.image import HOST
 from mudroom.ext.containers.core.image_recipe import KINDS, Recipe, split_names
 from mudroom.ext.containers.session.images import MadeImage, listed, make, remove
 from mudroom.policy.config import places
@@ -70,8 +70,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             "container.image in the policy, or --image, names another one to use",
         )
     if args.engine is None:
-        chosen = settings_of(context, project_of(context)).engine
-        args.engine = None if chosen == "auto" else chosen
+        args.engine = settings_of(context, project_of(context)).engine
     return run(args, context)
 
 

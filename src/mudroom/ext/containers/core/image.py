@@ -1,35 +1,26 @@
-"""Container images: their names, metadata as reported by an engine, and the user's entries in passwd and group. Pure.
+"""Container images: metadata as reported by an engine, own names, and the user's entries in passwd and group. Pure.
 
 Rules of this file: an image is not trusted. Its metadata is checked, and an image that cannot be used is refused with
 one line before anything is started.
 
-Sources: the grammar of references (distribution/reference of the OCI distribution project), ``docker image inspect``
-and ``podman image inspect``, passwd(5), group(5).
+Sources: ``docker image inspect`` and ``podman image inspect``, passwd(5), group(5).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from mudroom.core.confinement.container import COMPONENT, HOST, name_error
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below, show
 from mudroom.typing import Any, NamedTuple
 
-HOST = "host"
-"""Not an image: the host's own system directories and toolchains, mounted read-only."""
 LABEL = "mudroom.image"
 """Label of images that mudroom built; the value is their source."""
-_COMPONENT = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
-_DOMAIN = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
-_NAME = regex(
-    rf"(?:{_DOMAIN}/)?{_COMPONENT}(?:/{_COMPONENT})*(?::[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?"
-    r"|sha256:[0-9a-f]{64}"
-)
 _CONTINUED = regex(r"\\[ \t]*\r?\n")
-_OWN = regex(rf"{_COMPONENT}(?:/{_COMPONENT})*(?::[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?")
+_OWN = regex(rf"{COMPONENT}(?:/{COMPONENT})*(?::[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?")
 _SEPARATORS = dict.fromkeys(map(ord, ":\n\0"), "_")
 """Characters that a field of passwd(5) and group(5) cannot contain."""
-_LONGEST = 255
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 """Machine names of uname(2) to GOARCH, which images use."""
 
@@ -53,15 +44,6 @@ class User(NamedTuple):
     uid: int
     gid: int
     home: bytes
-
-
-def name_error(name: str) -> str:
-    """Return why this cannot be the name of an image, or an empty string if it can."""
-    if not name:
-        return "is empty"
-    if len(name) > _LONGEST:
-        return f"is longer than {_LONGEST} characters"
-    return "" if _NAME.fullmatch(name) else "is not the name of an image"
 
 
 def own_name_error(name: str) -> str:
@@ -91,12 +73,8 @@ def parse_inspected(name: str, description: Any, machine: str) -> Image:
     if unusable is not None:
         raise ValueError(f"sets {unusable.decode()}, with which no program of it runs")
     identity = info["Id"] if info["Id"].startswith("sha256:") else "sha256:" + info["Id"]
-    return Image(
-        name,
-        identity,
-        environment,
-        tuple(sorted({_normalise_volume(volume) for volume in settings.get("Volumes") or ()})),
-    )
+    volumes = {_normalise_volume(volume) for volume in settings.get("Volumes") or ()}
+    return Image(name, identity, environment, tuple(sorted(volumes)))
 
 
 _TRACING = (b"LD_TRACE_LOADED_OBJECTS",)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from mudroom.cli.command.run import ThereResult
 from mudroom.cli.terminal.context import Context
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.result import REFUSED, Result
@@ -19,16 +20,6 @@ from mudroom.ext.fleet.origin.report import FleetReport, Printed, WorkerGone, Wo
 from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
 from mudroom.policy.config import user_config
 from mudroom.session import Session
-from mudroom.typing import NamedTuple
-
-
-class ThereResult(NamedTuple):
-    result: Result
-    """Its fork is empty if nothing was changed. All but the changes is what the worker says."""
-    code: int
-    """Exit code of mudroom."""
-    is_kept: bool
-    """Whether a signal or a time limit ended the command, so that nothing is applied by itself."""
 
 
 def run_there(session: Session, name: str, argv: Sequence[bytes], cwd: bytes, context: Context) -> ThereResult:

@@ -12,11 +12,11 @@ from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.landing_form import OWNER
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
-from mudroom.ext.agents.settings_review import changed_settings
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of
 from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import require_fork
+from mudroom.library.review.agent_settings import changed_settings
 from mudroom.library.review.rows import has_hunks, is_at_rest, review_fork, tags_of
 
 if TYPE_CHECKING:

@@ -6,24 +6,18 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable
 
-from mudroom.cli.project_session import project_of
 from mudroom.cli.terminal.context import Context
-from mudroom.core.agent.a2a import AgentStatus, a2a_card, a2a_card_old, paths_of
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.config import load_card, load_policy, places
-from mudroom.session.confinement.grant import promised
-from mudroom.session.project_session import host_answers
+from mudroom.policy.config import places
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.core.agent.card import AgentCard
     from mudroom.ext.web.server.cookie_key import CookieKey
     from mudroom.ext.web.server.registry import RunningServer, ServerRegistry
 
@@ -116,6 +110,11 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _agents(paths: list[str], context: Context) -> dict[str, tuple[Any, Any]]:
+    if not paths:
+        return {}
+    from mudroom.ext.agents.cli.a2a_card import card_of
+    from mudroom.policy.config import load_card
+
     cards = [load_card(os.fsencode(path)) for path in paths]
     agents = {card.agent: (card_of(card, context), card_of(card, context, old=True)) for card in cards}
     if len(agents) < len(cards):
@@ -217,7 +216,11 @@ def _print_addresses(
     args: argparse.Namespace, context: Context, running: RunningServer, code: str, agents: list[str], state: str = ""
 ) -> None:
     base, out = base_of(running), context.terminal.out
-    rows = [{"agent": agent, "url": base + path} for agent, path in paths_of(agents).items()]
+    rows = []
+    if agents:
+        from mudroom.ext.agents.core.a2a import paths_of
+
+        rows = [{"agent": agent, "url": base + path} for agent, path in paths_of(agents).items()]
     login = f"/login?code={code}"
     if context.as_json:
         report = {"schema": SCHEMA, "url": base + "/", "login": base + login, "token": running.token, "agents": rows}
@@ -265,30 +268,3 @@ def _open(context: Context, address: str) -> None:
             os.environ["PATH"] = search
     if not opened:
         context.terminal.note("no browser could be opened")
-
-
-def card_of(card: AgentCard, context: Context, *, old: bool = False) -> Callable[[str], dict[str, Any]]:
-    """Return the function that makes an agent's A2A card, by the policy of that moment."""
-    make = a2a_card_old if old else a2a_card
-    return lambda url: make(card, agent_status(card, context), url)
-
-
-def agent_status(card: AgentCard, context: Context) -> AgentStatus:
-    """Return the decision about an agent here. Raise MudroomError if the policy cannot be read."""
-    from mudroom.core.agent.card_hosts import sort_hosts
-    from mudroom.core.network.host_rules import show_rule
-    from mudroom.session.project_session import with_card_network
-
-    project = project_of(context)
-    settings = load_policy(project, context.environ).settings
-    place = places(context.environ)
-    decision, opened = promised(settings, card, project, disk.real_path(place.state), place.home, context.environ)
-    if decision.level is None:
-        return AgentStatus(decision, "none")
-    mode = with_card_network(card, settings, None).network_at(decision.level)
-    hosts: tuple[str, ...] = ()
-    if isinstance(card.needs.network, tuple):
-        card_hosts = sort_hosts(card.agent, card.needs.network, host_answers(project, context.environ)[0]())
-        trusted = card_hosts.open if card.agent in settings.network_cards else ()
-        hosts = tuple(show_rule(rule) for rule in (*card_hosts.allowed, *trusted))
-    return AgentStatus(decision, mode, hosts, opened.stores)

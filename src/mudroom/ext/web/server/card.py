@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mudroom.core.agent.a2a import WELL_KNOWN, WELL_KNOWN_OLD, paths_of
 from mudroom.errors import MudroomError
-from mudroom.ext.web.server.agent_forward import forwarding
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -26,6 +24,11 @@ def card_routes(
     server: ServerState, agents: Mapping[str, tuple[Cards, Cards]], base: str
 ) -> tuple[list[Route], set[str]]:
     """Return the routes and the public paths. ``agents``: by id, functions for the card and its older form."""
+    if not agents:
+        return [Route("/api/v1/agents", _index([]), methods=["GET"])], set()
+    from mudroom.ext.agents.core.a2a import WELL_KNOWN, WELL_KNOWN_OLD, paths_of
+    from mudroom.ext.web.server.agent_forward import forwarding
+
     routes, public = [], set()
     paths = paths_of(list(agents))
     for agent, path in paths.items():
