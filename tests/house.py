@@ -63,7 +63,7 @@ ROOMS: Mapping[str, Room] = {
     "net": Room(
         "the gate: protocols, decisions about hosts",
         _BASE,
-        (("protocol",), ("gate",), ("entrances",), ("",)),
+        (("protocol",), ("gate",), ("listeners",), ("",)),
     ),
     "vault": Room(
         "data that survives a command: forks, apply and undo, conflicts, journal, approvals",

@@ -180,7 +180,7 @@ def _check(spec: SandboxSpec, machine: WindowsMachine, contained: bool) -> None:
 
 
 def no_gate_at_level_0() -> Unsupported:
-    """Return the refusal, which a session raises before it opens a door."""
+    """Return the refusal, which a session raises before it opens a guard."""
     found = "a restricted token, which no firewall knows"
     return Unsupported("the gate at level 0", "an AppContainer", found, "use level 1")
 
