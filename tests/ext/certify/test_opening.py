@@ -85,7 +85,7 @@ def test_a_closed_gate_is_refused_before_any_of_it_starts(place: Place, tmp_path
     with pytest.raises(Unsupported, match="network: gate") as caught:
         session.run([b"true"])
     assert caught.value.hint == "not here; set network.mode"
-    assert session.machine._gateway is None
+    assert session.machine._gate is None
     assert (
         place.session(Settings(network="none"), platform=restrict(DARWIN, {"gate": "x"})).run([b"true"]).exit_code == 0
     )

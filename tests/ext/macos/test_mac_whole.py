@@ -68,7 +68,7 @@ with session(settings=Settings(network="gate"), rules=rules) as one:
     for _time in range(2):
         result = get(one)
         print(result.stdout, result.denials)
-        pid = one.machine.gateway.gate.pid
+        pid = one.machine.gate.process.pid
         assert pid > 0
         os.kill(pid, signal.SIGKILL)
     result = get(one, "http://127.0.0.1:9/")

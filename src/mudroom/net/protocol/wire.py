@@ -43,7 +43,7 @@ class BrokenMessage(Exception):
 
 
 class OpenMessage(msgspec.Struct, tag="open", array_like=True):
-    """A new door. Its descriptors: the door's own socket, then the listeners in this order."""
+    """A new guard. Its descriptors: the guard's own socket, then the listeners in this order."""
 
     kinds: list[str]
     rules: list[HostRule]
@@ -136,7 +136,7 @@ class DroppedMessage(msgspec.Struct, tag="dropped", array_like=True):
 
 
 class ClosedMessage(msgspec.Struct, tag="closed", array_like=True):
-    """The door is shut; this is the last message."""
+    """The guard is shut; this is the last message."""
 
 
 ToGate = OpenMessage | AnswerMessage | DialledMessage | UpdateMessage | ListenMessage | CloseMessage | ShutMessage

@@ -40,8 +40,8 @@ from mudroom.ext.fleet.wire.message import PROTOCOL, Errand, OriginHello
 from mudroom.ext.fleet.wire.settings import encode
 from mudroom.ext.transfer.vault.import_fork import LIMIT
 from mudroom.sandbox.host.host import umask
+from mudroom.session.confinement.command_gate import upstream_of
 from mudroom.session.confinement.fork_dial import dial_from_afar
-from mudroom.session.confinement.gateway import upstream_of
 from mudroom.session.session import Session
 from mudroom.typing import NamedTuple
 from mudroom.vault.record import FORMAT
@@ -123,7 +123,7 @@ class FleetRun:
             upstream=upstream_of(session.machine.confinement.variables),
             dial_fork=lambda fork, errand, host, port: dial_from_afar(
                 session.vault,
-                session.machine.gateway.inner_sockets,
+                session.machine.gate.inner_sockets,
                 ForkIdentity(label_of(fork), f"errand {errand}", session.actor.agent or ""),
                 host,
                 port,

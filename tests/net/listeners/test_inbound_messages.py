@@ -14,7 +14,7 @@ import pytest
 
 from box import NAMESPACES
 from mudroom.errors import MudroomError
-from mudroom.net.entrances.ingress import Ingress, SocketMaker
+from mudroom.net.listeners.inbound import InboundListener, SocketMaker
 
 pytestmark = pytest.mark.both_users
 
@@ -67,7 +67,7 @@ def test_the_process_that_makes_sockets_is_killed(maker: SocketMaker) -> None:
 
     visiting: list[threading.Thread] = []
     with pytest.raises(MudroomError) as raised:
-        Ingress(maker, 3000, 0, None).run(ended, opened)
+        InboundListener(maker, 3000, 0, None).run(ended, opened)
     visiting[0].join()
     assert str(raised.value) == ANY_MORE
     assert answers == [b""]
@@ -80,7 +80,7 @@ def test_a_port_that_is_taken(maker: SocketMaker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(MudroomError) as raised:
-            Ingress(maker, 3000, port).run(ended, lambda _port: None)
+            InboundListener(maker, 3000, port).run(ended, lambda _port: None)
     assert str(raised.value) == (
         f"port {port} of this machine is taken (mudroom net open 3000 --as 0 takes any that is free)"
     )

@@ -1,6 +1,6 @@
-"""The host's end of the gate: start its process when first needed, open doors in it, receive their flows and questions.
+"""The host's end of the gate: start its process when first needed, open guards in it, receive flows and questions.
 
-Rules of this file: synchronous, no thread, no asyncio. A gate process that dies is replaced, and each of its doors is
+Rules of this file: synchronous, no thread, no asyncio. A gate process that dies is replaced, and each of its guards is
 opened again with the host's own copies of its listeners; open connections are cut, open questions are void. Messages
 from the gate are parsed as untrusted input, because the gate process has read untrusted data.
 """
@@ -38,7 +38,7 @@ Kind = str
 
 _AGAIN = "run the command again; mudroom doctor tries the gate"
 _DEATHS, _WITHIN = 3, 10.0
-"""A gate that dies this often within this many seconds is not started again for its doors."""
+"""A gate that dies this often within this many seconds is not started again for its guards."""
 _DYING = 0.2
 """The longest time, in seconds, between the first socket that a dying process closes and its end."""
 _PATIENCE = 10
@@ -68,15 +68,15 @@ class Listener(NamedTuple):
 
 
 Received = Flow | FlowQuestion | ForkDial
-"""What a door receives from the gate process."""
+"""What a guard receives from the gate process."""
 
 
 class Gate:
-    """The gate of a host process: no process runs until a door is opened.
+    """The gate of a host process: no process runs until a guard is opened.
 
     ``upstream``: the only proxy through which the host reaches the internet, as ``http://[USER:PASSWORD@]HOST:PORT``;
     it looks up names and vets their addresses. Raises ValueError if it is not such a URL. Several threads may use a
-    gate, each with doors of its own.
+    gate, each with guards of its own.
     """
 
     def __init__(self, program: str = PROGRAM, upstream: str = "") -> None:
@@ -101,8 +101,8 @@ class Gate:
         inspection: Inspection | None = None,
         fork: str = "",
         all_hosts: bool = False,
-    ) -> Door:
-        """Let connections to these listeners through as the rules say. The door owns the descriptors from then on.
+    ) -> GuardHandle:
+        """Let connections to these listeners through as the rules say. The guard owns the descriptors from then on.
 
         ``ask``: a caller answers each ``FlowQuestion``; a question without an answer within ``ask_timeout`` seconds is
         denied. Raise MudroomError if the gate process cannot be started; the caller keeps the descriptors then.
@@ -110,19 +110,19 @@ class Gate:
         ``fork``: the label of the command's fork, which other forks are told. ``all_hosts``: the caller makes every
         connection (``ForkDial``), to other hosts, too.
         """
-        return Door(self, rules, listeners, ask, ask_timeout, inspection, fork, all_hosts)
+        return GuardHandle(self, rules, listeners, ask, ask_timeout, inspection, fork, all_hosts)
 
     def prepare(self) -> None:
-        """Start the process, for doors that are likely to be opened soon. A failure is reported by ``open``."""
+        """Start the process, for guards that are likely to be opened soon. A failure is reported by ``open``."""
         with self._lock:
             if not self.is_closed:
                 try:
                     self._ensure_started()
                 except MudroomError:
-                    return  # whoever opens a door tries again, and is told
+                    return  # whoever opens a guard tries again, and is told
 
     def close(self) -> None:
-        """End the process, and every connection with it. The doors are shut at their next ``receive``."""
+        """End the process, and every connection with it. The guards are shut at their next ``receive``."""
         with self._lock:
             self.is_closed = True
             self._forget()
@@ -155,8 +155,8 @@ class Gate:
         return ours
 
     def _has_ended(self) -> None:
-        """Handle the end of a door's socket. If the process is ending, which may not have closed everything yet, forget
-        it; otherwise only the door has been closed."""
+        """Handle the end of a guard's socket. If the process is ending, which may not have closed everything yet,
+        forget it; otherwise only the guard has been closed."""
         with self._lock:
             if self._handle is not None and self._handle.ends_within(_DYING):
                 self._forget()
@@ -171,8 +171,8 @@ class Gate:
             self._pid, self._handle = 0, None
 
 
-class Door:
-    """The gate of one command. Not thread-safe."""
+class GuardHandle:
+    """The guard of one command: its listeners, rules and questions. Not thread-safe."""
 
     def __init__(
         self,
@@ -199,13 +199,13 @@ class Door:
         self._socket = self._connect()
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable when ``receive`` has work to do; -1 when the door is shut. The number
+        """Return the descriptor that is readable when ``receive`` has work to do; -1 when the guard is shut. The number
         stays the same when the gate is replaced, but on Windows; epoll(7) does not notice that, poll(2) does."""
         return self._socket.fileno()
 
     def receive(self) -> list[Received]:
         """Return new flows, questions and requests for connections to other forks. Never block, except to start a new
-        gate if the old one died. Raise MudroomError, and shut the door, when the gate dies repeatedly."""
+        gate if the old one died. Raise MudroomError, and shut the guard, when the gate dies repeatedly."""
         received: list[Received] = []
         if self._is_over:
             return received
@@ -218,8 +218,8 @@ class Door:
         return received
 
     def answer(self, identity: int, allowed: bool, rule: HostRule | None) -> None:
-        """Answer a question. ``rule`` is added to the door's rules. An answer without a rule applies to that host and
-        port at this door."""
+        """Answer a question. ``rule`` is added to the guard's rules. An answer without a rule applies to that host and
+        port at this guard."""
         if rule is not None:
             self._rules.append(rule)
         self._post(wire.AnswerMessage(identity, allowed, rule))
@@ -249,7 +249,7 @@ class Door:
         self._post(wire.UpdateMessage(self._rules))
 
     def listen(self, listeners: Sequence[Listener]) -> None:
-        """Add listeners. The door owns the descriptors from then on."""
+        """Add listeners. The guard owns the descriptors from then on."""
         self._listeners += listeners
         descriptors = [listener.descriptor for listener in listeners]
         self._post(wire.ListenMessage([listener.kind for listener in listeners]), descriptors)
@@ -310,7 +310,7 @@ class Door:
         return ours
 
     def _reopen(self) -> None:
-        """Open the same door in a new gate, at the same descriptor number."""
+        """Open the same guard in a new gate, at the same descriptor number."""
         if self._gate.is_closed:
             self._end()
             return

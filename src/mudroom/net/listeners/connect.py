@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mudroom.core.network.host import Authority, parse_authority
 from mudroom.core.tree.path import show
-from mudroom.net.entrances.tunnel import HandedConnection, serve_tunnel
 from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
-from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.guard import Guard
 from mudroom.net.gate.peer import Peer
+from mudroom.net.listeners.tunnel import HandedConnection, serve_tunnel
 from mudroom.net.protocol import refusal as say
 from mudroom.net.protocol.head import BadHead, RequestHead
 
@@ -29,7 +29,7 @@ def parse_connect(head: RequestHead) -> Authority:
     return target
 
 
-async def connect(client: Peer, guard: DoorGuard, head: RequestHead) -> HandedConnection | None:
+async def connect(client: Peer, guard: Guard, head: RequestHead) -> HandedConnection | None:
     """Serve the tunnel to its end. Plain HTTP is not served but returned with the server connection, to be judged
     request by request."""
     try:

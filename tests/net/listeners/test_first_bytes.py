@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from mudroom.net.entrances import tunnel
 from mudroom.net.gate.exchange import RefusedExchange
 from mudroom.net.gate.peer import Peer
+from mudroom.net.listeners import tunnel
 from mudroom.net.protocol.client_hello import Kind, kind_of
 
 CONNECT = b"CONNECT evil.example:443 HTTP/1.1\r\n\r\n"

@@ -10,10 +10,10 @@ import socket
 import struct
 
 from mudroom.core.network.address import IPV4_MAPPED, show_address
-from mudroom.net.entrances.tunnel import HandedConnection, check_first_bytes, send_alert, serve_tunnel
 from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
-from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.guard import Guard
 from mudroom.net.gate.peer import Peer
+from mudroom.net.listeners.tunnel import HandedConnection, check_first_bytes, send_alert, serve_tunnel
 from mudroom.net.protocol.synthetic import Synthetic, is_synthetic
 
 FIRST_BYTES = 10.0
@@ -44,7 +44,7 @@ def _plain(packed: bytes) -> bytes:
 
 
 async def serve_transparent(
-    client: Peer, guard: DoorGuard, names: Synthetic, where: Destination
+    client: Peer, guard: Guard, names: Synthetic, where: Destination
 ) -> HandedConnection | None:
     """Serve the connection to its end. Plain HTTP is not served but returned, to be judged request by request."""
     packed, port = where

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from mudroom.net.entrances import ingress, peer_user
-from mudroom.net.entrances.ingress import Ingress
-from mudroom.net.entrances.peer_user import ConnectionEnd, named_stranger
+from mudroom.net.listeners import inbound, peer_user
+from mudroom.net.listeners.inbound import InboundListener
+from mudroom.net.listeners.peer_user import ConnectionEnd, named_stranger
 
 pytestmark = pytest.mark.both_users
 
@@ -79,7 +79,7 @@ def opened(*, for_all: bool = False) -> Iterator[Opened]:
             ports.append(port)
             up.set()
 
-        opening = Ingress(Plain(), server.getsockname()[1], 0, None if for_all else refused.append)  # type: ignore[arg-type]
+        opening = InboundListener(Plain(), server.getsockname()[1], 0, None if for_all else refused.append)  # type: ignore[arg-type]
         threads = [
             threading.Thread(target=serve),
             threading.Thread(target=opening.run, args=(ended, listening)),
@@ -115,7 +115,7 @@ def test_a_connection_that_is_reset_is_nobodys(monkeypatch: pytest.MonkeyPatch) 
         reset.set()
         return ""
 
-    monkeypatch.setattr(ingress, "stranger", late)
+    monkeypatch.setattr(inbound, "stranger", late)
     with opened() as port:
         client.connect(("127.0.0.1", port.port))
         client.sendall(b"hello")
@@ -136,7 +136,7 @@ def test_the_end_of_a_connection_is_no_error(monkeypatch: pytest.MonkeyPatch) ->
     async def pump() -> None:
         reader = asyncio.StreamReader()
         reader.feed_eof()
-        await ingress._pump(reader, Reset())  # type: ignore[arg-type]
+        await inbound._pump(reader, Reset())  # type: ignore[arg-type]
 
     asyncio.run(pump())
 

@@ -1,4 +1,4 @@
-"""Ingress: forward a port of the host's loopback to a server that runs inside a sandbox, while its command lives.
+"""Inbound listener: forward a port of the host's loopback to a server inside a sandbox, while its command lives.
 
 The loopback is shared by all users of the machine. Unless all are meant, only connections of this user are forwarded:
 the kernel tells whose a connection is, before its first byte is read (``peer_user.py``).
@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from mudroom.errors import MudroomError
-from mudroom.net.entrances.peer_user import Address, stranger
+from mudroom.net.listeners.peer_user import Address, stranger
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 _CHUNK = 1 << 16
@@ -86,7 +86,7 @@ def _ignore(_whose: str) -> None:
     """Refuse without a message."""
 
 
-class Ingress:
+class InboundListener:
     """Serves a port of the host's loopback until the command has ended."""
 
     def __init__(

@@ -18,10 +18,10 @@ from mudroom.core.network.preset import PRESETS, Preset
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.net.entrances.ingress import Ingress, SocketMaker
+from mudroom.net.listeners.inbound import InboundListener, SocketMaker
 from mudroom.session import Session
-from mudroom.session.confinement import gateway
-from mudroom.session.confinement.entrance import namespaces_at
+from mudroom.session.confinement import command_gate
+from mudroom.session.confinement.namespace_listener import namespaces_at
 from mudroom.session.run import lookup_notes
 from town import Town, read_until
 
@@ -89,8 +89,8 @@ class Street:
 def street(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Street]:
     (tmp_path / "town").mkdir()
     with Town(tmp_path / "town") as town:
-        shared = gateway.SharedGates(lambda _upstream: town.gate)
-        monkeypatch.setattr(gateway, "SHARED", shared)
+        shared = command_gate.SharedGates(lambda _upstream: town.gate)
+        monkeypatch.setattr(command_gate, "SHARED", shared)
         yield Street(tmp_path, town)
 
 
@@ -352,7 +352,7 @@ def test_a_server_inside_is_reached_on_the_hosts_loopback(street: Street) -> Non
 
     def serve() -> None:
         assert os.read(up, 8) == b"up\n"
-        gone, namespaces = namespaces_at(session.vault.fork("dev").entrance)
+        gone, namespaces = namespaces_at(session.vault.fork("dev").namespace_listener)
         maker = SocketMaker(namespaces)
         for descriptor in namespaces:
             os.close(descriptor)
@@ -361,7 +361,7 @@ def test_a_server_inside_is_reached_on_the_hosts_loopback(street: Street) -> Non
             ports.append(port)
             threading.Thread(target=visit).start()
 
-        Ingress(maker, 3000, 0).run(gone, opened)
+        InboundListener(maker, 3000, 0).run(gone, opened)
         maker.close()
         os.close(gone)
 
@@ -371,7 +371,7 @@ def test_a_server_inside_is_reached_on_the_hosts_loopback(street: Street) -> Non
         result = session.run([sys.executable.encode(), b"-c", script.encode()], fork="dev", stdio=Stdio(stdout=says))
         thread.join()
         assert result.exit_code == 0
-        assert not os.path.exists(session.vault.fork("dev").entrance)
+        assert not os.path.exists(session.vault.fork("dev").namespace_listener)
     for descriptor in (up, says):
         os.close(descriptor)
 
@@ -386,11 +386,11 @@ def test_a_server_inside_is_reached_on_the_hosts_loopback(street: Street) -> Non
     ],
 )
 def test_the_proxy_of_the_machine(environ: dict[bytes, bytes], upstream: str) -> None:
-    assert gateway.upstream_of(environ) == upstream
+    assert command_gate.upstream_of(environ) == upstream
 
 
 def test_a_proxy_that_cannot_be_one_is_said_so(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "SHARED", gateway.SharedGates())
+    monkeypatch.setattr(command_gate, "SHARED", command_gate.SharedGates())
     with street.session() as session:
         session.machine.confinement.variables = {**session.machine.confinement.variables, b"https_proxy": b"http://a b"}
         result = street.fetch(session, "shop.example")
@@ -453,7 +453,7 @@ def test_without_a_way_in_there_is_still_a_way_out(street: Street) -> None:
     street.rules = [street.allow("shop.example")]
     with street.session() as session:
         fork = session.forks.new("one")
-        os.mkdir(fork.entrance)  # nothing can be bound there, nor unlinked
+        os.mkdir(fork.namespace_listener)  # nothing can be bound there, nor unlinked
         command = [sys.executable, "-c", FETCH, street.url("shop.example")]
         result = session.run([word.encode() for word in command], fork="one")
         assert result.stdout == b"hello\n"

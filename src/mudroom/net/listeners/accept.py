@@ -11,16 +11,16 @@ from collections.abc import Callable, Coroutine
 
 from mudroom.core.network.host import Authority, parse_authority, parse_host
 from mudroom.core.network.loopback import LoopbackPlace
-from mudroom.net.entrances.connect import connect
-from mudroom.net.entrances.loopback import serve_loopback
-from mudroom.net.entrances.responder import Responder
-from mudroom.net.entrances.socks import socks
-from mudroom.net.entrances.transparent import Destination, original_destination, own_address, serve_transparent
-from mudroom.net.entrances.tunnel import HandedConnection
 from mudroom.net.gate.exchange import Exchange
-from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.guard import Guard
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.request_head import read_head
+from mudroom.net.listeners.connect import connect
+from mudroom.net.listeners.loopback import serve_loopback
+from mudroom.net.listeners.responder import Responder
+from mudroom.net.listeners.socks import socks
+from mudroom.net.listeners.transparent import Destination, original_destination, own_address, serve_transparent
+from mudroom.net.listeners.tunnel import HandedConnection
 from mudroom.net.protocol import refusal
 from mudroom.net.protocol.head import BadHead, RequestHead
 from mudroom.net.protocol.synthetic import Synthetic
@@ -31,18 +31,18 @@ FIRST_BYTE = 10.0
 _SOCKS5, _SOCKS4 = 5, 4
 
 
-class EntranceContext(NamedTuple):
-    """The objects that all connections of a door share."""
+class ListenerContext(NamedTuple):
+    """The objects that all connections of a guard share."""
 
-    guard: DoorGuard
+    guard: Guard
     names: Synthetic
     responder: Responder
 
 
-class EntranceClient(Peer):
+class ListenerClient(Peer):
     """A connection from the sandbox to a listener. Used by the event loop of the gate's process alone."""
 
-    def __init__(self, context: EntranceContext, serve: Serve, find: Find | None = None) -> None:
+    def __init__(self, context: ListenerContext, serve: Serve, find: Find | None = None) -> None:
         super().__init__()
         self._context = context
         self._serve_kind = serve
@@ -76,7 +76,7 @@ class EntranceClient(Peer):
             self.end()
 
 
-async def _proxied(client: Peer, context: EntranceContext) -> None:
+async def _proxied(client: Peer, context: ListenerContext) -> None:
     guard = context.guard
     try:
         if not client.buffer:
@@ -100,7 +100,7 @@ async def _proxied(client: Peer, context: EntranceContext) -> None:
         await _serve_handed(client, guard, connection)
 
 
-async def _keyed(client: Peer, context: EntranceContext, key: bytes) -> None:
+async def _keyed(client: Peer, context: ListenerContext, key: bytes) -> None:
     """Serve a connection that begins with the key as a proxy's; end others without a word: they are strangers'."""
     try:
         async with asyncio.timeout(FIRST_BYTE):
@@ -113,7 +113,7 @@ async def _keyed(client: Peer, context: EntranceContext, key: bytes) -> None:
         await _proxied(client, context)
 
 
-async def _first_head(client: Peer, guard: DoorGuard) -> RequestHead | None:
+async def _first_head(client: Peer, guard: Guard) -> RequestHead | None:
     try:
         return await read_head(client, FIRST_BYTE)
     except BadHead as error:
@@ -122,7 +122,7 @@ async def _first_head(client: Peer, guard: DoorGuard) -> RequestHead | None:
         return None
 
 
-async def _captured(client: EntranceClient, context: EntranceContext) -> None:
+async def _captured(client: ListenerClient, context: ListenerContext) -> None:
     destination = client.destination
     if isinstance(destination, OSError):
         Exchange(context.guard, "raw", "", 0).refuse(f"its destination is unknown: {destination.strerror}")
@@ -132,13 +132,13 @@ async def _captured(client: EntranceClient, context: EntranceContext) -> None:
         await _serve_handed(client, context.guard, connection)
 
 
-async def _http(client: Peer, guard: DoorGuard, head: RequestHead) -> None:
+async def _http(client: Peer, guard: Guard, head: RequestHead) -> None:
     from mudroom.net.gate.http import serve_http  # importing h11 takes a third of the process's start time
 
     await serve_http(client, guard, head)
 
 
-async def _serve_handed(client: Peer, guard: DoorGuard, handed: HandedConnection) -> None:
+async def _serve_handed(client: Peer, guard: Guard, handed: HandedConnection) -> None:
     from mudroom.net.gate.http import Link, serve_http
 
     exchange, server = handed
@@ -147,17 +147,17 @@ async def _serve_handed(client: Peer, guard: DoorGuard, handed: HandedConnection
     await serve_http(client, guard, None, origin, link)
 
 
-async def _dns(client: Peer, context: EntranceContext) -> None:
+async def _dns(client: Peer, context: ListenerContext) -> None:
     await context.responder.serve_tcp(client)
 
 
-async def _loopback(client: Peer, context: EntranceContext, place: LoopbackPlace) -> None:
+async def _loopback(client: Peer, context: ListenerContext, place: LoopbackPlace) -> None:
     connection = await serve_loopback(client, context.guard, place)
     if connection is not None:
         await _serve_handed(client, context.guard, connection)
 
 
-Serve = Callable[[EntranceClient, EntranceContext], Coroutine[Any, Any, None]]
+Serve = Callable[[ListenerClient, ListenerContext], Coroutine[Any, Any, None]]
 Find = Callable[[socket.socket], Destination]
 
 _SERVE: dict[str, Serve] = {"proxy": _proxied, "transparent": _captured, "redirected": _captured, "dns-tcp": _dns}

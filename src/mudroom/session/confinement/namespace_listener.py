@@ -1,4 +1,4 @@
-"""The entrance to the servers of a running command: ``mudroom net open``, and connections between forks."""
+"""The listener that leads to the servers of a running command: ``mudroom net open``, connections between forks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mudroom.vault.socket_path import short_path
 _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET
 
 
-class Entrance:
+class NamespaceListener:
     """A socket in the vault that hands the namespaces of a running command to a process of the same user, which can
     then connect to servers inside. Only the user can enter the vault's directory, and it is hidden from every
     command.
@@ -93,7 +93,7 @@ class Entrance:
 
 
 def namespaces_at(path: bytes, patience: float | None = None) -> tuple[int, list[int]]:
-    """Return a descriptor that reaches its end when the entrance's command has ended, and the descriptors of the
+    """Return a descriptor that reaches its end when the listener's command has ended, and the descriptors of the
     command's user and network namespaces. The caller closes all. Raise OSError if no command is running, or its host
     process does not answer within ``patience`` seconds (None: no limit)."""
     asking = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
@@ -121,10 +121,10 @@ def show_inside(
     """Serve the port ``inside`` of a command (``namespaces_at``) on the host's loopback until the command ends: on the
     port ``outside``, or a free port if that is 0. ``opened`` is called with the port, ``refused`` with whose connection
     was refused; None: connections of all users of the machine are served. Raise MudroomError if the port is taken."""
-    from mudroom.net.entrances.ingress import Ingress, SocketMaker
+    from mudroom.net.listeners.inbound import InboundListener, SocketMaker
 
     maker = SocketMaker(namespaces)
     try:
-        Ingress(maker, inside, outside, refused).run(gone, opened)
+        InboundListener(maker, inside, outside, refused).run(gone, opened)
     finally:
         maker.close()

@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 
 from mudroom.core.network.loopback import LoopbackPlace, is_partial
-from mudroom.net.entrances.tunnel import HandedConnection, serve_tunnel
 from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
-from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.guard import Guard
 from mudroom.net.gate.peer import Peer
+from mudroom.net.listeners.tunnel import HandedConnection, serve_tunnel
 from mudroom.net.protocol import client_hello, refusal
 
 FIRST_BYTES = 2.0
 """Seconds until a refused client's first data, which tells whether it understands HTTP."""
 
 
-async def serve_loopback(client: Peer, guard: DoorGuard, place: LoopbackPlace) -> HandedConnection | None:
+async def serve_loopback(client: Peer, guard: Guard, place: LoopbackPlace) -> HandedConnection | None:
     """Serve the connection to its end. Plain HTTP is not served but returned, to be judged request by request."""
     exchange = Exchange(guard, "raw", *place)
     try:

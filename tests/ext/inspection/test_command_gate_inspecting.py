@@ -20,7 +20,7 @@ from mudroom.core.settings import Settings
 from mudroom.ext.inspection.credentials import save_credentials
 from mudroom.ext.inspection.placeholder import parse_credential
 from mudroom.session import Session
-from mudroom.session.confinement import gateway
+from mudroom.session.confinement import command_gate
 from origin import Web
 from seal import Seal
 from town import Town
@@ -95,7 +95,7 @@ class House:
 def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     (tmp_path / "town").mkdir()
     with Town(tmp_path / "town") as town:
-        monkeypatch.setattr(gateway, "SHARED", gateway.SharedGates(lambda _upstream: town.gate))
+        monkeypatch.setattr(command_gate, "SHARED", command_gate.SharedGates(lambda _upstream: town.gate))
         yield House(tmp_path, town)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from mudroom.core.network.host_rules import HostRule, Request
 from mudroom.core.tree.path import show
 from mudroom.net.gate.exchange import Exchange
-from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.guard import Guard
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.protocol import dns
 from mudroom.net.protocol.synthetic import Synthetic
@@ -36,7 +36,7 @@ _IPV6_FREEBIND = 78
 class Responder:
     """``with_ipv6``: the sandbox can reach the gate by IPv6, too."""
 
-    def __init__(self, guard: DoorGuard, names: Synthetic, with_ipv6: bool) -> None:
+    def __init__(self, guard: Guard, names: Synthetic, with_ipv6: bool) -> None:
         self._guard = guard
         self._names = names
         self._with_ipv6 = with_ipv6

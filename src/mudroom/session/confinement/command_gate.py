@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from mudroom.errors import MudroomError, UsageError
-from mudroom.session.confinement.entrance import Entrance
 from mudroom.session.confinement.host_approver import NoScreen
+from mudroom.session.confinement.namespace_listener import NamespaceListener
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.inspection import Inspection
     from mudroom.core.network.loopback import LoopbackPlace
-    from mudroom.net.door import Door, Gate, Kind
+    from mudroom.net.gate_handle import Gate, GuardHandle, Kind
     from mudroom.sandbox.client.client import Running
     from mudroom.session.confinement.dial_desk import DialDesk
     from mudroom.session.confinement.dialler import Dialler
@@ -56,7 +56,7 @@ class Equipment(NamedTuple):
 
 
 def _new_gate(upstream: str) -> Gate:
-    from mudroom.net.door import Gate
+    from mudroom.net.gate_handle import Gate
 
     return Gate(upstream=upstream)
 
@@ -102,7 +102,7 @@ class SharedGates:
 SHARED = SharedGates()
 
 
-class Gateway:
+class SessionGate:
     """The gate of a session: its rules, its approver, and the gate itself once it is needed, guarded by ``_lock``."""
 
     def __init__(
@@ -119,7 +119,7 @@ class Gateway:
         self.loopback_rules = loopback_rules
         self._upstream = upstream
         self._lock = _thread.allocate_lock()
-        self._gate: Gate | None = None
+        self._process: Gate | None = None
         self._pool: SocketPool | None = None
 
     @property
@@ -133,22 +133,22 @@ class Gateway:
             return self._pool
 
     @property
-    def gate(self) -> Gate:
+    def process(self) -> Gate:
         with self._lock:
-            if self._gate is None:
-                self._gate = SHARED.acquire(self._upstream)
-            return self._gate
+            if self._process is None:
+                self._process = SHARED.acquire(self._upstream)
+            return self._process
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
-        if self._gate is not None:
-            self._gate = None
+        if self._process is not None:
+            self._process = None
             SHARED.release(self._upstream)
 
-    def keeper(
+    def command_gate(
         self,
-        entrance: bytes,
+        namespace_listener: bytes,
         screen: CommandScreen | None = None,
         inspection: Inspection | None = None,
         fork: Callable[[], str] = str,
@@ -157,17 +157,17 @@ class Gateway:
         is_networked: bool = False,
         label: str = "",
         all_hosts: bool = False,
-    ) -> Doorkeeper:
-        """Return the doorkeeper of one command, a context to enter before the command starts. ``entrance``: the path of
-        a socket for connections to servers inside. ``inspection``: the data for rules that inspect. ``fork``: returns
-        the fork's name as shown to the approver. ``places``: of the host's loopback, which have listeners. ``dialler``:
-        makes what connects to other forks, at the first such connection; None: there can be none. ``is_networked``:
-        whether the command was judged to use the network. ``label``: the name of the fork.
+    ) -> CommandGate:
+        """Return the gate beside one command, a context to enter before the command starts. ``namespace_listener``: the
+        path of a socket for connections to servers inside. ``inspection``: the data for rules that inspect. ``fork``:
+        returns the fork's name as shown to the approver. ``places``: of the host's loopback, which have listeners.
+        ``dialler``: makes what connects to other forks, at the first such connection; None: there can be none.
+        ``is_networked``: whether the command was judged to use the network. ``label``: the name of the fork.
         ``all_hosts``: of the dialler."""
-        return Doorkeeper(
+        return CommandGate(
             self,
             screen or NoScreen(),
-            Entrance(entrance),
+            NamespaceListener(namespace_listener),
             inspection,
             fork,
             places,
@@ -178,14 +178,14 @@ class Gateway:
         )
 
 
-class Doorkeeper:
+class CommandGate:
     """The gate beside one command (``sandbox/client/capture.py``). Used by the thread that attends to the command."""
 
     def __init__(
         self,
-        gateway: Gateway,
+        gate: SessionGate,
         screen: CommandScreen,
-        entrance: Entrance,
+        namespace_listener: NamespaceListener,
         inspection: Inspection | None,
         fork: Callable[[], str] = str,
         places: Sequence[LoopbackPlace] = (),
@@ -199,7 +199,7 @@ class Doorkeeper:
         """As in ``SandboxSpec``."""
         self._places = list(places)
         """Places of the host's loopback that have listeners, or whose listeners could not be made."""
-        self._gateway, self._screen, self._inspection, self._fork = gateway, screen, inspection, fork
+        self._gate, self._screen, self._inspection, self._fork = gate, screen, inspection, fork
         self._make_dialler = dialler
         self._desk: DialDesk | None = None
         """None until a connection to another fork is asked for."""
@@ -207,8 +207,8 @@ class Doorkeeper:
         self._listeners: list[tuple[Kind, int]] = []
         self._namespaces: list[int] = []
         """The command's user and network namespaces, in this order."""
-        self._entrance = entrance
-        self._door: Door | None = None
+        self._namespace_listener = namespace_listener
+        self._guard: GuardHandle | None = None
         self._log: FlowLog | None = None
         """None until there is a flow. Read by other threads, too (``FlowLog``)."""
         self._way: tuple[tuple[str, int], bytes] | None = None
@@ -225,7 +225,7 @@ class Doorkeeper:
         """Whether the listeners are made in the command's network namespace."""
         return not self._listeners
 
-    def __enter__(self) -> Doorkeeper:
+    def __enter__(self) -> CommandGate:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -264,32 +264,32 @@ class Doorkeeper:
             self._refused = running.open_gate(*self._way)
         if self._is_networked:
             try:
-                self._gateway.gate.prepare()
+                self._gate.process.prepare()
             except MudroomError:
                 return  # the first connection says so
 
     def descriptors(self) -> Collection[int]:
-        if self._door is not None:
+        if self._guard is not None:
             bells = self._questions.descriptors() if self._questions is not None else []
             bells += self._desk.descriptors() if self._desk is not None else []
-            return [self._door.fileno(), *self._entrance.descriptors(), *bells]
+            return [self._guard.fileno(), *self._namespace_listener.descriptors(), *bells]
         if self._listeners:
-            return [*self._entrance.descriptors(), *(descriptor for _kind, descriptor in self._listeners)]
+            return [*self._namespace_listener.descriptors(), *(descriptor for _kind, descriptor in self._listeners)]
         waiting = self._running.gate if self._running is not None else None
         return [] if waiting is None else [waiting.fileno()]
 
     def attend(self, ready: Collection[int]) -> float:
         began = time.monotonic()
         try:
-            if any(descriptor in ready for descriptor in self._entrance.descriptors()):
-                self._entrance.admit(self._namespaces)
-            elif self._door is not None and self._door.fileno() in ready:
-                self._hear(self._door)
-            elif self._door is not None:
+            if any(descriptor in ready for descriptor in self._namespace_listener.descriptors()):
+                self._namespace_listener.admit(self._namespaces)
+            elif self._guard is not None and self._guard.fileno() in ready:
+                self._hear(self._guard)
+            elif self._guard is not None:
                 if self._desk is not None:
-                    self._desk.attend(self._door, ready)
+                    self._desk.attend(self._guard, ready)
                 if self._questions is not None:
-                    self._questions.look(self._door)
+                    self._questions.look(self._guard)
             elif self._listeners:
                 self._open()
             elif self._running is not None:
@@ -306,17 +306,17 @@ class Doorkeeper:
                 self._listeners.append((kind, descriptor))
         if self._listeners:
             try:
-                self._entrance.open()
+                self._namespace_listener.open()
             except OSError as error:  # inbound connections are optional; outbound ones do not depend on them
                 self.notes.append(f"mudroom net open cannot reach this command: {error.strerror}")
 
     def _open(self) -> None:
-        from mudroom.net.door import Listener
+        from mudroom.net.gate_handle import Listener
 
         listeners = [Listener(kind, descriptor) for kind, descriptor in self._listeners]
-        ask = self._gateway.approver is not None
-        self._rules = self._gateway.rules()
-        self._door = self._gateway.gate.open(
+        ask = self._gate.approver is not None
+        self._rules = self._gate.rules()
+        self._guard = self._gate.process.open(
             self._rules,
             listeners,
             ask=ask,
@@ -324,26 +324,26 @@ class Doorkeeper:
             fork=self._label,
             all_hosts=self._all_hosts,
         )
-        self._listeners = []  # owned by the door from now on
+        self._listeners = []  # owned by the guard from now on
         self._follow(self._rules)
 
     def look(self) -> None:
         """Periodic check: apply changed rules to new connections, and to the places of the host's loopback that have
         listeners. If the rules cannot be read, no connection is allowed any more."""
-        door = self._door
-        if door is None and not ((self._namespaces or self._places) and self._listeners):
+        guard = self._guard
+        if guard is None and not ((self._namespaces or self._places) and self._listeners):
             return
         try:
-            if door is not None and self._questions is not None:
-                self._questions.look(door)
-            rules = self._gateway.loopback_rules() if door is None else self._gateway.rules()
+            if guard is not None and self._questions is not None:
+                self._questions.look(guard)
+            rules = self._gate.loopback_rules() if guard is None else self._gate.rules()
         except MudroomError as error:
-            if door is not None:
+            if guard is not None:
                 self._without_network(str(error))
             return
         if rules is not self._rules:
             self._rules = rules
-            self._follow(rules if door is None else self._update(door))
+            self._follow(rules if guard is None else self._update(guard))
 
     def _follow(self, rules: Sequence[HostRule]) -> None:
         """Close the listeners of places that no rule opens any more, and make those of new places, if the command has a
@@ -359,19 +359,19 @@ class Doorkeeper:
         if gone:
             self._close_listeners(gone)
         if new:
-            from mudroom.net.door import Listener
+            from mudroom.net.gate_handle import Listener
             from mudroom.session.confinement.loopback import make_listeners
 
             listeners, notes = make_listeners(new, self._namespaces)
             self.notes += notes
-            if self._door is not None:
-                self._door.listen([Listener(*listener) for listener in listeners])
+            if self._guard is not None:
+                self._guard.listen([Listener(*listener) for listener in listeners])
             else:
                 self._listeners += listeners
 
     def _close_listeners(self, kinds: Collection[str]) -> None:
-        if self._door is not None:
-            self._door.close_listeners(kinds)
+        if self._guard is not None:
+            self._guard.close_listeners(kinds)
         for kind, descriptor in self._listeners:
             if kind in kinds:
                 _socket.close(descriptor)
@@ -388,39 +388,39 @@ class Doorkeeper:
             self._log = FlowLog()
         self._log.add(flow)
 
-    def _hear(self, door: Door) -> None:
+    def _hear(self, guard: GuardHandle) -> None:
         from mudroom.core.network.flow import Flow
         from mudroom.core.network.fork_host import ForkDial
 
-        for message in door.receive():
+        for message in guard.receive():
             if isinstance(message, Flow):
                 self._keep(message)
             elif isinstance(message, ForkDial):
-                self._dial(door, message)
+                self._dial(guard, message)
             else:
-                self._ask(door, message)
+                self._ask(guard, message)
 
-    def _dial(self, door: Door, request: ForkDial) -> None:
+    def _dial(self, guard: GuardHandle, request: ForkDial) -> None:
         if self._desk is None:
             from mudroom.session.confinement.dial_desk import DialDesk
 
             self._desk = DialDesk(self._make_dialler)
-        self._desk.dial(door, request)
+        self._desk.dial(guard, request)
 
-    def _ask(self, door: Door, question: FlowQuestion) -> None:
+    def _ask(self, guard: GuardHandle, question: FlowQuestion) -> None:
         if self._questions is None:
             from mudroom.session.confinement.host_questions import HostQuestions
 
-            gateway = self._gateway
+            gate = self._gate
             self._questions = HostQuestions(
-                lambda: gateway.approver, gateway.remember, self._screen, self._update, self.notes.append
+                lambda: gate.approver, gate.remember, self._screen, self._update, self.notes.append
             )
-        self._questions.ask(door, question._replace(fork=self._fork()), self._running)
+        self._questions.ask(guard, question._replace(fork=self._fork()), self._running)
 
-    def _update(self, door: Door) -> list[HostRule]:
-        """Give the door the present rules, and return them."""
+    def _update(self, guard: GuardHandle) -> list[HostRule]:
+        """Give the guard the present rules, and return them."""
         current = [*self._rules, *(self._questions.rules if self._questions is not None else ())]
-        door.update(current)
+        guard.update(current)
         return current
 
     def _without_network(self, why: str) -> None:
@@ -429,14 +429,14 @@ class Doorkeeper:
         self.close()
 
     def close(self) -> None:
-        door, self._door = self._door, None
+        guard, self._guard = self._guard, None
         if self._questions is not None:
             self._questions.close()
         if self._desk is not None:
             self._desk.close()
-        if door is not None:
+        if guard is not None:
             try:
-                for flow in door.shut(LAST_FLOWS):
+                for flow in guard.shut(LAST_FLOWS):
                     self._keep(flow)
             except MudroomError as error:
                 self.notes.append(f"the gate: {error}")
@@ -444,7 +444,7 @@ class Doorkeeper:
             _socket.close(self._listeners.pop()[1])
         while self._namespaces:
             os.close(self._namespaces.pop())
-        self._entrance.close()
+        self._namespace_listener.close()
         self._running = None
         if self._refused is not None:
             self.notes += self._refused()

@@ -11,10 +11,10 @@ import asyncio
 from mudroom.core.network.address import show_address
 from mudroom.core.network.host import HostName, parse_host
 from mudroom.core.tree.path import show
-from mudroom.net.entrances.tunnel import HandedConnection, serve_tunnel
 from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
-from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.guard import Guard
 from mudroom.net.gate.peer import Peer
+from mudroom.net.listeners.tunnel import HandedConnection, serve_tunnel
 from mudroom.typing import NamedTuple
 
 PATIENCE = 10.0
@@ -77,7 +77,7 @@ def reply(code: int) -> bytes:
     return bytes((5, code, 0, _IPV4)) + bytes(6)
 
 
-async def socks(client: Peer, guard: DoorGuard) -> HandedConnection | None:
+async def socks(client: Peer, guard: Guard) -> HandedConnection | None:
     """Serve the connection; as ``connect``."""
     try:
         request = await _read_request(client)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from mudroom.errors import MudroomError
-from mudroom.net.door import Door, Gate, Listener
+from mudroom.net.gate_handle import Gate, GuardHandle, Listener
 from mudroom.session.confinement.loopback import listen_apart
 from whole_text import whole
 
@@ -39,14 +39,14 @@ def answer(address: tuple[str, int], *pieces: bytes) -> bytes:
 
 def test_only_a_connection_with_the_key_is_a_proxy_s(gate: Gate) -> None:
     kind, descriptor, (address, key) = listen_apart(16)
-    door: Door = gate.open([], [Listener(kind, descriptor)], ask=False)
+    guard: GuardHandle = gate.open([], [Listener(kind, descriptor)], ask=False)
     try:
         assert answer(address, key + REQUEST).startswith(b"HTTP/1.1 403")
         assert answer(address, key[:7], key[7:] + REQUEST[:3], REQUEST[3:]).startswith(b"HTTP/1.1 403")
         for wrong in (b"", key[:-1], REQUEST, bytes(32) + REQUEST, key[1:] + key[:1] + REQUEST, b"\x05\x01\x00" * 11):
             assert answer(address, wrong) == b"", wrong
     finally:
-        flows = door.shut(10)
+        flows = guard.shut(10)
     assert [flow.host for flow in flows] == ["denied.invalid"] * 2
 
 
