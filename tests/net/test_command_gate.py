@@ -417,7 +417,7 @@ def test_a_command_that_is_refused_again_and_again_is_one_event(street: Street) 
 
 
 def test_flows_as_denials() -> None:
-    from mudroom.session import refused_hosts
+    from mudroom.session.run import refused_hosts
 
     def flow(host: str, port: int, verdict: Any) -> Flow:
         return Flow(0, "connect", host, port, verdict, "", "no rule names it")

@@ -83,6 +83,13 @@ ROWS: Mapping[str, Mapping[str, str]] = {
 }
 """By kind of what is added, then by its name: a module below ``mudroom.ext``, of the folder that it begins with."""
 
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "fleet": ("transfer",),
+    "tui": ("attempts",),
+    "web": ("agents", "attempts"),
+}
+"""Satellites without which another cannot be loaded: where one is absent, that one is, too."""
+
 
 class NotInstalled(MudroomError):
     """What was asked for belongs to a part that this installation lacks."""
@@ -94,7 +101,7 @@ def part(kind: str, name: str, what: str) -> Any:
     if module is None:
         satellite = satellite_of(kind, name)
         raise NotInstalled(
-            f"{what} is not part of this installation: it lacks mudroom/ext/{satellite}",
+            f"{what} is not part of this installation: it lacks mudroom/ext/{absent(satellite) or satellite}",
             "install all of mudroom: pip install --force-reinstall mudroom",
         )
     return module
@@ -120,12 +127,18 @@ def satellite_of(kind: str, name: str) -> str:
 
 
 def is_installed(satellite: str) -> bool:
-    """Return whether a folder of ``mudroom/ext`` is there. A fault within it is raised, not taken for its absence."""
+    """Return whether a folder of ``mudroom/ext`` is there, and those that it needs."""
+    return not absent(satellite)
+
+
+def absent(satellite: str) -> str:
+    """Return the folder that is absent: this one, or one that it needs; empty if all are there. A fault within one is
+    raised, not taken for its absence."""
     name = f"mudroom.ext.{satellite}"
     try:
         __import__(name)
     except ModuleNotFoundError as error:
         if error.name not in (name, "mudroom.ext"):
             raise
-        return False
-    return True
+        return satellite
+    return next(filter(None, map(absent, NEEDS.get(satellite, ()))), "")
