@@ -17,13 +17,13 @@ import pytest
 
 from clocks import give_way
 from conftest import Place
-from mudroom.core.agent.card import parse_card
 from mudroom.core.agent.endpoint import AgentEndpoint
 from mudroom.core.network.fork_consent import ForkIdentity, ReachedPort, ShownPort, parse_forks
 from mudroom.core.network.fork_host import ForkDial, parse_link
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.agents.core.card_fields import parse_card
 from mudroom.ext.agents.session.agent_door import open_agent
 from mudroom.ext.agents.session.run_agent import run_agent
 from mudroom.net.gate.fork_dials import MOST_PAIR

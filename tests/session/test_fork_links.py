@@ -16,10 +16,10 @@ import pytest
 
 from clocks import give_way
 from conftest import Place
-from mudroom.core.agent.card import parse_card
 from mudroom.core.network.fork_host import parse_link
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
+from mudroom.ext.agents.core.card_fields import parse_card
 from mudroom.ext.agents.session.run_agent import run_agent
 from mudroom.session import Session
 from mudroom.session.confinement.entrance import Entrance

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 ROWS: Mapping[str, Mapping[str, str]] = {
     "agents": {
+        "card": "agents.card",
         "catalog": "agents.catalog",
+        "home": "agents.home.staged_home",
+        "logins": "agents.home.login",
         "settings": "agents.settings_review",
     },
     "elsewhere": {"fleet": "fleet.cli.elsewhere", "workers": "fleet.origin.roster"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from mudroom.core.agent.agent_store import HomeChange
+from mudroom.ext.agents.core.home_change import HomeChange
 from mudroom.ext.agents.settings_review import settings_lines
 
 HOME = cast(Any, None)  # of the copy only the name is asked for, elsewhere

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
 from mudroom.core.text.difference import DifferenceLine
 from mudroom.core.text.escaping import WIDEST, escape_line
-from mudroom.typing import Literal, NamedTuple
 
 _PART = 4 * WIDEST + 4
 """Bytes of a line that are kept: enough for everything that is shown of it."""
@@ -23,6 +23,8 @@ class Excerpt(NamedTuple):
 
 
 class _Reader:
+    """Owner: the caller."""
+
     def __init__(self, side: Literal["old", "new"], first: int, count: int, column: int) -> None:
         self._side, self._wanted, self._column = side, range(first, first + count), column
         self.number, self.lines = 1, list[DifferenceLine]()

@@ -21,10 +21,10 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.ext.agents.catalog import Catalog
+from mudroom.ext.agents.home import login as login_module
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session
 from mudroom.stage import disk
-from mudroom.vault.homes import login as login_module
 from mudroom.vault.turn import LOOK
 
 pytestmark = pytest.mark.both_users

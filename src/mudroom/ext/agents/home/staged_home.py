@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mudroom.core.confinement.fallback import CONTAINERS, ELSEWHERE, Mode
+from mudroom.ext.agents.home.agent_home import AgentHome
+from mudroom.ext.agents.home.dotfiles import PLACE, SETTINGS, Dotfiles
 from mudroom.session.confinement.confinement import Confinement
 from mudroom.session.confinement.grant import Grant
 from mudroom.typing import TYPE_CHECKING
-from mudroom.vault.homes.agent_home import AgentHome
-from mudroom.vault.homes.dotfiles import Dotfiles
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Bind
-    from mudroom.sandbox.host.mirror import Mirror
-    from mudroom.vault.homes.login import LoginKeeper
+    from mudroom.ext.agents.home.login import LoginKeeper
+    from mudroom.ext.agents.home.mirror import Mirror
 
 
-class SharedFiles:
+class SharedHomeFiles:
     """Files that a command shares with the host, kept the same on both sides. Thread-safe: ``_lock``."""
 
     def __init__(self, logins: tuple[LoginKeeper, ...], mirror: Mirror | None) -> None:
@@ -56,7 +56,7 @@ class SharedFiles:
 @contextmanager
 def command_home(
     confinement: Confinement, fork: Fork, grant: Grant, mode: Mode, note: Callable[..., None]
-) -> Iterator[tuple[Grant, SharedFiles | None]]:
+) -> Iterator[tuple[Grant, SharedHomeFiles | None]]:
     """Yield the grant of a command with these parts at their places in the home, and the files that it shares with the
     host (None: it shares none), until it has ended. ``note`` is called with what is left out, and with logins that
     could not be kept. Hold the fork's lock; no process of the fork may live."""
@@ -66,7 +66,7 @@ def command_home(
     if not logins and mirror is None:
         yield own, None
         return
-    files = SharedFiles(logins, mirror)
+    files = SharedHomeFiles(logins, mirror)
     try:
         yield own, files
     finally:
@@ -81,7 +81,7 @@ def _mirror(confinement: Confinement, opened: list[Bind]) -> Mirror | None:
     """Return the mirror that keeps credential stores of one file equal to the host's, or None if none is open."""
     if not opened or confinement.platform.first in ELSEWHERE:  # the command uses the host's file itself
         return None
-    from mudroom.sandbox.host.mirror import mirror_of
+    from mudroom.ext.agents.home.mirror import mirror_of
 
     return mirror_of(opened)
 
@@ -118,3 +118,8 @@ def _with_home(
     links = tuple((bind.source, bind.path) for bind in binds)
     own = [bind._replace(path=bind.source) for bind in (*binds, *grant.live)]
     return grant._replace(live=tuple(own), links=(*grant.links, *links)), tuple(keepers)
+
+
+def settings_places() -> tuple[bytes, ...]:
+    """Return the places of the settings of git and shells, relative to the home."""
+    return (PLACE, *SETTINGS)

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from mudroom.core.agent.agent_store import AgentStore, StagedStore, StorePlace
+from mudroom.core.agent.card import AgentStore, StagedStore, StorePlace
 from mudroom.core.confinement.spec import Bind
-from mudroom.vault.homes.agent_home import AgentHome
+from mudroom.ext.agents.home.agent_home import AgentHome
 
 pytestmark = pytest.mark.both_users
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.agent import card as module
-from mudroom.core.agent.card import AgentCard, Requirements, parse_card, requested_credentials
+from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.agent.credential_stores import STORES, store_of_agent, store_places
-from mudroom.core.agent.field import FieldError
 from mudroom.core.agent.sandbox_level import LEVELS
+from mudroom.ext.agents.core import card_fields as module
+from mudroom.ext.agents.core.card_fields import parse_card, requested_credentials
+from mudroom.ext.agents.core.field import FieldError
 
-SCHEMA = json.loads((Path(__file__).parents[3] / "docs/card.schema.json").read_text())
+SCHEMA = json.loads((Path(__file__).parents[4] / "docs/card.schema.json").read_text())
 
 
 def needs(**what: Any) -> dict[str, Any]:

@@ -22,23 +22,13 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from mudroom.core.agent.agent_store import (
-    AgentStore,
-    HomeChange,
-    HomeFile,
-    StagedStore,
-    StorePlace,
-    changed_keys,
-    home_changes,
-    with_keys,
-)
-from mudroom.core.agent.artifact import matcher
+from mudroom.core.agent.card import AgentStore, StagedStore, StorePlace
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below, show
-from mudroom.stage import disk, safe_open
-from mudroom.typing import Any
-from mudroom.vault.homes.login import LoginKeeper, StagedLogin, is_temporary
-from mudroom.vault.homes.staged_file import (
+from mudroom.ext.agents.core.artifact import matcher
+from mudroom.ext.agents.core.home_change import HomeChange, HomeFile, changed_keys, home_changes, with_keys
+from mudroom.ext.agents.home.login import LoginKeeper, StagedLogin, is_temporary
+from mudroom.ext.agents.home.staged_file import (
     MOST_BYTES,
     MOST_FILES,
     content_at,
@@ -51,6 +41,8 @@ from mudroom.vault.homes.staged_file import (
     remove,
     walk,
 )
+from mudroom.stage import disk, safe_open
+from mudroom.typing import Any
 from mudroom.vault.store.fork import Fork
 
 _BASE, _STORE = b"/base", b"/store"

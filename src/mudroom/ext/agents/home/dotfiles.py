@@ -22,14 +22,14 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from mudroom.core.agent.agent_store import HomeChange, HomeFile, home_changes
 from mudroom.core.confinement.credential_file import git_identity, holds_secret
 from mudroom.core.confinement.spec import Bind
 from mudroom.errors import MudroomError
+from mudroom.ext.agents.core.home_change import HomeChange, HomeFile, home_changes
+from mudroom.ext.agents.home.staged_file import digest_of, give, open_own, remove
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import entries, open_file
 from mudroom.typing import Literal, NamedTuple
-from mudroom.vault.homes.staged_file import digest_of, give, open_own, remove
 from mudroom.vault.store.fork import Fork
 
 PLACE = b".local/state/mudroom-dotfiles"

@@ -14,40 +14,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from mudroom.core.agent.artifact import matcher
+from mudroom.ext.agents.core.artifact import matcher
 from mudroom.typing import Any, Literal, NamedTuple
 
 _ANY = "*"
-
-
-class AgentStore(NamedTuple):
-    name: str
-    directories: tuple[bytes, ...] = ()
-    """Relative to the home, like all paths here."""
-    files: tuple[bytes, ...] = ()
-    tokens: tuple[bytes, ...] = ()
-    state: tuple[str, ...] = ()
-    """Patterns."""
-    keys: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
-    """By file: parts of its JSON, as ``projects.*.mcpServers``."""
-
-    @property
-    def places(self) -> tuple[bytes, ...]:
-        return (*self.directories, *self.files)
-
-
-class StorePlace(NamedTuple):
-    """A directory or file of a store, as found on a host."""
-
-    path: bytes
-    source: bytes
-    """Its real path on the host; empty if it is not there, or must not be read."""
-    is_directory: bool
-
-
-class StagedStore(NamedTuple):
-    store: AgentStore
-    places: tuple[StorePlace, ...]
 
 
 class HomeFile(NamedTuple):

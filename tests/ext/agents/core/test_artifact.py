@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.agent.artifact import is_artifact, pattern_error
+from mudroom.ext.agents.core.artifact import is_artifact, pattern_error
 
 PATHS = ["a", "a.log", "reports", "reports/a", "reports/x/b.log", "d/reports/c", "d/e/f.txt", "d/e.txt"]
 TABLE = {

@@ -31,13 +31,13 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from mudroom.core.agent.login import LARGEST, LoginVersion, compared, is_cut_off
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.ext.agents.core.login import LARGEST, LoginVersion, compared, is_cut_off
+from mudroom.ext.agents.home.staged_file import digest_of, make_parents, open_own, remove
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import directory, look, look_beneath, open_beneath
 from mudroom.typing import NamedTuple
-from mudroom.vault.homes.staged_file import digest_of, make_parents, open_own, remove
 from mudroom.vault.lock import Lock
 
 SETTLED = 0.08

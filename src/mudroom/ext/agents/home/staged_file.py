@@ -11,7 +11,7 @@ from _blake2 import blake2b
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from mudroom.core.agent.agent_store import HomeFile
+from mudroom.ext.agents.core.home_change import HomeFile
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import O_PATH, directory, entries, handle, look, open_beneath, open_file
 from mudroom.stage.copy import copy_content

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.agent.agent_store import HomeFile, changed_keys, home_changes, with_keys
+from mudroom.ext.agents.core.home_change import HomeFile, changed_keys, home_changes, with_keys
 
 A, B, C = (HomeFile(digest, 0o644) for digest in "abc")
 KEYS = ("mcpServers", "projects.*.allowedTools", "env.PATH")

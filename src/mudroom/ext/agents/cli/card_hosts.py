@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from mudroom.cli.project_session import project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.card import AgentCard
-from mudroom.core.agent.card_hosts import CardHostRule, sort_hosts
 from mudroom.core.network.host_rules import HostRule, show_rule
 from mudroom.core.settings import Settings
-from mudroom.session import project_session
+from mudroom.ext.agents.card import with_card_network
+from mudroom.ext.agents.core.card_hosts import CardHostRule, sort_hosts
 from mudroom.session.project_session import host_answers
-from mudroom.session.project_session import with_card_network as with_card_network
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -59,11 +58,6 @@ def decide_card_hosts(
             (), (*notes, f"{card.agent} asks for {_names(wish_result.open)}: refused, nobody can be asked ({hint})")
         )
     return _ask_about_open(card, wish_result, remember, context, notes)
-
-
-def trusted_hosts(card: AgentCard, context: Context) -> tuple[HostRule, ...]:
-    """Return the hosts of a card whose agent the policy trusts to name them; the user is not asked."""
-    return project_session.trusted_hosts(card, project_of(context), context.environ)
 
 
 def _ask_about_open(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.agent.login import LoginVersion, compared, ends_of, is_cut_off
+from mudroom.ext.agents.core.login import LoginVersion, compared, ends_of, is_cut_off
 
 
 def version(text: str | bytes, time: int = 0) -> LoginVersion:

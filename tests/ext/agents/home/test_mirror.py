@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.confinement.spec import Bind
-from mudroom.sandbox.host.mirror import LIMIT, SETTLED, Mirror, mirror_of
+from mudroom.ext.agents.home.mirror import LIMIT, SETTLED, Mirror, mirror_of
 
 
 class Store:

@@ -8,14 +8,14 @@ import pytest
 
 from clocks import give_way
 from conftest import Place, act_as
-from mudroom.core.agent.agent_store import AgentStore, StagedStore, StorePlace
+from mudroom.core.agent.card import AgentStore, StagedStore, StorePlace
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.ext.agents.catalog import Catalog
+from mudroom.ext.agents.home.agent_home import AgentHome
 from mudroom.ext.agents.session.agent_settings import agent_settings
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session
-from mudroom.vault.homes.agent_home import AgentHome
 
 pytestmark = pytest.mark.both_users
 

@@ -10,14 +10,14 @@ it: another agent's card, or its own next run, would then open the target.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from mudroom.core.agent.agent_store import AgentStore, StagedStore, StorePlace
-from mudroom.core.agent.card import CredentialRequest, OpenedCredentials
+from mudroom.core.agent.card import AgentStore, OpenedCredentials, StagedStore, StorePlace
 from mudroom.core.agent.credential_stores import AGENTS, STORES, CredentialStore, store_places
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below, show
+from mudroom.ext.agents.core.card_fields import CredentialRequest
+from mudroom.sandbox.host.around import is_socket
 from mudroom.typing import NamedTuple
 
 _DISPLAY = "display"
@@ -221,11 +221,3 @@ def _bus_path(address: bytes) -> bytes:
 def _is_abstract(environ: Mapping[bytes, bytes], variables: Collection[bytes]) -> bool:
     address = environ.get(_BUS, b"")
     return _BUS in variables and address.startswith(b"unix:abstract=")
-
-
-def is_socket(path: bytes) -> bool:
-    """Return whether a reachable socket is at the path."""
-    try:
-        return stat.S_ISSOCK(os.lstat(path).st_mode)
-    except OSError:
-        return False  # gone, or not reachable

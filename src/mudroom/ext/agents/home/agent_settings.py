@@ -17,13 +17,13 @@ import stat
 from _blake2 import blake2b
 from collections.abc import Sequence
 
-from mudroom.core.agent.agent_store import HomeChange
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.ext.agents.core.home_change import HomeChange
+from mudroom.ext.agents.home.agent_home import AgentHome
+from mudroom.ext.agents.home.dotfiles import Dotfiles
 from mudroom.stage import disk
 from mudroom.typing import NamedTuple
-from mudroom.vault.homes.agent_home import AgentHome
-from mudroom.vault.homes.dotfiles import Dotfiles
 from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
 

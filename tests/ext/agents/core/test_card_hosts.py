@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.agent.card_hosts import covers, sort_hosts
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_pattern import matches, parse_pattern
 from mudroom.core.network.host_rules import HostRule, Request, decide, parse_rule
+from mudroom.ext.agents.core.card_hosts import covers, sort_hosts
 
 ALLOW = parse_rule("api.example.com", "allow")
 
