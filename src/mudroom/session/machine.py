@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.limiter import Limiter
     from mudroom.session.confinement.dialler import Dialler
-    from mudroom.session.confinement.fork_dial import ForkDialler
     from mudroom.session.confinement.gateway import Doorkeeper, Gateway
     from mudroom.session.confinement.host_approver import Approver
     from mudroom.stage.views.secret import Mask
@@ -513,11 +512,11 @@ class Machine:
             self._containers.forget(name)
 
 
-def dialler_of(vault: Vault, fork: Fork, gateway: Gateway, settings: Settings) -> ForkDialler:
+def dialler_of(vault: Vault, fork: Fork, gateway: Gateway, settings: Settings) -> Dialler:
     """Return what connects a command of the fork with other forks."""
-    from mudroom.session.confinement.fork_dial import ForkDialler
+    from mudroom.session.confinement.dialler import fork_links
 
-    return ForkDialler(vault, fork, gateway.inner_sockets, settings.fork_rules, settings.agent_links)
+    return fork_links().dialler(vault, fork, gateway.inner_sockets, settings)
 
 
 def freezes(machine: Machine, fork: Fork, order: Order) -> bool:

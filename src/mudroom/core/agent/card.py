@@ -53,7 +53,7 @@ class Requirements(NamedTuple):
     gpu: bool = False
     forks: tuple[tuple[str, str], ...] = ()
     """Ports that it would show to other forks, or reach in them, as pairs of the side and the rule
-    (``core/network/fork_consent.py``)."""
+    (``ext/agents/core/fork_consent.py``)."""
 
 
 class AgentCard(NamedTuple):

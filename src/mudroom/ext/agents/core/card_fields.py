@@ -10,7 +10,7 @@ from mudroom.core.agent.credential_stores import STORES, store_of_agent
 from mudroom.core.agent.endpoint import EndpointAddress
 from mudroom.core.agent.sandbox_level import LEVELS
 from mudroom.core.confinement.container import name_error
-from mudroom.core.network.fork_consent import FORMS, SIDES, parse_forks
+from mudroom.core.network.fork_rule import FORMS, SIDES, parse_forks
 from mudroom.core.network.loopback import OWN_PORTS
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show

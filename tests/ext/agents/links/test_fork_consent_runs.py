@@ -18,23 +18,25 @@ import pytest
 from clocks import give_way
 from conftest import Place
 from mudroom.core.agent.endpoint import AgentEndpoint
-from mudroom.core.network.fork_consent import ForkIdentity, ReachedPort, ShownPort, parse_forks
 from mudroom.core.network.fork_host import ForkDial, parse_link
+from mudroom.core.network.fork_rule import ForkIdentity, parse_forks
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.agents.core.card_fields import parse_card
-from mudroom.ext.agents.session.agent_door import open_agent
+from mudroom.ext.agents.core.fork_consent import ReachedPort, ShownPort
+from mudroom.ext.agents.links import socket_pool
+from mudroom.ext.agents.links.agent_door import open_agent
+from mudroom.ext.agents.links.fork_connection import Standing
+from mudroom.ext.agents.links.fork_dial import ForkDialler, dial_from_afar
+from mudroom.ext.agents.links.fork_grants import edit_grants, identity_of
 from mudroom.ext.agents.session.run_agent import run_agent
 from mudroom.net.gate.fork_dials import MOST_PAIR
 from mudroom.session import Session
-from mudroom.session.confinement import namespace_program, socket_pool
+from mudroom.session.confinement import namespace_program
 from mudroom.session.confinement.dial_desk import MOST_DIALS, DialDesk
 from mudroom.session.confinement.dialler import DialledFork, ForkRefused
-from mudroom.session.confinement.fork_connection import Standing
-from mudroom.session.confinement.fork_dial import ForkDialler, dial_from_afar
 from mudroom.vault.forks.endpoint import register
-from mudroom.vault.forks.fork_grants import edit_grants, identity_of
 from whole_text import whole
 
 pytestmark = pytest.mark.both_users
@@ -466,7 +468,7 @@ def test_the_door_to_an_agent_of_this_machine(place: Place, monkeypatch: pytest.
         " c = socket.socket(); c.setblocking(False); c.connect_ex(('127.0.0.1', 8000)); f.append(c)\n"
         "open('ready', 'w').close(); threading.Event().wait()"
     )
-    monkeypatch.setattr("mudroom.ext.agents.session.agent_door.PATIENCE", 0.05)
+    monkeypatch.setattr("mudroom.ext.agents.links.agent_door.PATIENCE", 0.05)
     monkeypatch.setitem(globals(), "ECHO", silent)
     with place.session() as session:
         session.forks.new("coder")

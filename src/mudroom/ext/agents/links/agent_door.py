@@ -1,7 +1,7 @@
 """Connections from this machine to the server of a running agent, for the user of ``mudroom serve``.
 
-Rules of this file: only an endpoint whose port the fork shows is connected to (``core/network/fork_consent.py``); the
-user is the side that reaches.
+Rules of this file: only an endpoint whose port the fork shows is connected to (``core/fork_consent.py``); the user is
+the side that reaches.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import select
 import socket
 
 from mudroom.core.agent.endpoint import AgentEndpoint
-from mudroom.core.network.fork_consent import shown_by
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.agents.core.fork_consent import shown_by
+from mudroom.ext.agents.links.fork_connection import connect_inside
+from mudroom.ext.agents.links.fork_grants import side_of
 from mudroom.session.confinement.dialler import DialledFork
-from mudroom.session.confinement.fork_connection import connect_inside
 from mudroom.session.session import Session
 from mudroom.typing import NamedTuple
 from mudroom.vault.forks.endpoint import endpoint_of
-from mudroom.vault.forks.fork_grants import side_of
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 

@@ -11,13 +11,14 @@ import os
 from collections.abc import Iterator, Sequence
 
 from mudroom.core.agent.endpoint import AgentEndpoint
-from mudroom.core.network.fork_consent import ConsentSide, ForkRule, consent
 from mudroom.core.network.fork_host import CATALOGUE, ENDPOINT_PORT, SUFFIX, AgentLink, names_of
+from mudroom.core.network.fork_rule import ForkRule
 from mudroom.errors import MudroomError
 from mudroom.ext.agents.core.a2a import WELL_KNOWN, WELL_KNOWN_OLD, listed_card
+from mudroom.ext.agents.core.fork_consent import ConsentSide, consent
+from mudroom.ext.agents.links.fork_grants import side_of
 from mudroom.typing import Any, NamedTuple
 from mudroom.vault.forks.endpoint import endpoint_of
-from mudroom.vault.forks.fork_grants import side_of
 from mudroom.vault.store.store import Vault
 
 BASE = f"http://{CATALOGUE}{SUFFIX}"

@@ -6,18 +6,9 @@ import itertools
 
 import pytest
 
-from mudroom.core.network.fork_consent import (
-    ConsentSide,
-    ForkGrants,
-    ForkIdentity,
-    ForkRule,
-    ReachedPort,
-    ShownPort,
-    consent,
-    look_at_names,
-    parse_forks,
-)
 from mudroom.core.network.fork_host import AgentLink
+from mudroom.core.network.fork_rule import ForkIdentity, ForkRule, parse_forks
+from mudroom.ext.agents.core.fork_consent import ConsentSide, ForkGrants, ReachedPort, ShownPort, consent, look_at_names
 
 A, B = ForkIdentity("planner", "1.1", "claude"), ForkIdentity("coder", "2.2", "codex")
 REACH, SHOW = parse_forks(["coder:8000"], "reach"), parse_forks([8000], "show")

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from mudroom.core.network.fork_consent import MOST_GRANTS, ConsentSide, ForkGrants, ForkIdentity
 from mudroom.core.network.fork_host import label_of, names_of
+from mudroom.core.network.fork_rule import ForkIdentity
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.agents.core.fork_consent import MOST_GRANTS, ConsentSide, ForkGrants
 from mudroom.stage import disk, safe_open
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.vault.forks.endpoint import endpoint_of

@@ -1,6 +1,6 @@
 """``mudroom net show`` and ``net reach``: the user's consent to connections between forks.
 
-Both sides have to say so (``core/network/fork_consent.py``). A grant is for the fork that has the name now, and ends
+Both sides have to say so (``ext/agents/core/fork_consent.py``). A grant is for the fork that has the name now, and ends
 with that fork.
 """
 
@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
-from mudroom.core.network.fork_consent import FORMS, ForkGrants, ForkRule, ReachedPort, ShownPort, parse_forks
 from mudroom.core.network.fork_host import SUFFIX, fork_host, label_of
+from mudroom.core.network.fork_rule import FORMS, ForkRule, parse_forks
+from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
+from mudroom.ext.agents.core.fork_consent import ForkGrants, ReachedPort, ShownPort, look_at_names
+from mudroom.ext.agents.links.fork_dial import look_at_dial
+from mudroom.ext.agents.links.fork_grants import edit_grants, fork_labelled, grants_of, identity_of
 from mudroom.session import Session
-from mudroom.session.confinement.fork_dial import look_at_dial
 from mudroom.typing import TYPE_CHECKING, Any
-from mudroom.vault.forks.fork_grants import edit_grants, fork_labelled, grants_of, identity_of
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
@@ -146,7 +148,8 @@ def grant_rows(session: Session) -> list[dict[str, Any]]:
     return rows
 
 
-def looker(session: Session, name: str) -> Callable[[str, int], tuple[bool, str]]:
-    """Return a function that returns whether a fork may reach a port of another, and why."""
-    fork = session.vault.fork(name)
-    return lambda label, port: look_at_dial(session.vault, fork, session.actor.settings, label, port)
+def look(session: Session | None, fork: str, settings: Settings, label: str, port: int) -> tuple[bool, str]:
+    """Return whether a fork may reach a port of another, and why; without a session, whether any may."""
+    if session is None:
+        return look_at_names(label, port, settings.fork_rules, settings.agent_links)
+    return look_at_dial(session.vault, session.vault.fork(fork), session.actor.settings, label, port)

@@ -1,13 +1,13 @@
 """Connections of a command to servers in other forks, as both forks consent.
 
 The gate asks for each connection (``ForkDial``). All of the decision is here, in the host process, because the gate
-process has read untrusted data (``core/network/fork_consent.py``). Grants are read for each connection: a new grant
+process has read untrusted data (``ext/agents/core/fork_consent.py``). Grants are read for each connection: a new grant
 counts at once, and one that was taken back counts no more.
 
 Rules of this file: the socket is made in the network namespace of the other fork's command and connected from here.
 A server that does not accept delays its own clients alone. A fork on another machine is reached by a dial through the
 link to it, and a command on another machine reaches a fork here by ``dial_from_afar``
-(``core/network/fork_route.py``); the decision is the same, and made here.
+(``ext/fleet/origin/far_dial.py``); the decision is the same, and made here.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import select
 import socket
 from collections.abc import Callable, Sequence
 
-from mudroom.core.network.fork_consent import Consent, ConsentSide, ForkIdentity, ForkRule, consent
 from mudroom.core.network.fork_host import CATALOGUE, ENDPOINT_PORT, SUFFIX, AgentLink, fork_of, label_of
+from mudroom.core.network.fork_rule import ForkIdentity, ForkRule
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
-from mudroom.session.confinement.dialler import DialledFork, ForkRefused, PendingConnection
-from mudroom.session.confinement.fork_connection import Standing, connect_inside
-from mudroom.session.confinement.socket_pool import SocketPool
+from mudroom.ext.agents.core.fork_consent import Consent, ConsentSide, consent
+from mudroom.ext.agents.links.fork_connection import Standing, connect_inside
+from mudroom.ext.agents.links.fork_grants import edit_grants, fork_labelled, side_of
+from mudroom.session.confinement.dialler import DialledFork, ForkRefused, InnerSockets, PendingConnection
 from mudroom.stage.file_cache import FileCache
 from mudroom.stage.reader import ANEW, FileReader
-from mudroom.vault.forks.fork_grants import edit_grants, fork_labelled, side_of
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -66,10 +66,10 @@ def look_at_dial(vault: Vault, fork: Fork, settings: Settings, label: str, port:
 
 
 def dial_from_afar(
-    vault: Vault, pool: SocketPool, caller: ForkIdentity, host: str, port: int, settings: Settings
+    vault: Vault, pool: InnerSockets, caller: ForkIdentity, host: str, port: int, settings: Settings
 ) -> PendingConnection:
     """Return a connection to a fork of this machine for a command that runs on another. ``caller``: of that command's
-    fork, as this machine knows it (``caller_of``), and not as the other machine says. Only the policy speaks for it: it
+    fork, as this machine knows it, and not as the other machine says. Only the policy speaks for it: it
     is no fork here that could have a grant. Raise ForkRefused or MudroomError, as ``ForkDialler.begin``."""
     if not caller.label:
         raise ForkRefused("the calling fork is not known here")
@@ -82,7 +82,7 @@ def dial_from_afar(
     return _connect(pool, far, side, given)
 
 
-def _connect(pool: SocketPool, far: Fork, side: ConsentSide, given: Consent) -> PendingConnection:
+def _connect(pool: InnerSockets, far: Fork, side: ConsentSide, given: Consent) -> PendingConnection:
     """Connect if both forks consent. Raise ForkRefused or MudroomError."""
     if not given.is_given:
         raise ForkRefused(given.reason)
@@ -101,7 +101,7 @@ class ForkDialler:
         self,
         vault: Vault,
         fork: Fork,
-        pool: SocketPool,
+        pool: InnerSockets,
         rules: Sequence[ForkRule],
         links: Sequence[AgentLink],
         remote: RemoteDial = nowhere,
@@ -147,7 +147,7 @@ class ForkDialler:
         )
 
     def _catalogue(self, port: int, path: str) -> PendingConnection:
-        from mudroom.session.confinement.agent_list import answer
+        from mudroom.ext.agents.links.agent_list import answer
 
         if port != ENDPOINT_PORT:
             raise ForkRefused(f"{CATALOGUE}{SUFFIX} is at port 80")
@@ -175,3 +175,14 @@ class ForkDialler:
     def close(self) -> None:
         while self._replies:
             self._replies.pop().close()
+
+
+def dialler(vault: Vault, fork: Fork, pool: InnerSockets, settings: Settings) -> ForkDialler:
+    """Return what connects a command of the fork with other forks."""
+    return ForkDialler(vault, fork, pool, settings.fork_rules, settings.agent_links)
+
+
+def inner_sockets() -> InnerSockets:
+    from mudroom.ext.agents.links.socket_pool import SocketPool
+
+    return SocketPool()

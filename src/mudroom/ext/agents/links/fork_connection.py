@@ -7,11 +7,10 @@ import os
 import select
 import socket
 
-from mudroom.core.network.fork_consent import ForkIdentity
+from mudroom.core.network.fork_rule import ForkIdentity
 from mudroom.errors import MudroomError
-from mudroom.session.confinement.dialler import DialledFork, PendingConnection
-from mudroom.session.confinement.socket_pool import SocketPool
-from mudroom.vault.forks.fork_grants import identity_of
+from mudroom.ext.agents.links.fork_grants import identity_of
+from mudroom.session.confinement.dialler import DialledFork, InnerSockets, PendingConnection
 from mudroom.vault.store.fork import Fork
 
 _SYN_RETRIES = 1
@@ -21,7 +20,7 @@ _LOOPBACKS = ((b"4", "127.0.0.1"), (b"6", "::1"))
 
 
 def connect_inside(
-    pool: SocketPool, fork: Fork, identity: ForkIdentity, port: int, place: str, made: DialledFork
+    pool: InnerSockets, fork: Fork, identity: ForkIdentity, port: int, place: str, made: DialledFork
 ) -> PendingConnection:
     """Return a connection to a port of the command that runs in a fork. ``identity``: the fork that is meant. ``made``:
     what is returned with the socket.
