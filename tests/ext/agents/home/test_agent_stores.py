@@ -96,11 +96,12 @@ def test_a_command_beside_one_in_the_background_sees_the_same_copy(place: Place)
 def test_every_review_shows_the_settings_and_no_apply_takes_them(place: Place) -> None:
     """The section of the terminal review and of the page; the command line's is in tests/cli/command."""
     pytest.importorskip("starlette", reason="the extra web")
+    from pageside import PageSide
+
     from mudroom.ext.tui.choice import choice_of, first_choice
     from mudroom.ext.tui.review_model import ReviewModel
     from mudroom.ext.tui.summary import before_apply
     from mudroom.library.review.agent_settings import TITLE
-    from pageside import PageSide
 
     session = claude(place)
     run(session, PLANT + "; echo 1 > new")

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from browser import Site, serving
+
 from conftest import Place, full_listing
 from monkey.chance import Chance, Walk
 from monkey.model import Wish, changed, in_repository, with_what_goes_along, wrong_after

@@ -27,6 +27,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pytest
 
+from conftest import is_shared
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, ViewportSize
 
@@ -297,11 +299,6 @@ def shared(shared_root: Path, shared_words: list[str], chromium: Browser) -> Ite
 @pytest.fixture
 def own_site() -> None:
     """Whoever uses it has a server and a browser of its own."""
-
-
-def is_shared(request: pytest.FixtureRequest) -> bool:
-    names = request.fixturenames
-    return "open_page" in names and "own_site" not in names
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 1. Firefox speaks WebDriver BiDi by itself, over a WebSocket (https://w3c.github.io/webdriver-bidi/). WebKitGTK has a
    driver that speaks WebDriver over HTTP (https://w3c.github.io/webdriver/). Actions are the same in both. Chromium is
-   driven by Playwright, as ``browser.py`` starts it.
+   driven by Playwright, as ``ext/web/browser.py`` starts it.
 2. What a user does is done by pointer and keys, where he sees it; functions only look, and wait (``LOOKING``).
    Where something is pointed at, nothing was drawn anew for a while: what has just moved is missed.
 3. Each has a profile in a directory of its own, and is ended by its process.
@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
-
 from browser import browsing
+
 from clients import free_port
 
 if TYPE_CHECKING:

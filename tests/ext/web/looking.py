@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from asking import Asked
+
 from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.ext.web.api.endpoint import id_of

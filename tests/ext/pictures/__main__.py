@@ -1,4 +1,4 @@
-"""``python -m tests.pictures [NAME…]``: writes docs/pictures, from a real run in a real browser."""
+"""``python -m tests.ext.pictures [NAME…]``: writes docs/pictures, from a real run in a real browser."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "web"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
-
-from playwright.sync_api import sync_playwright
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[3] / "src"))
 
 from browser import mudroom, serving
+from playwright.sync_api import sync_playwright
+
 from conftest import Place
 from pictures.scene import make
 from pictures.shots import SHOTS, take
 
-DOCS = Path(__file__).parents[2] / "docs/pictures"
+DOCS = Path(__file__).parents[3] / "docs/pictures"
 SHOWN = "/srv"
 """Where the project seems to be: a path that nobody's machine has."""
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x00020000, 0x4000, 1 << 18

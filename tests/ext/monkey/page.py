@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from browser import Site, browsing, serving, watch
+
 from conftest import Place
 from monkey.chance import Chance, Walk
 from monkey.model import Wish, in_repository, with_what_goes_along, wrong_after
@@ -27,7 +28,7 @@ PATIENCE = 30.0
 """Seconds for what is expected to come at once."""
 LOST = 10.0
 """Seconds after which a request is taken for one of a page that has gone: of its end nobody may be told."""
-SHORTCUTS = Path(__file__).parents[2] / "src/mudroom/ext/web/page/shortcut.js"
+SHORTCUTS = Path(__file__).parents[3] / "src/mudroom/ext/web/page/shortcut.js"
 OFTEN = {"a": 6, "x": 8, "j": 4, "n": 4, " ": 2, "Enter": 3, "Escape": 3, "1": 2, "H": 0.3, "T": 0.3}
 """How often a key comes; others once."""
 WORDS = (

@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from browser import MUDROOM, Site, environment, mudroom, staged
+
 from conftest import Place
 
 if TYPE_CHECKING:

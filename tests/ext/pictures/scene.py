@@ -7,6 +7,7 @@ import struct
 import zlib
 
 from browser import mudroom, staged
+
 from conftest import Place
 
 INVOICE = '''\

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from browser import MUDROOM, environment
+
 from pictures.scene import serve
 
 if TYPE_CHECKING:
+    from browser import Site
     from playwright.sync_api import Browser, Page
 
-    from browser import Site
     from conftest import Place
 
 FORK = "decimal-money"
