@@ -20,6 +20,7 @@ import mudroom
 from conftest import Place
 from mudroom.cli.main import run
 from mudroom.errors import MudroomError
+from mudroom.ext.agents.card import load_card
 from mudroom.ext.agents.catalog import Catalog
 from mudroom.ext.attempts.session.request import AttemptRequest, checked
 from mudroom.ext.fleet.wire.message import Errand
@@ -28,7 +29,6 @@ from mudroom.ext.fleet.worker.stdio import private_directory
 from mudroom.ext.web.cli.new_project import open_folder
 from mudroom.library.argument import name_of, paths_of, required_name
 from mudroom.policy import command_answers
-from mudroom.policy.config import load_card
 from mudroom.policy.parse import PolicyFolder, parse
 from mudroom.session.confinement.appearance import require_appearance
 from mudroom.stage.private_directory import require_private

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 ROWS: Mapping[str, Mapping[str, str]] = {
     "agents": {
+        "card": "agents.card",
         "catalog": "agents.catalog",
+        "home": "agents.home.staged_home",
+        "links": "agents.links.fork_dial",
+        "logins": "agents.home.login",
+        "net": "agents.cli.net_fork",
         "settings": "agents.settings_review",
     },
     "call": {

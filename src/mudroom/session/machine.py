@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from mudroom.sandbox.limits.limiter import Limiter
     from mudroom.session.confinement.command_gate import CommandGate, Equipment, SessionGate
     from mudroom.session.confinement.dialler import Dialler
-    from mudroom.session.confinement.fork_dial import ForkDialler
     from mudroom.session.confinement.host_approver import Approver
     from mudroom.session.confinement.level_two import SessionContainers
     from mudroom.stage.views.secret import Mask
@@ -496,11 +495,11 @@ class Machine:
             self._containers.forget(name)
 
 
-def dialler_of(vault: Vault, fork: Fork, gate: SessionGate, settings: Settings) -> ForkDialler:
+def dialler_of(vault: Vault, fork: Fork, gate: SessionGate, settings: Settings) -> Dialler:
     """Return what connects a command of the fork with other forks."""
-    from mudroom.session.confinement.fork_dial import ForkDialler
+    from mudroom.session.confinement.dialler import fork_links
 
-    return ForkDialler(vault, fork, gate.inner_sockets, settings.fork_rules, settings.agent_links)
+    return fork_links().dialler(vault, fork, gate.inner_sockets, settings)
 
 
 def freezes(machine: Machine, fork: Fork, order: Order) -> bool:

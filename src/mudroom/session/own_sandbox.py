@@ -68,10 +68,10 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.gauge import Gauge
+    from mudroom.session.confinement.agent_home import SharedFiles
     from mudroom.session.confinement.command_gate import CommandGate, Equipment
     from mudroom.session.confinement.confinement import Rlimits
     from mudroom.session.confinement.grant import Grant
-    from mudroom.session.confinement.staged_home import SharedFiles
     from mudroom.vault.store.mount_note import MountNote
 
 
@@ -95,9 +95,9 @@ def home_of(
     fork's own, and the files that it shares with the host. Hold the fork's lock; no process of the fork may live."""
     if order.actor.card is None:
         return nullcontext((order.grant, None))
-    from mudroom.session.confinement.staged_home import command_home
+    from mudroom.session.confinement.agent_home import agent_homes
 
-    return command_home(machine.confinement, fork, order.grant, mode, outcome.note)
+    return agent_homes().command_home(machine.confinement, fork, order.grant, mode, outcome.note)
 
 
 def shown(equipment: Equipment | None) -> tuple[Bind, ...]:

@@ -116,11 +116,6 @@ def with_shown(settings: Settings, paths: Sequence[str]) -> Settings:
     return settings._replace(secrets_show=(*settings.secrets_show, *shown))
 
 
-def with_card_network(card: AgentCard, settings: Settings, mode: str | None) -> Settings:
-    """Return the settings without network if the card needs none, unless the user has given a mode (``given``)."""
-    return settings._replace(network="none") if card.needs.network is False and mode is None else settings
-
-
 # --- rules ---
 
 
@@ -184,16 +179,6 @@ def host_answers(project: bytes, environ: Mapping[bytes, bytes]) -> HostAnswers:
         host_rules().remember(rule)
 
     return current_rules, remember
-
-
-def trusted_hosts(card: AgentCard, project: bytes, environ: Mapping[bytes, bytes]) -> tuple[HostRule, ...]:
-    """Return the hosts of a card whose agent the policy trusts to name them; the user is not asked."""
-    trusted = load_policy(project, environ).settings.network_cards
-    if not isinstance(card.needs.network, tuple) or card.agent not in trusted:
-        return ()
-    from mudroom.core.agent.card_hosts import sort_hosts
-
-    return sort_hosts(card.agent, card.needs.network, host_answers(project, environ)[0]()).open
 
 
 def loopback_rules(

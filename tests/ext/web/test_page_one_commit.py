@@ -6,8 +6,8 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import OpenPage, Site, staged
+
 from conftest import Place
 from handgit import git
 from test_page_accessible import AXE, violations

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra web")
 
 from browser import Site, serving
+
 from conftest import Place
 from mudroom.net.listeners import peer_user as peer
 from mudroom.net.listeners.peer_user import ConnectionEnd, find_end, stranger_of, stranger_uid, table_text

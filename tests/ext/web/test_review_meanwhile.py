@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
+from looking import Looking
+
 from clocks import give_way
 from conftest import Place
-from looking import Looking
 from test_review_api import staged
 
 

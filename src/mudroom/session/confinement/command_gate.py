@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from mudroom.net.gate_handle import Gate, GuardHandle, Kind
     from mudroom.sandbox.client.client import Running
     from mudroom.session.confinement.dial_desk import DialDesk
-    from mudroom.session.confinement.dialler import Dialler
+    from mudroom.session.confinement.dialler import Dialler, InnerSockets
     from mudroom.session.confinement.host_approver import Approver, CommandScreen
     from mudroom.session.confinement.host_questions import HostQuestions
-    from mudroom.session.confinement.socket_pool import SocketPool
 
 _NAMESPACES = ("user", "net")
 """Names of the descriptors that come with the listeners and are none."""
@@ -120,16 +119,16 @@ class SessionGate:
         self._upstream = upstream
         self._lock = _thread.allocate_lock()
         self._process: Gate | None = None
-        self._pool: SocketPool | None = None
+        self._pool: InnerSockets | None = None
 
     @property
-    def inner_sockets(self) -> SocketPool:
+    def inner_sockets(self) -> InnerSockets:
         """The makers of sockets in the namespaces of running commands."""
-        from mudroom.session.confinement.socket_pool import SocketPool
+        from mudroom.session.confinement.dialler import fork_links
 
         with self._lock:
             if self._pool is None:
-                self._pool = SocketPool()
+                self._pool = fork_links().inner_sockets()
             return self._pool
 
     @property
