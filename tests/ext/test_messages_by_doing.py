@@ -67,7 +67,6 @@ LINES = {
     "fleet add": "fleet add needs a command, after -- (mudroom fleet --help)",
     "fleet logs": "fleet logs takes one name, 0 given (mudroom fleet --help)",
     "image build x": "image build takes no name, 1 was given (mudroom image --help)",
-    "net credential TOKEN": "net credential takes a name and a host (mudroom net credential TOKEN api.example)",
     "net open x": "net open takes one port (mudroom net open 3000)",
     "vault ls a b": "vault ls takes 0 to 1 word, 2 given (mudroom vault --help)",
     "worker": "mudroom worker is started by an origin (mudroom fleet add NAME -- ssh HOST mudroom worker --stdio)",
@@ -93,7 +92,6 @@ LINES = {
     "serve --host-name a:99999": "'a:99999' names no port (1 to 65535, as in --host-name localhost:8080)",
     "log -n -3": "-n -3 is not a number of events (a number from 0 on; 0: all)",
     "log verify --against x": "--against 'x' is not an event with its digest (NUMBER:DIGEST, as mudroom log",
-    "net credential A b.example --from nosuch": "nosuch is not a place of a credential: write env, env:NAME, file:PATH",
     "exec --env 1x -- true": "--env 1x: your environment has no such variable (--env NAME=VALUE sets one)",
     # names of nothing
     "diff now base": "now and base can only be compared through a fork (name one: mudroom diff FORK now)",
