@@ -54,11 +54,7 @@ def part(kind: str, name: str, what: str) -> Any:
     """Return the module of a row. Raise NotInstalled if its folder is absent; ``what`` is what the user asked for."""
     module = part_or_none(kind, name)
     if module is None:
-        satellite = satellite_of(kind, name)
-        raise NotInstalled(
-            f"{what} is not part of this installation: it lacks mudroom/ext/{satellite}",
-            "install all of mudroom: pip install --force-reinstall mudroom",
-        )
+        raise _lacking(what, satellite_of(kind, name))
     return module
 
 
@@ -69,6 +65,19 @@ def part_or_none(kind: str, name: str) -> Any:
     module = f"mudroom.ext.{ROWS[kind][name]}"
     __import__(module)  # importlib has modules of its own
     return sys.modules[module]
+
+
+def refusal_of(error: ModuleNotFoundError) -> NotInstalled | None:
+    """Return the refusal if a satellite needs another one that is absent; None for any other module."""
+    above, _dot, name = (error.name or "").rpartition(".")
+    return _lacking("something that this needs", name) if above == "mudroom.ext" else None
+
+
+def _lacking(what: str, satellite: str) -> NotInstalled:
+    return NotInstalled(
+        f"{what} is not part of this installation: it lacks mudroom/ext/{satellite}",
+        "install all of mudroom: pip install --force-reinstall mudroom",
+    )
 
 
 def satellite_of(kind: str, name: str) -> str:
