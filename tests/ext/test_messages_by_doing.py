@@ -10,7 +10,7 @@ import shlex
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,7 @@ import mudroom
 from conftest import Place
 from mudroom.cli.main import run
 from mudroom.errors import MudroomError
-from mudroom.ext.agents.card import load_card
-from mudroom.ext.agents.catalog import Catalog
 from mudroom.ext.attempts.session.request import AttemptRequest, checked
-from mudroom.ext.fleet.wire.message import Errand
-from mudroom.ext.fleet.worker import errand_check
-from mudroom.ext.fleet.worker.stdio import private_directory
-from mudroom.ext.web.cli.new_project import open_folder
 from mudroom.library.argument import name_of, paths_of, required_name
 from mudroom.policy import command_answers
 from mudroom.policy.parse import PolicyFolder, parse
@@ -41,8 +35,6 @@ LINES = {
     "apply f --commit --commits": "and does not go with --commits (leave one of them out)",
     "diff f --patch": "--patch and --repository are for --commits (mudroom diff FORK prints the differences of files)",
     "diff f --commits --conflicts": "--commits and --conflicts are two different lists (one of them at a time)",
-    "acp --json -- x": "--json is not for acp: its standard output belongs to the editor (leave it out)",
-    "agent run --on big --fork f -- true": "--on is not for --fork and --artifacts",
     "exec --on big --background -- true": "--on is not for --background, --stream and --fork",
     "exec --stream -- true": "--stream is for --json, and not for the background (mudroom ps --output ID)",
     "run --ask terminal -- true": "--ask terminal: there is no terminal to ask on (leave --ask out, or --ask queue)",
@@ -53,10 +45,6 @@ LINES = {
     "approve --preset --deny abc": "--preset allows, and --deny does not (mudroom net deny @NAME denies a preset)",
     "vault export f - --json": "--json and the archive both go to stdout (mudroom vault export f -)",
     # too few or too many words
-    "review f": "there is no terminal to review in (mudroom diff shows it, mudroom apply -p asks,",
-    "agent run": "no agent was named, and none that mudroom knows is on PATH (mudroom agent ls lists them)",
-    "hook run": "hook run takes the name of one agent (mudroom hook run claude)",
-    "proxy inspect x": "proxy inspect takes no 'x' (mudroom proxy --help)",
     "ps --output": "ps --output takes one ID, 0 given (mudroom ps --output ID; mudroom ps lists them)",
     "ps --end": "ps --end takes either IDs or --all (mudroom ps --end ID, or mudroom ps --end --all)",
     "try ls x": "try ls takes no name, 1 given (mudroom try --help)",
@@ -64,16 +52,12 @@ LINES = {
     "fork ls a": "fork ls takes no name, 1 given (mudroom fork --help)",
     "fork rename f": "fork rename takes 2 names, 1 given (mudroom fork --help)",
     "fork rm": "no fork was named (mudroom fork rm NAME)",
-    "fleet add": "fleet add needs a command, after -- (mudroom fleet --help)",
-    "fleet logs": "fleet logs takes one name, 0 given (mudroom fleet --help)",
     "image build x": "image build takes no name, 1 was given (mudroom image --help)",
     "net open x": "net open takes one port (mudroom net open 3000)",
     "vault ls a b": "vault ls takes 0 to 1 word, 2 given (mudroom vault --help)",
-    "worker": "mudroom worker is started by an origin (mudroom fleet add NAME -- ssh HOST mudroom worker --stdio)",
     # values that cannot be
     "run --read /no/such -- true": "--read /no/such: no such file or directory (give a path of this machine)",
     "run --memory 1 -- true": "--memory is '1' (at least 4 MiB: with less, nothing can run)",
-    "shell-shim a:b": "/a:b cannot be an entry of PATH (name another directory)",
     "try --jobs 0 -- true": "--jobs 0: at least one runs at a time (leave it out, or --jobs 1)",
     "try --until 0 -- true": "--until 0: at least one has to pass (leave it out, or --until 1)",
     "try -n -1 -- true": "-n -1 is not a number of attempts (mudroom try -n 8 -- COMMAND)",
@@ -83,31 +67,17 @@ LINES = {
     "try --score json -- true": "the score json is printed by a judge, and none is named (--judge 'COMMAND whose last",
     "try --combine -- true": "a combination is chosen by a judge, and none is named (--judge 'pytest -q')",
     "try --from @x -- true": "a checkpoint was named without its fork (--from FORK@CHECKPOINT)",
-    "fleet add big --jobs 0 -- true": "--jobs 0 is not a number of errands (1 to 1,000)",
-    "fleet run -n 0 -- true": "-n 0: not a number of errands (1 to 10,000)",
-    "fleet run --each . -- true": "--each .: Is a directory",
-    "fleet run --retry 900 -- true": "--retry 900: not a number of times (0 to 100)",
-    "worker --stdio --jobs 0": "--jobs 0 is not a number of commands (1 to 1,000)",
-    "serve --host-name http://a": "'http://a' is not the name of a host (as in --host-name box.example, without http://)",
-    "serve --host-name a:99999": "'a:99999' names no port (1 to 65535, as in --host-name localhost:8080)",
     "log -n -3": "-n -3 is not a number of events (a number from 0 on; 0: all)",
     "log verify --against x": "--against 'x' is not an event with its digest (NUMBER:DIGEST, as mudroom log",
     "exec --env 1x -- true": "--env 1x: your environment has no such variable (--env NAME=VALUE sets one)",
     # names of nothing
     "diff now base": "now and base can only be compared through a fork (name one: mudroom diff FORK now)",
-    "agent settings f --land x": "f has not changed ~/x (mudroom agent settings f)",
-    "serve --link": "no mudroom serve runs here (mudroom serve starts one)",
     "try show t9": "there is no try named t9 (mudroom try ls shows the tries of this project)",
     "ps --end nosuch": "there is no background command nosuch (mudroom ps --all shows those of this project)",
-    "fleet logs r9": "there is no errand r9 in this project (mudroom fleet runs lists them)",
-    "agent show nosuch": "there is no profile of an agent 'nosuch' (known: aider, claude,",
-    "completion tcsh": "there is no completion for 'tcsh' (mudroom completion bash, zsh, fish or man)",
     "net open 3000": "no command with a network of its own is running (start the server first: mudroom run --",
     "approve abc": "there is no question abc (mudroom approve lists the waiting questions)",
-    "acp -- no-such-program": "no-such-program: no such program on PATH (name a program that is on PATH, or its path)",
-    "run --on nosuch -- true": "there is no worker named nosuch (known are: big)",
 }
-"""A line, in a project with a fork ``f`` and a worker ``big``, and its message, of one line; nothing changes."""
+"""A line, in a project with a fork ``f``, and its message, of one line; nothing changes."""
 
 
 def environ_of(place: Place) -> dict[bytes, bytes]:
@@ -115,20 +85,35 @@ def environ_of(place: Place) -> dict[bytes, bytes]:
     return {os.fsencode(name): os.fsencode(str(value)) for name, value in variables.items()}
 
 
-def test_wrong_lines(place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+Told = Callable[[Mapping[str, str]], None]
+
+
+@pytest.fixture
+def all_told(place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Told:
+    """Assert that each line, in a project with a fork ``f``, has its message, of one line, and changes nothing."""
     place.write("a", "1\n")
     monkeypatch.chdir(place.project)
     environ = environ_of(place)
-    assert run(["fork", "new", "f"], environ) == run(["fleet", "add", "big", "--", "true"], environ) == 0
+    assert run(["fork", "new", "f"], environ) == 0
+    return lambda lines: _all_told(lines, place, environ, capfd)
+
+
+def _all_told(
+    lines: Mapping[str, str], place: Place, environ: dict[bytes, bytes], capfd: pytest.CaptureFixture[str]
+) -> None:
     capfd.readouterr()
     problems = []
-    for line, told in LINES.items():
+    for line, told in lines.items():
         code = run(shlex.split(line), environ)
         said = [row for row in capfd.readouterr().err.splitlines() if not row.startswith("note: ")]
         if code not in (125, 127) or len(said) != 1 or told not in said[0] or not said[0].startswith("mudroom: "):
             problems.append(f"{line}: {code} {said}")
     assert not problems, "\n".join(problems)
     assert sorted(path.name for path in place.project.iterdir()) == ["a"]
+
+
+def test_wrong_lines(all_told: Told) -> None:
+    all_told(LINES)
 
 
 POLICIES = {
@@ -186,30 +171,7 @@ def refused(rows: Iterable[tuple[Any, str]], act: Callable[[Any], object]) -> No
 
 
 def test_wrong_files(place: Place) -> None:
-    """Of profiles and cards, and a state directory that is not one's own."""
-    agents = place.home / "agents"
-    agents.mkdir()
-    for name, text in (
-        ("other", 'format = 1\nname = "x"\nprograms = ["x"]\n'),
-        ("broken", "name =\n"),
-        ("large", "#" * (1 << 19)),
-    ):
-        (agents / f"{name}.toml").write_text(text)
-    (agents / "closed.toml").mkdir()
-    catalog = Catalog(os.fsencode(place.home))
-    profiles = (
-        ("other", "other.toml: name is 'x' (name = \"other\", as the file is called)"),
-        ("broken", "broken.toml: this is not TOML: "),
-        ("large", "large.toml is larger than any profile (256"),
-        ("closed", "closed.toml: Is a directory"),
-    )
-    refused(profiles, catalog.profile)
-    cards = (
-        (place.write("card.json", '{"agentId": }'), "card.json:1: this is not JSON: "),
-        (place.write("large.json", " " * (1 << 21)), "large.json is larger than any card ("),
-        (place.project, "Is a directory"),
-    )
-    refused(cards, lambda path: load_card(os.fsencode(path)))
+    """A state directory that is not one's own."""
     link, plain, shared = place.root / "link", place.root / "plain", place.root / "shared"
     link.symlink_to(place.home)
     plain.write_text("")
@@ -281,28 +243,6 @@ def test_wrong_arguments_of_the_library(place: Place, monkeypatch: pytest.Monkey
     )
 
 
-ERRAND = Errand("abcdefgh", 1, b"d" * 32, (b"true",), b"", (), None, b"", 0.0)
-ERRANDS: list[tuple[dict[str, Any], str]] = [
-    ({"errand": "A b"}, "the name of an errand is 8 to 64 lower-case letters, digits and hyphens"),
-    ({"attempt": -1}, "-1 is not the number of an attempt"),
-    ({"base": b"d"}, "the base of the errand is no digest"),
-    ({"argv": ()}, "the errand has no command"),
-    ({"argv": (b"a\0",)}, "the command holds a NUL byte"),
-    ({"cwd": b"../x"}, "the directory of the errand: "),
-    ({"variables": ((b"a=b", b""),)}, "a variable of the errand has no valid name or value"),
-    ({"variables": ((b"a", b""),) * (errand_check.MOST_WORDS + 1)}, "the errand has more than "),
-    ({"timeout": float("inf")}, "inf is not a number of seconds"),
-    ({"number": -1}, "-1 is not the number of an attempt among several"),
-    ({"level": 7}, "7 is not a level"),
-    ({"level": 2}, "commands cannot run at level 2 on this worker; it has: 0, 1 (mudroom doctor there)"),
-]
-
-
-def test_errands_that_a_worker_refuses() -> None:
-    """An origin may be another version, or hostile."""
-    refused(ERRANDS, lambda change: errand_check.check(ERRAND._replace(**change), (0, 1)))
-
-
 REPOSITORY = {
     ".git/HEAD.lock": "another git command is at work in the repository (if not, remove ",
     ".git/MERGE_HEAD": "a merge is not finished in the repository (git status shows it)",
@@ -370,7 +310,6 @@ def test_wrong_lines_about_conflicts_and_checkpoints(
         "resolve f gone --hunk 1 --mine": "gone cannot be merged in parts: ",
         f"resolve f a.txt --tool '{marked} %O %A %B'": "left conflict markers in a.txt (nothing was decided;",
         "resolve f b --mine": "the fork has no change at b (mudroom diff shows what it has)",
-        "proxy rollback --fork f": "f has no checkpoint from which it differs (mudroom checkpoint --fork f lists them)",
         "diff f --commits": "there is no git repository at .git (",
         f"run --read {place.root}/socket -- true": "is a socket: a command that connects to it can do",
         f"run --read {state} -- true": "cannot be shown to commands: mudroom's own state lies in it (",
@@ -403,26 +342,6 @@ def test_wrong_places(place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pyte
     assert f"mudroom's own state ({inside}) lies in the project" in told("ls", MUDROOM_STATE=inside)
     assert "the project cannot be" in told(f"ls --project {place.root}")
     assert "does not exist" in told("ls --project /no/such")
-    config = place.home / ".config/mudroom"
-    config.mkdir(parents=True)
-    fleet = config / "fleet.json"
-    fleet.write_text("{")
-    fleet.chmod(0o644)
-    assert "names commands that are run, and is not a file that only you can read and write (chmod 600 " in told(
-        "fleet ls"
-    )
-    fleet.chmod(0o600)
-    assert "is damaged: " in told("fleet ls")
-    fleet.unlink()
-    assert run(["fleet", "add", "big", "--", "true"], environ) == 0
-    place.write("lines", "x\n" * 10_001)
-    assert "10,001 errands (a run has 1 to 10,000 of them)" in told("fleet run --each lines -- true")
-    settings = place.write(".claude/settings.local.json", "#" * (1 << 25))
-    assert "is larger than any settings file" in told("hook install claude")
-    settings.unlink()
-    settings.symlink_to("missing")
-    assert "missing, which does not exist (remove it, or make that file)" in told("hook install claude")
-    assert "hook run takes the name of one agent" in told("hook run a b")
     place.write(".git", "no link\n")
     assert run(["fork", "new", "f"], environ) == 0
     capfd.readouterr()
@@ -467,18 +386,5 @@ def test_damaged_files(place: Place) -> None:
         [(question, "/decided is damaged, or of another version of mudroom")],
         lambda path: decision_at(os.fsencode(path)),
     )
-    shared = place.root / "shared"
-    shared.mkdir()
-    shared.chmod(0o755)
-    told = f"{shared} is not a directory of this user alone (chmod 700 {shared})"
-    refused([(shared, told)], lambda path: private_directory(os.fsencode(path)))
     index = place.write("index", "no index")
     refused([(index, "the index of the repository is damaged: ")], lambda path: read_index(os.fsencode(path), 20))
-    roots = [os.fsencode(place.root)]
-    folders = (("/etc", "/etc is not below a folder that may be looked into (mudroom serve --root DIR)"),)
-
-    def look(path: str) -> None:
-        with open_folder(roots, os.fsencode(path)):
-            pass
-
-    refused(folders, look)

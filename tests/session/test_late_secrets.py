@@ -10,7 +10,6 @@ import os
 import threading
 
 import pytest
-from wire import server
 
 from archived import archived
 from conftest import Place
@@ -74,22 +73,3 @@ def test_in_a_snapshot_and_its_archive(place: Place, delay: float) -> None:
     session.forks.new("f", snapshot=True)
     assert session.run([b"sh", b"-c", LOOK], fork="f").stdout == b""
     assert b"swordfish" not in archived(session, "f")
-
-
-@pytest.mark.slow
-def test_in_the_tools_of_an_agent(place: Place) -> None:
-    """``mudroom mcp`` keeps one session as long as its client is there."""
-    fill(place, 5)
-    with server(place, "--fork", "f") as peer:
-        peer.initialize()
-        assert not peer.call("bash", command="true").get("isError")
-        for delay in DELAYS:
-            appear(place)
-            pass_time(delay)
-            for tool, arguments in (
-                ("bash", {"command": LOOK.decode()}),
-                ("read", {"path": ".env"}),
-                ("grep", {"pattern": "swordfish"}),
-            ):
-                assert "swordfish-47" not in str(peer.call(tool, **arguments)), (delay, tool)
-            gone(place)

@@ -22,9 +22,6 @@ from conftest import Place
 from mounted_fork import sh
 from mudroom.core.settings import Settings
 from mudroom.errors import ForkMoved, MudroomError, NotReviewed
-from mudroom.ext.agents.mcp import resource
-from mudroom.ext.agents.tools.table import call
-from mudroom.ext.agents.tools.workspace import ToolWorkspace
 from mudroom.library.review.rows import difference, review_fork
 from mudroom.session import Session
 from mudroom.session.background import Background
@@ -210,18 +207,6 @@ def test_a_reader_that_holds_the_lock_is_waited_for(place: Place, monkeypatch: p
         tries.append(place.session().changes.look("f").in_use)
     tries.append(session.changes.look("f").in_use)
     assert tries == ["is in use (mudroom diff)", ""]
-
-
-def test_the_tools_of_an_agent_say_it(place: Place) -> None:
-    session = place.session(agent="agent")
-    background = storing(session)
-    workspace = ToolWorkspace(session, "f")
-    result = call(workspace, "diff", {})
-    assert result.text.startswith("[f is running (") and "this is a look, not a review]\n" in result.text
-    assert result.data["in_use"] == session.changes.look("f").in_use
-    (content,) = resource.contents(workspace, resource.CHANGES)
-    assert content["text"].startswith("f is running (")
-    background.end()
 
 
 @pytest.mark.parametrize("view", ["overlay", "copy"])

@@ -22,8 +22,6 @@ from mudroom.core.command.program.classification import classify_line
 from mudroom.core.command.verdict import CLASSES
 from mudroom.core.settings import Settings
 from mudroom.core.tree.flag import flags_of, is_protected
-from mudroom.ext.agents.tools.table import TOOLS, call
-from mudroom.ext.agents.tools.workspace import ToolWorkspace
 
 HOLES = published.holes()
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,39 +87,6 @@ def test_a_rule_holds_in_the_last_of_many_parts(place: Place, parts: int) -> Non
     result = session.run([b"sh", b"-c", line.encode()])
     assert result.verdict.action == "deny"
     assert result.exit_code == 126
-
-
-def workspace(place: Place) -> ToolWorkspace:
-    return ToolWorkspace(place.session(agent="agent"), "f")
-
-
-@pytest.mark.parametrize("pattern", ["--pre=./evil", "-X./evil", "--exec=./evil", "-f/etc/passwd"])
-def test_a_pattern_of_a_tool_is_never_an_option(place: Place, pattern: str) -> None:
-    place.write("evil", "#!/bin/sh\ntouch ran\n", 0o755)
-    place.write("a", f"one {pattern} two\n")
-    found = call(workspace(place), "grep", {"pattern": pattern})
-    assert not found.is_error
-    assert [match["path"] for match in found.data["matches"]] == ["a"]
-    assert not call(workspace(place), "glob", {"pattern": pattern}).is_error
-    assert [name for name in os.listdir(place.project) if name == "ran"] == []
-    assert [entry["name"] for entry in call(workspace(place), "list", {}).data["entries"]] == ["a", "evil"]
-
-
-@pytest.mark.parametrize("name", ["dangerouslyDisableSandbox", "sandbox", "unsandboxed", "level", "env", "net"])
-def test_no_argument_of_a_tool_leaves_the_sandbox(place: Place, name: str) -> None:
-    assert [tool for tool, row in TOOLS.items() if name in row.input_schema["properties"]] == []
-    result = call(workspace(place), "bash", {"command": "id", name: True})
-    assert result.is_error
-    assert name in result.text
-
-
-@pytest.mark.parametrize("cwd", ["/", "..", "../..", "/etc", "sub/../..", "out", "out/x"])
-def test_a_working_directory_outside_is_refused(place: Place, cwd: str) -> None:
-    place.write("sub/a", "x")
-    (place.project / "out").symlink_to(place.root)
-    result = call(workspace(place), "bash", {"command": "pwd", "cwd": cwd})
-    assert result.is_error, result.text
-    assert not call(workspace(place), "bash", {"command": "pwd", "cwd": "sub"}).is_error
 
 
 def test_a_masked_file_is_empty_by_each_of_its_names(place: Place) -> None:

@@ -12,8 +12,6 @@ from conftest import Place
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
-from mudroom.ext.agents.tools.table import call
-from mudroom.ext.agents.tools.workspace import ToolWorkspace
 from mudroom.session import Session
 from mudroom.session.background import Background
 from mudroom.stage.originals.collection import MASKED_BESIDE
@@ -491,19 +489,6 @@ def test_what_verifies_an_apply_does_not_see_it(project: Place) -> None:
     landed = project.session(check).changes.apply("f")
     assert landed.verified is not None and landed.verified.passed
     assert (project.project / ".env").read_text() == "TOKEN=hunter2\nmore\n"
-
-
-def test_the_tools_of_an_agent(project: Place) -> None:
-    run(project, b"echo more >> .env; echo x >> file", SHOWN_ENV)
-    project.session().forks.checkpoint("f", "p")
-    run(project, b"echo again >> .env; echo y >> file", SHOWN_ENV)
-    workspace = ToolWorkspace(project.session(), "f")
-    for since in ("", "p"):
-        text = call(workspace, "diff", {"since": since}).text
-        assert "hunter2" not in text and "+y" in text
-        assert "# .env: a secret of the user's, which is not shown" in text
-    for name, arguments in (("read", {"path": ".env"}), ("grep", {"pattern": "hunter2"})):
-        assert "hunter2" not in call(workspace, name, arguments).text
 
 
 def test_what_was_left_out_is_told(project: Place) -> None:

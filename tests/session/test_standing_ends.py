@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from conftest import Place
-from mudroom.library.review.rows import is_at_rest
 from mudroom.sandbox.launcher.wire import NATIVE_INIT
 from mudroom.session import Session
 from standing_fork import COMMANDS, mounts_of, out, stand, stands
@@ -131,11 +130,3 @@ def test_idle_forks_cost_no_process(place: Place) -> None:
     for number in range(1000):
         session.forks.new(f"idle{number}")
     assert launched(session) - before <= each * standing + 4
-
-
-def test_lists_leave_it(place: Place) -> None:
-    session = place.session()
-    stand(session)
-    session.sandboxes.foreground()
-    assert is_at_rest(session, "f")
-    assert stands(session)

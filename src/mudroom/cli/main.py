@@ -310,9 +310,10 @@ def _suggest(words: Sequence[str], environ: Mapping[bytes, bytes]) -> str:
         of_forks = word in _OF_FORKS and not any(word.startswith("-") for word in words)  # rm -rf is the program
         both = shlex.join(["mudroom", *_OF_FORKS[word][0].split(), *words[1:]]) if of_forks else ""
         return f"did you mean {both}, or: {line}" if both else f"did you mean: {line}"
-    if word in _MEANT:
+    offered = offered_verbs()
+    if _MEANT.get(word, "").partition(" ")[0] in offered:
         return f"did you mean mudroom {_MEANT[word]}?"
-    near = difflib.get_close_matches(word, (*offered_verbs(), "help"), 1) or difflib.get_close_matches(
+    near = difflib.get_close_matches(word, (*offered, "help"), 1) or difflib.get_close_matches(
         word, _agents(environ).names(), 1, _LIKELY
     )
     if near:
@@ -361,19 +362,21 @@ def overview(columns: int = 100) -> str:
 
     from mudroom.cli.terminal.fold import fold_help
 
+    offered = offered_verbs()
     rows = "\n".join(
         textwrap.fill(row.help, columns, initial_indent=f"  {verb:<10} ", subsequent_indent=" " * 13)
-        for verb, row in offered_verbs().items()
+        for verb, row in offered.items()
     )
+    examples = _EXAMPLES if "agent" in offered else _EXAMPLES.replace(_OF_AGENTS, "")
     head = "commands and agents work on a staged view of your project; nothing lands until you apply it."
-    return f"{fold_help(f'{version()}: {head}', columns)}\n\n{rows}\n\n{fold_help(_EXAMPLES, columns)}"
+    return f"{fold_help(f'{version()}: {head}', columns)}\n\n{rows}\n\n{fold_help(examples, columns)}"
 
 
-_EXAMPLES = """\
+_OF_AGENTS = "  mudroom claude                   an agent; mudroom agent ls names the others\n"
+_EXAMPLES = f"""\
   mudroom run -- npm install       stage, run, preview; then apply or cancel
   mudroom run -- rm -rf src        shows the damage, does none
-  mudroom claude                   an agent; mudroom agent ls names the others
-  mudroom exec --fork a -- CMD     an agent's command, in a fork of its own
+{_OF_AGENTS}  mudroom exec --fork a -- CMD     an agent's command, in a fork of its own
   mudroom undo                     takes the last apply back
   mudroom                          what waits for you in this project
   mudroom help VERB                options and examples

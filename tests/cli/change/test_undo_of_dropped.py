@@ -8,8 +8,6 @@ import pytest
 
 from conftest import Place, tick
 from mudroom.core.merge.apply_summary import apply_words, undo_words
-from mudroom.ext.tui import summary
-from mudroom.ext.tui.choice import Choice
 from test_vault_verb import Cli
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 21))
@@ -62,18 +60,6 @@ def test_a_fork_that_has_gone_on_keeps_it(cli: Cli) -> None:
         redone = session.changes.redo()
     assert (redone.again, redone.holder) == ((), "")
     assert [remark.path for remark in redone.remarks] == [b"f"]
-
-
-def test_full_screen_and_in_the_list(cli: Cli) -> None:
-    decided_for_ours(cli)
-    session = cli.place.session()
-    with session.alone("a test"):
-        landed = session.changes.apply("try-1")
-        assert summary.landed(landed, Choice((), {}, ()))[0] == [("the project stays as it is", "good")]
-        (one,) = session.changes.applied()
-        assert (one.written, one.kept) == (0, 1)
-        rows = summary.undone(session.changes.undo())
-    assert rows[0] == [("the project stays as it is, 1 file is in try-1 again", "good")]
 
 
 def test_in_words() -> None:

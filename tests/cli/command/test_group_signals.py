@@ -14,7 +14,6 @@ import pytest
 
 from conftest import Place, tick
 from screen import BASH, Screen
-from test_agent_verb import write_card
 from test_vault_verb import MUDROOM, Cli
 
 pytestmark = pytest.mark.both_users
@@ -32,9 +31,14 @@ def cli(place: Place) -> Cli:
     return Cli(place)
 
 
-def verb(cli: Cli, name: str) -> list[str]:
-    agent = ["agent", "run", write_card(cli.place)] if name == "agent" else []
-    return {"run": ["run", "--yes"], "exec": ["exec", "--fork", "a"], "agent": agent}[name]
+RUN, EXEC = ["run", "--yes"], ["exec", "--fork", "a"]
+
+
+@pytest.fixture(params=[RUN, EXEC], ids=["run", "exec"])
+def verb(request: pytest.FixtureRequest) -> list[str]:
+    """The verb with its options; tests/ext/agents has another one."""
+    words: list[str] = request.param
+    return words
 
 
 def started(cli: Cli, words: list[str], script: str) -> subprocess.Popen[bytes]:
@@ -70,10 +74,9 @@ def collected(cli: Cli) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("view", ["overlay", "copy"])
-@pytest.mark.parametrize("name", ["run", "exec", "agent"])
 @pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
-def test_a_signal_to_the_group(cli: Cli, name: str, view: str, number: int) -> None:
-    process = started(cli, [*verb(cli, name), "--view", view], WORK)
+def test_a_signal_to_the_group(cli: Cli, verb: list[str], view: str, number: int) -> None:
+    process = started(cli, [*verb, "--view", view], WORK)
     os.killpg(process.pid, number)
     _out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number, err
@@ -81,10 +84,9 @@ def test_a_signal_to_the_group(cli: Cli, name: str, view: str, number: int) -> N
     assert collected(cli)["exit_code"] == 128 + (number if number == signal.SIGQUIT else signal.SIGTERM)
 
 
-@pytest.mark.parametrize("name", ["run", "exec", "agent"])
 @pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
-def test_the_second_signal_ends_a_stubborn_command(cli: Cli, name: str, number: int) -> None:
-    process = started(cli, verb(cli, name), STUBBORN)
+def test_the_second_signal_ends_a_stubborn_command(cli: Cli, verb: list[str], number: int) -> None:
+    process = started(cli, verb, STUBBORN)
     os.killpg(process.pid, number)
     os.killpg(process.pid, signal.SIGTERM)
     _out, err = process.communicate(timeout=PATIENCE)
@@ -93,7 +95,7 @@ def test_the_second_signal_ends_a_stubborn_command(cli: Cli, name: str, number: 
 
 
 def test_no_command_outlives_the_grace_period(cli: Cli) -> None:
-    process = started(cli, verb(cli, "run"), STUBBORN)
+    process = started(cli, RUN, STUBBORN)
     os.killpg(process.pid, signal.SIGTERM)
     _out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + signal.SIGTERM, err
@@ -102,7 +104,7 @@ def test_no_command_outlives_the_grace_period(cli: Cli) -> None:
 
 def test_a_command_that_heeds_ctrl_c_ends_as_it_likes(cli: Cli) -> None:
     script = "trap 'exit 7' TERM; echo done > report; echo ready; sleep 1000 & wait"
-    process = started(cli, verb(cli, "exec"), script)
+    process = started(cli, EXEC, script)
     os.killpg(process.pid, signal.SIGINT)
     _out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 7, err
@@ -143,9 +145,8 @@ def test_timeout_around_it(cli: Cli) -> None:
     collected(cli)
 
 
-@pytest.mark.parametrize("name", ["run", "exec", "agent"])
-def test_a_terminal_that_closes(cli: Cli, name: str) -> None:
-    screen = Screen(cli.place, *MUDROOM, *verb(cli, name), "--", "sh", "-c", WORK)
+def test_a_terminal_that_closes(cli: Cli, verb: list[str]) -> None:
+    screen = Screen(cli.place, *MUDROOM, *verb, "--", "sh", "-c", WORK)
     screen.expect("ready")
     os.close(screen.master)
     assert os.waitstatus_to_exitcode(os.waitpid(screen.pid, 0)[1]) == 128 + signal.SIGHUP
@@ -173,9 +174,8 @@ def test_a_terminal_that_has_gone_without_a_signal(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("view", ["overlay", "copy"])
-@pytest.mark.parametrize("name", ["run", "exec", "agent"])
-def test_after_sigkill_the_next_command_collects_it_and_says_so(cli: Cli, name: str, view: str) -> None:
-    process = started(cli, [*verb(cli, name), "--view", view], WORK)
+def test_after_sigkill_the_next_command_collects_it_and_says_so(cli: Cli, verb: list[str], view: str) -> None:
+    process = started(cli, [*verb, "--view", view], WORK)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=PATIENCE)
     (fork,) = [path.parent.name for path in cli.place.state.glob("vaults/*/forks/*/running")]

@@ -10,8 +10,6 @@ import pytest
 from conftest import Place
 from mudroom.cli.command.refusals import MOST_REFUSED_HOSTS, MOST_REFUSED_PATHS, refusal_lines
 from mudroom.core.result import Denial
-from mudroom.ext.agents.catalog import Catalog
-from test_asking import ASK, NOBODY
 from test_vault_verb import Cli
 
 
@@ -93,39 +91,12 @@ def test_paths() -> None:
     assert lines[MOST_REFUSED_PATHS:] == ["refused: 2 more paths (mudroom policy why)"]
 
 
-@pytest.mark.parametrize(
-    ("name", "level", "clause"),
-    [
-        ("codex", 1, """; this switches it off: codex -c 'sandbox_mode="danger-full-access"'"""),
-        ("codex", 0, "; at level 1 mudroom confines it: --level 1"),
-        ("gemini", 1, "; mudroom agent run -- gemini switches it off (GEMINI_SANDBOX=false)"),
-        ("claude", 1, "claude: Its sandbox for shell commands (/sandbox) cannot run inside mudroom's."),
-        ("aider", 1, ""),
-    ],
-)
-def test_an_agents_own_sandbox_has_a_switch(name: str, level: int, clause: str) -> None:
-    inner = Catalog(b"/nowhere").inner_sandbox(name, level)
-    assert clause in inner and bool(inner) == bool(clause)
-    refused = [Denial("system call", b"clone", "why", 2), Denial("system call", b"unshare", "why")]
-    (line,) = refusal_lines(refused, inner)
-    assert line.startswith("refused, 3 times: new namespaces (clone and unshare): ")
-    assert line.endswith(inner or "cannot run inside mudroom's; switch it off there")
-
-
 NESTED = f"{sys.executable} -c 'import os, ctypes; raise SystemExit(ctypes.CDLL(None).unshare(0x10000000) == 0)'"
 
 
-@pytest.mark.both_users
-@pytest.mark.parametrize(
-    ("program", "told"),
-    [
-        ("codex", "codex's own sandbox cannot run inside mudroom's; this switches it off: codex -c"),
-        ("other", "a sandbox of the command's own (bwrap, a browser's) cannot run inside mudroom's"),
-    ],
-)
-@pytest.mark.parametrize("verb", [("run",), ("exec", "--fork", "a"), ("agent", "run")], ids=lambda verb: verb[0])
-def test_an_inner_sandbox_that_fails_is_told(place: Place, program: str, told: str, verb: tuple[str, ...]) -> None:
-    """Its own words on the command line keep the profile from switching it off."""
+def said_of_nested(place: Place, program: str, verb: tuple[str, ...]) -> str:
+    """Run a program that makes namespaces of its own, and return what is said of that. Its own words on the command
+    line keep a profile from switching it off."""
     cli = Cli(place)
     programs = place.home / "bin"
     programs.mkdir()
@@ -133,20 +104,16 @@ def test_an_inner_sandbox_that_fails_is_told(place: Place, program: str, told: s
     (programs / program).chmod(0o755)
     cli.environment["PATH"] = f"{programs}:{os.environ['PATH']}"
     done = cli(*verb, "--", program, "-c", "sandbox_mode=workspace-write")
-    lines = [line for line in done.stderr.splitlines() if line.startswith("note: refused: new namespaces (unshare): ")]
-    assert len(lines) == 1 and told in lines[0], done.stderr
+    (line,) = [
+        line for line in done.stderr.splitlines() if line.startswith("note: refused: new namespaces (unshare): ")
+    ]
+    return line
+
+
+OTHER = "a sandbox of the command's own (bwrap, a browser's) cannot run inside mudroom's"
 
 
 @pytest.mark.both_users
-def test_telemetry_is_counted_after_an_agent(place: Place) -> None:
-    cli = Cli(place)
-    programs = place.home / "bin"
-    programs.mkdir()
-    (programs / "claude").write_text(f"#!{sys.executable}\n{ASK}")
-    (programs / "claude").chmod(0o755)
-    cli.environment["PATH"] = f"{programs}:{os.environ['PATH']}"
-    host = "statsig.anthropic.com:443"
-    said = cli("agent", "run", "--", "claude", host, host, "x1.sentry.io:443", f"{NOBODY}:443").stderr
-    assert "note: profile claude: 3 requests to 2 hosts of telemetry or updates denied\n" in said
-    assert f"refused: {NOBODY}:443: " in said and f"(mudroom net allow {NOBODY})" in said
-    assert [line.count("statsig") for line in said.splitlines() if line.startswith("note: refused")] == [0]
+@pytest.mark.parametrize("verb", [("run",), ("exec", "--fork", "a")], ids=lambda verb: verb[0])
+def test_an_inner_sandbox_that_fails_is_told(place: Place, verb: tuple[str, ...]) -> None:
+    assert OTHER in said_of_nested(place, "other", verb)

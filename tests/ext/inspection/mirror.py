@@ -14,12 +14,12 @@ from typing import NamedTuple
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import RequestReceived, StreamEnded
+from seal import Seal, client
 
 from mudroom.core.network.host_rules import HostRule, parse_rule
 from mudroom.core.network.inspection import Credential, Foreign, Inspection
 from mudroom.ext.inspection.authority import load_authority
 from mudroom.ext.inspection.placeholder import parse_credential, with_value
-from seal import Seal, client
 from town import OpenGuard, Town, read_until
 
 HOST = "api.example"

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from mirror import mirror
+from seal import Seal
 
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.result import Result
@@ -22,7 +23,6 @@ from mudroom.ext.inspection.placeholder import parse_credential
 from mudroom.session import Session
 from mudroom.session.confinement import command_gate
 from origin import Web
-from seal import Seal
 from town import Town
 
 pytestmark = pytest.mark.both_users

@@ -20,11 +20,12 @@ import pytest
 from town import OpenGuard, Town, read_all, read_until
 
 pytest.importorskip("cryptography", reason="inspection needs the library cryptography")
+from seal import Seal, client
+
 from mudroom.core.network.host_rules import HostRule, parse_rule
 from mudroom.core.network.inspection import Credential, Inspection
 from mudroom.ext.inspection.authority import certificate_of, load_authority
 from mudroom.ext.inspection.placeholder import parse_credential, with_value
-from seal import Seal, client
 
 HOST = "api.example"
 

@@ -16,11 +16,12 @@ import pytest
 from town import OpenGuard, Town
 
 pytest.importorskip("cryptography", reason="inspection needs the library cryptography")
+from seal import Seal
+
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
 from mudroom.ext.inspection.authority import load_authority
 from mudroom.ext.inspection.roots import prepare
-from seal import Seal
 
 HOST = "api.example"
 

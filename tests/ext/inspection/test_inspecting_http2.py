@@ -34,13 +34,13 @@ from hyperframe.frame import (
     SettingsFrame,
     WindowUpdateFrame,
 )
+from seal import Seal, client
 
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
 from mudroom.ext.inspection.authority import load_authority
 from mudroom.ext.inspection.frame import PREFACE, goaway
 from mudroom.ext.inspection.placeholder import parse_credential, with_value
-from seal import Seal, client
 
 HOST = "api.example"
 Headers = list[tuple[bytes, bytes]]

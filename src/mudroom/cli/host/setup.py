@@ -127,7 +127,7 @@ def _screen(look: FirstLook, advice: _Advice, context: Context) -> list[str]:
         lines += _indented(fix.text, columns, "    ")
     if len(look.fixes) > _SHOWN_FIXES:
         lines.append(f"  {len(look.fixes) - _SHOWN_FIXES} more: mudroom doctor")
-    lines.append("")
+    lines += [""] if advice.agents is not None or is_installed("completion") else []
     if advice.shell:
         line, file = _COMPLETIONS[advice.shell]
         lines += _two_lines("completion", line, f"in {file}", columns)

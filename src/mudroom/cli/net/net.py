@@ -15,7 +15,7 @@ from mudroom.cli.net.preset import chosen_entry, print_presets, unknown_preset
 from mudroom.cli.project_session import open_session, project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold, fold_row
-from mudroom.core.network.fork_host import fork_of, is_fork_host
+from mudroom.core.network.fork_host import SUFFIX, fork_of, is_fork_host
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry, preset_of
 from mudroom.core.network.host_pattern import PRESET
@@ -412,7 +412,7 @@ def _why(args: argparse.Namespace, context: Context) -> int:
             session.vault.fork(args.fork)  # there is one
 
         def look_at_fork(label: str, port: int) -> tuple[bool, str]:
-            return _forks(f"net why {label}").look(session, args.fork, settings, label, port)
+            return _forks(f"net why {label}{SUFFIX}").look(session, args.fork, settings, label, port)
 
         rows = [
             _why_row(text, authority, look_at_authority(authority, rules, look_at_fork))

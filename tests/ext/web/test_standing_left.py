@@ -1,0 +1,17 @@
+"""A sandbox that stands for a fork is left by what only looks."""
+
+from __future__ import annotations
+
+from conftest import Place
+from mudroom.ext.web.state.server_state import require_at_rest
+from mudroom.library.review.rows import is_at_rest
+from standing_fork import stand, stands
+
+
+def test_lists_and_pages_leave_it(place: Place) -> None:
+    session = place.session()
+    stand(session)
+    session.sandboxes.foreground()
+    assert is_at_rest(session, "f")
+    require_at_rest(session, "f")
+    assert stands(session)
