@@ -33,7 +33,7 @@ from mudroom.policy.parse import PolicyFolder, parse
 from mudroom.session.confinement.appearance import require_appearance
 from mudroom.stage.private_directory import require_private
 from mudroom.vault.approvals.question import decision_at
-from mudroom.vault.git.index_file import read_index
+from mudroom.ext.commits.git.index_file import read_index
 
 LINES = {
     # two options that exclude each other, or an option of another action

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from mudroom.core.merge.resolution_words import Take
     from mudroom.core.tree.change import Change, Remark
     from mudroom.core.tree.similar_renames import Move
-    from mudroom.session.commit_apply import CommitRequest, CommittedApply
+    from mudroom.ext.commits.session import CommitRequest, CommittedApply
     from mudroom.stage.source import SourceContent
     from mudroom.vault.apply.applied import ApplyDetail
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.landing import Check, LandingResult
     from mudroom.vault.apply.transaction import ApplyResult, Recovery
     from mudroom.vault.forks.review import ForkLook
-    from mudroom.vault.git.commit_diff import CommitDiff
-    from mudroom.vault.git.log import CommitLog, ForkLog
-    from mudroom.vault.git.transfer import Commits
+    from mudroom.ext.commits.git.commit_diff import CommitDiff
+    from mudroom.ext.commits.git.log import CommitLog, ForkLog
+    from mudroom.ext.commits.git.transfer import Commits
 
     OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
     Verify = Callable[[OnVerify | None], Check | None]
@@ -227,7 +227,7 @@ class Changes:
     ) -> CommittedApply:
         """``apply``, and commit what has landed on the checked-out branch; ``undo`` takes both back. ``options``: those
         of ``apply``. Raise UsageError, with nothing applied, if no commit could be made."""
-        from mudroom.session.commit_apply import apply_as_commit
+        from mudroom.ext.commits.session import apply_as_commit
 
         require_own(self._vault)
 
@@ -246,7 +246,7 @@ class Changes:
         ``mudroom/<fork>``), its other branches, tags, notes and stashes under their names. The project's files, index
         and HEAD stay unchanged. Hold the vault's lock. Raise UsageError if there are no commits, or they cannot be
         brought; no ref has changed then."""
-        from mudroom.vault.apply.git_landing import bring_commits
+        from mudroom.ext.commits.landing import bring_commits
         from mudroom.vault.apply.landing import read_record
 
         require_own(self._vault)
@@ -278,7 +278,7 @@ class Changes:
 
     def commit_diffs(self, name: str, commits: Sequence[str] = (), repository: bytes = b".git") -> Iterator[CommitDiff]:
         """Yield the changes of these commits, or of all listed ones, as ``commit_diff``, one at a time."""
-        from mudroom.vault.git.commit_diff import read_commit_diff
+        from mudroom.ext.commits.git.commit_diff import read_commit_diff
 
         work_tree = repository.removesuffix(b".git")
         with self._open_log(name, repository) as log:
@@ -288,11 +288,11 @@ class Changes:
 
     @contextmanager
     def _open_log(self, name: str, repository: bytes, *, cheaply: bool = False) -> Iterator[ForkLog]:
-        from mudroom.vault.git.commits import require_dulwich
+        from mudroom.ext.commits.git.commits import require_dulwich
 
         require_dulwich()
-        from mudroom.vault.git.fork_refs import OriginalFiles
-        from mudroom.vault.git.log import LogSource, open_log
+        from mudroom.ext.commits.git.fork_refs import OriginalFiles
+        from mudroom.ext.commits.git.log import LogSource, open_log
 
         changeset = self.of(name)
         with OpenFork(self._vault, self._vault.fork(name)) as opened:

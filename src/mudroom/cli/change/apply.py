@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import argparse
 
     from mudroom.session import LandingResult, Session, Verification
-    from mudroom.session.commit_apply import CommittedApply
+    from mudroom.ext.commits.session import CommittedApply
 
 EXAMPLES = """\
 examples:
@@ -63,7 +63,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         name = only_fork(session, args.fork)
         with exclusive(session, context, f"mudroom apply {name}"):
             if args.commits:
-                from mudroom.cli.change.commits import bring_commits
+                from mudroom.ext.commits.cli import bring_commits
 
                 return bring_commits(session, name, args, context)
             done = _apply(session, name, args, context)
@@ -74,14 +74,14 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if context.as_json:
         report = {"schema": "mudroom.applied/1", "fork": name} | landed_to_json(landed)
         if args.commit:
-            from mudroom.cli.change.one_commit import one_commit_to_json
+            from mudroom.ext.commits.cli import one_commit_to_json
 
             report |= one_commit_to_json(done)
         context.terminal.out(json.dumps(report))
     else:
         print_landed(landed, name, context)
         if args.commit:
-            from mudroom.cli.change.one_commit import print_one_commit
+            from mudroom.ext.commits.cli import print_one_commit
 
             print_one_commit(done, context)
     return exit_code(landed) or (1 if done.problem else 0)
@@ -135,11 +135,11 @@ def _land(
     context: Context,
     options: dict[str, Any],
 ) -> CommittedApply:
-    from mudroom.session.commit_apply import CommitRequest, CommittedApply
+    from mudroom.ext.commits.session import CommitRequest, CommittedApply
 
     if not args.commit:
         return CommittedApply(session.changes.apply(name, paths, **options), None)
-    from mudroom.cli.terminal.git_files import user_git_files
+    from mudroom.ext.commits.cli import user_git_files
 
     message = args.message
     if message is None:
@@ -216,7 +216,7 @@ def exit_code(landed: LandingResult) -> int:
 
 
 def landed_to_json(landed: LandingResult) -> dict[str, Any]:
-    from mudroom.cli.change.commits import transfers_to_json
+    from mudroom.ext.commits.cli import transfers_to_json
 
     applied, verified = landed.applied, landed.verified
     failed = verified is not None and not verified.passed
@@ -273,7 +273,7 @@ def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
     if landed.kept:
         terminal.say(f"  the project's was kept: {name_some(landed.kept)}")
     if landed.repositories:
-        from mudroom.cli.change.commits import print_transfers
+        from mudroom.ext.commits.cli import print_transfers
 
         print_transfers(landed.repositories, {conflict.path for conflict in applied.conflicts}, context)
     if any(git_directory(conflict.path) is None for conflict in applied.conflicts):

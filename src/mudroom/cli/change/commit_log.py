@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import argparse
 
     from mudroom.session import Session
-    from mudroom.vault.git.commit_diff import CommitDiff, CommitFile
-    from mudroom.vault.git.log import CommitIdentity, CommitLog
+    from mudroom.ext.commits.git.commit_diff import CommitDiff, CommitFile
+    from mudroom.ext.commits.git.log import CommitIdentity, CommitLog
 
 
 def show_commits(session: Session, name: str, words: list[str], args: argparse.Namespace, context: Context) -> int:

@@ -60,7 +60,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         name = words.pop(0) if words else only_fork(session, None)
         _require_fork(session, name, context)
         if args.commits:
-            from mudroom.cli.change.commit_log import show_commits
+            from mudroom.ext.commits.cli import show_commits
 
             return show_commits(session, only_fork(session, name), words, args, context)
         old, new = ("base", name) if not words or not _is_side(session, words[0]) else (name, words.pop(0))

@@ -8,7 +8,7 @@ from mudroom.core.result import text
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mudroom.session.commit_apply import CommittedApply
+    from mudroom.ext.commits.session import CommittedApply
 
 
 def one_commit_to_json(done: CommittedApply) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from mudroom.typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mudroom.session import Session
     from mudroom.vault.forks.review import ForkLook
-    from mudroom.vault.git.log import CommitLog
+    from mudroom.ext.commits.git.log import CommitLog
 
 LINES = 20
 """A preview has about this many rows; directories stand for their files until it fits."""

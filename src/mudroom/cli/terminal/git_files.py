@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mudroom.vault.git.user_settings import UserFiles
+    from mudroom.ext.commits.git.user_settings import UserFiles
 
 
 def user_git_files(environ: Mapping[bytes, bytes]) -> UserFiles:
     """Return git's settings files of the user: git-config(1), "Files"."""
-    from mudroom.vault.git.user_settings import UserFiles
+    from mudroom.ext.commits.git.user_settings import UserFiles
 
     home = environ.get(b"HOME", b"/")
     own = environ.get(b"XDG_CONFIG_HOME") or home + b"/.config"

@@ -17,7 +17,7 @@ from mudroom.library.review.rows import cache_record
 
 if TYPE_CHECKING:
     from mudroom.session import ForkConflict, Session
-    from mudroom.vault.git.user_settings import UserFiles
+    from mudroom.ext.commits.git.user_settings import UserFiles
 
 T = TypeVar("T")
 

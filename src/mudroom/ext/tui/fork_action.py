@@ -18,7 +18,7 @@ from mudroom.ext.tui.dialog import ApplyOutcomeDialog, Choose, Confirm, ConfirmA
 from mudroom.ext.tui.fork_reader import ReviewParts
 
 if TYPE_CHECKING:
-    from mudroom.session.commit_apply import CommitRequest, CommittedApply
+    from mudroom.ext.commits.session import CommitRequest, CommittedApply
 
 EVENTS = 200
 """Events of the journal that are shown."""
@@ -53,7 +53,7 @@ async def apply(parts: ReviewParts) -> None:
 
 async def _ask_message(parts: ReviewParts) -> CommitRequest | None:
     """Ask for the message of the commit; None: no apply."""
-    from mudroom.session.commit_apply import CommitRequest
+    from mudroom.ext.commits.session import CommitRequest
 
     app = parts.screen.app
     message = await app.push_screen_wait(TextInput("Message of the commit", "", enter="apply and commit"))

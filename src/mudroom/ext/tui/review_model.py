@@ -27,9 +27,9 @@ from mudroom.vault.forks.damage import UNREADABLE, damage_of
 if TYPE_CHECKING:
     from mudroom.core.merge.resolution_words import Take
     from mudroom.session import ApplyResult, ForkConflict, Session
-    from mudroom.session.commit_apply import CommitRequest, CommittedApply
-    from mudroom.vault.git.commit_diff import CommitDiff
-    from mudroom.vault.git.log import CommitLog
+    from mudroom.ext.commits.session import CommitRequest, CommittedApply
+    from mudroom.ext.commits.git.commit_diff import CommitDiff
+    from mudroom.ext.commits.git.log import CommitLog
 
 OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
 
@@ -216,7 +216,7 @@ class ReviewModel:
     ) -> CommittedApply:
         """Apply the choice; ``commit``: as one commit. ``on_verify``: see ``Changes.apply``. Raise ForkMoved if the
         fork has changed since it was read, or Busy; UsageError, with nothing applied, if no commit could be made."""
-        from mudroom.session.commit_apply import CommittedApply
+        from mudroom.ext.commits.session import CommittedApply
 
         self._require_exists()
 

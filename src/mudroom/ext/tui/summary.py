@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mudroom.core.git.ref_words import outcome_rows
+from mudroom.ext.commits.core.ref_words import outcome_rows
 from mudroom.core.merge.apply_summary import apply_words, undo_words
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import MADE, is_left_out
@@ -21,7 +21,7 @@ from mudroom.library.review.agent_settings import TITLE
 
 if TYPE_CHECKING:
     from mudroom.session import ApplyResult, LandingResult
-    from mudroom.session.commit_apply import CommittedApply
+    from mudroom.ext.commits.session import CommittedApply
 
 MOST_PATHS = 8
 """Paths of each kind that are named."""

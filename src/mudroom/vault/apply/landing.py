@@ -28,7 +28,7 @@ from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.apply.backup import with_backups
 from mudroom.vault.apply.discarded_side import save_for_undo
 from mudroom.vault.apply.execution import Progress
-from mudroom.vault.apply.git_landing import (
+from mudroom.ext.commits.landing import (
     NOT_WHOLE,
     GitLanding,
     bring_refs,
@@ -36,7 +36,7 @@ from mudroom.vault.apply.git_landing import (
     is_complete,
     open_git_landing,
 )
-from mudroom.vault.apply.made_landing import require_unemptied_repositories
+from mudroom.ext.commits.landing import require_unemptied_repositories
 from mudroom.vault.apply.remainder import keep_remainder
 from mudroom.vault.apply.transaction import (
     ApplyDirectory,
@@ -55,7 +55,7 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
-    from mudroom.vault.git.transfer import TransferResult
+    from mudroom.ext.commits.git.transfer import TransferResult
 
 _TRIES = 3
 MARKED = "conflict markers were written into it, as requested"

@@ -17,7 +17,7 @@ def require_unemptied_repositories(vault: Vault, fork: Fork, taken: Sequence[Cha
     tops = {change.path for change in taken if change.entry.kind == "directory"} & {*repository_of_each(taken).values()}
     if not tops or not vault.mask.paths:
         return
-    from mudroom.vault.git.made import require_unemptied
+    from mudroom.ext.commits.git.made import require_unemptied
 
     with OpenFork(vault, fork) as opened:
         view = opened.merged()

@@ -18,7 +18,7 @@ from mudroom.stage import disk
 from mudroom.stage.layers.union import Union
 from mudroom.vault.apply.discarded_side import find_holder, is_reset, restore_dropped
 from mudroom.vault.apply.execution import Progress
-from mudroom.vault.apply.git_landing import RefTurn, load_refs, move_refs, ref_remarks
+from mudroom.ext.commits.landing import RefTurn, load_refs, move_refs, ref_remarks
 from mudroom.vault.apply.landing import read_record
 from mudroom.vault.apply.remainder import keep_remainder
 from mudroom.vault.apply.transaction import ApplyDirectory, ApplyResult, Recovery, recover, redo, undo

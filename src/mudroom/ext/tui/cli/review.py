@@ -96,7 +96,7 @@ def _review(
     session: Session, name: str | None, recorder: _RecordingTerminal, context: Context, *, tried: str | None = None
 ) -> int:
     from mudroom.cli.change.resolution import decide_in_editor
-    from mudroom.cli.terminal.git_files import user_git_files
+    from mudroom.ext.commits.cli import user_git_files
     from mudroom.cli.vault.event_row import line
     from mudroom.ext.tui.app import review
     from mudroom.ext.tui.base_app import ReviewHooks

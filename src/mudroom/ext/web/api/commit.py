@@ -1,6 +1,6 @@
 """Commits of a fork: the list, and one with its differences.
 
-All input is hostile. Texts come escaped from ``vault/git/log.py``, lines from ``core/text/difference.py``; both are
+All input is hostile. Texts come escaped from ``ext/commits/git/log.py``, lines from ``core/text/difference.py``; both are
 bounded there.
 """
 
@@ -21,8 +21,8 @@ from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import require_fork
 
 if TYPE_CHECKING:
-    from mudroom.vault.git.commit_diff import CommitFile
-    from mudroom.vault.git.log import LoggedCommit
+    from mudroom.ext.commits.git.commit_diff import CommitFile
+    from mudroom.ext.commits.git.log import LoggedCommit
 
 LINES = 2_000
 """Lines of an answer, about."""

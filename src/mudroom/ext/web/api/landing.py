@@ -101,7 +101,7 @@ def _apply(
 def _apply_as_commit(
     server: ServerState, session: Session, fork: str, message: str, options: dict[str, Any]
 ) -> shape.LandedShape:
-    from mudroom.session.commit_apply import CommitRequest
+    from mudroom.ext.commits.session import CommitRequest
 
     request = CommitRequest(message, server.environment.git_files())
     done = session.changes.apply_as_commit(fork, request, **options)
@@ -247,7 +247,7 @@ def _ref_remarks(landed: LandingResult) -> list[shape.RemarkShape]:
     """Return what has come of the refs of git, as remarks."""
     if not landed.repositories:
         return []
-    from mudroom.core.git.ref_words import outcome_rows
+    from mudroom.ext.commits.core.ref_words import outcome_rows
 
     conflicts = {conflict.path for conflict in landed.conflicts}
     rows = [row for result in landed.repositories for row in outcome_rows(result.label, result.refs, conflicts)]

@@ -48,7 +48,7 @@ class _RecordingTerminal(Terminal):
 def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironment:
     """Return the functions of the server, by the environment of this process."""
     from mudroom.cli.policy.approve import keep_host
-    from mudroom.cli.terminal.git_files import user_git_files
+    from mudroom.ext.commits.cli import user_git_files
     from mudroom.ext.web.state.server_environment import ServerEnvironment
     from mudroom.session.project_session import remember_command
 
