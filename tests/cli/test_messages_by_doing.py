@@ -22,6 +22,7 @@ from mudroom.cli.main import run
 from mudroom.errors import MudroomError
 from mudroom.ext.agents.catalog import Catalog
 from mudroom.ext.attempts.session.request import AttemptRequest, checked
+from mudroom.ext.commits.git.index_file import read_index
 from mudroom.ext.fleet.wire.message import Errand
 from mudroom.ext.fleet.worker import errand_check
 from mudroom.ext.fleet.worker.stdio import private_directory
@@ -33,7 +34,6 @@ from mudroom.policy.parse import PolicyFolder, parse
 from mudroom.session.confinement.appearance import require_appearance
 from mudroom.stage.private_directory import require_private
 from mudroom.vault.approvals.question import decision_at
-from mudroom.ext.commits.git.index_file import read_index
 
 LINES = {
     # two options that exclude each other, or an option of another action

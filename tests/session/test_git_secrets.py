@@ -294,14 +294,6 @@ def test_conflict_stages_stay(project: Place, view: str) -> None:
     assert result.stdout.decode() == "UU a\n" + before
 
 
-def test_a_commit_of_an_emptied_file_is_refused(project: Place) -> None:
-    project.write(".env", "T\n")
-    run(project.session(), "git add -f .env; git commit -qm forced", "f")
-    with pytest.raises(UsageError, match=r"\.env"):
-        project.session().changes.bring_commits("f")
-    assert git(project.project, "git branch --list 'mudroom/*'") == ""
-
-
 # --- where repositories lie ---
 
 

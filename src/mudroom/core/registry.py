@@ -24,6 +24,11 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "attempts": "attempts.library",
         "tools": "agents.library",
     },
+    "commits": {
+        "cli": "commits.cli",
+        "landing": "commits.landing",
+        "session": "commits.session",
+    },
     "doctor": {
         "containers": "containers.cli.engine",
     },

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from handgit import Copy, git, with_settings
 
 from conftest import Place
-from handgit import Copy, git, with_settings
 from mudroom.core.settings import Settings
 from mudroom.ext.commits.git.transfer import Commits
 

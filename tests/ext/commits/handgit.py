@@ -10,15 +10,15 @@ import subprocess
 import zlib
 from pathlib import Path
 
+from mudroom.errors import UsageError
 from mudroom.ext.commits.core.emptied import Emptied
 from mudroom.ext.commits.core.ref_plan import RefMove, RefPlanOptions, RepositoryMoves
-from mudroom.errors import UsageError
-from mudroom.stage.source import OpenSource, Source
 from mudroom.ext.commits.git.commits import branch_name, directories_in_view, require_dulwich, require_free
 from mudroom.ext.commits.git.fork_refs import ForkFiles
 from mudroom.ext.commits.git.ref_transaction import RefFailure, perform_moves, reversed_moves
-from mudroom.ext.commits.git.repository import find_repository
 from mudroom.ext.commits.git.transfer import Commits, ForkSide, RepositorySides, open_transfer
+from mudroom.stage.source import OpenSource, Source
+from mudroom.vault.git.place import find_repository
 
 GIT = "git -c user.name=T -c user.email=t@example.org -c init.defaultBranch=main -c protocol.file.allow=always"
 WHO = b"T <t@example.org> 1700000000 +0000"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from handgit import Copy, git
 
 from conftest import full_listing
-from handgit import Copy, git
 from mudroom.errors import UsageError
 
 

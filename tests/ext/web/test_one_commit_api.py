@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra web")
 
-from conftest import Place
 from handgit import fsck, git
+
+from conftest import Place
 from pageside import PageSide, changed, pick
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -6,10 +6,10 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from handgit import git
 
 from browser import OpenPage, Site, staged
 from conftest import Place
-from handgit import git
 from test_page_accessible import AXE, violations
 from test_page_story import apply, review
 

@@ -7,23 +7,22 @@ move them by compare-and-swap, all of a repository or none; recovery repeats wha
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from mudroom.ext.commits.core.ref_plan import HEADS, NOTES, TAGS, RefPlanOptions, RepositoryMoves
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Landing
-from mudroom.core.tree.change import Change, Remark
-from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.flag import git_directory, is_protected
+from mudroom.core.tree.change import Remark
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.commits.core.ref_plan import HEADS, RefPlanOptions, RepositoryMoves
 from mudroom.stage import disk, safe_open
 from mudroom.stage.originals.collection import MASKED
 from mudroom.stage.source import Source
+from mudroom.vault.apply.repositories import REFS
 from mudroom.vault.apply.transaction import ApplyDirectory, ApplyResult, new_record
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.record import ForkRecord
@@ -33,71 +32,17 @@ from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
 
 if TYPE_CHECKING:
+    from mudroom.core.git.outcome import TransferResult
     from mudroom.ext.commits.core.emptied import Emptied
     from mudroom.ext.commits.git.ref_transaction import RefFailure
-    from mudroom.ext.commits.git.transfer import Commits, ForkSide, RepositorySides, Transfer, TransferResult
-
-_REFS = b"/refs"
-NOT_WHOLE = "not all files of the fork were applied"
-
-
-# --- which repositories ---
-
-
-def existing_units(look: Callable[[bytes], Entry | None], changes: Iterable[Change]) -> set[bytes]:
-    """Return the ``.git`` directories with changes that are repositories of the project: their files never land.
-    ``look``: of the project. A ``.git`` that is a file there has changes below it if the fork has a private repository
-    (``vault/git/private_directory.py``)."""
-    units: dict[bytes, bool] = {}
-    for change in changes:
-        unit = git_directory(change.path)
-        if unit is not None:
-            units[unit] = units.get(unit, False) or change.path != unit
-    return {unit for unit, has_files in units.items() if _is_repository(look, unit, has_files=has_files)}
-
-
-def _is_repository(look: Callable[[bytes], Entry | None], unit: bytes, *, has_files: bool) -> bool:
-    if look(unit + b"/HEAD") is not None:
-        return True
-    entry = look(unit) if has_files else None
-    return entry is not None and entry.kind != "directory"
-
-
-def git_directories(project: bytes, changes: Iterable[Change]) -> list[bytes]:
-    """Return the git directories of the project whose HEAD or refs the fork changed, those of submodules included."""
-    directories: set[bytes] = set()
-    for change in changes:
-        unit = git_directory(change.path)
-        if unit is None or is_protected(change.path):
-            continue
-        directory = _module(project, unit, change.path)
-        within = change.path[len(directory) + 1 :]
-        if within in (b"HEAD", b"packed-refs") or within.startswith((b"refs/", b"worktrees/")):
-            directories.add(directory)
-    return sorted(path for path in directories if _leads_to_repository(os.path.join(project, path)))
-
-
-def _leads_to_repository(path: bytes) -> bool:
-    return os.path.lexists(path + b"/HEAD") or (os.path.lexists(path) and not os.path.isdir(path))
-
-
-def _module(project: bytes, unit: bytes, path: bytes) -> bytes:
-    """Return the git directory that a path below ``unit`` belongs to: a submodule's, or ``unit`` itself.
-    gitrepository-layout(5), modules."""
-    found, parts = unit, path[len(unit) + 1 :].split(b"/")
-    if parts[0] != b"modules":
-        return found
-    for end in range(2, len(parts)):
-        candidate = b"/".join((unit, *parts[:end]))
-        if all(os.path.lexists(os.path.join(project, candidate, name)) for name in (b"HEAD", b"objects")):
-            found = candidate
-    return found
+    from mudroom.ext.commits.git.transfer import Commits, ForkSide, RepositorySides, Transfer
 
 
 def _sides(project: bytes, directory: bytes, view: Source) -> RepositorySides:
     from mudroom.ext.commits.git.commits import directories_in_view
-    from mudroom.ext.commits.git.repository import Repository, find_repository
+    from mudroom.ext.commits.git.repository import Repository
     from mudroom.ext.commits.git.transfer import RepositorySides
+    from mudroom.vault.git.place import find_repository
 
     place = find_repository(project, directory)
     root = disk.real_path(project)
@@ -112,13 +57,14 @@ def _sides(project: bytes, directory: bytes, view: Source) -> RepositorySides:
 
 
 class GitLanding:
-    """The transfers of an apply. Empty if no repository is to be brought."""
+    """The transfers of an apply (``vault/apply/repositories.py:RefLanding``). Hold the fork's lock."""
 
-    def __init__(self, transfers: Sequence[Transfer], fork: str, project: bytes) -> None:
-        self._transfers, self._fork, self._project = transfers, fork, disk.real_path(project)
+    def __init__(self, transfers: Sequence[Transfer], vault: Vault, fork: Fork) -> None:
+        self._transfers, self._vault, self._fork = transfers, vault, fork
+        self._project = disk.real_path(vault.source)
 
-    def __bool__(self) -> bool:
-        return bool(self._transfers)
+    def _options(self, not_whole: str = "") -> RefPlanOptions:
+        return RefPlanOptions(os.fsencode(self._fork.name), not_whole)
 
     def add_objects(self) -> None:
         for transfer in self._transfers:
@@ -131,19 +77,19 @@ class GitLanding:
             folder = os.path.relpath(transfer.sides.work_tree or self._project, self._project)
             prefix = b"" if folder == b"." else folder + b"/"
             below = {path[len(prefix) :] for path in lands if path.startswith(prefix)}
-            path = transfer.left_behind(RefPlanOptions(os.fsencode(self._fork)), below)
+            path = transfer.left_behind(self._options(), below)
             if path:
                 return f"{show(prefix + path)} would not be as in the commit: the fork has taken its change back"
         return ""
 
-    def held_back(self, not_whole: str, left_behind: str = "") -> list[Conflict]:
+    def held_back(self, not_whole: str, left_behind: str) -> list[Conflict]:
         """Return the checked-out branches of the fork that cannot arrive under their own names, as conflicts.
 
         No file is applied then: the files of the commits would be in the way of the ``git merge`` that takes them.
         ``not_whole``: why not all files can be applied; empty if they can."""
         conflicts = []
         for transfer in self._transfers:
-            _moves, result = transfer.plan(RefPlanOptions(os.fsencode(self._fork), not_whole or left_behind))
+            _moves, result = transfer.plan(self._options(not_whole or left_behind))
             for outcome in result.refs:
                 target = outcome.target if outcome.result in ("beside", "there", "kept") else b""
                 if left_behind and outcome.ref == b"HEAD" and outcome.result == "kept":
@@ -151,23 +97,28 @@ class GitLanding:
                 if target and outcome.ref in (b"HEAD", transfer.head_ref):
                     branch = show(target.removeprefix(HEADS))
                     first = f"finish {transfer.operation} (git status), then " if transfer.operation else ""
-                    way = f"{first}git merge {branch}, then mudroom apply {self._fork}"
+                    way = f"{first}git merge {branch}, then mudroom apply {self._fork.name}"
                     reason = f"{outcome.reason}; its commits are in {branch}, and no file was applied: {way}"
                     conflicts.append(Conflict(transfer.sides.label + b"/" + outcome.ref, reason.removeprefix("; ")))
         return conflicts
 
-    def bring(self, save: Callable[[Sequence[RepositoryMoves]], None], not_whole: str) -> list[TransferResult]:
-        """Move the refs. ``save``: keeps the moves durably; called before the first move."""
-        options = RefPlanOptions(os.fsencode(self._fork), not_whole)
-        planned = [transfer.plan(options) for transfer in self._transfers]
+    def bring(
+        self, place: ApplyDirectory | None, applied: ApplyResult, not_whole: str, time: int
+    ) -> tuple[ApplyDirectory | None, ApplyResult, list[TransferResult]]:
+        """Move the refs. Return the apply's directory, made now if there was none and a ref moves. The moves are kept
+        durably before the first of them."""
+        planned = [transfer.plan(self._options(not_whole)) for transfer in self._transfers]
         records = [record for record, _result in planned if record.moves]
-        if records:
-            save(records)
+        if records and place is not None:
+            save_refs(place.path, records)
+        elif records:
+            place = _begin_without_files(self._vault, self._fork, time, records)
         failures = move_refs(records)
-        if failures:
+        if failures and place is not None:
             failed = {failure.label for failure in failures}
-            save([record for record in records if record.label not in failed])
-        return [_told(result, failures) for _record, result in planned]
+            save_refs(place.path, [record for record in records if record.label not in failed])
+        results = [_told(result, failures) for _record, result in planned]
+        return place, applied if place is None else applied._replace(name=place.name), results
 
 
 def _told(result: TransferResult, failures: Sequence[RefFailure]) -> TransferResult:
@@ -183,28 +134,12 @@ def _told(result: TransferResult, failures: Sequence[RefFailure]) -> TransferRes
     return result._replace(refs=tuple(refs))
 
 
-def is_complete(results: Iterable[TransferResult]) -> bool:
-    """Whether each branch, tag and note of the fork has come over, so that the fork need not keep its repository."""
-    refs = (outcome for result in results for outcome in result.refs)
-    return not any(outcome.result == "left" and outcome.ref.startswith((HEADS, TAGS, NOTES)) for outcome in refs)
-
-
 @contextmanager
 def open_git_landing(
-    vault: Vault, fork: Fork, record: ForkRecord, units: Collection[bytes] | None = None
+    vault: Vault, fork: Fork, record: ForkRecord, directories: Sequence[bytes]
 ) -> Iterator[GitLanding]:
-    """Yield the transfers of a fork's repositories, with all objects checked. Hold the fork's lock.
-
-    ``units``: only of these ``.git`` directories. Raise UsageError if a repository is refused; nothing has been
-    written then.
-    """
-    changes = record.changeset.changes
-    directories = git_directories(vault.source, changes)
-    if units is not None:
-        directories = [path for path in directories if git_directory(path) in units]
-    if not directories:
-        yield GitLanding((), fork.name, vault.source)
-        return
+    """Yield the transfers of these git directories of the project, with all objects checked. Hold the fork's lock.
+    Raise UsageError if a repository is refused; nothing has been written then."""
     with _fork_side(vault, fork, record) as (side, emptied), ExitStack() as stack:
         from mudroom.ext.commits.git.transfer import open_transfer
 
@@ -212,22 +147,29 @@ def open_git_landing(
             stack.enter_context(open_transfer(_sides(vault.source, directory, side.view), side, emptied))
             for directory in directories
         ]
-        yield GitLanding(transfers, fork.name, vault.source)
+        yield GitLanding(transfers, vault, fork)
 
 
-def require_unemptied_commits(vault: Vault, fork: Fork) -> None:
-    """Raise UsageError with the path if a commit that the fork made holds a masked file as an empty one. Hold the
-    fork's lock. A repository that cannot be read is no reason to refuse: where it is brought, that is checked."""
-    record = fork.record
-    if record is None or not git_directories(vault.source, record.changeset.changes):
-        return
+def require_unemptied_repositories(vault: Vault, fork: Fork, tops: Iterable[bytes]) -> None:
+    """Raise UsageError with the path if one of these repositories, which the fork made, holds a masked file as an empty
+    one."""
+    from mudroom.ext.commits.git.made import require_unemptied
+
+    with OpenFork(vault, fork) as opened:
+        view = opened.merged()
+        for top in sorted(tops):
+            require_unemptied(view, top, vault.mask.paths)
+
+
+def require_unemptied_commits(vault: Vault, fork: Fork, record: ForkRecord, directories: Sequence[bytes]) -> None:
+    """Raise UsageError with the path if a commit that the fork made holds a masked file as an empty one."""
     from mudroom.ext.commits.git.commits import require_dulwich
 
     require_dulwich()
     from mudroom.ext.commits.git.walk import EmptiedFile
 
     try:
-        with open_git_landing(vault, fork, record):
+        with open_git_landing(vault, fork, record, directories):
             return
     except EmptiedFile:
         raise
@@ -253,30 +195,6 @@ def _fork_side(vault: Vault, fork: Fork, record: ForkRecord) -> Iterator[tuple[F
 
 
 # --- moving refs ---
-
-
-def bring_refs(
-    vault: Vault,
-    fork: Fork,
-    place: ApplyDirectory | None,
-    applied: ApplyResult,
-    git: GitLanding,
-    not_whole: str,
-    time: int,
-) -> tuple[ApplyDirectory | None, ApplyResult, list[TransferResult]]:
-    """Move the refs of an apply. Return the apply's directory, made now if there was none and a ref moves."""
-    made = [place] if place is not None else []
-
-    def save(records: Sequence[RepositoryMoves]) -> None:
-        if made:
-            save_refs(made[0].path, records)
-        else:
-            made.append(_begin_without_files(vault, fork, time, records))
-
-    transferred = git.bring(save, not_whole)
-    if not made:
-        return None, applied, transferred
-    return made[0], applied._replace(name=made[0].name), transferred
 
 
 def _begin_without_files(vault: Vault, fork: Fork, time: int, records: Sequence[RepositoryMoves]) -> ApplyDirectory:
@@ -331,21 +249,21 @@ def bring_commits(
 
 def save_refs(place: bytes, records: Sequence[RepositoryMoves]) -> None:
     """Keep the moves of an apply, durably. ``place``: the apply's directory."""
-    beside = place + _REFS + b".new"
+    beside = place + REFS + b".new"
     with suppress(FileNotFoundError):
         os.unlink(beside)
     with os.fdopen(safe_open.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
         stream.write(msgspec.msgpack.encode(records))
         stream.flush()
         os.fsync(stream.fileno())
-    disk.rename_path(beside, place + _REFS)
+    disk.rename_path(beside, place + REFS)
     sync_directory(place)
 
 
 def load_refs(place: bytes) -> list[RepositoryMoves]:
     """Return the moves of an apply; empty if it moved no refs."""
     try:
-        data = safe_open.read(place + _REFS)
+        data = safe_open.read(place + REFS)
     except FileNotFoundError:
         return []
     return msgspec.msgpack.decode(data, type=list[RepositoryMoves])
@@ -370,7 +288,9 @@ def move_refs(records: Sequence[RepositoryMoves], *, back: bool = False, again: 
     return failures
 
 
-def ref_remarks(failures: Iterable[RefFailure]) -> tuple[Remark, ...]:
+def moved_again(place: bytes, *, back: bool) -> tuple[Remark, ...]:
+    """Move the refs of an apply that was cut off, forward or back. Return a remark for each that could not be moved."""
+    failures = move_refs(load_refs(place), back=back, again=True)
     return tuple(Remark(failure.label + b"/" + failure.ref, failure.reason) for failure in failures)
 
 
@@ -396,9 +316,10 @@ def _require_unlocked(records: Iterable[RepositoryMoves]) -> None:
             )
 
 
-class RefTurn:
-    """The refs of an apply, moved back or forward again when its files have been. Raise UsageError, before anything is
-    changed, if another git command is at work in a repository."""
+class GitTurn:
+    """The refs of an apply, moved back or forward again when its files have been
+    (``vault/apply/repositories.py:RefTurn``). Raise UsageError, before anything is changed, if another git command is
+    at work in a repository."""
 
     def __init__(self, place: ApplyDirectory, *, back: bool) -> None:
         _require_unlocked(load_refs(place.path))

@@ -6,8 +6,8 @@ import hashlib
 
 import pytest
 
-from mudroom.ext.commits.core.emptied import EMPTY_BLOBS, Emptied
 from mudroom.core.git.index import TreeItem
+from mudroom.ext.commits.core.emptied import EMPTY_BLOBS, Emptied
 
 ID = EMPTY_BLOBS[20]
 EMPTY = TreeItem(0o100644, ID)

@@ -9,10 +9,10 @@ import zlib
 from pathlib import Path
 
 import pytest
-
 from agent_repository import Agent, agent, copy, moved_refs, project, subjects
-from conftest import Place, full_listing
 from handgit import Copy, fsck, git
+
+from conftest import Place, full_listing
 from mudroom.errors import MudroomError, UsageError
 from whole_text import whole
 

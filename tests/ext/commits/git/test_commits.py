@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-
 from agent_repository import Agent, agent, copy, moved_refs, project, subjects
-from conftest import Place, full_listing
 from handgit import Copy, fsck, git, with_settings
+
+from conftest import Place, full_listing
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.ext.commits.git.commits import DULWICH

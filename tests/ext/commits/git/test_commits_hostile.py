@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from conftest import Place, full_listing
 from handgit import WHO, Copy, fsck, git, tree_entry, with_settings
 from hostile import blob, head_of, refused, with_tree
+
+from conftest import Place, full_listing
 from mudroom.errors import UsageError
 from mudroom.vault.git import history, objects, read, walk
 

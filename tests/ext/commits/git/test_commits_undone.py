@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 
 import pytest
-
 from agent_repository import Agent, agent, project, subjects
-from conftest import full_listing
 from handgit import fsck, git
+
+from conftest import full_listing
 
 __all__ = ["agent", "project"]  # fixtures
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from handgit import git
 
 from conftest import Place
-from handgit import git
 from mudroom.sandbox.client.client import Client
 from mudroom.stage.layers.layer import remove_tree
 from test_crash import crash_in_child, fresh, points

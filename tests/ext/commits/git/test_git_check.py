@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from handgit import WHO, Copy, tree_entry
+
 from mudroom.core.tree.git_name import reads_as
 from mudroom.ext.commits.git.check import check_commit, check_entry, parse_commit, parse_tree
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from handgit import Copy, git
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handgit import Copy, git
 from mudroom.errors import UsageError
 from tiers import examples
 

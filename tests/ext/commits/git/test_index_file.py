@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
-
 from handgit import git
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from mudroom.core.git.blob import blob_id
+from mudroom.core.git.index import parse_index
 from mudroom.errors import UsageError
-from mudroom.ext.commits.git.index_file import IndexMove, index_obstacle, move_index, read_index, tree_difference
-from mudroom.ext.commits.git.repository import Repository, find_repository
+from mudroom.ext.commits.git.index_file import (
+    IndexMove,
+    index_obstacle,
+    move_entries,
+    move_index,
+    read_index,
+    tree_difference,
+)
+from mudroom.ext.commits.git.repository import Repository
+from mudroom.vault.git.place import find_repository
+from tiers import examples
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 CHANGE = (
@@ -158,3 +171,36 @@ def test_an_edit_in_the_second_of_the_index_stays_seen(project: Path) -> None:
     git(project, "git update-ref refs/heads/empty $(git commit-tree -p HEAD -m empty HEAD^{tree})")
     moved(project, "HEAD", "empty")
     assert git(project, "git diff --name-only") == "d/deep/a\n"
+
+
+def plain_git(repository: Path, *words: str, **how: bytes) -> bytes:
+    done = subprocess.run(["git", *words], cwd=repository, capture_output=True, check=True, **how)  # type: ignore[call-overload]
+    return bytes(done.stdout)
+
+
+@settings(max_examples=examples(15), deadline=None)
+@given(st.data())
+def test_a_move_is_that_of_read_tree(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """``git read-tree -m OLD NEW`` for every combination of a file in the index, the old and the new tree that it does
+    not refuse."""
+    repository = tmp_path_factory.mktemp("moved")
+    plain_git(repository, "init", "-q")
+    blobs = [plain_git(repository, "hash-object", "-w", "--stdin", input=text).strip() for text in (b"1", b"2", b"3")]
+    choices = st.sampled_from([None, *blobs])
+    rows: dict[str, tuple[bytes | None, bytes | None, bytes | None]] = {}
+    for number in range(6):
+        old, new, staged = (data.draw(choices) for _side in range(3))
+        rows[f"f{number}"] = (old, new, staged if old == new or staged == new else old)
+    trees, maps = [], []
+    for side in range(3):
+        plain_git(repository, "read-tree", "--empty")
+        for name, row in rows.items():
+            blob = row[side]
+            if blob is not None:
+                plain_git(repository, "update-index", "--add", "--cacheinfo", f"100644,{blob.decode()},{name}")
+        maps.append({entry.path: entry.item for entry in parse_index((repository / ".git/index").read_bytes()).entries})
+        trees.append(plain_git(repository, "write-tree").strip().decode())
+    before = parse_index((repository / ".git/index").read_bytes()).entries
+    plain_git(repository, "read-tree", "-m", trees[0], trees[1])
+    expected = {entry.path: entry.item for entry in parse_index((repository / ".git/index").read_bytes()).entries}
+    assert {entry.path: entry.item for entry in move_entries(before, maps[0], maps[1])} == expected

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-
 from agent_repository import project
-from conftest import Place
 from handgit import Copy, git, with_settings
+
+from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.stage.source import OpenSource
 from mudroom.ext.commits.git.commit_diff import CommitDiff, read_commit_diff
 from mudroom.ext.commits.git.fork_refs import ForkFiles
 from mudroom.ext.commits.git.log import CommitLog, LogSource, open_log
+from mudroom.stage.source import OpenSource
 from whole_text import whole
 
 __all__ = ["project"]  # a fixture

@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from handgit import git
+
 from mudroom.errors import UsageError
-from mudroom.stage.source import OpenSource
 from mudroom.ext.commits.git.made import require_unemptied
+from mudroom.stage.source import OpenSource
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 FULL = "git init -q $KIND .; echo one > a; mkdir s; echo K > .env; echo K > s/x.key; git add -A; git commit -qm full"

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from handgit import fsck, git, with_settings
 
 from conftest import Place
-from handgit import fsck, git, with_settings
 from mudroom.errors import UsageError
-from mudroom.ext.commits.session import CommitRequest, CommittedApply
 from mudroom.ext.commits.git.one_commit import OneCommit
 from mudroom.ext.commits.git.user_settings import UserFiles
+from mudroom.ext.commits.session import CommitRequest, CommittedApply
 from whole_text import whole
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

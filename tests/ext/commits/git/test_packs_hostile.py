@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from handgit import Copy, fsck, git, pack_header
 from hostile import refused, with_tree
+
 from mudroom.vault.git import pack
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

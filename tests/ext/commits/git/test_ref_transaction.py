@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from handgit import fsck, git, moves_of
+
 from mudroom.ext.commits.core.ref_plan import HEAD, STASH, RefMove, RepositoryMoves
 from mudroom.ext.commits.git.ref_transaction import perform_moves, reversed_moves, without_packed
 from mudroom.ext.commits.git.write import RepositoryWriter

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from conftest import Listing, Place, full_listing, listing
 from git_commands import COLLECTING, PRUNING, CommandSource, Names
 from git_history import START, environment, make_package_repository, make_repository
-from mudroom.ext.commits.core.ref_plan import HEAD, STASH, RefOutcome
+
+from conftest import Listing, Place, full_listing, listing
 from mudroom.errors import UsageError
+from mudroom.ext.commits.core.ref_plan import HEAD, STASH, RefOutcome
 from mudroom.sandbox.client.client import Client
 from mudroom.stage.layers.layer import remove_tree
 

@@ -12,8 +12,8 @@ import os
 from collections import Counter
 
 import pytest
-
 from git_machine import KINDS, Run, run, shorten
+
 from mudroom.sandbox.client.client import Client
 from tiers import SEED
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from git_history import environment
 
 from conftest import Place, full_listing
-from git_history import environment
 from mudroom.errors import MudroomError, UsageError
-from mudroom.session import LandingResult, Session
 from mudroom.ext.commits.git.transfer import Commits
+from mudroom.session import LandingResult, Session
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = "git config user.name T; git config user.email t@example.org; git config gc.auto 0"

@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from git_history import environment, make_repository
 
 from conftest import Place, listing
-from git_history import environment, make_repository
 from test_vault_verb import Cli
 
 KEY = "secret of the user\n"

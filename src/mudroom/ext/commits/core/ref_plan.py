@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from mudroom.core.git.outcome import RefOutcome, RefResult
 from mudroom.core.tree.path import show
-from mudroom.typing import Literal, NamedTuple
+from mudroom.typing import NamedTuple
 
 HEADS, TAGS, NOTES, STASH, HEAD = b"refs/heads/", b"refs/tags/", b"refs/notes/", b"refs/stash", b"HEAD"
 _LEFT = (
@@ -34,8 +35,6 @@ _LEFT = (
 _MOVED = "has moved in the project meanwhile"
 MOST_NAMES = 1000
 """Names tried for a ref beside (``mudroom/FORK-2``, …)."""
-
-RefResult = Literal["moved", "there", "beside", "kept", "left"]
 
 
 class RefSides(NamedTuple):
@@ -88,17 +87,6 @@ class RepositoryMoves(NamedTuple):
     """Absolute path of the work tree whose index moves."""
     staged: tuple[bytes, ...] = ()
     """Paths that the user had staged before as the new commit has them: undo leaves them staged."""
-
-
-class RefOutcome(NamedTuple):
-    ref: bytes
-    """Full name in the fork."""
-    result: RefResult
-    target: bytes = b""
-    """Full name in the project, for ``moved`` and ``beside``. Of a HEAD that is ``kept``: the branch with the commits
-    that the project's HEAD lacks."""
-    reason: str = ""
-    """Continues a sentence that begins with the ref."""
 
 
 class RefPlan(NamedTuple):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from mudroom.ext.commits.core.ref_plan import HEAD, STASH, RefOutcome
+from mudroom.core.git.outcome import RefOutcome
 from mudroom.core.tree.path import show
+from mudroom.ext.commits.core.ref_plan import HEAD, STASH
 
 _PREFIXES = (b"refs/heads/", b"refs/tags/", b"refs/")
 

@@ -13,12 +13,12 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import sort_key
 from mudroom.core.tree.review_tags import TEXT_LIMIT
-from mudroom.stage.diff import content_diff, git_mode
-from mudroom.typing import Literal, NamedTuple
 from mudroom.ext.commits.git.check import LINK, MODULE, TREE, TreeEntry, parse_tree
 from mudroom.ext.commits.git.history import History
 from mudroom.ext.commits.git.log import ForkLog, LoggedCommit
 from mudroom.ext.commits.git.read import refusal
+from mudroom.stage.diff import content_diff, git_mode
+from mudroom.typing import Literal, NamedTuple
 
 FILES_LISTED = 2_000
 """Changed files of a commit that are listed, at most."""

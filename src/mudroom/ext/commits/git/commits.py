@@ -13,30 +13,25 @@ import io
 import os
 from collections.abc import Iterator
 
-from mudroom.core.tree.path import show
+from mudroom.core.git.outcome import Commit
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.stage import disk
 from mudroom.stage.source import Source
-from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.git.place import RepositoryPlace, is_outside
+from mudroom.vault.git.private_directory import private_problem
 
 if TYPE_CHECKING:
     from mudroom.ext.commits.git.check import CommitText
     from mudroom.ext.commits.git.objects import ForkObjects
-    from mudroom.ext.commits.git.repository import Repository, RepositoryPlace
+    from mudroom.ext.commits.git.repository import Repository
     from mudroom.ext.commits.git.walk import NewObjects
 
 DULWICH = (1, 2, 21)
 """The oldest supported version, as in pyproject.toml."""
 _INSTALL = "pip install -U mudroom dulwich"
 _SUBJECT_LENGTH = 200
-
-
-class Commit(NamedTuple):
-    id: str
-    subject: str
-    """One line, escaped for display."""
-    author: str
-    """Name and mail address, escaped for display."""
 
 
 def require_dulwich() -> None:
@@ -58,13 +53,10 @@ def directories_in_view(project: bytes, repository: bytes, view: Source, place: 
     """Return the directories of HEAD and of objects in the fork. The project's repository decides them, never the
     fork's.
     """
-    from mudroom.vault.git.place import is_outside
-    from mudroom.vault.git.private_directory import fork_git_directory
-
     shown = show(repository)
     root = disk.real_path(project)
     if is_outside(project, place):
-        return fork_git_directory(project, repository, view, place)
+        return _private_directory(project, repository, view, place)
     at = os.path.join(root, repository)
     live_link, link = _link(at), None
     entry = view.look(repository)
@@ -78,6 +70,32 @@ def directories_in_view(project: bytes, repository: bytes, view: Source, place: 
         state = "is gone" if entry is None else "is not what the project has there"
         raise UsageError(f"{shown} in the fork {state}: its commits cannot be brought", "mudroom diff shows what it is")
     return place.git[len(root) + 1 :], place.common[len(root) + 1 :]
+
+
+def _private_directory(project: bytes, repository: bytes, view: Source, place: RepositoryPlace) -> tuple[bytes, bytes]:
+    """Return the directories of HEAD and of objects in a fork's view, for a ``.git`` that leads outside of the
+    project: both are the private one. Raise UsageError if the fork has none, or the repository does not name this work tree: a
+    stranger's archive must not have commits brought into another repository of the user's.
+    """
+    shown, entry = show(repository), view.look(repository)
+    try:
+        directory = os.path.join(project, os.path.dirname(repository))
+        # A link of the user's project may lead to a work tree elsewhere.
+        is_inside = is_below(disk.real_path(directory), disk.real_path(project))
+        problem = private_problem(directory, place) if is_inside else "whose work tree is not in it"
+    except ValueError as error:
+        problem = f"whose settings cannot be read: {error}"
+    if problem:
+        raise UsageError(
+            f"{shown} belongs to a repository outside of the project, {problem}",
+            "run mudroom in the directory of the main repository",
+        )
+    if entry is None or entry.kind != "directory":
+        raise UsageError(
+            f"{shown} belongs to a repository outside of the project, to which this fork cannot commit",
+            "mudroom fork new NAME makes one that can",
+        )
+    return repository, repository
 
 
 def _link(path: bytes) -> bytes | None:

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 
 from dulwich.refs import Ref, check_ref_format
 
-from mudroom.ext.commits.core.ref_plan import HEAD, STASH
 from mudroom.core.git.repository_state import parse_packed_refs
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show
+from mudroom.ext.commits.core.ref_plan import HEAD, STASH
+from mudroom.ext.commits.git.check import is_id
+from mudroom.ext.commits.git.read import read_small, refusal
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import Source, is_absence
 from mudroom.typing import NamedTuple, Protocol
-from mudroom.ext.commits.git.check import is_id
-from mudroom.ext.commits.git.read import read_small, refusal
 
 _REF_LIMIT = 4096
 _PACKED_REFS_LIMIT = 64 << 20

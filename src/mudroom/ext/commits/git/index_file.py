@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable, Mapping
 
 from mudroom.core.git.blob import blob_id, blob_ids
-from mudroom.core.git.index import Index, IndexEntry, TreeItem, encode_index, move_entries, parse_index
+from mudroom.core.git.index import Index, IndexEntry, TreeItem, encode_index, parse_index
 from mudroom.errors import UsageError
+from mudroom.ext.commits.git.check import parse_tree
+from mudroom.ext.commits.git.repository import Repository
+from mudroom.ext.commits.git.write import RepositoryWriter, sync_directory
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.stage.source import Source, read_all
 from mudroom.typing import NamedTuple
-from mudroom.ext.commits.git.check import parse_tree
-from mudroom.ext.commits.git.repository import Repository
-from mudroom.ext.commits.git.write import RepositoryWriter, sync_directory
 
 _HASH_LIMIT = 64 << 20
 _WORD = 0xFFFFFFFF
@@ -122,6 +123,27 @@ def _moved(live: Repository, path: bytes, move: IndexMove) -> bytes:
     finally:
         os.close(root)
     return encode_index(entries, id_length)
+
+
+def move_entries(
+    entries: Iterable[IndexEntry], old: Mapping[bytes, TreeItem], new: Mapping[bytes, TreeItem]
+) -> list[IndexEntry]:
+    """Return the entries after the checked-out commit has moved from tree ``old`` to tree ``new``.
+
+    An entry that is as in the old tree becomes as in the new tree; an entry that the user staged stays. This is the
+    two-tree merge of git-read-tree(1), without its refusals. ``old`` and ``new`` need only the paths that differ.
+    """
+    present = {entry.path: entry for entry in entries}
+    for path in old.keys() | new.keys():
+        entry, before, after = present.get(path), old.get(path), new.get(path)
+        if (entry.item if entry is not None else None) != before or before == after:
+            continue
+        if after is None:
+            del present[path]
+        else:
+            fresh = IndexEntry(path, after)
+            present[path] = fresh if entry is None else entry._replace(item=after, stat=fresh.stat)
+    return list(present.values())
 
 
 def _with_stat(root: int, entry: IndexEntry, id_length: int) -> IndexEntry:

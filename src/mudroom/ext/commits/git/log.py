@@ -12,20 +12,21 @@ import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from mudroom.ext.commits.core.ref_plan import HEAD, HEADS, STASH, TAGS
 from mudroom.core.text.escaping import escape_line
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.stage.source import Source
-from mudroom.typing import NamedTuple
+from mudroom.ext.commits.core.ref_plan import HEAD, HEADS, STASH, TAGS
 from mudroom.ext.commits.git.commits import directories_in_view, require_dulwich
 from mudroom.ext.commits.git.fork_refs import ForkFiles, SideFiles, SideRefs, changed_refs
 from mudroom.ext.commits.git.history import History
 from mudroom.ext.commits.git.objects import ForkObjects
 from mudroom.ext.commits.git.read import READ_LIMIT, Allowance, refusal
-from mudroom.ext.commits.git.repository import Repository, find_repository
+from mudroom.ext.commits.git.repository import Repository
+from mudroom.stage.source import Source
+from mudroom.typing import NamedTuple
+from mudroom.vault.git.place import find_repository
 
 COMMITS_LISTED = 2_000
 """Commits in a list, at most: the newest ones."""

@@ -10,16 +10,16 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Iterator
 
-from mudroom.ext.commits.core.emptied import EMPTY_BLOBS
 from mudroom.core.git.index import parse_index
 from mudroom.core.git.repository_state import parse_packed_refs
 from mudroom.core.git.settings_file import parse_settings
 from mudroom.core.tree.path import is_below, name, parent, show, show_path
 from mudroom.errors import UsageError
-from mudroom.stage.source import Source, walk
+from mudroom.ext.commits.core.emptied import EMPTY_BLOBS
 from mudroom.ext.commits.git.check import TREE, is_id, parse_commit, parse_tree, tag_target
 from mudroom.ext.commits.git.objects import ForkObjects
 from mudroom.ext.commits.git.read import read_small, refusal
+from mudroom.stage.source import Source, walk
 
 COMMIT_LIMIT = 100_000
 """Commits that are read, the latest first."""

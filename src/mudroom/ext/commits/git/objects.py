@@ -13,9 +13,9 @@ from collections.abc import Container
 from dulwich.errors import ApplyDeltaError
 
 from mudroom.core.text.regex import regex
-from mudroom.stage.source import Source
 from mudroom.ext.commits.git.pack import Bases, Pack
 from mudroom.ext.commits.git.read import Allowance, UnpackedObject, check_size, open_regular, refusal
+from mudroom.stage.source import Source
 
 _PACK_LIMIT = 200  # each has two open files; git collects packs when there are 50 (gc.autoPackLimit)
 _LOOSE_HEADER = regex(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,15})\0")

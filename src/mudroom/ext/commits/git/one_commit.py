@@ -18,21 +18,23 @@ from contextlib import contextmanager
 
 from mudroom.core.git.blob import blob_id, object_id
 from mudroom.core.git.index import TreeItem
-from mudroom.ext.commits.core.ref_plan import HEAD, HEADS, RefMove, RepositoryMoves
-from mudroom.ext.commits.core.tree_edit import edit_tree
+from mudroom.core.git.outcome import MadeCommit
 from mudroom.core.merge.operations import Op
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors, is_below, show, show_path
 from mudroom.errors import UsageError
-from mudroom.stage import disk
-from mudroom.stage.source import OpenSource, Source, read_all, walk
-from mudroom.typing import NamedTuple
+from mudroom.ext.commits.core.ref_plan import HEAD, HEADS, RefMove, RepositoryMoves
+from mudroom.ext.commits.core.tree_edit import edit_tree
 from mudroom.ext.commits.git.check import parse_tree
 from mudroom.ext.commits.git.check_in import CheckIn
 from mudroom.ext.commits.git.index_file import index_obstacle
-from mudroom.ext.commits.git.repository import Repository, find_repository
+from mudroom.ext.commits.git.repository import Repository
 from mudroom.ext.commits.git.user_settings import UserFiles, UserSettings
 from mudroom.ext.commits.git.write import RepositoryWriter
+from mudroom.stage import disk
+from mudroom.stage.source import OpenSource, Source, read_all, walk
+from mudroom.typing import NamedTuple
+from mudroom.vault.git.place import find_repository
 
 FILE_LIMIT = 256 << 20
 """Bytes of a file that is committed; a larger one is refused."""
@@ -40,17 +42,6 @@ _TREE, _LINK, _FILE, _PROGRAM, _MODULE = 0o40000, 0o120000, 0o100644, 0o100755, 
 _USE_GIT = "apply without a commit, then git commit"
 
 IsIgnored = Callable[[bytes, Entry], bool]
-
-
-class MadeCommit(NamedTuple):
-    id: str
-    branch: str
-    """Short name of the branch; empty: HEAD is detached."""
-    files: int
-    with_changes: tuple[bytes, ...]
-    """Committed files that differed from HEAD before the apply: changes of the user's own are in the commit."""
-    left_out: tuple[bytes, ...]
-    """Applied files that are not committed: ignored by git, or in a repository of their own."""
 
 
 class CommitTime(NamedTuple):

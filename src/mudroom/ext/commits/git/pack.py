@@ -11,9 +11,9 @@ import os
 from dulwich.lru_cache import LRUSizeCache
 from dulwich.pack import apply_delta
 
+from mudroom.ext.commits.git.read import OBJECT_LIMIT, Allowance, UnpackedObject, check_size
 from mudroom.stage import disk
 from mudroom.typing import NamedTuple
-from mudroom.ext.commits.git.read import OBJECT_LIMIT, Allowance, UnpackedObject, check_size
 
 DEPTH_LIMIT = 4095  # the most that git itself writes: pack-objects.h, OE_DEPTH_BITS
 _CACHE_SIZE = 32 << 20

@@ -18,14 +18,15 @@ from contextlib import suppress
 
 from dulwich.refs import Ref
 
-from mudroom.ext.commits.core.ref_plan import HEAD, STASH, RefMove, RepositoryMoves
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.ext.commits.core.ref_plan import HEAD, STASH, RefMove, RepositoryMoves
+from mudroom.ext.commits.git.index_file import IndexMove, IndexUpdate, move_index
+from mudroom.ext.commits.git.repository import Repository
+from mudroom.ext.commits.git.write import RepositoryWriter, sync_directory
 from mudroom.stage import disk
 from mudroom.typing import NamedTuple
-from mudroom.ext.commits.git.index_file import IndexMove, IndexUpdate, move_index
-from mudroom.ext.commits.git.repository import Repository, RepositoryPlace
-from mudroom.ext.commits.git.write import RepositoryWriter, sync_directory
+from mudroom.vault.git.place import RepositoryPlace
 
 _NO_PACKED = b"# pack-refs with: peeled fully-peeled sorted \n"
 

@@ -19,10 +19,9 @@ from dulwich.refs import DiskRefsContainer, Ref, SymrefLoop
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage import disk
 from mudroom.ext.commits.git.check import parse_commit
-from mudroom.vault.git.place import RepositoryPlace as RepositoryPlace
-from mudroom.vault.git.place import find_repository as find_repository
+from mudroom.stage import disk
+from mudroom.vault.git.place import RepositoryPlace
 
 # gitrepository-layout(5), git-config(1) extensions.*: extensions that do not change objects and refs
 _SUPPORTED = frozenset((b"noop", b"preciousobjects", b"partialclone", b"worktreeconfig", b"relativeworktrees"))

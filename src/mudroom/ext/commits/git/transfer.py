@@ -3,8 +3,8 @@
 1. ``open_transfer`` reads the refs that the fork changed, and checks every object that they need (``walk.py``). A
    damaged, hostile or emptied object refuses the whole transfer, before anything is written.
 2. ``Transfer.add_objects`` adds one pack. Objects that no ref names are harmless: git collects them.
-3. ``Transfer.plan`` decides about each ref (``ext/commits/core/ref_plan.py``) when it is known whether the work tree has
-   landed; ``perform_moves`` (``ref_transaction.py``) moves them.
+3. ``Transfer.plan`` decides about each ref (``core/ref_plan.py``) when it is known whether the work tree has landed;
+   ``perform_moves`` (``ref_transaction.py``) moves them.
 
 The fork's repository was written by an agent: git itself never runs on it.
 """
@@ -15,6 +15,10 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
+from mudroom.core.git.outcome import Commit, RefOutcome, TransferResult
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
 from mudroom.ext.commits.core.emptied import Emptied
 from mudroom.ext.commits.core.ref_plan import (
     HEAD,
@@ -25,20 +29,14 @@ from mudroom.ext.commits.core.ref_plan import (
     HeadSides,
     RefLookup,
     RefMove,
-    RefOutcome,
     RefPlanOptions,
     RefSides,
     RepositoryMoves,
     name_conflicts,
     plan_refs,
 )
-from mudroom.core.tree.change import Change
-from mudroom.core.tree.path import show
-from mudroom.errors import UsageError
-from mudroom.stage.source import OpenSource, Source
-from mudroom.typing import NamedTuple
 from mudroom.ext.commits.git.check import CommitText
-from mudroom.ext.commits.git.commits import Commit, checked_objects, describe
+from mudroom.ext.commits.git.commits import checked_objects, describe
 from mudroom.ext.commits.git.fork_refs import (
     ChangedRefs,
     ForkFiles,
@@ -51,9 +49,12 @@ from mudroom.ext.commits.git.history import History
 from mudroom.ext.commits.git.index_file import holds, index_obstacle, staged_already, tree_difference
 from mudroom.ext.commits.git.objects import ForkObjects
 from mudroom.ext.commits.git.read import refusal
-from mudroom.ext.commits.git.repository import Repository, RepositoryPlace
+from mudroom.ext.commits.git.repository import Repository
 from mudroom.ext.commits.git.walk import NewObjects, Walk
 from mudroom.ext.commits.git.write import RepositoryWriter
+from mudroom.stage.source import OpenSource, Source
+from mudroom.typing import NamedTuple
+from mudroom.vault.git.place import RepositoryPlace
 
 
 class RepositorySides(NamedTuple):
@@ -80,21 +81,6 @@ class ForkSide(NamedTuple):
     """The files as they were when the fork began."""
     changes: Sequence[Change]
     """The changes of its record."""
-
-
-class TransferResult(NamedTuple):
-    """What has come of one repository."""
-
-    label: bytes
-    refs: tuple[RefOutcome, ...]
-    commits: tuple[Commit, ...]
-    """New commits, oldest first."""
-    objects: int
-
-    @property
-    def moved(self) -> int:
-        """Number of refs that moved or are new."""
-        return sum(outcome.result in ("moved", "beside") for outcome in self.refs)
 
 
 class Commits(NamedTuple):

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from dulwich.lru_cache import LRUSizeCache
 
-from mudroom.ext.commits.core.emptied import Emptied
 from mudroom.core.git.index import TreeItem
 from mudroom.core.tree.git_name import reads_as
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import UsageError
-from mudroom.typing import NamedTuple
+from mudroom.ext.commits.core.emptied import Emptied
 from mudroom.ext.commits.git.check import MODULE, TREE, CommitText, TreeEntry, check_entry, parse_tree
 from mudroom.ext.commits.git.history import History
 from mudroom.ext.commits.git.read import refusal
 from mudroom.ext.commits.git.repository import Repository
+from mudroom.typing import NamedTuple
 
 NOT_MASKED = Emptied(())
 OBJECT_LIMIT = 2_000_000

@@ -13,9 +13,9 @@ from dulwich.pack import UnpackedObject, write_pack_data, write_pack_index_v2
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.ext.commits.git.repository import NUMBERS, Repository
 from mudroom.stage import disk
 from mudroom.typing import BinaryIO, NoReturn
-from mudroom.ext.commits.git.repository import NUMBERS, Repository
 
 _IDENTITY = b"mudroom <mudroom@localhost>"
 
