@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 
 from bench.measure import Against, Finding, Lap, Rival, at_most_over, interleave
 from bench.place import Place, Scale, discard, new_place, run
-from mudroom.core.network.fork_consent import parse_forks
+from mudroom.core.network.fork_rule import parse_forks
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
 from mudroom.session import Session

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from browser import chromium, is_shared, open_page, own_site, page, shared, shared_root, shared_words, site
 from inner_path import inner
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
@@ -26,9 +25,10 @@ from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLaunch
 from mudroom.sandbox.launcher import wire
 from mudroom.session import Session
 
-__all__ = ["chromium", "open_page", "own_site", "page", "shared", "shared_root", "shared_words", "site"]  # fixtures
 pytest_plugins = ["deep_table", "left_out", "outcome_file", "skip_budget", "tiers"]
-pytest_plugins += [name for name in ("engines",) if find_spec(name)]  # fixtures of satellites whose tests are here
+pytest_plugins += [
+    name for name in ("browser", "engines") if find_spec(name)
+]  # of satellites
 
 for name, action in (("SIGHUP", signal.SIG_DFL), ("SIGQUIT", signal.SIG_DFL), ("SIGINT", signal.default_int_handler)):
     # nohup(1), or the background of a shell script: programs under test would inherit the ignored signal
@@ -182,6 +182,12 @@ def client() -> Iterator[LauncherClient]:
 
 if os.environ.get("MUDROOM_TEST_INIT") == "python":  # ./check runs some files a second time so
     wire.NATIVE_INIT = b""
+
+
+def is_shared(request: pytest.FixtureRequest) -> bool:
+    """Whether a test uses the server that the tests of its file share (``ext/web/browser.py``)."""
+    names = request.fixturenames
+    return "open_page" in names and "own_site" not in names
 
 
 @pytest.fixture

@@ -36,6 +36,8 @@ SAME = {
     "test_buffer.py": "the owner of a new file is who made it: said by the process itself",
     "test_faults.py": "long; root's writing is the same, but for the modes of directories: test_closed_directories",
     "test_second_writer.py": "as test_faults",
+    "test_writer_race.py": "as test_faults",
+    "test_crash.py": "as test_faults",
     "test_power_loss.py": "as test_faults",
     "test_verb_faults.py": "as test_faults",
     "test_approval_faults.py": "asks only to name a file of its own",
@@ -69,7 +71,7 @@ def facts(path: Path) -> Facts:
     skips_root: set[int] = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.ImportFrom):
-            imports.add(node.module or "")
+            imports.add("." * node.level + (node.module or ""))
         elif isinstance(node, ast.Import):
             imports |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Call):
@@ -101,7 +103,8 @@ def helpers(path: Path) -> Iterator[Path]:
             continue
         seen.add(here)
         yield here
-        waiting += [one for name in facts(here).imports - SHARED for one in file_of(name, path.parent)]
+        for name in facts(here).imports - SHARED:
+            waiting += file_of(name, (here if name.startswith(".") else path).parent)
 
 
 @functools.cache
@@ -109,6 +112,9 @@ def file_of(name: str, beside: Path) -> list[Path]:
     """Return the support module of this name: beside the file, in tests/, or in a folder on pytest's path."""
     if name.startswith(("mudroom", "test_")):
         return []
+    if name.startswith("."):
+        above = (beside, *beside.parents)[len(name) - len(name.lstrip(".")) - 1]
+        return [path for path in (above / (name.lstrip(".").replace(".", "/") + ".py"),) if path.is_file()]
     under = name.replace(".", "/") + ".py"
     return [place / under for place in (beside, TESTS, *FOLDERS) if (place / under).is_file()][:1]
 

@@ -410,7 +410,7 @@ def test_the_vault_belongs_to_both_paths(machines: Machines) -> None:
         assert [fork.name for fork in session.vault.forks()] == ["k"]
     vault = next(vault for vault in upkeep.vaults_of(state) if vault.path == path)
     assert (vault.project, vault.source, vault.is_elsewhere) == (machines.path, ground, True)
-    total = upkeep.holdings_of(vault)
+    total = upkeep.vault_total(vault)
     assert (total.exists, total.forks, total.unapplied) == (True, 1, 1)
     with pytest.raises(MudroomError):
         upkeep.remove_vault(vault)

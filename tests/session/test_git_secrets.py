@@ -15,7 +15,6 @@ from clocks import give_way
 from conftest import Place, full_listing
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.errors import UsageError
 from mudroom.session.session import Session
 from mudroom.stage.layers import git_layer
 from mudroom.stage.stamp import is_settled

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -130,4 +129,3 @@ def test_conflicts_are_shown_while_it_is_mounted(place: Place, session: Session,
     with session.alone("a test"):
         assert session.changes.apply("f").applied.conflicts
     assert (at / "file").read_text() == "theirs\n"
-

@@ -13,8 +13,6 @@ import pytest
 from conftest import Place, full_listing, listing
 from mudroom.cli.change.preview import preview
 from mudroom.cli.terminal.terminal import Terminal
-from mudroom.errors import UsageError
-from whole_text import whole
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 GIT = "git -c user.name=T -c user.email=t@example.org -c init.defaultBranch=main -c protocol.file.allow=always"

@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from conftest import Place
-from mudroom.ext.web.state.server_state import require_at_rest
 from mudroom.library.review.rows import is_at_rest
 from mudroom.sandbox.launcher.wire import NATIVE_INIT
 from mudroom.session import Session
@@ -134,10 +133,9 @@ def test_idle_forks_cost_no_process(place: Place) -> None:
     assert launched(session) - before <= each * standing + 4
 
 
-def test_lists_and_pages_leave_it(place: Place) -> None:
+def test_lists_leave_it(place: Place) -> None:
     session = place.session()
     stand(session)
     session.sandboxes.foreground()
     assert is_at_rest(session, "f")
-    require_at_rest(session, "f")
     assert stands(session)

@@ -35,8 +35,13 @@ def _run_words() -> None:
             client = sys.modules[KEEPER]
             wants_keeper = client.hand_over() == client.NO_KEEPER
     if sys.platform == "win32":
-        from mudroom.ext.windows.cli.windows import main as main_on_windows
+        from mudroom.core.registry import NotInstalled, twin
 
+        try:
+            main_on_windows = twin("main").main
+        except NotInstalled as error:
+            print(f"mudroom: {error}", file=sys.stderr)
+            sys.exit(error.exit_code)
         sys.exit(main_on_windows())
 
     import gc

@@ -1,13 +1,16 @@
-"""The agents that mudroom knows, as the kernel asks for them. Their profiles are in the satellite ``agents``."""
+"""The agents that mudroom knows, and their cards, as the kernel asks for them: the satellite ``agents`` has them."""
 
 from __future__ import annotations
 
-from mudroom.core.agent.credential_stores import AGENTS
 from mudroom.core.registry import part, part_or_none
 from mudroom.typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from mudroom.core.agent.card import AgentCard, OpenedCredentials
+    from mudroom.core.network.host_rules import HostRule
+    from mudroom.core.settings import Settings
 
 
 class KnownAgents(Protocol):
@@ -38,6 +41,8 @@ class _NoAgents:
 
     def has(self, name: str) -> bool:
         """Raise NotInstalled for an agent that the satellite would know."""
+        from mudroom.core.agent.credential_stores import AGENTS
+
         if name in AGENTS:
             part("agents", "catalog", f"mudroom {name}")
         return False
@@ -47,3 +52,23 @@ class _NoAgents:
 
     def inner_sandbox(self, _program: str, _level: int) -> str:
         return ""
+
+
+class AgentCards(Protocol):
+    def load_card(self, path: bytes) -> AgentCard:
+        """Return the card of a file. Raise UsageError, one line that names the file."""
+
+    def with_card_network(self, card: AgentCard, settings: Settings, mode: str | None) -> Settings:
+        """Return the settings without network if the card needs none, unless the user has given a mode."""
+
+    def trusted_hosts(self, card: AgentCard, project: bytes, environ: Mapping[bytes, bytes]) -> tuple[HostRule, ...]:
+        """Return the hosts of a card whose agent the policy trusts to name them; the user is not asked."""
+
+    def opened_by(self, card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> OpenedCredentials:
+        """Return the credentials that a card names, as found on this machine."""
+
+
+def agent_cards(what: str) -> AgentCards:
+    """Return what reads cards. Raise NotInstalled without it; ``what`` the user asked for."""
+    cards: AgentCards = part("agents", "card", what)
+    return cards

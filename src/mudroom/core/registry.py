@@ -16,13 +16,22 @@ if TYPE_CHECKING:
 
 ROWS: Mapping[str, Mapping[str, str]] = {
     "agents": {
+        "card": "agents.card",
         "catalog": "agents.catalog",
+        "home": "agents.home.staged_home",
+        "links": "agents.links.fork_dial",
+        "logins": "agents.home.login",
+        "net": "agents.cli.net_fork",
         "settings": "agents.settings_review",
     },
     "call": {
         "archives": "transfer.archives",
         "attempts": "attempts.library",
         "tools": "agents.library",
+    },
+    "certify": {
+        "cli": "certify.cli.certification",
+        "opening": "certify.opening",
     },
     "commits": {
         "cli": "commits.cli",
@@ -48,6 +57,10 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "level": {
         "2": "containers.level",
     },
+    "platform": {
+        "darwin": "macos.platform",
+        "win32": "windows.sandbox.platform",
+    },
     "verb": {
         "acp": "agents.cli.acp",
         "agent": "agents.cli.agent",
@@ -65,8 +78,27 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "try": "attempts.cli.try",
         "worker": "fleet.cli.worker",
     },
+    "windows": {
+        "command": "windows.core.windows_command",
+        "console": "windows.win32.console",
+        "disk": "windows.stage.nt_disk",
+        "environment": "windows.environment",
+        "gate": "windows.net.nt_process",
+        "lock": "windows.win32.lock",
+        "main": "windows.cli.windows",
+        "packet": "windows.system.nt_packet",
+        "private": "windows.stage.nt_private",
+        "process": "windows.win32.process",
+    },
 }
 """By kind of what is added, then by its name: a module below ``mudroom.ext``, of the folder that it begins with."""
+
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "fleet": ("transfer",),
+    "tui": ("attempts",),
+    "web": ("agents", "attempts"),
+}
+"""Satellites without which another cannot be loaded: where one is absent, that one is, too."""
 
 
 class NotInstalled(MudroomError):
@@ -79,7 +111,7 @@ def part(kind: str, name: str, what: str) -> Any:
     if module is None:
         satellite = satellite_of(kind, name)
         raise NotInstalled(
-            f"{what} is not part of this installation: it lacks mudroom/ext/{satellite}",
+            f"{what} is not part of this installation: it lacks mudroom/ext/{absent(satellite) or satellite}",
             "install all of mudroom: pip install --force-reinstall mudroom",
         )
     return module
@@ -94,18 +126,29 @@ def part_or_none(kind: str, name: str) -> Any:
     return sys.modules[module]
 
 
+def twin(name: str) -> Any:
+    """Return the module that does on Windows what a module or library of POSIX does elsewhere. Raise NotInstalled."""
+    return part("windows", name, "mudroom on Windows")
+
+
 def satellite_of(kind: str, name: str) -> str:
     """Return the folder of ``mudroom/ext`` that holds a row's module."""
     return ROWS[kind][name].partition(".")[0]
 
 
 def is_installed(satellite: str) -> bool:
-    """Return whether a folder of ``mudroom/ext`` is there. A fault within it is raised, not taken for its absence."""
+    """Return whether a folder of ``mudroom/ext`` is there, and those that it needs."""
+    return not absent(satellite)
+
+
+def absent(satellite: str) -> str:
+    """Return the folder that is absent: this one, or one that it needs; empty if all are there. A fault within one is
+    raised, not taken for its absence."""
     name = f"mudroom.ext.{satellite}"
     try:
         __import__(name)
     except ModuleNotFoundError as error:
         if error.name not in (name, "mudroom.ext"):
             raise
-        return False
-    return True
+        return satellite
+    return next(filter(None, map(absent, NEEDS.get(satellite, ()))), "")

@@ -12,8 +12,8 @@ from mudroom.core.confinement.spec import Network
 from mudroom.typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from mudroom.core.network.fork_consent import ForkRule
     from mudroom.core.network.fork_host import AgentLink
+    from mudroom.core.network.fork_rule import ForkRule
     from mudroom.core.network.host_rules import HostRule
 
 VerifyWhen = Literal["merged", "always", "never"]
@@ -34,7 +34,7 @@ class Settings(NamedTuple):
     agent_links: tuple[AgentLink, ...] = ()
     """Which fork may reach a server in which other (``core/network/fork_host.py``)."""
     fork_rules: tuple[ForkRule, ...] = ()
-    """Ports that forks show to each other, and that they may reach (``core/network/fork_consent.py``)."""
+    """Ports that forks show to each other, and that they may reach (``ext/agents/core/fork_consent.py``)."""
     network_cards: tuple[str, ...] = ()
     """Agents (by agentId) whose cards may add hosts, unless a rule denies them."""
     never_inspect: tuple[HostRule, ...] = ()

@@ -10,7 +10,7 @@ from mudroom.library.argument import name_of, seconds_of, variables_of, words_of
 from mudroom.library.life import Life, own_cancellation
 from mudroom.library.value import run_result
 from mudroom.sandbox.client.cancellation import Cancellation
-from mudroom.session import CAPTURED
+from mudroom.session.order import CAPTURED
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:

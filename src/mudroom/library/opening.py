@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from mudroom.core.known_agents import agent_cards
 from mudroom.errors import UsageError
 from mudroom.library.argument import (
     directory_of,
@@ -21,8 +22,6 @@ from mudroom.session.project_session import open_project
 from mudroom.typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from mudroom.core.agent.card import AgentCard
-    from mudroom.core.network.host_rules import HostRule
     from mudroom.core.settings import Settings
     from mudroom.library.argument import NetworkMode, StrPath, ViewMode, Word
     from mudroom.library.question import Ask
@@ -74,16 +73,15 @@ def open(project: Word, *, ask: Ask | None = None, **options: Unpack[RoomOptions
     if agent is not None and not (isinstance(agent, str) and agent.strip()):
         raise UsageError(f"agent is {agent!r}, not a name", 'agent="coder"')
     rules = hosts_of(options.get("allow", ()), options.get("deny", ()))
-    parsed = None
-    if card is not None:
-        parsed, rules = _card(card, place, variables, rules)
+    cards = agent_cards("an agent's card") if card is not None else None
+    parsed = cards.load_card(os.fsencode(card)) if cards is not None and card is not None else None
+    if cards is not None and parsed is not None:
+        rules = (*rules, *cards.trusted_hosts(parsed, place, variables))
 
     def adjust(settings: Settings) -> Settings:
         adjusted = with_options(settings, options)
-        if parsed is not None:
-            from mudroom.session.project_session import with_card_network
-
-            adjusted = with_card_network(parsed, adjusted, options.get("network"))
+        if cards is not None and parsed is not None:
+            adjusted = cards.with_card_network(parsed, adjusted, options.get("network"))
         return adjusted
 
     notes: list[str] = []
@@ -103,17 +101,6 @@ def open(project: Word, *, ask: Ask | None = None, **options: Unpack[RoomOptions
         session.close()
         raise
     return Room(session, notes, lambda cancellation: command_approver(session, ask, cancellation))
-
-
-def _card(
-    path: StrPath, project: bytes, environ: Mapping[bytes, bytes], rules: tuple[HostRule, ...]
-) -> tuple[AgentCard, tuple[HostRule, ...]]:
-    """Return an agent's card, and the rules with the hosts that the policy trusts it to name."""
-    from mudroom.policy.config import load_card
-    from mudroom.session.project_session import trusted_hosts
-
-    card = load_card(os.fsencode(path))
-    return card, (*rules, *trusted_hosts(card, project, environ))
 
 
 def with_options(settings: Settings, options: RoomOptions) -> Settings:

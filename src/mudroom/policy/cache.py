@@ -42,7 +42,7 @@ _SOURCES = (
     *(
         "policy/trust.py",
         "core/command/program/classification.py",
-        "core/network/fork_consent.py",
+        "ext/agents/core/fork_consent.py",
         "core/network/fork_host.py",
         "core/network/host_entry.py",
         "core/network/host_rules.py",
@@ -160,7 +160,7 @@ def _class_named(name: str) -> Any:
 
         return HostRule
     if name == "ForkRule":
-        from mudroom.core.network.fork_consent import ForkRule
+        from mudroom.core.network.fork_rule import ForkRule
 
         return ForkRule
     if name == "AgentLink":

@@ -12,17 +12,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from mudroom.core.confinement.limit import show_size
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
 from mudroom.core.tree.secret import UNKNOWN
 from mudroom.errors import UsageError
 from mudroom.stage import disk
 from mudroom.stage.views.preflight import policy_above
-from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from mudroom.core.agent.card import AgentCard
+from mudroom.typing import NamedTuple
 
 POLICY = b".mudroom/policy.yaml"
 ANSWERS = b".mudroom/local/permissions.yaml"
@@ -40,9 +36,10 @@ class Places(NamedTuple):
 def environment() -> Mapping[bytes, bytes]:
     """Return the environment of this process, for a library call without one."""
     if sys.platform == "win32":
-        from mudroom.ext.windows.environment import translate
+        from mudroom.core.registry import twin
 
-        return translate(os.environ)
+        translated: Mapping[bytes, bytes] = twin("environment").translate(os.environ)
+        return translated
     return os.environb
 
 
@@ -67,53 +64,6 @@ def _home_of_user() -> bytes:
         return os.fsencode(pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:
         raise UsageError(f"HOME is not set, and user {os.getuid()} has no entry in /etc/passwd", "set HOME") from None
-
-
-CARD_LIMIT = 1 << 20
-"""Bytes."""
-
-
-def load_card(path: bytes) -> AgentCard:
-    """Return an agent's card. Raise UsageError, one line that names the file."""
-    import json
-    from hashlib import sha256
-
-    from mudroom.core.agent.card import parse_card
-    from mudroom.core.agent.field import FieldError
-
-    name = show(path)
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read(CARD_LIMIT + 1)
-    except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}") from error
-    if len(data) > CARD_LIMIT:
-        raise UsageError(f"{name} is larger than any card ({show_size(CARD_LIMIT)})")
-    try:
-        card = parse_card(json.loads(data.decode(), object_pairs_hook=_once))
-        return card._replace(digest=sha256(data).hexdigest())
-    except UnicodeDecodeError as error:
-        from mudroom.policy.yaml import line_at
-
-        raise UsageError(f"{name}:{line_at(data, error.start)}: this is not UTF-8") from error
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{name}:{error.lineno}: this is not JSON: {error.msg}") from error
-    except RecursionError:
-        raise UsageError(f"{name}: nested too deeply") from None
-    except FieldError as error:
-        raise UsageError(f"{name}: {error.message}", error.hint) from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Reject duplicate keys: JSON parsers use the last one, a reader may see the first."""
-    from mudroom.core.agent.field import FieldError
-
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        keys = [key for key, _value in pairs]
-        duplicate = next(key for key in keys if keys.count(key) > 1)
-        raise FieldError(f"{duplicate!r} is given twice")
-    return values
 
 
 def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool = False) -> Loaded:

@@ -15,8 +15,8 @@ from mudroom.errors import UsageError
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from mudroom.core.network.fork_consent import ForkRule
     from mudroom.core.network.fork_host import AgentLink
+    from mudroom.core.network.fork_rule import ForkRule
 
 LONGEST = 100 * 366 * 86400.0
 """Seconds: a hundred years. In nanoseconds it fits a 64-bit number by far."""
@@ -192,7 +192,7 @@ def _forks(value: Any, where: str) -> tuple[ForkRule, ...]:
 
 def fork_rules(value: Any, side: str, where: str) -> list[ForkRule]:
     """Return the rules of one side."""
-    from mudroom.core.network.fork_consent import FORMS, SIDES, parse_forks
+    from mudroom.core.network.fork_rule import FORMS, SIDES, parse_forks
 
     try:
         return parse_forks(value, side)

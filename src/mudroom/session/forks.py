@@ -199,9 +199,9 @@ class Forks:
             record = fork.record
             if fork.interrupted is not None or (record is not None and record.changeset.changes):
                 return False
-            if not os.path.isdir(fork.path + b"/home"):
+            if not fork.has_home:
                 return True
-            from mudroom.vault.homes.login import has_logins
+            from mudroom.vault.forks.logins import has_logins
 
             return not has_logins(fork.path)
 
@@ -352,8 +352,6 @@ class Forks:
     def discard(self, name: str, reviewed: str | None = None) -> None:
         """Discard a fork. ``reviewed``: the fingerprint of the reviewed changes. Raise ForkMoved if the fork's changes
         differ from it, UsageError if a command is running in the fork, ForkGone if another process discards it."""
-        from mudroom.vault.homes.login import settle_logins
-
         fork = self.vault.fork(name)
         self.users.require_free(fork)
         mounting(self).settle_if_free(fork)
@@ -366,7 +364,10 @@ class Forks:
             if not free or self.users.count(name):
                 raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")
             self.forget(name)
-            self.remarks.extend(settle_logins(fork.path, is_discarded=True))
+            if fork.has_home:
+                from mudroom.vault.forks.logins import settle_logins
+
+                self.remarks.extend(settle_logins(fork.path, is_discarded=True))
             self.vault.discard(fork, durable=True)
         self.vault.empty_trash(cleaning_up(self.progress))
         try:
@@ -419,9 +420,10 @@ class Forks:
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
                     changeset = gather(fork, opened, view, CollectedCommand((), KILLED, self.clock()), started)
                     _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(changeset.changes)})
-            from mudroom.vault.homes.login import settle_logins
+            if fork.has_home:
+                from mudroom.vault.forks.logins import settle_logins
 
-            self.remarks.extend(settle_logins(fork.path))
+                self.remarks.extend(settle_logins(fork.path))
             fork.end()
         if os.path.isdir(fork.path + b"/background"):
             from mudroom.vault.forks.background import Book

@@ -26,7 +26,7 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.report import StepFailed
-from mudroom.sandbox.platform import LINUX, Platform
+from mudroom.sandbox.platform import LINUX, Platform, no_gate_at_level_0
 from mudroom.session.actor import Actor
 from mudroom.session.confinement.confinement import Confinement, Rlimits
 from mudroom.session.confinement.crowd import Crowd
@@ -48,9 +48,8 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.limiter import Limiter
+    from mudroom.session.confinement.command_gate import CommandGate, Equipment, SessionGate
     from mudroom.session.confinement.dialler import Dialler
-    from mudroom.session.confinement.fork_dial import ForkDialler
-    from mudroom.session.confinement.gateway import Doorkeeper, Equipment, Gateway
     from mudroom.session.confinement.host_approver import Approver
     from mudroom.session.confinement.level_two import SessionContainers
     from mudroom.stage.views.secret import Mask
@@ -134,7 +133,7 @@ class EndedCommands:
 
 
 class Machine:
-    """``_making`` guards the making of the launcher, the limiter, the gateway and the containers. ``_limiting`` guards
+    """``_making`` guards the making of the launcher, the limiter, the gate and the containers. ``_limiting`` guards
     the limiter from deciding about limits until the group that holds them is made. ``host_answers`` is replaced as
     a whole."""
 
@@ -170,7 +169,7 @@ class Machine:
         self._making = _thread.allocate_lock()
         self._limiting = _thread.allocate_lock()
         self._limiter: Limiter | None = None
-        self._gateway: Gateway | None = None
+        self._gate: SessionGate | None = None
         self._containers: SessionContainers | None = None
         self.host_answers = (rules, remember, approver)
         self._dialler = dialler
@@ -184,8 +183,8 @@ class Machine:
     def close(self) -> None:
         self.standing.close()
         self.confinement.close()
-        if self._gateway is not None:
-            self._gateway.close()
+        if self._gate is not None:
+            self._gate.close()
         if self._limiter is not None:
             self._limiter.close()
         self.ended.close()
@@ -374,8 +373,8 @@ class Machine:
         outcome: Outcome,
         relay: Relay | None,
         equipment: Equipment | None,
-    ) -> tuple[AbstractContextManager[Doorkeeper | None], int]:
-        """Return the doorkeeper of a command if the policy puts the gate between it and the network, and the gate's
+    ) -> tuple[AbstractContextManager[CommandGate | None], int]:
+        """Return the gate beside a command if the policy puts it between the command and the network, and the gate's
         port on the host's loopback if the command has no network namespace (else 0)."""
         level = order.grant.level
         gated = order.actor.settings.network_at(level) == "gate"
@@ -385,26 +384,24 @@ class Machine:
             hint = f"{why}; --net none works" if self.confinement.platform.is_bridged else why
             raise Unsupported("network: gate", "a gate", self.confinement.platform.system, hint)
         if not level and self.confinement.platform.is_bridged:
-            from mudroom.ext.windows.sandbox.plan import no_gate_at_level_0
-
             raise no_gate_at_level_0()
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
         inspection = equipment.inspection if equipment is not None else None
         places = self.loopback_places(mode, level, outcome)
         given = self._dialler(fork, order)
-        keeper = self.gateway.keeper(
-            fork.entrance,
+        gate = self.gate.command_gate(
+            fork.namespace_listener,
             relay,
             inspection,
             lambda: fork.name if fork.state.named else "",
             places,
             # a proxy on the host's loopback is open to other users of the machine, which the other fork is not
-            None if outside else lambda: given or dialler_of(self._vault, fork, self.gateway, order.actor.settings),
+            None if outside else lambda: given or dialler_of(self._vault, fork, self.gate, order.actor.settings),
             outcome.is_networked,
             fork.name,
             given is not None and given.all_hosts,
         )
-        return keeper, keeper.listen(bridged=self.confinement.platform.is_bridged) if outside else 0
+        return gate, gate.listen(bridged=self.confinement.platform.is_bridged) if outside else 0
 
     def loopback_places(self, mode: Mode, level: int, outcome: Outcome) -> Sequence[LoopbackPlace]:
         """Return the places of this machine's loopback that the command reaches inside; at level 0 the loopback is this
@@ -422,14 +419,14 @@ class Machine:
         return places
 
     @property
-    def gateway(self) -> Gateway:
-        from mudroom.session.confinement.gateway import Gateway, upstream_of
+    def gate(self) -> SessionGate:
+        from mudroom.session.confinement.command_gate import SessionGate, upstream_of
 
         with self._making:
-            if self._gateway is None:
+            if self._gate is None:
                 upstream = upstream_of(self.confinement.variables)
-                self._gateway = Gateway(*self.host_answers, upstream, self._loopback_rules)
-            return self._gateway
+                self._gate = SessionGate(*self.host_answers, upstream, self._loopback_rules)
+            return self._gate
 
     def terms(self, order: Order) -> Callable[[], str]:
         """Return a function that returns the digest of a command's terms: its permissions, apart from those of the host
@@ -498,11 +495,11 @@ class Machine:
             self._containers.forget(name)
 
 
-def dialler_of(vault: Vault, fork: Fork, gateway: Gateway, settings: Settings) -> ForkDialler:
+def dialler_of(vault: Vault, fork: Fork, gate: SessionGate, settings: Settings) -> Dialler:
     """Return what connects a command of the fork with other forks."""
-    from mudroom.session.confinement.fork_dial import ForkDialler
+    from mudroom.session.confinement.dialler import fork_links
 
-    return ForkDialler(vault, fork, gateway.inner_sockets, settings.fork_rules, settings.agent_links)
+    return fork_links().dialler(vault, fork, gate.inner_sockets, settings)
 
 
 def freezes(machine: Machine, fork: Fork, order: Order) -> bool:

@@ -116,11 +116,6 @@ def with_shown(settings: Settings, paths: Sequence[str]) -> Settings:
     return settings._replace(secrets_show=(*settings.secrets_show, *shown))
 
 
-def with_card_network(card: AgentCard, settings: Settings, mode: str | None) -> Settings:
-    """Return the settings without network if the card needs none, unless the user has given a mode (``given``)."""
-    return settings._replace(network="none") if card.needs.network is False and mode is None else settings
-
-
 # --- rules ---
 
 
@@ -186,16 +181,6 @@ def host_answers(project: bytes, environ: Mapping[bytes, bytes]) -> HostAnswers:
     return current_rules, remember
 
 
-def trusted_hosts(card: AgentCard, project: bytes, environ: Mapping[bytes, bytes]) -> tuple[HostRule, ...]:
-    """Return the hosts of a card whose agent the policy trusts to name them; the user is not asked."""
-    trusted = load_policy(project, environ).settings.network_cards
-    if not isinstance(card.needs.network, tuple) or card.agent not in trusted:
-        return ()
-    from mudroom.core.agent.card_hosts import sort_hosts
-
-    return sort_hosts(card.agent, card.needs.network, host_answers(project, environ)[0]()).open
-
-
 def loopback_rules(
     project: bytes, rules: Callable[[], Sequence[HostRule]], given: Sequence[HostRule]
 ) -> Callable[[], Sequence[HostRule]]:
@@ -211,7 +196,7 @@ def combined_rules(
 ) -> Callable[[], Sequence[HostRule]]:
     """Return a function with both kinds of rules. A deny of ``extra`` yields to an allow of the same host in ``rules``:
     a profile denies a registry for its agent's updates, and the user allows it for the project. The result is the same
-    object as long as ``rules`` returns the same object (``Gateway`` relies on that)."""
+    object as long as ``rules`` returns the same object (``SessionGate`` relies on that)."""
     cache: list[tuple[Sequence[HostRule], Sequence[HostRule]]] = []
 
     def both() -> Sequence[HostRule]:

@@ -72,10 +72,10 @@ def require_project(
 
 def _by_record(state: bytes) -> Callable[[Platform], Platform]:
     def certified(platform: Platform) -> Platform:
-        from mudroom.ext.certify.identity import tool_of
-        from mudroom.ext.certify.opening import open_platform
+        from mudroom.core.registry import part
 
-        return open_platform(platform, state, tool_of(platform.name))
+        opened: Platform = part("certify", "opening", f"mudroom on {platform.system}").open_here(platform, state)
+        return opened
 
     return certified
 

@@ -46,6 +46,7 @@ __all__ = [
     "host_question",
     "retention_limits",
     "vault_named",
+    "vault_total",
     "vaults_of",
     "why_unusable",
 ]
@@ -63,10 +64,6 @@ def holdings(state: bytes) -> list[VaultTotal]:
 def vaults_of(state: bytes) -> list[Vault]:
     """Return every vault of a state directory, usable or not (``why_unusable``). Close them."""
     return vaults(state)
-
-
-def holdings_of(vault: Vault) -> VaultTotal:
-    return vault_total(vault)
 
 
 def others(state: bytes, vault: Vault) -> list[Vault]:

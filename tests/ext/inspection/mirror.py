@@ -20,7 +20,7 @@ from mudroom.core.network.inspection import Credential, Foreign, Inspection
 from mudroom.ext.inspection.authority import load_authority
 from mudroom.ext.inspection.placeholder import parse_credential, with_value
 from seal import Seal, client
-from town import OpenDoor, Town, read_until
+from town import OpenGuard, Town, read_until
 
 HOST = "api.example"
 REAL = "ghp_/wEird+Va=lue." + "R4t5" * 6
@@ -38,14 +38,14 @@ class Place(NamedTuple):
     authority: str
     credential: Credential
 
-    def door(self, port: int, *rules: HostRule, foreign: Foreign = "refuse", never: Sequence[str] = ()) -> OpenDoor:
-        """Return a door with the credential for the port, and a rule that allows the host unless others are given."""
+    def guard(self, port: int, *rules: HostRule, foreign: Foreign = "refuse", never: Sequence[str] = ()) -> OpenGuard:
+        """Return a guard with the credential for the port, and a rule that allows the host unless others are given."""
         rules = rules or (HostRule("allow", HOST, (port,), private=True, source="policy.yaml:1"),)
         mine = self.credential._replace(port=port, foreign=foreign)
         inspection = Inspection(
             self.authority, tuple(parse_rule(host, "deny") for host in never), (mine,), self.seal.roots
         )
-        return self.town.door(*rules, inspection=inspection)
+        return self.town.guard(*rules, inspection=inspection)
 
     def inspection(self) -> Inspection:
         """Return that of a project without credentials."""
@@ -60,9 +60,9 @@ class Place(NamedTuple):
 
         return self.town.serve(begin)
 
-    def tunnel(self, door: OpenDoor, port: int, *alpn: str) -> ssl.SSLSocket:
+    def tunnel(self, guard: OpenGuard, port: int, *alpn: str) -> ssl.SSLSocket:
         where = b"%s:%d" % (HOST.encode(), port)
-        raw = door.connect(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (where, where))
+        raw = guard.connect(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (where, where))
         assert read_until(raw, b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
         inside = client(self.authority, alpn).wrap_socket(raw, server_hostname=HOST)
         self.town.closers.append(inside.close)

@@ -16,7 +16,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from tiers import SEED
-from town import OpenDoor, Town, read_all, read_until
+from town import OpenGuard, Town, read_all, read_until
 
 pytest.importorskip("cryptography", reason="inspection needs the library cryptography")
 pytest.importorskip("h2", reason="inspection needs the library h2")
@@ -111,9 +111,9 @@ def place(shared: Place) -> Place:
     return shared
 
 
-def ask(place: Place, door: OpenDoor, port: int, *more: bytes, method: bytes = b"GET") -> bytes:
+def ask(place: Place, guard: OpenGuard, port: int, *more: bytes, method: bytes = b"GET") -> bytes:
     """Return all that the command gets for one request with the credential."""
-    inside = place.tunnel(door, port)
+    inside = place.tunnel(guard, port)
     lines = [b"%s / HTTP/1.1" % method, b"Host: %s:%d" % (HOST.encode(), port), b"Connection: close"]
     lines += [b"Authorization: Bearer " + place.credential.placeholder.encode(), *more, b"", b""]
     inside.sendall(b"\r\n".join(lines))
@@ -122,9 +122,9 @@ def ask(place: Place, door: OpenDoor, port: int, *more: bytes, method: bytes = b
     return said
 
 
-def check_flows(door: OpenDoor, number: int) -> None:
-    door.wait(flows=number)
-    for flow in door.flows:
+def check_flows(guard: OpenGuard, number: int) -> None:
+    guard.wait(flows=number)
+    for flow in guard.flows:
         assert not is_told(repr(flow)), flow
         assert not is_told(repr(flow_to_json(flow, redact=False)))
 
@@ -147,13 +147,13 @@ def test_it_is_nowhere_in_a_response_in_no_spelling(place: Place) -> None:
         )
         script = Script(answer)
         port = place.serve(script.talk)
-        door = place.door(port)
-        got = ask(place, door, port)
+        guard = place.guard(port)
+        got = ask(place, guard, port)
         assert REAL.encode() in script.heads[0]
         assert b"HTTP/1.1 200 All" in got and b"begin" in got and b" end" in got, name
         assert not is_told(got), (name, got)
         assert not is_told(got.replace(b"\r\n", b""), fragment=16), (name, got)
-        check_flows(door, 1)
+        check_flows(guard, 1)
 
 
 def test_a_flow_does_not_keep_the_beginning_of_it_at_the_end_of_a_long_header(place: Place) -> None:
@@ -161,10 +161,10 @@ def test_a_flow_does_not_keep_the_beginning_of_it_at_the_end_of_a_long_header(pl
     answer = b"HTTP/1.1 200 OK\r\nX-Long: %s%s\r\nContent-Length: 0\r\n\r\n" % (b"x" * 1000, REAL.encode())
     script = Script((answer,))
     port = place.serve(script.talk)
-    door = place.door(port)
-    assert not is_told(ask(place, door, port))
-    door.wait(flows=1)
-    (flow,) = door.flows
+    guard = place.guard(port)
+    assert not is_told(ask(place, guard, port))
+    guard.wait(flows=1)
+    (flow,) = guard.flows
     assert len(dict(flow.response)["x-long"]) == 1024
     assert REAL[:8] not in repr(flow)
 
@@ -177,17 +177,17 @@ def test_a_trace_does_not_show_it(place: Place) -> None:
         )
 
     port = place.serve(trace)
-    door = place.door(port)
-    assert not is_told(ask(place, door, port, method=b"TRACE"))
-    check_flows(door, 1)
+    guard = place.guard(port)
+    assert not is_told(ask(place, guard, port, method=b"TRACE"))
+    check_flows(guard, 1)
 
 
 def test_a_body_keeps_its_length(place: Place) -> None:
     body = b'{"you": "%s", "again": "%s"}' % (REAL.encode(), base64.b64encode(REAL.encode()))
     script = Script((b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body,))
     port = place.serve(script.talk)
-    door = place.door(port)
-    got = ask(place, door, port).partition(b"\r\n\r\n")[2]
+    guard = place.guard(port)
+    got = ask(place, guard, port).partition(b"\r\n\r\n")[2]
     assert len(got) == len(body)
     assert got.startswith(b'{"you": "') and got.endswith(b'"}') and b'", "again": "' in got
     assert not is_told(got)
@@ -207,8 +207,8 @@ def test_a_value_in_two_pieces_is_found_without_waiting_for_the_second(place: Pl
 
     # the client's second byte is the beginning of its body, so the server knows that the first piece has arrived
     port = place.serve(talk)
-    door = place.door(port)
-    inside.append(place.tunnel(door, port))
+    guard = place.guard(port)
+    inside.append(place.tunnel(guard, port))
     head = b"POST / HTTP/1.1\r\nHost: %s:%d\r\nContent-Length: 1\r\nAuthorization: Bearer %s\r\n\r\n"
     inside[0].sendall(head % (HOST.encode(), port, place.credential.placeholder.encode()))
     got = read_until(inside[0], b"\r\n\r\n12345")
@@ -230,24 +230,24 @@ def test_what_a_library_says_of_a_bad_response_does_not_show_it(place: Place) ->
         b"%s\r\n\r\n" % base64.b64encode(b"ada:" + REAL.encode()),
     ):
         port = place.serve(Script((bad,)).talk)
-        door = place.door(port)
-        assert not is_told(ask(place, door, port)), bad
-        check_flows(door, 1)
-        assert door.flows[0].error
+        guard = place.guard(port)
+        assert not is_told(ask(place, guard, port)), bad
+        check_flows(guard, 1)
+        assert guard.flows[0].error
 
 
 def test_a_response_that_cannot_be_searched_is_refused(place: Place) -> None:
     """The server is asked for no compression; one that compresses anyway is refused."""
     script = Script((b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 3\r\n\r\nabc",))
     port = place.serve(script.talk)
-    door = place.door(port)
-    got = ask(place, door, port, b"Accept-Encoding: gzip, br", b"Grpc-Accept-Encoding: gzip")
+    guard = place.guard(port)
+    got = ask(place, guard, port, b"Accept-Encoding: gzip, br", b"Grpc-Accept-Encoding: gzip")
     assert got.startswith(b"HTTP/1.1 502 ") and b"compressed" in got
     assert b"accept-encoding: identity" in script.heads[0].lower()
     assert b"gzip" not in script.heads[0]
-    assert "compressed" in door.flow().error
+    assert "compressed" in guard.flow().error
     port = place.serve(Script((b"HTTP/1.1 304 Same\r\nContent-Encoding: br\r\n\r\n",)).talk)
-    assert ask(place, place.door(port), port).startswith(b"HTTP/1.1 304 ")
+    assert ask(place, place.guard(port), port).startswith(b"HTTP/1.1 304 ")
 
 
 def test_a_response_to_a_later_request_without_it_does_not_show_it(place: Place) -> None:
@@ -256,8 +256,8 @@ def test_a_response_to_a_later_request_without_it_does_not_show_it(place: Place)
         (b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(REAL), REAL.encode()),),
     )
     port = place.serve(script.talk)
-    door = place.door(port)
-    inside = place.tunnel(door, port)
+    guard = place.guard(port)
+    inside = place.tunnel(guard, port)
     where = b"%s:%d" % (HOST.encode(), port)
     inside.sendall(
         b"GET / HTTP/1.1\r\nHost: %s\r\nAuthorization: %s\r\n\r\n" % (where, place.credential.placeholder.encode())
@@ -265,7 +265,7 @@ def test_a_response_to_a_later_request_without_it_does_not_show_it(place: Place)
     read_until(inside, b"\r\n\r\n")
     inside.sendall(b"GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % where)
     assert not is_told(read_all(inside))
-    check_flows(door, 2)
+    check_flows(guard, 2)
 
 
 def test_plain_http_does_not_show_it_either(place: Place) -> None:
@@ -279,12 +279,12 @@ def test_plain_http_does_not_show_it_either(place: Place) -> None:
     port = place.town.serve(talk)
     rule = HostRule("allow", HOST, (port,), private=True)
     other = place.credential._replace(host="elsewhere.example", port=443)
-    door = place.town.door(rule, inspection=Inspection(place.authority, (), (other,), place.seal.roots))
-    raw = door.connect(
+    guard = place.town.guard(rule, inspection=Inspection(place.authority, (), (other,), place.seal.roots))
+    raw = guard.connect(
         b"GET http://%s:%d/ HTTP/1.1\r\nHost: %s:%d\r\nConnection: close\r\n\r\n" % ((HOST.encode(), port) * 2)
     )
     assert not is_told(read_all(raw))
-    check_flows(door, 1)
+    check_flows(guard, 1)
 
 
 # --- WebSocket ---
@@ -298,14 +298,14 @@ def frame(code: int, payload: bytes, *, last: bool = True, reserved: int = 0) ->
     return bytes((first, 126)) + struct.pack("!H", len(payload)) + payload
 
 
-def websocket(place: Place, *frames: bytes, head: bytes = b"") -> tuple[bytes, OpenDoor]:
+def websocket(place: Place, *frames: bytes, head: bytes = b"") -> tuple[bytes, OpenGuard]:
     answer = b"HTTP/1.1 101 Hello %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX-A: %s\r\n%s\r\n"
     script = Script((answer % (REAL.encode(), REAL.encode(), head), *frames))
     port = place.serve(script.talk)
-    door = place.door(port)
-    got = ask(place, door, port, b"Upgrade: websocket", b"Sec-WebSocket-Extensions: permessage-deflate")
+    guard = place.guard(port)
+    got = ask(place, guard, port, b"Upgrade: websocket", b"Sec-WebSocket-Extensions: permessage-deflate")
     assert b"permessage" not in script.heads[0]
-    return got, door
+    return got, guard
 
 
 def test_it_is_in_no_message_of_a_websocket(place: Place) -> None:
@@ -320,7 +320,7 @@ def test_it_is_in_no_message_of_a_websocket(place: Place) -> None:
             frame(2, b"\0\1" + said),
             frame(8, b"\x03\xe8" + said[:100]),
         ]
-        got, door = websocket(place, *frames)
+        got, guard = websocket(place, *frames)
         assert not is_told(got), (name, got)
         head, _end, rest = got.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 101 "), got
@@ -328,14 +328,14 @@ def test_it_is_in_no_message_of_a_websocket(place: Place) -> None:
         assert b"whole " in rest and b" done" in rest
         heads = (rest[:2], rest[len(frames[0]) :][:2])
         assert heads == (frames[0][:2], frames[1][:2])
-        check_flows(door, 1)
+        check_flows(guard, 1)
 
 
 def test_messages_of_a_websocket_that_cannot_be_searched_end_it(place: Place) -> None:
-    got, door = websocket(place, frame(1, b"squeezed", reserved=0x40))
+    got, guard = websocket(place, frame(1, b"squeezed", reserved=0x40))
     assert b"squeezed" not in got
-    assert "websocket" in door.flow().error
-    got, door = websocket(place, frame(1, b"x"), head=b"Sec-WebSocket-Extensions: permessage-deflate\r\n")
+    assert "websocket" in guard.flow().error
+    got, guard = websocket(place, frame(1, b"x"), head=b"Sec-WebSocket-Extensions: permessage-deflate\r\n")
     assert got.startswith(b"HTTP/1.1 502 ")
 
 
@@ -373,10 +373,10 @@ class Echo2:
 
 
 def ask2(
-    place: Place, door: OpenDoor, port: int, number: int, *more: tuple[bytes, bytes]
+    place: Place, guard: OpenGuard, port: int, number: int, *more: tuple[bytes, bytes]
 ) -> Iterator[tuple[Any, bytes]]:
     """Send so many requests in one connection; yield all that comes as bytes, by event."""
-    channel = place.tunnel(door, port, "h2")
+    channel = place.tunnel(guard, port, "h2")
     h2 = H2Connection(H2Configuration(header_encoding=None, validate_inbound_headers=False))
     h2.initiate_connection()
     for path in range(number):
@@ -406,10 +406,10 @@ def test_it_is_nowhere_in_http2_and_grpc(place: Place) -> None:
     texts = [spell(REAL).encode() for spell in SPELLINGS.values()]
     server = Echo2(*texts)
     port = place.serve(server.talk, "h2")
-    door = place.door(port)
+    guard = place.guard(port)
     bodies: dict[int, bytes] = {}
     kinds: dict[str, int] = {}
-    for event, data in ask2(place, door, port, len(texts)):
+    for event, data in ask2(place, guard, port, len(texts)):
         kinds[type(event).__name__] = kinds.get(type(event).__name__, 0) + 1
         if isinstance(event, DataReceived):
             bodies[event.stream_id] = bodies.get(event.stream_id, b"") + data
@@ -420,17 +420,17 @@ def test_it_is_nowhere_in_http2_and_grpc(place: Place) -> None:
         assert len(body) == len(spell(REAL)), name
         assert not is_told(body, fragment=16), (name, body)
     assert all(REAL.encode() in request[b"authorization"] for request in server.requests)
-    check_flows(door, len(texts))
+    check_flows(guard, len(texts))
 
 
 def test_compressed_responses_of_http2_are_refused(place: Place) -> None:
     for encoding in ((b"content-encoding", b"gzip"), (b"grpc-encoding", b"gzip")):
         server = Echo2(b"text", encoding=[encoding])
         port = place.serve(server.talk, "h2")
-        door = place.door(port)
+        guard = place.guard(port)
         asked = ((b"accept-encoding", b"gzip"), (b"grpc-accept-encoding", b"gzip"))
-        said = [data for _event, data in ask2(place, door, port, 1, *asked)]
+        said = [data for _event, data in ask2(place, guard, port, 1, *asked)]
         assert server.requests[0][b"accept-encoding"] == b"identity"
         assert server.requests[0].get(b"grpc-accept-encoding", b"identity") == b"identity"
         assert any(b":status: 502" in data for data in said), said
-        assert "compressed" in door.flow().error
+        assert "compressed" in guard.flow().error

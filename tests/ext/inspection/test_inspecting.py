@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from town import OpenDoor, Town, read_all, read_until
+from town import OpenGuard, Town, read_all, read_until
 
 pytest.importorskip("cryptography", reason="inspection needs the library cryptography")
 from mudroom.core.network.host_rules import HostRule, parse_rule
@@ -48,14 +48,14 @@ class Place(NamedTuple):
 
         return self.town.serve(begin)
 
-    def door(self, port: int, inspection: Inspection | None = None, **rule: Any) -> OpenDoor:
+    def guard(self, port: int, inspection: Inspection | None = None, **rule: Any) -> OpenGuard:
         found = HostRule("allow", HOST, (port,), private=True, inspect=True, source="policy.yaml:1")._replace(**rule)
-        return self.town.door(found, inspection=inspection or self.inspection())
+        return self.town.guard(found, inspection=inspection or self.inspection())
 
-    def tunnel(self, door: OpenDoor, port: int, context: ssl.SSLContext | None = None) -> ssl.SSLSocket:
-        """What a program in the sandbox has: TLS to HOST through the door."""
+    def tunnel(self, guard: OpenGuard, port: int, context: ssl.SSLContext | None = None) -> ssl.SSLSocket:
+        """What a program in the sandbox has: TLS to HOST through the guard."""
         where = b"%s:%d" % (HOST.encode(), port)
-        raw = door.connect(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (where, where))
+        raw = guard.connect(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (where, where))
         assert read_until(raw, b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
         inside = (context or client(self.authority)).wrap_socket(raw, server_hostname=HOST)
         self.town.closers.append(inside.close)
@@ -92,35 +92,35 @@ def test_curl_gets_a_page_through_the_gate_and_trusts_the_vault_only(place: Plac
     if curl is None:
         pytest.skip("curl is not installed")
     port = place.serve(hello)
-    door = place.door(port)
+    guard = place.guard(port)
     bundle = place.directory / "authority.pem"
     bundle.write_text(certificate_of(place.authority))
-    where, url = f"http://{door.where[0]}:{door.where[1]}", f"https://{HOST}:{port}/some/path?query=1"
+    where, url = f"http://{guard.where[0]}:{guard.where[1]}", f"https://{HOST}:{port}/some/path?query=1"
     command = [curl, "-sS", "--max-time", "20", "--proxy", where, url]
     done = subprocess.run([*command, "--cacert", str(bundle)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "GET /some/path?query=1 HTTP/1.1" in done.stdout
-    flow = door.flow()
+    flow = guard.flow()
     assert (flow.way, flow.method, flow.path, flow.status) == ("https", "GET", "/some/path", 200)
     assert (flow.rule, flow.address, flow.error) == ("policy.yaml:1", "127.0.0.1", "")
     assert ("x-kind", "echo") in flow.response
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 60, "the authority is not known outside"
-    door.wait(flows=2)
-    assert "refuses mudroom's certificate (tlsv1 alert unknown ca)" in door.flows[1].error
-    assert "inspect.never" in door.flows[1].error
+    guard.wait(flows=2)
+    assert "refuses mudroom's certificate (tlsv1 alert unknown ca)" in guard.flows[1].error
+    assert "inspect.never" in guard.flows[1].error
 
 
 def test_requests_are_judged_by_method_and_path_one_by_one(place: Place) -> None:
     port = place.serve(hello)
-    door = place.door(port, methods=("GET",), paths=("/repos",))
-    inside = place.tunnel(door, port)
+    guard = place.guard(port, methods=("GET",), paths=("/repos",))
+    inside = place.tunnel(guard, port)
     inside.sendall(b"GET /repos/one HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % (HOST.encode(), port))
     assert read_until(inside, b"GET /repos/one HTTP/1.1").startswith(b"HTTP/1.1 200 ")
     inside.sendall(b"DELETE /repos/one HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % (HOST.encode(), port))
     assert b" 403 " in read_all(inside)
-    door.wait(flows=2)
-    assert [(flow.method, flow.verdict) for flow in door.flows] == [("GET", "allow"), ("DELETE", "deny")]
+    guard.wait(flows=2)
+    assert [(flow.method, flow.verdict) for flow in guard.flows] == [("GET", "allow"), ("DELETE", "deny")]
 
 
 NODE = """
@@ -151,24 +151,24 @@ def node(place: Place) -> Iterator[int]:
         server.kill()
 
 
-def curl_http2(place: Place, door: OpenDoor, *arguments: str) -> subprocess.CompletedProcess[str]:
+def curl_http2(place: Place, guard: OpenGuard, *arguments: str) -> subprocess.CompletedProcess[str]:
     curl = shutil.which("curl")
     if curl is None:
         pytest.skip("curl is not installed")
     bundle = place.directory / "authority.pem"
     bundle.write_text(certificate_of(place.authority))
-    command = [curl, "-sS", "--http2", "--max-time", "20", "--proxy", f"http://{door.where[0]}:{door.where[1]}"]
+    command = [curl, "-sS", "--http2", "--max-time", "20", "--proxy", f"http://{guard.where[0]}:{guard.where[1]}"]
     command += ["-w", "%{http_version} %{http_code}\n", "--cacert", str(bundle), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_http2_is_spoken_both_ways(place: Place, node: int) -> None:
-    door = place.door(node, set_headers=(("User-Agent", "mudroom"),))
-    done = curl_http2(place, door, "-d", "body" * 10, f"https://{HOST}:{node}/one?two", f"https://{HOST}:{node}/three")
+    guard = place.guard(node, set_headers=(("User-Agent", "mudroom"),))
+    done = curl_http2(place, guard, "-d", "body" * 10, f"https://{HOST}:{node}/one?two", f"https://{HOST}:{node}/three")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "".join(f"POST {path} mudroom\n{'body' * 10}2 200\n" for path in ("/one?two", "/three"))
-    door.wait(flows=2)
-    first, second = door.flows
+    guard.wait(flows=2)
+    first, second = guard.flows
     assert (first.way, first.version, first.method, first.path, first.status) == (
         "https",
         "HTTP/2",
@@ -196,13 +196,13 @@ def test_a_server_that_does_not_prove_who_it_is_is_refused_with_the_reason(
     place: Place, context: Callable[[Seal], ssl.SSLContext], why: str
 ) -> None:
     port = place.serve(hello, context(place.seal))
-    door = place.door(port)
-    inside = place.tunnel(door, port)
+    guard = place.guard(port)
+    inside = place.tunnel(guard, port)
     inside.sendall(b"GET / HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % (HOST.encode(), port))
     said = read_all(inside)
     assert said.startswith(b"HTTP/1.1 502 ")
     assert why.encode() in said
-    assert why in door.flow().error
+    assert why in guard.flow().error
 
 
 def test_a_server_that_speaks_no_tls_is_told_of_too(place: Place) -> None:
@@ -211,11 +211,11 @@ def test_a_server_that_speaks_no_tls_is_told_of_too(place: Place) -> None:
         channel.sendall(b"220 welcome\r\n")
 
     port = place.town.serve(answer)
-    door = place.door(port)
-    inside = place.tunnel(door, port)
+    guard = place.guard(port)
+    inside = place.tunnel(guard, port)
     inside.sendall(b"GET / HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % (HOST.encode(), port))
     assert read_all(inside).startswith(b"HTTP/1.1 502 ")
-    assert f"no TLS with {HOST}: " in door.flow().error
+    assert f"no TLS with {HOST}: " in guard.flow().error
 
 
 def test_a_response_that_is_cut_off_does_not_look_whole(place: Place) -> None:
@@ -225,14 +225,14 @@ def test_a_response_that_is_cut_off_does_not_look_whole(place: Place) -> None:
         channel.shutdown(socket.SHUT_RDWR)  # of TCP: TLS was not closed
 
     port = place.serve(cut)
-    door = place.door(port)
-    inside = place.tunnel(door, port)
+    guard = place.guard(port)
+    inside = place.tunnel(guard, port)
     inside.sendall(b"GET / HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % (HOST.encode(), port))
     said = read_all(inside)
     assert b"half of it" in said
     assert b"chunked" in said
     assert not said.endswith(b"0\r\n\r\n")
-    assert "TLS was cut off" in door.flow().error
+    assert "TLS was cut off" in guard.flow().error
 
 
 def test_a_response_that_ends_with_its_connection_is_passed_on_whole(place: Place) -> None:
@@ -242,11 +242,11 @@ def test_a_response_that_ends_with_its_connection_is_passed_on_whole(place: Plac
         channel.unwrap().close()
 
     port = place.serve(old)
-    door = place.door(port)
-    inside = place.tunnel(door, port)
+    guard = place.guard(port)
+    inside = place.tunnel(guard, port)
     inside.sendall(b"GET / HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % (HOST.encode(), port))
     assert b"all of it" in read_until(inside, b"\r\n0\r\n\r\n")
-    assert not door.flow().error
+    assert not guard.flow().error
 
 
 # --- what is not inspected ---
@@ -254,40 +254,40 @@ def test_a_response_that_ends_with_its_connection_is_passed_on_whole(place: Plac
 
 def test_excluded_hosts_are_tunnels_and_keep_their_own_certificate(place: Place) -> None:
     port = place.serve(hello)
-    door = place.door(port, place.inspection(never=(parse_rule("**.api.example", "deny"),)))
-    inside = place.tunnel(door, port, client(place.seal.roots))
+    guard = place.guard(port, place.inspection(never=(parse_rule("**.api.example", "deny"),)))
+    inside = place.tunnel(guard, port, client(place.seal.roots))
     inside.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     assert read_until(inside, b"GET / HTTP/1.1").startswith(b"HTTP/1.1 200 ")
     inside.close()
-    flow = door.flow()
+    flow = guard.flow()
     assert (flow.way, flow.method, flow.verdict) == ("connect", "", "allow")
 
 
 def test_an_excluded_host_whose_rule_is_for_some_requests_is_not_opened(place: Place) -> None:
     port = place.serve(hello)
-    door = place.door(port, place.inspection(never=(parse_rule(HOST, "deny"),)), methods=("GET",))
-    raw = door.connect(b"CONNECT %s:%d HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % ((HOST.encode(), port) * 2))
+    guard = place.guard(port, place.inspection(never=(parse_rule(HOST, "deny"),)), methods=("GET",))
+    raw = guard.connect(b"CONNECT %s:%d HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % ((HOST.encode(), port) * 2))
     assert b" 403 " in read_all(raw)
-    assert door.flow().verdict == "deny"
+    assert guard.flow().verdict == "deny"
 
 
 def test_a_client_that_pins_is_told_of_with_what_to_do(place: Place) -> None:
     port = place.serve(hello)
-    door = place.door(port)
-    place.tunnel(door, port).close()  # it looks at the certificate, and goes
-    flow = door.flow()
+    guard = place.guard(port)
+    place.tunnel(guard, port).close()  # it looks at the certificate, and goes
+    flow = guard.flow()
     assert "sent no request" in flow.error
     assert "inspect.never" in flow.error
 
 
 def test_without_an_authority_what_should_be_inspected_is_refused(place: Place) -> None:
     port = place.serve(hello)
-    door = place.town.door(HostRule("allow", HOST, (port,), private=True, inspect=True))
-    raw = door.connect(b"CONNECT %s:%d HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % ((HOST.encode(), port) * 2))
+    guard = place.town.guard(HostRule("allow", HOST, (port,), private=True, inspect=True))
+    raw = guard.connect(b"CONNECT %s:%d HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % ((HOST.encode(), port) * 2))
     read_until(raw, b"\r\n\r\n")
     with pytest.raises(OSError, match=r"(?i)denied|eof|reset"):
         client(place.authority).wrap_socket(raw, server_hostname=HOST)
-    flow = door.flow()
+    flow = guard.flow()
     assert (flow.verdict, flow.reason) == (
         "deny",
         "its rule requires inspection, but this gate has no certificate authority",
@@ -298,19 +298,19 @@ def test_without_an_authority_what_should_be_inspected_is_refused(place: Place) 
 def test_what_is_neither_tls_nor_http_is_refused_where_it_should_be_inspected(place: Place, words: bytes) -> None:
     reached: list[bytes] = []
     port = place.town.serve(lambda channel: reached.append(channel.recv(100)))
-    door = place.door(port)
-    raw = door.connect(b"CONNECT %s:%d HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % ((HOST.encode(), port) * 2) + words)
+    guard = place.guard(port)
+    raw = guard.connect(b"CONNECT %s:%d HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % ((HOST.encode(), port) * 2) + words)
     read_all(raw)
-    assert door.flow().reason == "its rule requires inspection, but it is neither TLS nor HTTP"
+    assert guard.flow().reason == "its rule requires inspection, but it is neither TLS nor HTTP"
     assert b"".join(reached) == b""
 
 
 def test_another_protocol_in_tls_is_refused(place: Place) -> None:
     port = place.serve(hello)
-    door = place.door(port)
+    guard = place.guard(port)
     with pytest.raises(OSError, match=r"(?i)denied|eof|reset"):
-        place.tunnel(door, port, client(place.authority, ("imap",)))
-    assert "speaks imap, which is not HTTP" in door.flow().reason
+        place.tunnel(guard, port, client(place.authority, ("imap",)))
+    assert "speaks imap, which is not HTTP" in guard.flow().reason
 
 
 # --- requests ---
@@ -318,8 +318,8 @@ def test_another_protocol_in_tls_is_refused(place: Place) -> None:
 
 def test_headers_are_set_and_removed_and_hop_headers_are_left_out(place: Place) -> None:
     port = place.serve(hello)
-    door = place.door(port, set_headers=(("X-Team", "blue"),), remove_headers=("X-Trace",))
-    inside = place.tunnel(door, port)
+    guard = place.guard(port, set_headers=(("X-Team", "blue"),), remove_headers=("X-Trace",))
+    inside = place.tunnel(guard, port)
     head = f"GET / HTTP/1.1\r\nHost: {HOST}:{port}\r\n"
     inside.sendall(head.encode() + b"x-team: red\r\nX-TRACE: 1\r\nConnection: X-Hop\r\nX-Hop: 1\r\nX-Own: 1\r\n\r\n")
     inside.settimeout(60)
@@ -348,22 +348,22 @@ def test_headers_are_set_and_removed_and_hop_headers_are_left_out(place: Place) 
 )
 def test_what_can_be_read_in_two_ways_is_refused_inside_of_tls(place: Place, head: str, why: str) -> None:
     port = place.serve(hello)
-    door = place.door(port)
-    inside = place.tunnel(door, port)
+    guard = place.guard(port)
+    inside = place.tunnel(guard, port)
     inside.sendall(head.format(HOST, port).encode())
     assert read_all(inside).startswith(b"HTTP/1.1 4")
-    flow = door.flow()
+    flow = guard.flow()
     assert (flow.way, flow.verdict) == ("https", "deny")
     assert why in flow.reason
 
 
 def test_a_path_is_judged_to_its_end_however_long_it_is(place: Place) -> None:
     port = place.serve(hello)
-    door = place.door(port, paths=("/open",))
-    inside = place.tunnel(door, port)
+    guard = place.guard(port, paths=("/open",))
+    inside = place.tunnel(guard, port)
     inside.sendall(f"GET /open/{'x' * 2000}/../../closed HTTP/1.1\r\nHost: {HOST}:{port}\r\n\r\n".encode())
     assert b" 403 " in read_all(inside)
-    assert door.flow().verdict == "deny"
+    assert guard.flow().verdict == "deny"
 
 
 # --- credentials ---
@@ -376,14 +376,14 @@ def credential(place: Place) -> Credential:
     return with_value(parse_credential("GITHUB_TOKEN", f"{HOST}:1"), REAL, bytes(range(32)))
 
 
-def with_credential(place: Place, credential: Credential, port: int) -> tuple[OpenDoor, Credential]:
+def with_credential(place: Place, credential: Credential, port: int) -> tuple[OpenGuard, Credential]:
     credential = credential._replace(port=port)
-    door = place.door(port, place.inspection(credentials=(credential,)), inspect=False)
-    return door, credential
+    guard = place.guard(port, place.inspection(credentials=(credential,)), inspect=False)
+    return guard, credential
 
 
-def request(place: Place, door: OpenDoor, port: int, head: str, body: str = "") -> bytes:
-    inside = place.tunnel(door, port)
+def request(place: Place, guard: OpenGuard, port: int, head: str, body: str = "") -> bytes:
+    inside = place.tunnel(guard, port)
     lines = f"{head}\r\nHost: {HOST}:{port}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}"
     inside.sendall(lines.encode())
     return read_all(inside)
@@ -403,19 +403,19 @@ def listening(heard: list[bytes]) -> Callable[[ssl.SSLSocket], object]:
 def test_a_credential_is_put_in_for_its_own_host_and_header(place: Place, credential: Credential, form: str) -> None:
     heard: list[bytes] = []
     port = place.serve(listening(heard))
-    door, credential = with_credential(place, credential, port)
-    request(place, door, port, f"GET / HTTP/1.1\r\nAuthorization: {form.format(credential.placeholder)}")
+    guard, credential = with_credential(place, credential, port)
+    request(place, guard, port, f"GET / HTTP/1.1\r\nAuthorization: {form.format(credential.placeholder)}")
     assert f"Authorization: {form.format(REAL)}\r\n".encode() in heard[0]
-    assert REAL not in repr(door.flow())
-    assert credential.placeholder not in repr(door.flow()), "what is secret by its kind is not kept at all"
+    assert REAL not in repr(guard.flow())
+    assert credential.placeholder not in repr(guard.flow()), "what is secret by its kind is not kept at all"
 
 
 def test_a_credential_is_put_into_a_password(place: Place, credential: Credential) -> None:
     heard: list[bytes] = []
     port = place.serve(listening(heard))
-    door, credential = with_credential(place, credential, port)
+    guard, credential = with_credential(place, credential, port)
     sent = base64.b64encode(f"ada:{credential.placeholder}".encode()).decode()
-    request(place, door, port, f"GET / HTTP/1.1\r\nAuthorization: Basic {sent}")
+    request(place, guard, port, f"GET / HTTP/1.1\r\nAuthorization: Basic {sent}")
     assert base64.b64encode(f"ada:{REAL}".encode()) in heard[0]
 
 
@@ -433,10 +433,10 @@ def test_a_placeholder_anywhere_else_is_refused(
 ) -> None:
     heard: list[bytes] = []
     port = place.serve(lambda channel: heard.append(channel.recv(65536)))
-    door, credential = with_credential(place, credential, port)
-    said = request(place, door, port, head.format(credential.placeholder), body.format(credential.placeholder))
+    guard, credential = with_credential(place, credential, port)
+    said = request(place, guard, port, head.format(credential.placeholder), body.format(credential.placeholder))
     assert said.startswith(b"HTTP/1.1 403 ")
-    flow = door.flow()
+    flow = guard.flow()
     assert (flow.verdict, why in flow.reason) == ("deny", True), flow.reason
     assert not any(one.encode() in b"".join(heard) for one in (credential.placeholder, REAL))
 
@@ -444,17 +444,17 @@ def test_a_placeholder_anywhere_else_is_refused(
 def test_a_placeholder_for_another_host_is_refused_over_tls_and_plainly(place: Place, credential: Credential) -> None:
     port = place.serve(hello)
     credential = credential._replace(host="elsewhere.example", port=443)
-    door = place.door(port, place.inspection(credentials=(credential,)))
-    said = request(place, door, port, f"GET / HTTP/1.1\r\nAuthorization: Bearer {credential.placeholder}")
+    guard = place.guard(port, place.inspection(credentials=(credential,)))
+    said = request(place, guard, port, f"GET / HTTP/1.1\r\nAuthorization: Bearer {credential.placeholder}")
     assert said.startswith(b"HTTP/1.1 403 ")
     assert b"is for elsewhere.example only" in said
-    raw = door.connect(
+    raw = guard.connect(
         f"GET http://{HOST}:{port}/ HTTP/1.1\r\nHost: {HOST}:{port}\r\n"
         f"Authorization: {credential.placeholder}\r\n\r\n".encode()
     )
     assert read_all(raw).startswith(b"HTTP/1.1 403 ")
-    door.wait(flows=2)
-    assert [flow.verdict for flow in door.flows] == ["deny", "deny"]
+    guard.wait(flows=2)
+    assert [flow.verdict for flow in guard.flows] == ["deny", "deny"]
 
 
 def test_a_credential_that_a_server_sends_back_in_a_header_is_a_placeholder_again(
@@ -465,11 +465,11 @@ def test_a_credential_that_a_server_sends_back_in_a_header_is_a_placeholder_agai
         channel.sendall(f"HTTP/1.1 200 OK\r\nX-You-Are: {REAL}\r\nContent-Length: 0\r\n\r\n".encode())
 
     port = place.serve(mirror)
-    door, credential = with_credential(place, credential, port)
-    said = request(place, door, port, f"GET / HTTP/1.1\r\nAuthorization: {credential.placeholder}")
+    guard, credential = with_credential(place, credential, port)
+    said = request(place, guard, port, f"GET / HTTP/1.1\r\nAuthorization: {credential.placeholder}")
     assert credential.placeholder.encode() in said
     assert REAL.encode() not in said
-    assert REAL not in repr(door.flow())
+    assert REAL not in repr(guard.flow())
 
 
 # --- bounds ---
@@ -505,8 +505,8 @@ def test_a_client_that_does_not_read_holds_up_its_server_and_fills_nothing(place
         found.put(pour(channel, b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (1 << 40), 1 << 28))
 
     port = place.serve(send)
-    door = place.door(port)
-    inside = place.tunnel(door, port)
+    guard = place.guard(port)
+    inside = place.tunnel(guard, port)
     inside.sendall(b"GET / HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % (HOST.encode(), port))
     assert found.get(timeout=30) < 64 << 20
     assert resident(place.town) < 128 << 20
@@ -515,8 +515,8 @@ def test_a_client_that_does_not_read_holds_up_its_server_and_fills_nothing(place
 def test_a_server_that_does_not_read_holds_up_its_client_and_fills_nothing(place: Place) -> None:
     over = threading.Event()
     port = place.serve(lambda _channel: over.wait(30))
-    door = place.door(port)
-    inside = place.tunnel(door, port)
+    guard = place.guard(port)
+    inside = place.tunnel(guard, port)
     head = b"POST / HTTP/1.1\r\nHost: %s:%d\r\nContent-Length: %d\r\n\r\n" % (HOST.encode(), port, 1 << 40)
     assert pour(inside, head, 1 << 28) < 64 << 20
     assert resident(place.town) < 128 << 20
@@ -541,8 +541,8 @@ def test_what_is_long_comes_through_whole_both_ways(place: Place) -> None:
             channel.sendall(number.to_bytes(4, "big") * (1 << 14))
 
     port = place.serve(mirror)
-    door = place.door(port)
-    inside = place.tunnel(door, port)
+    guard = place.guard(port)
+    inside = place.tunnel(guard, port)
     inside.sendall(b"PUT / HTTP/1.1\r\nHost: %s:%d\r\nContent-Length: %d\r\n\r\n" % (HOST.encode(), port, size))
     digest = hashlib.sha256()
     for number in range(size >> 16):
@@ -561,7 +561,7 @@ def test_what_is_long_comes_through_whole_both_ways(place: Place) -> None:
         got += len(part)
     assert first == digest.hexdigest().encode()
     assert back.hexdigest() == digest.hexdigest()
-    assert door.flow().sent > size < door.flow().received
+    assert guard.flow().sent > size < guard.flow().received
     assert resident(place.town) < 100 << 20
 
 
@@ -570,8 +570,8 @@ def test_what_is_long_comes_through_whole_both_ways(place: Place) -> None:
 
 def test_what_comes_by_socks_is_inspected_as_well(place: Place) -> None:
     port = place.serve(hello)
-    door = place.door(port)
-    raw = door.connect(b"\5\1\0" + b"\5\1\0\3" + bytes((len(HOST),)) + HOST.encode() + port.to_bytes(2, "big"))
+    guard = place.guard(port)
+    raw = guard.connect(b"\5\1\0" + b"\5\1\0\3" + bytes((len(HOST),)) + HOST.encode() + port.to_bytes(2, "big"))
     said = b""
     while len(said) < 12:
         said += raw.recv(12 - len(said))
@@ -579,39 +579,39 @@ def test_what_comes_by_socks_is_inspected_as_well(place: Place) -> None:
     place.town.closers.append(inside.close)
     inside.sendall(b"GET /socks HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % (HOST.encode(), port))
     assert read_until(inside, b"GET /socks HTTP/1.1").startswith(b"HTTP/1.1 200 ")
-    assert (door.flow().way, door.flow().path) == ("https", "/socks")
+    assert (guard.flow().way, guard.flow().path) == ("https", "/socks")
 
 
 def test_who_is_asked_is_asked_for_the_connection_and_then_its_requests_go(place: Place) -> None:
     port = place.serve(hello)
     rule = HostRule("ask", HOST, (port,), private=True, inspect=True)
-    door = place.town.door(rule, ask=True, inspection=place.inspection())
-    raw = door.connect(b"CONNECT %s:%d HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % ((HOST.encode(), port) * 2))
-    door.wait(questions=1)
-    door.door.answer(door.questions[0].identity, True, None)
+    guard = place.town.guard(rule, ask=True, inspection=place.inspection())
+    raw = guard.connect(b"CONNECT %s:%d HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % ((HOST.encode(), port) * 2))
+    guard.wait(questions=1)
+    guard.guard.answer(guard.questions[0].identity, True, None)
     assert read_until(raw, b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
     inside = client(place.authority).wrap_socket(raw, server_hostname=HOST)
     place.town.closers.append(inside.close)
     for path in ("one", "two"):
         inside.sendall(f"GET /{path} HTTP/1.1\r\nHost: {HOST}:{port}\r\n\r\n".encode())
         read_until(inside, f"GET /{path} HTTP/1.1".encode())
-    door.wait(flows=2)
-    assert [flow.path for flow in door.flows] == ["/one", "/two"]
-    assert len(door.questions) == 1
+    guard.wait(flows=2)
+    assert [flow.path for flow in guard.flows] == ["/one", "/two"]
+    assert len(guard.questions) == 1
 
 
 def test_rules_that_change_hold_for_the_next_request_of_an_open_connection(place: Place) -> None:
     port = place.serve(hello)
-    door = place.door(port)
-    inside = place.tunnel(door, port)
+    guard = place.guard(port)
+    inside = place.tunnel(guard, port)
     inside.sendall(b"GET /one HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % (HOST.encode(), port))
     read_until(inside, b"GET /one HTTP/1.1")
-    door.wait(flows=1)
-    door.door.update([HostRule("deny", HOST)])
+    guard.wait(flows=1)
+    guard.guard.update([HostRule("deny", HOST)])
     while not (said := again(inside, port)).startswith(b"HTTP/1.1 403 "):
         assert said.startswith(b"HTTP/1.1 200 ")  # it had not heard of it yet
-    door.wait(flows=2)
-    assert door.flows[-1].verdict == "deny"
+    guard.wait(flows=2)
+    assert guard.flows[-1].verdict == "deny"
 
 
 def again(inside: ssl.SSLSocket, port: int) -> bytes:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import pytest
 
-from town import OpenDoor, Town
+from town import OpenGuard, Town
 
 pytest.importorskip("cryptography", reason="inspection needs the library cryptography")
 from mudroom.core.network.host_rules import HostRule
@@ -36,17 +36,19 @@ class World:
         self.pem = self.seal.pem(HOST)
         town.names({HOST: [["127.0.0.1"]]})
 
-    def door(self, port: int) -> OpenDoor:
+    def guard(self, port: int) -> OpenGuard:
         rule = HostRule("allow", HOST, (port,), private=True, inspect=True, source="policy.yaml:1")
-        return self.town.door(rule, inspection=Inspection(self.authority, roots=self.seal.roots))
+        return self.town.guard(rule, inspection=Inspection(self.authority, roots=self.seal.roots))
 
-    def run(self, program: str, port: int, door: OpenDoor) -> str:
-        return self.command([sys.executable, "-c", program, f"{HOST}:{port}"], door)
+    def run(self, program: str, port: int, guard: OpenGuard) -> str:
+        return self.command([sys.executable, "-c", program, f"{HOST}:{port}"], guard)
 
-    def command(self, command: list[str], door: OpenDoor, environment: Mapping[str, str] = MappingProxyType({})) -> str:
+    def command(
+        self, command: list[str], guard: OpenGuard, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> str:
         """As in a sandbox: with what ``roots.prepare`` gives, and the gate as its proxy."""
         trust = prepare(os.fsencode(self.directory / "vault"), self.authority, os.environb, mounts=False)
-        where = f"http://{door.where[0]}:{door.where[1]}"
+        where = f"http://{guard.where[0]}:{guard.where[1]}"
         given = {os.fsdecode(name): os.fsdecode(value) for name, value in trust.environment}
         given |= {"PATH": os.environ["PATH"], "HOME": str(self.directory), "PYTHONPATH": os.pathsep.join(sys.path)}
         given |= {"http_proxy": where, "https_proxy": where, **environment}
@@ -134,15 +136,15 @@ with grpc.secure_channel(sys.argv[1], grpc.ssl_channel_credentials()) as channel
 @needs("grpc")
 def test_grpc_works_streaming_both_ways_with_trailers_and_deadlines(world: World) -> None:
     for port in world.serve(GRPC_SERVER):
-        door = world.door(port)
-        said = world.run(GRPC_CLIENT, port, door).splitlines()
+        guard = world.guard(port)
+        said = world.run(GRPC_CLIENT, port, guard).splitlines()
         assert said == ["b'olleh'", "3000000", "499", "b'2000000'", "b'PING'", "b'PONG'", "b'END'", "[]",
                         "NOT_FOUND no such thing yes", "DEADLINE_EXCEEDED"]  # fmt: skip
-        door.wait(flows=7)
-        paths = [flow.path for flow in door.flows]
+        guard.wait(flows=7)
+        paths = [flow.path for flow in guard.flows]
         assert paths == [f"/t.T/{name}" for name in ("Unary", "Unary", "Many", "Collect", "Both", "Unary", "Wait")]
-        assert {(flow.way, flow.version, flow.method) for flow in door.flows} == {("https", "HTTP/2", "POST")}
-        assert not any(flow.error for flow in door.flows[:6])  # who ends the last one, client or server, is a race
+        assert {(flow.way, flow.version, flow.method) for flow in guard.flows} == {("https", "HTTP/2", "POST")}
+        assert not any(flow.error for flow in guard.flows[:6])  # who ends the last one, client or server, is a race
 
 
 WEBSOCKET_SERVER = """
@@ -168,9 +170,9 @@ with websockets.sync.client.connect(f"wss://{sys.argv[1]}/chat", open_timeout=20
 @needs("websockets")
 def test_a_websocket_is_judged_as_its_get_and_then_relayed(world: World) -> None:
     for port in world.serve(WEBSOCKET_SERVER):
-        door = world.door(port)
-        assert world.run(WEBSOCKET_CLIENT, port, door).split() == ["3", "100000"]
-        flow = door.flow()
+        guard = world.guard(port)
+        assert world.run(WEBSOCKET_CLIENT, port, guard).split() == ["3", "100000"]
+        flow = guard.flow()
         assert (flow.way, flow.method, flow.path, flow.status, flow.error) == ("https", "GET", "/chat", 101, "")
         assert flow.sent > 100_000 < flow.received
 
@@ -219,7 +221,7 @@ def test_programs_trust_the_authority_by_what_the_sandbox_is_given(world: World,
     if shutil.which(client) is None and client != "python":
         pytest.skip(f"{client} is not installed")
     for port in world.serve(PAGES):
-        door, url = world.door(port), f"https://{HOST}:{port}/page"
+        guard, url = world.guard(port), f"https://{HOST}:{port}/page"
         page = world.directory / "Page.java"
         page.write_text(JAVA)
         bundle = next(world.directory.glob("vault/trust-*/bundle.pem"), None)
@@ -234,12 +236,12 @@ def test_programs_trust_the_authority_by_what_the_sandbox_is_given(world: World,
         assert bundle is None, "the files are made at the first need"
         if client == "git":  # what it gets is no repository; that it gets it is what counts
             with pytest.raises(AssertionError, match=r"not valid|not found"):
-                world.command(commands[client], door)
+                world.command(commands[client], guard)
         elif client == "wget":  # knows of no variable: it reads the system's file, which is shown to it inside
             prepare(os.fsencode(world.directory / "vault"), world.authority, os.environb, mounts=False)
             bundle = next(world.directory.glob("vault/trust-*/bundle.pem"))
-            assert "/page" in world.command([*commands[client], "--ca-certificate", str(bundle)], door)
+            assert "/page" in world.command([*commands[client], "--ca-certificate", str(bundle)], guard)
         else:
-            assert "/page" in world.command(commands[client], door)
-        flow = door.flow()
+            assert "/page" in world.command(commands[client], guard)
+        flow = guard.flow()
         assert (flow.way, flow.method, flow.status, flow.error) == ("https", "GET", 200, "")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from town import WAIT, OpenDoor, Town, read_until
+from town import WAIT, OpenGuard, Town, read_until
 
 pytest.importorskip("cryptography", reason="inspection needs the library cryptography")
 pytest.importorskip("h2", reason="inspection needs the library h2")
@@ -198,15 +198,15 @@ class World:
 
         town.names({HOST: [["127.0.0.1"]]})
         self.port = town.serve(begin)
-        self.door = self.opened()
+        self.guard = self.opened()
         self.where = f"{HOST}:{self.port}".encode()
 
-    def opened(self, inspection: Inspection | None = None, **changes: Any) -> OpenDoor:
+    def opened(self, inspection: Inspection | None = None, **changes: Any) -> OpenGuard:
         rule = HostRule("allow", HOST, (self.port,), private=True, inspect=True)._replace(**changes)
-        return self.town.door(rule, inspection=inspection or Inspection(self.authority, roots=self.seal.roots))
+        return self.town.guard(rule, inspection=inspection or Inspection(self.authority, roots=self.seal.roots))
 
-    def client(self, door: OpenDoor | None = None) -> Raw:
-        raw = (door or self.door).connect(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (self.where, self.where))
+    def client(self, guard: OpenGuard | None = None) -> Raw:
+        raw = (guard or self.guard).connect(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (self.where, self.where))
         assert read_until(raw, b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
         inside = client(self.authority, ("h2",)).wrap_socket(raw, server_hostname=HOST)
         self.town.closers.append(inside.close)
@@ -230,7 +230,7 @@ def test_a_plain_request_goes_through(world: World) -> None:
     assert raw.status(1) == "200"
     (request,) = world.origin.requests
     assert (request[b":authority"], request[b":path"], request[b"x-own"]) == (world.where, b"/", b"1")
-    flow = world.door.flow()
+    flow = world.guard.flow()
     assert (flow.way, flow.version, flow.status, flow.error) == ("https", "HTTP/2", 200, "")
 
 
@@ -273,14 +273,14 @@ def test_what_could_be_read_in_two_ways_never_reaches_the_server(world: World, n
     raw = world.client()
     raw.send(raw.headers(1, headers))
     assert raw.status(1) in ("400", "403", "goaway 1")
-    flow = world.door.flow()
+    flow = world.guard.flow()
     assert (flow.way, flow.verdict) == ("https", "deny")
     assert world.origin.requests == []
 
 
 def test_a_stream_that_is_denied_does_not_disturb_the_others(world: World) -> None:
-    door = world.opened(paths=("/open",))
-    raw = world.client(door)
+    guard = world.opened(paths=("/open",))
+    raw = world.client(guard)
     raw.send(raw.headers(1, world.headers(path=b"/closed")), raw.headers(3, world.headers(path=b"/open/1")))
     raw.send(raw.headers(5, world.headers(path=b"/open/../closed"), "END_HEADERS"), DataFrame(5, b"body"))
     raw.send(raw.headers(7, world.headers(path=b"/open/2")))
@@ -296,22 +296,22 @@ def test_a_stream_that_is_denied_does_not_disturb_the_others(world: World) -> No
 
 @pytest.mark.parametrize("name", [b"x-http-method-override", b"x-original-url"])
 def test_a_header_that_names_another_method_or_path_opens_nothing(world: World, name: bytes) -> None:
-    door = world.opened(paths=("/open",))
-    raw = world.client(door)
+    guard = world.opened(paths=("/open",))
+    raw = world.client(guard)
     raw.send(raw.headers(1, world.headers((name, b"/closed"), path=b"/open/1")))
     assert raw.status(1) == ("403" if b"url" in name else "200"), "the rule is for some paths, and for all methods"
-    door = world.opened(methods=("GET",))
-    raw = world.client(door)
+    guard = world.opened(methods=("GET",))
+    raw = world.client(guard)
     raw.send(raw.headers(1, world.headers((name, b"DELETE"))))
     assert raw.status(1) == ("200" if b"url" in name else "403")
 
 
 def test_an_open_connection_is_vetted_by_the_present_rules(world: World) -> None:
-    door = world.opened()
-    raw = world.client(door)
+    guard = world.opened()
+    raw = world.client(guard)
     raw.send(raw.headers(1, world.headers()))
     assert raw.status(1) == "200"
-    door.door.update([HostRule("allow", HOST, (world.port,), inspect=True, private=False)])
+    guard.guard.update([HostRule("allow", HOST, (world.port,), inspect=True, private=False)])
     raw.send(raw.headers(3, world.headers()))
     assert raw.status(3) == "403"
     assert len(world.origin.requests) == 1
@@ -326,7 +326,7 @@ def test_continuations_without_end_are_the_end(world: World) -> None:
     except OSError:
         pass  # it was told so, and goes
     assert raw.status(1).startswith(("goaway", "the end"))
-    assert "HTTP/2" in world.door.flow().reason
+    assert "HTTP/2" in world.guard.flow().reason
     assert world.origin.requests == []
 
 
@@ -337,7 +337,7 @@ def test_headers_that_grow_when_they_are_read_are_the_end(world: World) -> None:
     raw.encoder = hpack.Encoder()
     raw.send(raw.headers(1, world.headers(*[big] * 100)))
     assert raw.status(1).startswith("goaway")
-    assert world.door.flow().verdict == "deny"
+    assert world.guard.flow().verdict == "deny"
     assert world.origin.requests == []
 
 
@@ -345,7 +345,7 @@ def test_a_frame_that_is_too_long_is_refused_before_it_is_held(world: World) -> 
     raw = world.client()
     raw.channel.sendall((1 << 23).to_bytes(3, "big") + bytes((0, 0)) + (1).to_bytes(4, "big"))
     assert raw.status(1) == "goaway 11"
-    assert "a frame of 8388608 bytes" in world.door.flow().reason
+    assert "a frame of 8388608 bytes" in world.guard.flow().reason
 
 
 def test_streams_that_are_begun_and_reset_are_bounded(world: World) -> None:
@@ -354,8 +354,8 @@ def test_streams_that_are_begun_and_reset_are_bounded(world: World) -> None:
         for number in range(1, 4001, 2):
             raw.send(raw.headers(number, world.headers()), RstStreamFrame(number, 8))
     assert raw.status(0) in ("goaway 11", "the end")
-    while not any("begun and reset" in flow.reason for flow in world.door.flows):
-        world.door.wait(flows=len(world.door.flows) + 1)
+    while not any("begun and reset" in flow.reason for flow in world.guard.flows):
+        world.guard.wait(flows=len(world.guard.flows) + 1)
     assert len(world.origin.requests) < 500
 
 
@@ -412,8 +412,8 @@ def test_connections_that_nobody_reads_share_what_a_command_may_hold(tmp_path: P
                 raw.send(*(raw.headers(number, world.headers()) for number in range(1, 21, 2)))
                 opened += 1
         assert 4 <= opened <= (8 << 20) // 2 // (352 << 10)
-        while not any("hold all that they may" in flow.reason for flow in world.door.flows):
-            world.door.wait(flows=len(world.door.flows) + 1)  # the connection may be told after another one's end
+        while not any("hold all that they may" in flow.reason for flow in world.guard.flows):
+            world.guard.wait(flows=len(world.guard.flows) + 1)  # the connection may be told after another one's end
         assert resident(town) - before < 16 << 20
         world.origin.size = 0
         other = world.opened()
@@ -439,7 +439,7 @@ def test_what_is_long_comes_through_whole(world: World) -> None:
             if "END_STREAM" in frame.flags:
                 break
     assert got == 20 << 20
-    assert world.door.flow().received == got
+    assert world.guard.flow().received == got
 
 
 def test_more_streams_than_agreed_are_the_end(world: World) -> None:
@@ -451,8 +451,8 @@ def test_more_streams_than_agreed_are_the_end(world: World) -> None:
 def test_a_placeholder_in_a_body_is_refused_in_pieces_too(world: World) -> None:
     wanted = parse_credential("TOKEN", f"{HOST}:{world.port}")
     credential = with_value(wanted, "real-" + "r" * 40, bytes(range(32)))
-    door = world.opened(Inspection(world.authority, (), (credential,), world.seal.roots))
-    raw = world.client(door)
+    guard = world.opened(Inspection(world.authority, (), (credential,), world.seal.roots))
+    raw = world.client(guard)
     field = (b"authorization", b"Bearer " + credential.placeholder.encode())
     raw.send(raw.headers(1, world.headers(field)))
     assert raw.status(1) == "200"
@@ -469,13 +469,13 @@ def test_a_placeholder_in_a_body_is_refused_in_pieces_too(world: World) -> None:
         assert world.origin.seen.wait_for(lambda: world.origin.bodies.get(5) == b"body", 20)
     raw.send(raw.headers(5, [(b"x-check", credential.placeholder.encode())]))
     assert raw.status(5) == "403"
-    door.wait(flows=3)
-    assert [flow.verdict for flow in door.flows] == ["allow", "deny", "deny"]
-    assert "is in the body" in door.flows[1].reason
-    assert door.flows[1].sent == half, "it had been sent when the request was refused"
-    assert door.flows[2].sent == 4
-    assert "is in a trailer" in door.flows[2].reason
-    assert "real-" not in repr(door.flows)
+    guard.wait(flows=3)
+    assert [flow.verdict for flow in guard.flows] == ["allow", "deny", "deny"]
+    assert "is in the body" in guard.flows[1].reason
+    assert guard.flows[1].sent == half, "it had been sent when the request was refused"
+    assert guard.flows[2].sent == 4
+    assert "is in a trailer" in guard.flows[2].reason
+    assert "real-" not in repr(guard.flows)
     assert not any(credential.placeholder.encode() in body for body in world.origin.bodies.values())
 
 
@@ -492,7 +492,7 @@ def test_a_server_that_goes_away_ends_what_it_has_begun(world: World) -> None:
         elif isinstance(frame, DataFrame):
             body += frame.data
     assert (body, seen) == (b"fine", ["goaway 0 1"])
-    assert (world.door.flow().status, world.door.flow().error) == (200, "")
+    assert (world.guard.flow().status, world.guard.flow().error) == (200, "")
 
 
 def test_a_reset_of_the_server_is_one_for_the_client_and_the_others_go_on(world: World) -> None:
@@ -502,8 +502,8 @@ def test_a_reset_of_the_server_is_one_for_the_client_and_the_others_go_on(world:
     assert raw.status(1) == "reset 11"
     raw.send(raw.headers(3, world.headers()))
     assert raw.status(3) == "200"
-    world.door.wait(flows=2)
-    assert "broke it off (HTTP/2 error 11)" in world.door.flows[0].error
+    world.guard.wait(flows=2)
+    assert "broke it off (HTTP/2 error 11)" in world.guard.flows[0].error
 
 
 def test_what_a_server_said_before_it_reset_is_passed_on_before_the_reset(world: World) -> None:
@@ -518,14 +518,14 @@ def test_what_a_server_said_before_it_reset_is_passed_on_before_the_reset(world:
             assert frame.error_code == 0
             break
     assert got == 3 * 16384
-    assert (world.door.flow().received, world.door.flow().error) == (got, "")
+    assert (world.guard.flow().received, world.guard.flow().error) == (got, "")
 
 
 def test_a_server_that_ends_without_an_answer_is_a_502(world: World) -> None:
     raw = world.client()
     raw.send(raw.headers(1, world.headers(path=b"/gone")))
     assert raw.status(1) == "502"
-    assert world.door.flow().error
+    assert world.guard.flow().error
 
 
 def test_requests_wait_for_a_server_that_takes_few_at_a_time(world: World) -> None:
@@ -541,8 +541,8 @@ def test_requests_wait_for_a_server_that_takes_few_at_a_time(world: World) -> No
             found += 1
         if found == 30:
             break
-    world.door.wait(flows=31)
-    assert {flow.status for flow in world.door.flows} == {200}
+    world.guard.wait(flows=31)
+    assert {flow.status for flow in world.guard.flows} == {200}
 
 
 def test_a_client_that_goes_leaves_nothing_behind(world: World) -> None:
@@ -551,17 +551,17 @@ def test_a_client_that_goes_leaves_nothing_behind(world: World) -> None:
     with world.origin.seen:
         assert world.origin.seen.wait_for(lambda: len(world.origin.requests) == 10, 20)
     raw.channel.close()
-    world.door.wait(flows=10)
-    assert len({flow.error for flow in world.door.flows}) == 1
-    assert all(flow.error for flow in world.door.flows)
+    world.guard.wait(flows=10)
+    assert len({flow.error for flow in world.guard.flows}) == 1
+    assert all(flow.error for flow in world.guard.flows)
 
 
-def test_what_goes_on_is_told_when_the_door_is_shut(world: World) -> None:
+def test_what_goes_on_is_told_when_the_guard_is_shut(world: World) -> None:
     raw = world.client()
     raw.send(raw.headers(1, world.headers(method=b"POST", path=b"/long"), "END_HEADERS"))
     with world.origin.seen:
         assert world.origin.seen.wait_for(lambda: world.origin.requests, 20)
-    flows = world.door.door.shut(10)
+    flows = world.guard.guard.shut(10)
     assert [(flow.path, flow.error) for flow in flows if flow.path] == [("/long", "it was cut")]
 
 
@@ -570,5 +570,5 @@ def test_many_requests_one_after_the_other_in_one_connection(world: World) -> No
     for number in range(1, 1001, 2):
         raw.send(raw.headers(number, world.headers(path=b"/%d" % number)))
         assert raw.status(number) == "200"
-    world.door.wait(flows=500)
-    assert world.door.flows[-1].path == "/999"
+    world.guard.wait(flows=500)
+    assert world.guard.flows[-1].path == "/999"

@@ -27,6 +27,19 @@ def test_a_credential_that_cannot_be_read_is_said_when_it_is_set(cli: Cli, sourc
     assert cli("run", "--", "true").returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("TOKEN", "net credential takes a name and a host (mudroom net credential TOKEN api.example)"),
+        ("A b.example --from nosuch", "nosuch is not a place of a credential: write env, env:NAME, file:PATH"),
+    ],
+)
+def test_a_wrong_line_is_refused_in_a_line(cli: Cli, words: str, told: str) -> None:
+    done = cli("net", "credential", *words.split())
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1), done
+    assert done.stderr.startswith("mudroom: ") and told in done.stderr
+
+
 def test_how_foreign_credentials_are_treated_is_set_without_the_rest(cli: Cli) -> None:
     """The command of the hint that a refused request gets."""
     cli("net", "credential", "TOK", "api.example:8443", "--header", "x-api-key", "--from", "env:HOME")

@@ -17,14 +17,14 @@ from starlette.responses import Response
 
 from clocks import give_way
 from conftest import Place
-from mudroom.core.agent.card import parse_card
 from mudroom.core.agent.endpoint import AgentEndpoint
-from mudroom.core.network.fork_consent import ForkGrants, ShownPort
-from mudroom.ext.agents.session.agent_door import OpenAgent
+from mudroom.ext.agents.core.card_fields import parse_card
+from mudroom.ext.agents.core.fork_consent import ForkGrants, ShownPort
+from mudroom.ext.agents.links.agent_door import OpenAgent
+from mudroom.ext.agents.links.fork_grants import edit_grants
 from mudroom.ext.agents.session.run_agent import run_agent
 from mudroom.ext.web.server import agent_forward
 from mudroom.session import Session
-from mudroom.vault.forks.fork_grants import edit_grants
 from test_serve_verb import serving, write_card
 
 AGENT = """

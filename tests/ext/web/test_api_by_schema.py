@@ -10,8 +10,8 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-
 from browser import Site, serving, staged
+
 from conftest import Place
 from mudroom.ext.web.api.endpoint import id_of
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from asking import Asked
-from conftest import Place, tick
 from looking import Looking
+
+from conftest import Place, tick
 from mudroom.ext.attempts import candidate
 from mudroom.ext.attempts.record import save
 from mudroom.ext.web.api.endpoint import id_of

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-
 from browser import HOME, MUDROOM, PATIENCE, Site, browsing, environment, mudroom, serving, staged, watch
+
 from clients import free_port, running, sshd
 from conftest import Place
 

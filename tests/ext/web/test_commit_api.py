@@ -7,9 +7,9 @@ import subprocess
 from typing import Any
 
 import pytest
+from looking import Looking
 
 from conftest import Place
-from looking import Looking
 from mudroom.ext.web.api.endpoint import id_of
 from test_review_api import lines, staged
 

@@ -12,11 +12,12 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra web")
 
+from pageside import PageSide, changed, pick
+
 from conftest import Place, listing, tick
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.ext.web.api.region import BYTES, LINES, REGIONS
-from pageside import PageSide, changed, pick
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 31))
 FORK = "agent-1"

@@ -9,11 +9,12 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra web")
 
+from pageside import changed, pick
+
 from conftest import tick
 from mudroom.core.merge.diff3 import MergedText, merge3
 from mudroom.vault.apply import conflict
 from mudroom.vault.conflict import reconciliation
-from pageside import changed, pick
 from test_conflict_api import FORK, TEXT, Two, edit, page, two
 
 __all__ = ["page", "two"]

@@ -8,8 +8,9 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra web")
 
-from conftest import Place, tick
 from pageside import PageSide, changed
+
+from conftest import Place, tick
 
 COUNT, SIZE = 8, 16 << 20
 

@@ -9,9 +9,10 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra web")
 
+from pageside import changed, pick
+
 from conftest import tick
 from mudroom.ext.web.api.region import EDITABLE
-from pageside import changed, pick
 from test_conflict_api import TEXT, Two, edit, page, places, two
 
 __all__ = ["page", "places", "two"]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from browser import Site, mudroom
+
 from conftest import Place
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion
 from mudroom.core.approval_queue import QueueRow

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from browser import MUDROOM, OpenPage, environment, mudroom, serving, watch
+
 from clients import free_port
 from conftest import Place
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion

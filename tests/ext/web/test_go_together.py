@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from browser import Site, staged
+
 from conftest import Place, listing
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.choice import select_exactly

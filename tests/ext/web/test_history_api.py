@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-
 from asking import Asked
+
 from conftest import Place
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.network.flow import Flow, flow_to_json

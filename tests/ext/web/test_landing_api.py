@@ -15,9 +15,10 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra web")
 
+from pageside import PageSide, changed, cut_off, pick
+
 from conftest import Place, listing, tick
 from mudroom.ext.web.state.job import JobMessage
-from pageside import PageSide, changed, cut_off, pick
 
 LINES = "".join(f"{number}\n" for number in range(1, 31))
 

@@ -8,10 +8,11 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra web")
 
+from pageside import PageSide, changed, cut_off
+
 from conftest import Place, listing
 from mudroom.errors import MudroomError
 from mudroom.vault.journal.journal import Journal
-from pageside import PageSide, changed, cut_off
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from looking import Looking
 
 from conftest import Place, tick
-from looking import Looking
 from mudroom.core.settings import Settings
 from mudroom.ext.web.api.endpoint import id_of
 

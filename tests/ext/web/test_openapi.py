@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra web")
 
 from browser import Site
+
 from mudroom.ext.web.api.table import BASE, ENDPOINTS
 from mudroom.ext.web.server.openapi import document, main
 

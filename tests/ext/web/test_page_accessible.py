@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-
 from browser import VIEWS, OpenPage, Site, go, mudroom, staged
+
 from conftest import Place
 from trying import tried
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
-
 from browser import serving
-from clients import free_port
-from conftest import Place
 from otherbrowsers import Window, chromium, firefox, webkit
 from pagestory import find, lose, tell
+
+from clients import free_port
+from conftest import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]  # a browser begins late where all else begins, too
 

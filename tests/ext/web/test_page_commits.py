@@ -6,8 +6,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import OpenPage, Site, staged
+
 from conftest import Place
 from test_page_accessible import AXE, violations
 from test_page_story import review

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import OpenPage, Site, comes, hold, mudroom, staged
+
 from conftest import Place, tick
 from mudroom.ext.web.api.region import REGIONS
 

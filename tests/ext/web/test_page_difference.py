@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import Site, mudroom, staged
+
 from conftest import Place, tick
 
 if TYPE_CHECKING:

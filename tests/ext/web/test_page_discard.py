@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import Site, mudroom, staged
+
 from conftest import Place
 from mudroom.vault.forks.review import of_look
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from browser import HOME, VIEWS, OpenPage, Site, comes, go, mudroom, serving, staged, usable, watch
+
 from clients import free_port
 from conftest import Place
 from test_decide_page import COMMAND, HOST, attend, card, queue

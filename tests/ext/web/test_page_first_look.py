@@ -7,8 +7,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import OpenPage, Site, mudroom, staged
+
 from conftest import Place
 from test_page_story import review
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import Site, staged
+
 from conftest import Place
 from test_decide_page import HOST, card, queue
 

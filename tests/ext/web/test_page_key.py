@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import HOME, Site, serving, watch
+
 from clients import free_port
 from conftest import Place
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import Site, refusing_once, staged
+
 from conftest import Place
 from mudroom.ext.web.api.review import FEW, MOST
 

@@ -6,8 +6,8 @@ import base64
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import Site, staged
+
 from conftest import Place
 from test_page_accessible import AXE, violations
 

@@ -8,8 +8,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import MUDROOM, Site, environment
+
 from clients import Site as Registry
 from conftest import Place
 

@@ -6,9 +6,9 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from browser import OpenPage, Site, staged
 from handgit import git
 
-from browser import OpenPage, Site, staged
 from conftest import Place
 from test_page_accessible import AXE, violations
 from test_page_story import apply, review

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import Site, hold, mudroom, staged
+
 from conftest import Place
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import Site, staged
+
 from conftest import Place
 from test_page_story import apply, review
 

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import OpenPage, Site, comes, mudroom, staged
+
 from conftest import Place
 from trying import tried
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import HOME, Site, mudroom
+
 from conftest import Place
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import HOME, PATIENCE, Site, another_login, mudroom, serving, staged, watch
+
 from clients import free_port
 from conftest import Place
 

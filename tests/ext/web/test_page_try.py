@@ -7,8 +7,8 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import OpenPage, Site, mudroom
+
 from conftest import Place
 from mudroom.ext.attempts.record import save
 from test_page_accessible import AXE, violations

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-
 from browser import Site, comes, mudroom, staged
+
 from conftest import Place
 
 pytestmark = pytest.mark.deep

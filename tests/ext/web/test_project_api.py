@@ -16,13 +16,14 @@ from clocks import give_way
 
 pytest.importorskip("starlette", reason="the extra web")
 
+from pageside import PageSide, changed, cut_off
+
 from conftest import Place
 from mudroom.ext.web.api.project import me
 from mudroom.session import Session
 from mudroom.stage.reader import ANEW
 from mudroom.stage.stamp import is_settled
 from mudroom.vault.store import fork as forks_module
-from pageside import PageSide, changed, cut_off
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 import pytest
+from looking import Looking
 
 from conftest import Place
-from looking import Looking
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show_path

@@ -9,8 +9,8 @@ import threading
 from pathlib import Path
 
 import pytest
-
 from browser import MUDROOM, Site, environment, staged
+
 from conftest import Place
 
 pytest.importorskip("starlette", reason="the extra web")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from browser import Site, serving, staged
+
 from conftest import Place
 
 pytest.importorskip("starlette", reason="the extra web")

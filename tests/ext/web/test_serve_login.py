@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from browser import MUDROOM, Site, environment, mudroom, serving
+
 from conftest import Place
 
 pytest.importorskip("starlette", reason="the extra web")

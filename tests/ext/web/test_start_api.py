@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from asking import Asked, folder
+
 from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.ext.web.api.endpoint import id_of

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from asking import Asked
+
 from conftest import Place
 from mudroom.ext.web.api.watch import _text
 from mudroom.session import Stdio

@@ -12,7 +12,7 @@ import pytest
 from mudroom.core.network.budget import MemoryBudget
 from mudroom.core.network.host_rules import HostRule, Request, parse_rule
 from mudroom.core.network.inspection import Inspection
-from mudroom.net.gate.guard import NO_INSPECTOR, DoorGuard
+from mudroom.net.gate.guard import NO_INSPECTOR, Guard
 from mudroom.net.gate.resolve import resolve
 from mudroom.net.protocol import wire
 
@@ -25,19 +25,19 @@ def nothing_inspects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mudroom.ext.inspection", None)
 
 
-def at(look: Callable[[DoorGuard], None], *rules: HostRule, inspection: Inspection | None = None) -> None:
-    """Look at the guard of a door with these rules."""
+def at(look: Callable[[Guard], None], *rules: HostRule, inspection: Inspection | None = None) -> None:
+    """Look at the guard of a guard with these rules."""
 
     async def run() -> None:
         channel, host = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with channel, host:
             opened = wire.OpenMessage(["proxy"], list(rules), True, 60.0, 1, "", inspection)
-            look(DoorGuard(channel, opened, resolve, MemoryBudget(64 << 20)))
+            look(Guard(channel, opened, resolve, MemoryBudget(64 << 20)))
 
     asyncio.run(run())
 
 
-def decided(guard: DoorGuard, host: str, method: str = "", port: int = 443) -> tuple[str, bool]:
+def decided(guard: Guard, host: str, method: str = "", port: int = 443) -> tuple[str, bool]:
     decision = guard.look(Request(host, port, method, "/" if method else ""))
     return decision.action, decision.reason == NO_INSPECTOR
 
@@ -53,7 +53,7 @@ def decided(guard: DoorGuard, host: str, method: str = "", port: int = 443) -> t
     ],
 )
 def test_a_host_whose_rule_wants_inspection_is_denied_and_no_other(rule: HostRule) -> None:
-    def look(guard: DoorGuard) -> None:
+    def look(guard: Guard) -> None:
         for method, port in (("", 443), ("GET", 443), ("GET", 80)):
             assert decided(guard, "api.example", method, port) == ("deny", True)
         assert decided(guard, "www.example") == ("allow", False)
@@ -63,7 +63,7 @@ def test_a_host_whose_rule_wants_inspection_is_denied_and_no_other(rule: HostRul
 
 
 def test_a_rule_that_comes_later_holds_as_well() -> None:
-    def look(guard: DoorGuard) -> None:
+    def look(guard: Guard) -> None:
         assert decided(guard, "www.example") == ("allow", False)
         guard.update([ALLOWED, ALLOWED._replace(inspect=True)])
         assert decided(guard, "www.example") == ("deny", True)
@@ -73,8 +73,8 @@ def test_a_rule_that_comes_later_holds_as_well() -> None:
     at(look, ALLOWED)
 
 
-def test_a_door_with_credentials_lets_nothing_through() -> None:
-    def look(guard: DoorGuard) -> None:
+def test_a_guard_with_credentials_lets_nothing_through() -> None:
+    def look(guard: Guard) -> None:
         assert decided(guard, "www.example") == ("deny", True)
 
     at(look, ALLOWED, inspection=Inspection("an authority"))

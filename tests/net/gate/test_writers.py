@@ -11,12 +11,12 @@ ALLOWED = {
     "gate/response_writer.py": 3,
     # before there is a server, or where its bytes are opaque
     "gate/relay.py": 1,
-    "entrances/socks.py": 4,
-    "entrances/accept.py": 1,
-    "entrances/loopback.py": 1,
-    "entrances/tunnel.py": 2,
-    "entrances/connect.py": 3,
-    "entrances/responder.py": 1,
+    "listeners/socks.py": 4,
+    "listeners/accept.py": 1,
+    "listeners/loopback.py": 1,
+    "listeners/tunnel.py": 2,
+    "listeners/connect.py": 3,
+    "listeners/responder.py": 1,
 }
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from inner_path import inner
 from mudroom.core.clock import CommandStart
-from mudroom.core.network.fork_consent import ShownPort
 from mudroom.errors import MudroomError
+from mudroom.ext.agents.core.fork_consent import ShownPort
+from mudroom.ext.agents.links.fork_grants import edit_grants
 from mudroom.vault import standing
-from mudroom.vault.forks.fork_grants import edit_grants
 from mudroom.vault.lock import Lock, holder_of
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import open_vault

@@ -22,7 +22,7 @@ from mudroom.cli.command.run import (
     warn_if_bare,
 )
 from mudroom.cli.plain_options import REMAINDER
-from mudroom.cli.project_session import full_disk_hint, no_leftover, open_session, working_directory
+from mudroom.cli.project_session import full_disk_hint, no_leftover, open_session, project_of, working_directory
 from mudroom.cli.terminal.approver import ASKS, Ask, set_host_approver
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
@@ -36,7 +36,6 @@ from mudroom.typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.core.agent.card import AgentCard
     from mudroom.core.result import Result
     from mudroom.session import Background, Client, Session
     from mudroom.session.order import Stdio
@@ -191,34 +190,29 @@ def open_for_command(
 ) -> Session:
     """Open a session as the options of the command line say: ``--card``, ``--agent``, and those of confinement."""
     if args.card:
-        from mudroom.policy.config import load_card
-
-        return _by_card(load_card(os.fsencode(args.card)), args, context, client, agent, ask)
+        return _by_card(args, context, client, agent, ask)
     adjust = functools.partial(adjusted, args)
     return open_session(context, client=client, adjust=adjust, level=asked_level(args), agent=agent, ask=ask)
 
 
 def _by_card(
-    card: AgentCard,
-    args: argparse.Namespace,
-    context: Context,
-    client: Client | None,
-    agent: str | None,
-    ask: Ask | None,
+    args: argparse.Namespace, context: Context, client: Client | None, agent: str | None, ask: Ask | None
 ) -> Session:
     """Open a session by a card. Hosts that the card names are allowed as far as the policy trusts the card
     (``network.cards``); other hosts are asked about when they are reached for."""
-    from mudroom.cli.net.card_hosts import trusted_hosts, with_card_network
+    from mudroom.core.known_agents import agent_cards
 
+    cards = agent_cards("--card")
+    card = cards.load_card(os.fsencode(args.card))
     return open_session(
         context,
         client=client,
-        adjust=lambda settings: with_card_network(card, adjusted(args, settings), args.net),
+        adjust=lambda settings: cards.with_card_network(card, adjusted(args, settings), args.net),
         level=asked_level(args),
         card=card,
         agent=card.agent if agent in (None, DEFAULT_AGENT) else agent,
         ask=ask,
-        also=trusted_hosts(card, context),
+        also=cards.trusted_hosts(card, project_of(context), context.environ),
     )
 
 

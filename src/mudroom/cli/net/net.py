@@ -9,14 +9,12 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from mudroom.cli.net.fork import grant_rows, looker, reach_forks, remove_grants, show_ports
 from mudroom.cli.net.log import print_log
 from mudroom.cli.net.open_port import open_port
 from mudroom.cli.net.preset import chosen_entry, print_presets, unknown_preset
 from mudroom.cli.project_session import open_session, project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold, fold_row
-from mudroom.core.network.fork_consent import look_at_names
 from mudroom.core.network.fork_host import fork_of, is_fork_host
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry, preset_of
@@ -25,15 +23,18 @@ from mudroom.core.network.host_reason import look_at_authority, parse_asked
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.core.network.loopback import about_rule
 from mudroom.core.network.preset import like_preset
+from mudroom.core.registry import part, part_or_none
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import Unsupported, UsageError
 from mudroom.policy.config import places, trusts_any
 from mudroom.policy.host_answers import drop, keep, load_entries, missing_answers
-from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import argparse
+
+    from mudroom.session import Session
 
 EXAMPLES = """\
 examples:
@@ -59,6 +60,29 @@ examples:
 
 A host is a name, *.NAME (all below it), **.NAME (and itself), an address or a network (10.0.0.0/8); @NAME is a preset.
 Rules for everybody who works on the project stand in .mudroom/policy.yaml, in its section network."""
+
+
+class ForkActions(Protocol):
+    """Actions about connections between forks."""
+
+    def show_ports(self, args: argparse.Namespace, context: Context, /) -> int: ...
+
+    def reach_forks(self, args: argparse.Namespace, context: Context, /) -> int: ...
+
+    def remove_grants(self, args: argparse.Namespace, context: Context, /) -> int: ...
+
+    def grant_rows(self, session: Session, /) -> list[dict[str, Any]]:
+        """Return the grants of all forks."""
+
+    def look(
+        self, session: Session | None, fork: str, settings: Settings, label: str, port: int, /
+    ) -> tuple[bool, str]:
+        """Return whether a fork may reach a port of another, and why; without a session, whether any may."""
+
+
+def _forks(what: str) -> ForkActions:
+    forks: ForkActions = part("agents", "net", f"mudroom {what}")
+    return forks
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -183,8 +207,8 @@ def _store(rules: list[HostRule], context: Context) -> int:
         )
         if not context.as_json:
             context.terminal.out(_describe_stored(rule, kept.there, kept.replaced))
-            for part in expand([rule]):
-                if about := about_rule(part):
+            for each in expand([rule]):
+                if about := about_rule(each):
                     context.terminal.note(about)
             _warn_if_overridden(rule, project, context)
     _journal(rules, rules[0].action, context)
@@ -214,19 +238,19 @@ def _warn_if_overridden(rule: HostRule, project: bytes, context: Context) -> Non
     if rule.action != "allow":
         return
     rules = (*settings_of(context, project).hosts, *_machine_answers(project, context))
-    for part in expand([rule]):
-        if "*" in part.pattern or "/" in part.pattern:
+    for each in expand([rule]):
+        if "*" in each.pattern or "/" in each.pattern:
             continue
-        where = f"{part.pattern}, " if part is not rule else ""
-        for port in part.ports or (443,):
-            decision = decide(Request(part.pattern, port), rules)
+        where = f"{each.pattern}, " if each is not rule else ""
+        for port in each.ports or (443,):
+            decision = decide(Request(each.pattern, port), rules)
             if decision.action != "allow":
                 context.terminal.note(f"{where}port {port} all the same: {decision.reason}")
 
 
 def _remove(args: argparse.Namespace, context: Context) -> int:
     if args.fork is not None:
-        return remove_grants(args, context)
+        return _forks("net rm --fork").remove_grants(args, context)
     project = project_of(context)
     removed_rules: list[HostRule] = []
     for text in args.hosts:
@@ -298,7 +322,8 @@ def _list(_args: argparse.Namespace, context: Context) -> int:
     settings = settings_of(context, project)
     rules = (*settings.hosts, *_machine_answers(project, context))
     with open_session(context) as session:
-        grants = grant_rows(session)
+        forks: ForkActions | None = part_or_none("agents", "net")
+        grants = forks.grant_rows(session) if forks is not None else []
     if context.as_json:
         report = {
             "schema": "mudroom.net/1",
@@ -383,11 +408,12 @@ def _why(args: argparse.Namespace, context: Context) -> int:
     settings = settings_of(context, project)
     rules = (*settings.hosts, *_machine_answers(project, context))
     with open_session(context) if args.fork is not None else nullcontext() as session:
+        if session is not None:
+            session.vault.fork(args.fork)  # there is one
 
-        def of_policy(label: str, port: int) -> tuple[bool, str]:
-            return look_at_names(label, port, settings.fork_rules, settings.agent_links)
+        def look_at_fork(label: str, port: int) -> tuple[bool, str]:
+            return _forks(f"net why {label}").look(session, args.fork, settings, label, port)
 
-        look_at_fork = of_policy if session is None else looker(session, args.fork)
         rows = [
             _why_row(text, authority, look_at_authority(authority, rules, look_at_fork))
             for text, authority in map(_parse_asked, _hosts_of(args.hosts))
@@ -473,7 +499,7 @@ _ACTIONS = {
     "why": _why,
     "log": print_log,
     "open": open_port,
-    "show": show_ports,
-    "reach": reach_forks,
+    "show": lambda args, context: _forks("net show").show_ports(args, context),
+    "reach": lambda args, context: _forks("net reach").reach_forks(args, context),
     "credential": _credential,
 }

@@ -6,7 +6,7 @@ can be named by its path in the home (``~/.config/tool``). Rules:
 
 1. A store is a directory where a tool has a directory of its own. A program that replaces a file by a rename (as most
    do for tokens) then works inside the directory, and both sides see the same file. A store of the kind ``file`` lies
-   among other files and can only be written in place. Logins of agents are copies (``vault/homes/login.py``).
+   among other files and can only be written in place. Logins of agents are copies (``ext/agents/home/login.py``).
 2. A socket lets a command act through a program of the host: a command that reaches the session bus or the ssh-agent
    can do everything that these do for the user. Sockets are named one by one, like files.
 """

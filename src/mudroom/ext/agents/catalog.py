@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from mudroom.core.agent.field import FieldError
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.ext.agents.core.field import FieldError
 from mudroom.ext.agents.core.profile import AgentProfile, parse_profile
 
 OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)).encode(), b"profiles")

@@ -12,9 +12,9 @@ from mudroom.library.review.agent_settings import section
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mudroom.core.agent.agent_store import HomeChange
+    from mudroom.ext.agents.core.home_change import HomeChange
+    from mudroom.ext.agents.home.agent_settings import SettingsHome
     from mudroom.session import Session
-    from mudroom.vault.homes.agent_settings import SettingsHome
 
 _MOST_LISTED = 10
 """Changes of a store that are listed one by one in a review."""

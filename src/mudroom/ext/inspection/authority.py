@@ -263,7 +263,7 @@ def _load_from_pipes(context: ssl.SSLContext, pem: str) -> None:
 
 @lru_cache(maxsize=16)
 def issuer(authority: str) -> Issuer:
-    """Return the issuer of an authority, shared by all doors. Raise ImportError without the libraries."""
+    """Return the issuer of an authority, shared by all guards. Raise ImportError without the libraries."""
     return Issuer(authority)
 
 

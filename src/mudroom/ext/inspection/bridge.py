@@ -32,7 +32,7 @@ from mudroom.ext.inspection.rewrite import CredentialRewrite
 from mudroom.ext.inspection.stream import Lane, StreamEnd, size_of
 from mudroom.ext.inspection.tls import TlsConnection
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
-from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.guard import Guard
 from mudroom.net.gate.inspector import RefusedResponse
 from mudroom.net.gate.peer import PeerGone
 from mudroom.net.gate.request_head import IDLE
@@ -71,7 +71,7 @@ class Bridge:
         self,
         client: TlsConnection,
         server: TlsConnection,
-        guard: DoorGuard,
+        guard: Guard,
         origin: Authority,
         address: str,
         rewrite: CredentialRewrite,

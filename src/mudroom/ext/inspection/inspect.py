@@ -36,7 +36,7 @@ _EXCLUDE = "if it pins its certificate, exclude the host (inspect.never)"
 
 async def inspect(plain: CredentialRewrite, client: Peer, server: Peer, exchange: Exchange, kind: Kind) -> None:
     """Serve a connection that begins with TLS to its end. The ClientHello is in ``client``'s buffer, and its name has
-    been compared. ``plain``: the door's changes for plain HTTP. Raise RefusedExchange, PeerGone."""
+    been compared. ``plain``: the guard's changes for plain HTTP. Raise RefusedExchange, PeerGone."""
     try:
         inspection, issuing, offered = _ready(client, exchange, kind)
         windows = _WINDOWS if H2 in offered else 0

@@ -13,7 +13,7 @@ from mudroom.core.network.inspection import Inspection
 from mudroom.ext.inspection.authority import load_authority
 from mudroom.ext.inspection.credentials import load_credentials, read_credentials, variables
 from mudroom.ext.inspection.roots import own_roots, prepare
-from mudroom.session.confinement.gateway import Equipment
+from mudroom.session.confinement.command_gate import Equipment
 
 DIRECTORY = b"/inspection"
 """Of the authority and the roots, in a vault; it is created when needed."""

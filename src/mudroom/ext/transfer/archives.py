@@ -17,13 +17,15 @@ from mudroom.ext.transfer.vault import arrival as arriving
 from mudroom.ext.transfer.vault.arrival import Arrival, Arrived
 from mudroom.ext.transfer.vault.bundle import ExportedFork, export_fork, write_fork
 from mudroom.ext.transfer.vault.import_fork import LIMIT, KnownBase
+from mudroom.library.argument import directory_of, name_of, required_name
+from mudroom.library.satellite import ArrivedFork, ForkArchive
 from mudroom.stage import disk
 from mudroom.typing import IO, TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from mudroom.library.argument import StrPath
     from mudroom.library.life import Life
-    from mudroom.library.satellite import ArchivePlace, ArrivedFork, ForkArchive, NamedArchive
+    from mudroom.library.satellite import ArchivePlace, NamedArchive
     from mudroom.session.session import Session
     from mudroom.vault.store.fork import Fork
     from mudroom.vault.store.store import Vault
@@ -124,9 +126,6 @@ _EXAMPLE = 'a path, or a stream of bytes: open(path, "{mode}"), process.{pipe}'
 
 
 def export_of_room(life: Life, fork: str, target: ArchivePlace, base: bytes, *, packed: bool) -> ForkArchive:
-    from mudroom.library.argument import directory_of, required_name
-    from mudroom.library.satellite import ForkArchive
-
     name = required_name(fork)
     if isinstance(target, (str, os.PathLike)):
         path = directory_of(target, "the archive")
@@ -140,8 +139,6 @@ def export_of_room(life: Life, fork: str, target: ArchivePlace, base: bytes, *, 
 
 
 def arrive_in_room(life: Life, archives: Sequence[NamedArchive], bases: Collection[bytes]) -> list[ArrivedFork]:
-    from mudroom.library.argument import name_of
-
     if isinstance(archives, (str, bytes, os.PathLike)) or not isinstance(archives, Sequence):
         raise UsageError("archives is not a list", 'room.arrive(["fork.tar.gz"])')
     known = dict.fromkeys(bases, LIVE)
@@ -155,15 +152,11 @@ def arrive_in_room(life: Life, archives: Sequence[NamedArchive], bases: Collecti
 
 
 def _arrived(outcome: Arrived) -> ArrivedFork:
-    from mudroom.library.satellite import ArrivedFork
-
     hint = outcome.error.hint if outcome.error is not None else ""
     return ArrivedFork(outcome.state, outcome.name, outcome.changed, outcome.strangers, outcome.problem, hint)
 
 
 def _source(place: StrPath | IO[bytes], opened: ExitStack) -> IO[bytes]:
-    from mudroom.library.argument import directory_of
-
     if isinstance(place, (str, os.PathLike)):
         path = directory_of(place, "the archive")
         try:

@@ -1,10 +1,10 @@
-"""A door inside the gate process: its rules, its questions, its limits, and its messages to the host.
+"""A guard inside the gate process: its rules, its questions, its limits, and its messages to the host.
 
 Rules of this file: only ``judge`` allows a request. A question without an answer in time is denied. If the host does
 not read its messages, no new connection is served, and no further request of an open one: what could not be journalled
-does not happen. A flow leaves the gate without the values of credentials, whoever has written it. A door has a share of
-the process's memory and connections (``budget.py``). Where it is used up, its own connections that wait for a request
-make room for new ones.
+does not happen. A flow leaves the gate without the values of credentials, whoever has written it. A guard has a share
+of the process's memory and connections (``budget.py``). Where it is used up, its own connections that wait for a
+request make room for new ones.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class _Pending(NamedTuple):
     """Empty if answered, else the reason why there is no answer."""
 
 
-class DoorGuard:
+class Guard:
     def __init__(
         self, channel: socket.socket, message: wire.OpenMessage, resolver: Resolver, budget: MemoryBudget
     ) -> None:
-        """``budget``: of all doors of the process."""
+        """``budget``: of all guards of the process."""
         self.resolver = resolver
         self.share = budget.share(MAX_CONNECTIONS)
         self.rules: list[HostRule] = message.rules
@@ -229,7 +229,7 @@ class DoorGuard:
             self.inspection is not None or self.may_change or any(rule.inspect for rule in self.rules)
         ):
             module = part_or_none("inspection", "gate")
-            self.inspector = None if module is None else module.DoorInspector(self)
+            self.inspector = None if module is None else module.GuardInspector(self)
 
     def _settle(self) -> None:
         """Resume the connections whose questions the rules now answer."""

@@ -16,7 +16,7 @@ from mudroom.core.network.host import Authority
 from mudroom.core.tree.path import show
 from mudroom.net.gate.dialogue import Dialogue, Message
 from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
-from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.guard import Guard
 from mudroom.net.gate.inspector import RefusedResponse, Rewrite, rewrite_of
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.request_head import IDLE, read_head
@@ -40,7 +40,7 @@ class Link(NamedTuple):
 
 async def serve_http(
     client: Peer,
-    guard: DoorGuard,
+    guard: Guard,
     head: RequestHead | None = None,
     origin: Authority | None = None,
     link: Link | None = None,
@@ -65,7 +65,7 @@ class _RequestServer:
     def __init__(
         self,
         client: Peer,
-        guard: DoorGuard,
+        guard: Guard,
         origin: Authority | None,
         link: Link | None,
         rewrite: Rewrite | None,

@@ -1,7 +1,7 @@
 """What the gate asks of the part that inspects (``ext/inspection``), and what holds where nothing is inspected.
 
 Rules of this file: values of credentials come with an inspector alone, so without one no response holds any. A guard
-that needs an inspector and has none denies (``DoorGuard.look``).
+that needs an inspector and has none denies (``Guard.look``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from mudroom.core.network.flow import Way
 from mudroom.core.network.host_rules import HostRule
 from mudroom.net.gate.exchange import Exchange
-from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.guard import Guard
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
 from mudroom.net.gate.sanitizer import CredentialSanitizer, Field
@@ -60,7 +60,7 @@ class Rewrite(Protocol):
 
 
 class Inspector(Protocol):
-    """Looks into the TLS of one door, inserts its credentials, and keeps their values from the command."""
+    """Looks into the TLS of one guard, inserts its credentials, and keeps their values from the command."""
 
     @property
     def sanitizer(self) -> CredentialSanitizer | None:
@@ -106,13 +106,13 @@ class _Unchanged:
 _UNCHANGED = _Unchanged()
 
 
-def inspector_of(guard: DoorGuard) -> Inspector | None:
-    """Return the inspector of a door, by the present rules."""
+def inspector_of(guard: Guard) -> Inspector | None:
+    """Return the inspector of a guard, by the present rules."""
     inspector: Inspector | None = guard.inspector
     return inspector
 
 
-def rewrite_of(guard: DoorGuard) -> Rewrite:
+def rewrite_of(guard: Guard) -> Rewrite:
     """Return the changes to requests without TLS, by the present rules."""
     inspector = inspector_of(guard)
     return _UNCHANGED if inspector is None else inspector.plain

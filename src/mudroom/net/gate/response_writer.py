@@ -1,6 +1,6 @@
 """The client's side of an HTTP/1 exchange: the only way by which a server's words reach an HTTP/1 client.
 
-Rules of this file: each method that writes passes what it writes through the sanitizer of the door, so that no
+Rules of this file: each method that writes passes what it writes through the sanitizer of the guard, so that no
 credential gets back to the command; there is no other writer in ``dialogue.py`` and ``http.py``. Framing and hop-by-hop
 fields are the gate's own.
 """

@@ -16,7 +16,6 @@ from mudroom.core.agent.credential_stores import store_places
 from mudroom.core.confinement.credential_file import is_credential
 from mudroom.core.confinement.spec import Bind, HostView
 from mudroom.core.tree.path import is_below
-from mudroom.sandbox.host.credential_opening import is_socket
 from mudroom.typing import NamedTuple, Protocol
 
 _SOCKETS = b"/proc/net/unix"
@@ -231,3 +230,11 @@ def readable(hidden: Collection[bytes]) -> tuple[Bind, ...]:
 
     visit(b"/")
     return tuple(binds)
+
+
+def is_socket(path: bytes) -> bool:
+    """Return whether a reachable socket is at the path."""
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False  # gone, or not reachable

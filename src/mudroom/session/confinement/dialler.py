@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from mudroom.core.registry import part
 from mudroom.errors import MudroomError
-from mudroom.typing import NamedTuple, Protocol
+from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Hashable
+
+    from mudroom.core.network.fork_rule import ForkIdentity
+    from mudroom.core.settings import Settings
+    from mudroom.vault.store.fork import Fork
+    from mudroom.vault.store.store import Vault
 
 
 class ForkRefused(MudroomError):
@@ -35,7 +45,7 @@ class PendingConnection(Protocol):
 
 
 class Dialler(Protocol):
-    """Connections of a command to servers in other forks (``fork_dial.py``)."""
+    """Connections of a command to servers in other forks."""
 
     all_hosts: bool
     """Whether it makes every connection that the rules allow: the gate looks no name up and vets no address, since the
@@ -47,3 +57,35 @@ class Dialler(Protocol):
 
     def close(self) -> None:
         """Release what connections need that have been made."""
+
+
+class InnerSockets(Protocol):
+    """The makers of sockets in the namespaces of running commands. Thread-safe."""
+
+    def make(self, entrance: bytes, wanted: Hashable, identity: Callable[[], Hashable], family: bytes) -> socket.socket:
+        """Return a non-blocking socket in the network namespace of the command behind an entrance. ``wanted``: the fork
+        that is meant; ``identity`` returns which fork has that path now. Raise OSError if no command is running there,
+        MudroomError if another fork has taken the path meanwhile."""
+
+    def close(self) -> None: ...
+
+
+class ForkLinks(Protocol):
+    """What connects forks of this machine, as both consent."""
+
+    def inner_sockets(self) -> InnerSockets: ...
+
+    def dialler(self, vault: Vault, fork: Fork, pool: InnerSockets, settings: Settings) -> Dialler:
+        """Return what connects a command of the fork with other forks."""
+
+    def dial_from_afar(
+        self, vault: Vault, pool: InnerSockets, caller: ForkIdentity, host: str, port: int, settings: Settings
+    ) -> PendingConnection:
+        """Return a connection to a fork of this machine for a command that runs on another. ``caller``: of that
+        command's fork, as this machine knows it. Raise ForkRefused or MudroomError, as ``Dialler.begin``."""
+
+
+def fork_links() -> ForkLinks:
+    """Return it. Raise NotInstalled if the satellite that has it is absent."""
+    links: ForkLinks = part("agents", "links", "a connection to another fork")
+    return links

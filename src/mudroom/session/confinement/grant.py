@@ -19,8 +19,7 @@ from mudroom.errors import Refused, Unsupported
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from mudroom.core.agent.agent_store import AgentStore, StagedStore
-    from mudroom.core.agent.card import AgentCard, CredentialRequest, OpenedCredentials
+    from mudroom.core.agent.card import AgentCard, StagedStore
     from mudroom.core.confinement.spec import Bind
 
 
@@ -48,42 +47,6 @@ PLAIN = Grant()
 """The grant of a command without a card at level 1."""
 
 
-def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> OpenedCredentials:
-    """Return the credentials that a card names, as found on this machine."""
-    from mudroom.core.agent.card import requested_credentials
-    from mudroom.core.agent.credential_stores import AGENTS
-    from mudroom.sandbox.host.credential_opening import open_stores
-
-    request = requested_credentials(card)
-    if sys.platform == "win32":
-        return _unopened(card, request)
-    named = [name for name in request.stores if name in AGENTS]
-    if named or card.store is not None:
-        others = tuple(name for name in request.stores if name not in AGENTS)
-        request = request._replace(stores=others, agents=_agent_stores(named, card.store))
-    return open_stores(request, home, environ)
-
-
-def _unopened(card: AgentCard, request: CredentialRequest) -> OpenedCredentials:
-    """Return no credentials, with a note of those that are asked for. The access lists of the user's own files would
-    have to name the sandbox, also after a mudroom that was killed."""
-    from mudroom.core.agent.card import OpenedCredentials
-
-    own = (card.store.name,) if card.store is not None else ()
-    asked = dict.fromkeys((*request.stores, *(f"~/{show(path)}" for path in request.paths), *own))
-    told = f"not opened on Windows: {', '.join(asked)} (--env NAME passes the variable of a key)"
-    return OpenedCredentials(notes=(*request.notes, *((told,) if asked else ())))
-
-
-def _agent_stores(names: Iterable[str], own: AgentStore | None) -> tuple[AgentStore, ...]:
-    """Return the stores of agents by name, as mudroom's own profiles have them, and the agent's own as given."""
-    from mudroom.ext.agents.catalog import Catalog
-
-    profiles = [Catalog().of_store(name) for name in names if own is None or name != own.name]
-    stores = [profile.agent_store for profile in profiles if profile is not None]
-    return tuple(stores) if own is None else (own, *stores)
-
-
 def graphics() -> tuple[bytes, ...]:
     """Return the device nodes of graphics and compute cards; none on Windows."""
     if sys.platform == "win32":
@@ -107,17 +70,6 @@ def in_the_way(live: Iterable[Bind], projects: Iterable[bytes], state: bytes) ->
             if is_below(bind.path, place) or is_below(place, bind.path):
                 return f"{show(bind.path)} cannot be opened as credentials: {what} is there"
     return ""
-
-
-def promised(
-    settings: Settings, card: AgentCard, project: bytes, state: bytes, home: bytes, environ: Mapping[bytes, bytes]
-) -> tuple[LevelDecision, OpenedCredentials]:
-    """Return the level decision and the credentials that a card would get here, without running it."""
-    decision, opened = decide(settings, card, None, environ), opened_by(card, home, environ)
-    reason = in_the_way(opened.live, (project,), state)
-    if reason and decision.level is not None:
-        decision = LevelDecision(None, decision.asked, "sandboxRequirements", reason)
-    return decision, opened
 
 
 def decide(
@@ -185,7 +137,9 @@ def granted(
         if decision.level == 1 and not notes:
             return PLAIN
         return Grant(decision.level, notes=tuple(notes), image=image_of(settings, None, decision.level)[0])
-    opened = opened_by(card, home, environ)
+    from mudroom.core.known_agents import agent_cards
+
+    opened = agent_cards(f"the card of {card.agent}").opened_by(card, home, environ)
     if card.needs.network and settings.network_at(decision.level) == "none":
         notes.append(
             f"{card.agent} needs the network, which is closed to it: network.mode in the policy, or --net gate"

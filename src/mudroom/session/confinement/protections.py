@@ -123,9 +123,9 @@ def _shown(command: Confined, host: Host) -> Iterable[bytes]:
 
 def _of_agents(command: Confined) -> Iterable[bytes]:
     """Yield the places of a fork's own copies of settings and stores: what a command writes there lands later."""
-    from mudroom.vault.homes.dotfiles import PLACE, SETTINGS
+    from mudroom.session.confinement.agent_home import agent_homes
 
-    yield from (command.home + b"/" + place for place in (PLACE, *SETTINGS))
+    yield from (command.home + b"/" + place for place in agent_homes().settings_places())
     yield from (command.home + b"/" + place.path for staged in command.grant.staged for place in staged.places)
 
 

@@ -72,9 +72,9 @@ def keep_remainder(
 
 
 def _has_logins(fork: Fork) -> bool:
-    if not os.path.isdir(fork.path + b"/home"):
+    if not fork.has_home:
         return False
-    from mudroom.vault.homes.login import has_logins
+    from mudroom.vault.forks.logins import has_logins
 
     return has_logins(fork.path)
 

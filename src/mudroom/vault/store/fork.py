@@ -12,6 +12,7 @@ forks/<name>/
     caches/         its part of the package managers' caches (vault/caches/fork_cache.py)
     copy/           of the copy view (stage/views/copy_view.py)
     artifacts/<n>/  output of the commands in a copy view; collected files of an agent (ext/agents/session/artifact.py)
+    home/           copies of the stores of agents, with logins among them (vault/forks/logins.py)
     agent           flock(2): id of the agent that uses this fork as its workspace, during and after its run
     credentials     names of the credential stores that were open to its commands, one a line
     refused/<n>/    contents of file tools that lost against another writer (vault/forks/editor.py)
@@ -257,6 +258,11 @@ class Fork:
         return (self.copy_place + b"/work",) if self.has_copy else self.layered
 
     @property
+    def has_home(self) -> bool:
+        """Whether commands of an agent have had copies of its stores, with logins among them (``forks/logins.py``)."""
+        return os.path.isdir(self.path + b"/home")
+
+    @property
     def has_copy(self) -> bool:
         """Whether the copy of a copy view has been made. If so, it is the fork's present content."""
         return os.path.exists(self.copy_place + b"/manifest")
@@ -288,7 +294,7 @@ class Fork:
         return self.path + b"/record"
 
     @property
-    def entrance(self) -> bytes:
+    def namespace_listener(self) -> bytes:
         """Socket of a running command that may use the network."""
         return self.path + b"/entrance"
 

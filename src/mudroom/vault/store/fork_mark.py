@@ -1,4 +1,4 @@
-"""Mark in the vault: some fork has, or had, a grant to reach another (``vault/forks/fork_grants.py``)."""
+"""Mark in the vault: some fork has, or had, a grant to reach another (``ext/agents/links/fork_grants.py``)."""
 
 from __future__ import annotations
 

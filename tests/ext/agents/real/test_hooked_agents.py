@@ -85,7 +85,7 @@ def test_the_second_line_holds_without_the_hook(here: Hooked) -> None:
     assert {**here.everything(), "other": ()} == {**before, "other": ()}, said
 
 
-FIXTURES = Path(__file__).resolve().parents[3] / "core/agent/hook_events"
+FIXTURES = Path(__file__).resolve().parents[1] / "core/hook_events"
 
 
 @pytest.mark.deep

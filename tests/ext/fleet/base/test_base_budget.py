@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from shipping import Worker, make, scanned
 
 from conftest import CLOCK_REALTIME_COARSE, tick
 from kernel_calls import counted
@@ -23,7 +24,6 @@ from mudroom.ext.fleet.base.manifest import (
 from mudroom.ext.fleet.base.pack import packs
 from mudroom.ext.fleet.wire.frame import Frame, encode
 from mudroom.ext.fleet.wire.message import OBJECTS, OFFER, READY, WANT, Base, OfferedBase, Ready, Want, frame_of
-from shipping import Worker, make, scanned
 
 FILES, TOP, BELOW, EACH = 20_000, 20, 25, 40
 SIZE = 2_048

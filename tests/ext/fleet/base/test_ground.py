@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from shipping import NOTHING, Worker, listing, make, scanned
 
 from conftest import tick
 from mudroom.core.settings import Settings
@@ -31,7 +32,6 @@ from mudroom.ext.fleet.base.manifest import (
 from mudroom.ext.fleet.base.objects import ObjectStore, StoreFull
 from mudroom.ext.fleet.base.scan import Scanned
 from mudroom.ext.fleet.base.verify import differences
-from shipping import NOTHING, Worker, listing, make, scanned
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from shipping import make, scanned
 
 from conftest import tick
 from mudroom.core.settings import Settings
@@ -18,7 +19,6 @@ from mudroom.ext.fleet.base.pack import packs
 from mudroom.ext.fleet.base.scan import BaseMoved, Scanned, ScannedObjects
 from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.exclude import choose as choose_entries
-from shipping import make, scanned
 from whole_text import whole
 
 TOKEN = b"s3cret-token-"

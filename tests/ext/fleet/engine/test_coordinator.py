@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cluster_nodes import Origin, ScriptedNode, coordinated, outcome, until
+from shipping import make, scanned
 
 from mudroom.ext.fleet.base.manifest import base_id
 from mudroom.ext.fleet.base.scan import Scanned
@@ -14,7 +15,6 @@ from mudroom.ext.fleet.engine.child import WorkerChild, worker_command
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame, encode
 from mudroom.ext.fleet.wire.message import frame_of, message_of
-from shipping import make, scanned
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 from pods import end, pods
+from shipping import make
 
 from box import if_namespaces
-from shipping import make
 
 ROOT = Path(__file__).parents[4]
 SHOWN = ROOT / "examples/kubernetes"

@@ -17,8 +17,9 @@ from mudroom.core.agent.level_decision import LevelDecision
 from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.policy.config import load_card, places
-from mudroom.session.confinement.grant import graphics, image_of, promised
+from mudroom.ext.agents.card import load_card, promised
+from mudroom.policy.config import places
+from mudroom.session.confinement.grant import graphics, image_of
 from mudroom.stage import disk
 from mudroom.typing import Any
 
@@ -145,7 +146,7 @@ def as_text(
     lines.append("credentials  " + (f"{', '.join(opened.stores)} ({paths})" if opened.stores else "none"))
     if card.needs.gpu:
         lines.append("gpu          " + (", ".join(os.fsdecode(device) for device in graphics()) or "there is none"))
-    from mudroom.cli.net.card_hosts import network_lines
+    from mudroom.ext.agents.cli.card_hosts import network_lines
 
     lines += network_lines(card, settings, decision.level, context)
     if card.needs.forks:

@@ -20,7 +20,6 @@ from mudroom.cli.command.run import (
     show_result,
     warn_if_bare,
 )
-from mudroom.cli.net.card_hosts import CardHosts, decide_card_hosts, with_card_network
 from mudroom.cli.project_session import exclusive, open_session, project_of, working_directory
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
@@ -28,11 +27,13 @@ from mudroom.core.registry import part
 from mudroom.core.result import text, to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, Unsupported, UsageError
+from mudroom.ext.agents.card import load_card, with_card_network
 from mudroom.ext.agents.cli.agent_settings import rows_of
+from mudroom.ext.agents.cli.card_hosts import CardHosts, decide_card_hosts
 from mudroom.ext.agents.session.agent_settings import agent_settings
 from mudroom.ext.agents.session.run_agent import AgentResult, run_agent
 from mudroom.ext.agents.settings_review import settings_lines
-from mudroom.policy.config import load_card, load_policy, places
+from mudroom.policy.config import load_policy, places
 from mudroom.sandbox.platform import new_client
 from mudroom.session import Session
 from mudroom.session.confinement.grant import decide

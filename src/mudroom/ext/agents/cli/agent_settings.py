@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from mudroom.cli.project_session import exclusive, only_fork, open_session
 from mudroom.cli.terminal.context import Context
-from mudroom.core.agent.agent_store import HomeChange
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.ext.agents.core.home_change import HomeChange
 from mudroom.ext.agents.session.agent_settings import agent_settings, land, take_back
 from mudroom.ext.agents.settings_review import line_of, shown
 from mudroom.session import Session
@@ -20,7 +20,7 @@ from mudroom.typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.vault.homes.agent_settings import LandedSetting, SettingsHome
+    from mudroom.ext.agents.home.agent_settings import LandedSetting, SettingsHome
 
 _MOST_LINES = 200
 """Lines of one file's diff."""

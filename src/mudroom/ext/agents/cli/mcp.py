@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from mudroom.cli.command.exec import DEFAULT_AGENT
 from mudroom.cli.command.run import add_confinement_options, adjusted, asked_level
-from mudroom.cli.project_session import open_session
+from mudroom.cli.project_session import open_session, project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.core.confinement.environment import is_inside
@@ -24,7 +24,6 @@ from mudroom.typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.core.agent.card import AgentCard
     from mudroom.ext.agents.mcp.server import Options
     from mudroom.session import Client
 
@@ -130,17 +129,15 @@ def _open(args: argparse.Namespace, context: Context, client: Client) -> Session
     agent = args.agent or DEFAULT_AGENT
     if not args.card:
         return open_session(context, adjust=functools.partial(adjusted, args), agent=agent, **options)
-    from mudroom.cli.net.card_hosts import trusted_hosts, with_card_network
-    from mudroom.policy.config import load_card
+    from mudroom.ext.agents.card import load_card, trusted_hosts, with_card_network
 
-    card: AgentCard = load_card(os.fsencode(args.card))
+    card = load_card(os.fsencode(args.card))
 
     def adjust(settings: Settings) -> Settings:
         return with_card_network(card, adjusted(args, settings), args.net)
 
-    return open_session(
-        context, adjust=adjust, card=card, agent=args.agent or card.agent, also=trusted_hosts(card, context), **options
-    )
+    also = trusted_hosts(card, project_of(context), context.environ)
+    return open_session(context, adjust=adjust, card=card, agent=args.agent or card.agent, also=also, **options)
 
 
 def _check_fork(name: str | None, session: Session) -> None:

@@ -2,7 +2,7 @@
 
 A contract is that of the version in ``tested``. Its sources: the package itself (claude, gemini, opencode: source or
 schemas in it; codex: the schemas in its binary), for cursor and copilot the vendors' pages, which no run has confirmed
-here. tests/core/agent/hook_events/ has recorded events.
+here. tests/ext/agents/core/hook_events/ has recorded events.
 
 Rules of this file:
 1. A tool is in the table, or it is refused: one that is new may write anywhere.

@@ -14,11 +14,12 @@ has a page of each built-in one; docs/profile.schema.json describes the same key
 
 from __future__ import annotations
 
-from mudroom.core.agent.agent_store import AgentStore
-from mudroom.core.agent.artifact import pattern_error
-from mudroom.core.agent.card import AgentCard, Requirements
+from mudroom.core.agent.card import AgentCard, AgentStore, Requirements
 from mudroom.core.agent.credential_stores import STORES
-from mudroom.core.agent.field import (
+from mudroom.core.text.regex import regex
+from mudroom.core.tree.path import is_below
+from mudroom.ext.agents.core.artifact import pattern_error
+from mudroom.ext.agents.core.field import (
     FieldError,
     FieldTable,
     home_path,
@@ -31,8 +32,6 @@ from mudroom.core.agent.field import (
     variable,
     variables,
 )
-from mudroom.core.text.regex import regex
-from mudroom.core.tree.path import is_below
 from mudroom.ext.agents.core.inner_sandbox import InnerSandbox
 from mudroom.typing import Any, NamedTuple
 
@@ -74,7 +73,7 @@ class AgentProfile(NamedTuple):
     tokens: tuple[bytes, ...] = ()
     """Paths relative to the home."""
     state: tuple[str, ...] = ()
-    """Patterns (``core/agent/artifact.py``) of paths relative to the home."""
+    """Patterns (``ext/agents/core/artifact.py``) of paths relative to the home."""
     keys: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
     """By file: the parts of its JSON that count as settings. The others are state."""
     transcripts: tuple[str, ...] = ()

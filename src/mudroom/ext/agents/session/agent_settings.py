@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from mudroom.core.agent.agent_store import HomeChange
+from mudroom.ext.agents.core.home_change import HomeChange
+from mudroom.ext.agents.home.agent_home import homes_of
+from mudroom.ext.agents.home.agent_settings import LandedSetting, SettingsHome, land_settings, undo_settings
+from mudroom.ext.agents.home.dotfiles import dotfiles_of
 from mudroom.session.session import Session
-from mudroom.vault.homes.agent_home import homes_of
-from mudroom.vault.homes.agent_settings import LandedSetting, SettingsHome, land_settings, undo_settings
-from mudroom.vault.homes.dotfiles import dotfiles_of
 
 
 def agent_settings(session: Session, fork: str) -> list[tuple[SettingsHome, list[HomeChange]]]:

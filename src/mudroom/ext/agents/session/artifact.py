@@ -14,9 +14,9 @@ import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 
-from mudroom.core.agent.artifact import matcher
 from mudroom.core.tree.change import Change
 from mudroom.errors import UsageError
+from mudroom.ext.agents.core.artifact import matcher
 from mudroom.stage import disk
 from mudroom.stage.source import SourceContent
 from mudroom.typing import NamedTuple

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from mudroom.core.agent.card import AgentCard
-from mudroom.core.network.fork_consent import ConsentSide, ForkRule, matches_label, parse_forks, shown_by
+from mudroom.core.network.fork_rule import ForkRule, matches_label, parse_forks
 from mudroom.core.settings import Settings
-from mudroom.vault.forks.fork_grants import side_of
+from mudroom.ext.agents.core.fork_consent import ConsentSide, shown_by
+from mudroom.ext.agents.links.fork_grants import side_of
 from mudroom.vault.store.fork import Fork
 
 

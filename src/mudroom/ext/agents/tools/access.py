@@ -66,8 +66,8 @@ def _of_host(workspace: ToolWorkspace, host: str) -> dict[str, Any]:
     raw = host.encode("utf-8", "replace")
 
     def of_fork(label: str, port: int) -> tuple[bool, str]:
-        from mudroom.core.network.fork_consent import look_at_names
-        from mudroom.session.confinement.fork_dial import look_at_dial
+        from mudroom.ext.agents.core.fork_consent import look_at_names
+        from mudroom.ext.agents.links.fork_dial import look_at_dial
 
         name = workspace.fork_or_none
         fork = session.vault.find(name) if name is not None else None

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from mudroom import __version__
 from mudroom.core.command.policy import CommandRule
 from mudroom.core.network.flow import flow_to_json
-from mudroom.core.network.fork_consent import ForkIdentity
 from mudroom.core.network.fork_host import label_of
+from mudroom.core.network.fork_rule import ForkIdentity
 from mudroom.core.settings import Settings
 from mudroom.core.text.redaction import redact_argv
 from mudroom.errors import UsageError
@@ -40,8 +40,8 @@ from mudroom.ext.fleet.wire.message import PROTOCOL, Errand, OriginHello
 from mudroom.ext.fleet.wire.settings import encode
 from mudroom.ext.transfer.vault.import_fork import LIMIT
 from mudroom.sandbox.host.host import umask
-from mudroom.session.confinement.fork_dial import dial_from_afar
-from mudroom.session.confinement.gateway import upstream_of
+from mudroom.session.confinement.command_gate import upstream_of
+from mudroom.session.confinement.dialler import fork_links
 from mudroom.session.session import Session
 from mudroom.typing import NamedTuple
 from mudroom.vault.record import FORMAT
@@ -121,9 +121,9 @@ class FleetRun:
             self._questions.has_allowed,
             lambda fork, flow: session.forks.journal("flow", fork, flow_to_json(flow)),
             upstream=upstream_of(session.machine.confinement.variables),
-            dial_fork=lambda fork, errand, host, port: dial_from_afar(
+            dial_fork=lambda fork, errand, host, port: fork_links().dial_from_afar(
                 session.vault,
-                session.machine.gateway.inner_sockets,
+                session.machine.gate.inner_sockets,
                 ForkIdentity(label_of(fork), f"errand {errand}", session.actor.agent or ""),
                 host,
                 port,

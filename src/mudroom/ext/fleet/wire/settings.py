@@ -14,8 +14,8 @@ import msgspec
 from mudroom.core.agent.sandbox_level import LevelPolicy
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.confinement.limit import Limits
-from mudroom.core.network.fork_consent import ForkRule
 from mudroom.core.network.fork_host import AgentLink
+from mudroom.core.network.fork_rule import ForkRule
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.ext.fleet.wire.frame import LinkError

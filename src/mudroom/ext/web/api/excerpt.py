@@ -23,7 +23,7 @@ class Excerpt(NamedTuple):
 
 
 class _Reader:
-    """Its owner is the caller of ``read``."""
+    """Owner: the caller."""
 
     def __init__(self, side: Literal["old", "new"], first: int, count: int, column: int) -> None:
         self._side, self._wanted, self._column = side, range(first, first + count), column

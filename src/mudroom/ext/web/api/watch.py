@@ -23,7 +23,8 @@ from mudroom.session.upkeep import usage_of
 
 if TYPE_CHECKING:
     from mudroom.core.background import BackgroundEnd, BackgroundStart
-    from mudroom.session import ProcessUsage, StreamPart
+    from mudroom.sandbox.host.processes import ProcessUsage
+    from mudroom.vault.forks.background import StreamPart
 
 _MS = 10**6
 """Nanoseconds."""

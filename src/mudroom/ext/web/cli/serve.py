@@ -112,8 +112,8 @@ def _check(args: argparse.Namespace) -> None:
 def _agents(paths: list[str], context: Context) -> dict[str, tuple[Any, Any]]:
     if not paths:
         return {}
+    from mudroom.ext.agents.card import load_card
     from mudroom.ext.agents.cli.a2a_card import card_of
-    from mudroom.policy.config import load_card
 
     cards = [load_card(os.fsencode(path)) for path in paths]
     agents = {card.agent: (card_of(card, context), card_of(card, context, old=True)) for card in cards}

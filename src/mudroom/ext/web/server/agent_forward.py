@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from mudroom.core.agent.endpoint import AgentEndpoint
 from mudroom.errors import MudroomError
 from mudroom.ext.agents.core.a2a import UNSUPPORTED, is_forwarded, rpc_error
-from mudroom.ext.agents.session.agent_door import OpenAgent, open_agent, running_agents
+from mudroom.ext.agents.links.agent_door import OpenAgent, open_agent, running_agents
 from mudroom.ext.web.state.refusal import Refusal
 
 if TYPE_CHECKING:

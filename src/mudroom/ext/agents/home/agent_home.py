@@ -1,0 +1,312 @@
+"""The part of an agent's home that is a fork's own: a copy of its store, to which the fork's commands write.
+
+On disk:
+
+    forks/<fork>/home/<store>/<n>       a directory or file of the store; n counts its places
+    forks/<fork>/home/<store>/base      what was copied from the host, by path: digest and mode, JSON
+    forks/<fork>/home/<store>/store     the store as the last command had it, JSON
+
+A command sees each place at its own path in the home, and writes to nothing else here. The rules:
+
+1. Before a command the host's files are copied again where the fork has not changed its own. A file that both have
+   changed stays as the fork has it.
+2. Sandboxes have written in the directories: every file is opened by descriptor, no link is followed, and what is in
+   the way of a login is removed.
+3. A file of the store that the host does not have is absent inside, too, unless it is JSON.
+4. Everything is bounded: what is beyond the bounds is left out, with a note.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+
+from mudroom.core.agent.card import AgentStore, StagedStore, StorePlace
+from mudroom.core.confinement.spec import Bind
+from mudroom.core.tree.path import is_below, show
+from mudroom.ext.agents.core.artifact import matcher
+from mudroom.ext.agents.core.home_change import HomeChange, HomeFile, changed_keys, home_changes, with_keys
+from mudroom.ext.agents.home.login import LoginKeeper, StagedLogin, is_temporary
+from mudroom.ext.agents.home.staged_file import (
+    MOST_BYTES,
+    MOST_FILES,
+    content_at,
+    copy_file,
+    digest_of,
+    give,
+    mode_of,
+    open_own,
+    overwrite,
+    remove,
+    walk,
+)
+from mudroom.stage import disk, safe_open
+from mudroom.typing import Any
+from mudroom.vault.store.fork import Fork
+
+_BASE, _STORE = b"/base", b"/store"
+_EMPTY_JSON = b"{}\n"
+"""The content of a file NAME.json that the host does not have: an empty file is no JSON."""
+
+
+class AgentHome:
+    """Used by the holder of the fork's lock. ``home``: the user's, a real path."""
+
+    def __init__(self, fork: Fork, home: bytes, staged: StagedStore, logins: Iterable[bytes] = ()) -> None:
+        self._home, self._store, self._places = home, staged.store, staged.places
+        self._place = fork.path + b"/home/" + staged.store.name.encode()
+        self._is_state = matcher(staged.store.state)
+        self._logins = frozenset(logins)
+        """By absolute path in the home."""
+        self.keeper: LoginKeeper | None = None
+        """Of the copies of logins, after ``prepare``: to be closed when the command has ended."""
+        self.notes: list[str] = []
+
+    def prepare(self, logins: Iterable[Bind], *, owner: tuple[int, int] | None = None) -> tuple[Bind, ...]:
+        """Bring the copy up to date, and return how a command sees it. Raise MudroomError if a sandbox has replaced a
+        place. ``logins``: files of the host; those of the store are copied. ``owner``: user and group of commands,
+        where root's are another user's; None: this process's."""
+        own = [login for bind in logins if (login := self._login_of(bind)) is not None]
+        self._logins = frozenset(self._home + b"/" + login.path for login in own)
+        os.makedirs(self._place, mode=0o700, exist_ok=True)  # no sandbox writes here, only in the places below
+        self._save(_STORE, _store_to_json(self._store, self._places, self._logins))
+        base, host = self._base(), self._host()
+        staged = self._staged()
+        fresh = {path: file for path, file in host.items() if staged.get(path) == base.get(path)}
+        gone = [path for path in base if path not in host and staged.get(path) == base[path]]
+        for number, place in enumerate(self._places):
+            self._make(number, place, is_on_host=place.path in host)
+            self._refresh(number, place, fresh, staged, gone)
+        self.keeper = LoginKeeper(self._place, owner)
+        self.keeper.begin(own)
+        there = [(number, place) for number, place in enumerate(self._places) if os.path.lexists(self._at(number))]
+        for number, _place in there:
+            if not disk.user():
+                give(self._at(number), *(owner or (0, 0)))
+        kept = {path: file for path, file in base.items() if path not in fresh and path not in gone}
+        self._save(_BASE, {os.fsdecode(path): file for path, file in sorted({**kept, **fresh}.items())})
+        return tuple(Bind(self._at(number), self._home + b"/" + place.path, writable=True) for number, place in there)
+
+    @property
+    def name(self) -> str:
+        return self._store.name
+
+    @property
+    def keys(self) -> Mapping[bytes, tuple[str, ...]]:
+        return dict(self._store.keys)
+
+    def changes(self) -> list[HomeChange]:
+        """Return what the fork has changed in its copy and what would run later, by path."""
+        base, staged, host = self._base(), self._staged(), self._host()
+        parts = dict(self._store.keys)
+        changes = []
+        for change in home_changes(base, staged, host, self._store.state):
+            if change.path not in parts:
+                changes.append(change)
+                continue
+            before = self.host_content(change.path) or b""
+            keys = changed_keys(before, self.content(change.path) or b"", parts[change.path])
+            if keys:
+                changes.append(change._replace(keys=keys, conflict=False))
+        return changes
+
+    def content(self, path: bytes) -> bytes | None:
+        """Return the content of the fork's file, or None if it has none, or too much."""
+        number, place = self._place_of(path)
+        return content_at(self._at(number), path[len(place.path) + 1 :] if place.is_directory else b"")
+
+    def host_content(self, path: bytes) -> bytes | None:
+        """Return the content of the host's file, or None if it has none, or too much."""
+        _number, place = self._place_of(path)
+        inside = path[len(place.path) + 1 :] if place.is_directory else b""
+        source = self._source(place)
+        return content_at(source, inside) if source else None
+
+    def host_path(self, path: bytes) -> bytes:
+        """Return the host's absolute path of a file of the store."""
+        _number, place = self._place_of(path)
+        above = self._source(place) or self._home + b"/" + place.path
+        return above + path[len(place.path) :]
+
+    def landed(self, change: HomeChange, content: bytes) -> bytes:
+        """Return the content that the host's file gets. Raise ValueError with the reason if it cannot have it."""
+        if not change.keys:
+            return content
+        return with_keys(self.host_content(change.path) or b"{}", content, change.keys, self.keys[change.path])
+
+    # --- parts ---
+
+    def _at(self, number: int) -> bytes:
+        return self._place + b"/%d" % number
+
+    def _source(self, place: StorePlace) -> bytes:
+        """Return where a place is on the host. One that was not there when the last command started may be there now;
+        empty if it is not, or is a link."""
+        if place.source:
+            return place.source
+        path = self._home + b"/" + place.path
+        is_there = os.path.isdir(path) if place.is_directory else os.path.isfile(path)
+        return path if is_there and os.path.realpath(path) == path else b""
+
+    def _place_of(self, path: bytes) -> tuple[int, StorePlace]:
+        return next((number, place) for number, place in enumerate(self._places) if is_below(path, place.path))
+
+    def _base(self) -> dict[bytes, HomeFile]:
+        """Return what was copied, by path. Places that the store had in another version are not the fork's any more."""
+        try:
+            saved = json.loads(safe_open.read(self._place + _BASE))
+        except FileNotFoundError:
+            return {}
+        base = {os.fsencode(path): HomeFile(digest, mode) for path, (digest, mode) in saved.items()}
+        return {path: file for path, file in base.items() if any(is_below(path, place.path) for place in self._places)}
+
+    def _save(self, name: bytes, value: dict[str, Any]) -> None:
+        new = self._place + name + b".new"
+        with open(safe_open.open_regular(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
+            stream.write(json.dumps(value).encode())
+        disk.rename_path(new, self._place + name)
+
+    def _host(self) -> dict[bytes, HomeFile]:
+        """Return the host's files that are copied: neither state nor logins."""
+        files: dict[bytes, HomeFile] = {}
+        for place in self._places:
+            source = self._source(place)
+            if source:
+                files |= self._files(place, source, lambda path: path in self._store.tokens or is_temporary(path))
+        return files
+
+    def _staged(self) -> dict[bytes, HomeFile]:
+        files: dict[bytes, HomeFile] = {}
+        for number, place in enumerate(self._places):
+            if os.path.lexists(self._at(number)):
+                files |= self._files(place, self._at(number), self._is_login)
+        return files
+
+    def _is_login(self, path: bytes) -> bool:
+        """Return whether a file is a copy of the host's login. Without one on the host, one inside is the fork's."""
+        return self._home + b"/" + path in self._logins
+
+    def _login_of(self, bind: Bind) -> StagedLogin | None:
+        """Return the login that a bind shows; None if it is none of this store."""
+        path = bind.path[len(self._home) + 1 :]
+        if path not in self._store.tokens or self._home + b"/" + path != bind.path:
+            return None
+        number, place = self._place_of(path)
+        return StagedLogin(path, bind.source, number, path[len(place.path) + 1 :], "") if place.is_directory else None
+
+    def _files(self, place: StorePlace, at: bytes, left_out: Callable[[bytes], bool]) -> dict[bytes, HomeFile]:
+        """Return the files of a place that are neither state nor left out, by path."""
+        if not place.is_directory:
+            content = content_at(at, b"")
+            return {} if content is None else {place.path: HomeFile(digest_of(content), mode_of(at))}
+        files: dict[bytes, HomeFile] = {}
+        root, left = open_own(at) if is_below(at, self._place) else safe_open.open_directory(at), MOST_BYTES
+        try:
+            for inside, file, size in walk(root, lambda below: self._is_state(place.path + b"/" + below)):
+                path = place.path + b"/" + inside
+                if left_out(path):
+                    continue
+                left -= size
+                if len(files) >= MOST_FILES or left < 0:
+                    self.notes.append(f"~/{show(place.path)} has more files than are staged: the rest is left out")
+                    break
+                files[path] = file
+        finally:
+            os.close(root)
+        return files
+
+    def _make(self, number: int, place: StorePlace, *, is_on_host: bool) -> None:
+        """Make the place in the fork. A file that neither side has is left out: programs do not start with an empty
+        one in its place. One of JSON is made, since it could not be made inside where only it is shown."""
+        at = self._at(number)
+        if place.is_directory:
+            root = open_own(at)
+            disk.set_mode_of(root, 0o700)  # a command may have closed it
+            os.close(root)
+            return
+        is_json = place.path.endswith(b".json")
+        if os.path.lexists(at):
+            if not (is_on_host or is_json) and not safe_open.read(at):
+                os.unlink(at)
+        elif is_on_host or is_json:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC
+            with open(disk.open_path(at, flags, 0o600), "wb") as new:
+                new.write(_EMPTY_JSON if is_json else b"")
+
+    def _refresh(
+        self,
+        number: int,
+        place: StorePlace,
+        fresh: dict[bytes, HomeFile],
+        staged: dict[bytes, HomeFile],
+        gone: list[bytes],
+    ) -> None:
+        """Copy the host's files that differ from the fork's, and remove those that the host has removed."""
+        inside = {path: file for path, file in fresh.items() if is_below(path, place.path) and staged.get(path) != file}
+        removed = [path for path in gone if is_below(path, place.path)]
+        if not place.is_directory:
+            for file in inside.values():
+                overwrite(self._at(number), content_at(self._source(place), b"") or b"", file.mode)
+            if removed and not place.path.endswith(b".json"):
+                os.unlink(self._at(number))
+            return
+        if not inside and not removed:
+            return
+        root, source = safe_open.open_directory(self._at(number)), safe_open.open_directory(self._source(place) or b"/")
+        try:
+            for path, file in inside.items():
+                below = path[len(place.path) + 1 :]
+                try:
+                    copy_file(source, root, below, file)
+                except OSError as error:
+                    self.notes.append(f"~/{show(path)} is not staged: {error.strerror}")
+                    del fresh[path]
+            for path in removed:
+                remove(root, path[len(place.path) + 1 :])
+        finally:
+            os.close(root)
+            os.close(source)
+
+
+def homes_of(fork: Fork, home: bytes) -> list[AgentHome]:
+    """Return the copies that commands of a fork have had, by the names of their stores. ``home``: as of AgentHome."""
+    place = fork.path + b"/home"
+    if not os.path.isdir(place):
+        return []
+    homes = []
+    for name in sorted(os.listdir(place)):
+        try:
+            saved = json.loads(safe_open.read(place + b"/" + name + _STORE))
+        except FileNotFoundError:
+            continue  # cut off before its first command
+        staged, logins = _store_from_json(saved)
+        homes.append(AgentHome(fork, home, staged, logins))
+    return homes
+
+
+def _store_to_json(store: AgentStore, places: tuple[StorePlace, ...], logins: Iterable[bytes]) -> dict[str, Any]:
+    return {
+        "name": store.name,
+        "tokens": [os.fsdecode(path) for path in store.tokens],
+        "state": list(store.state),
+        "keys": {os.fsdecode(path): list(keys) for path, keys in store.keys},
+        "places": [[os.fsdecode(place.path), os.fsdecode(place.source), place.is_directory] for place in places],
+        "logins": [os.fsdecode(path) for path in sorted(logins)],
+    }
+
+
+def _store_from_json(saved: dict[str, Any]) -> tuple[StagedStore, tuple[bytes, ...]]:
+    places = tuple(
+        StorePlace(os.fsencode(path), os.fsencode(source), is_directory)
+        for path, source, is_directory in saved["places"]
+    )
+    store = AgentStore(
+        saved["name"],
+        tuple(place.path for place in places if place.is_directory),
+        tuple(place.path for place in places if not place.is_directory),
+        tuple(os.fsencode(path) for path in saved["tokens"]),
+        tuple(saved["state"]),
+        tuple((os.fsencode(path), tuple(keys)) for path, keys in saved["keys"].items()),
+    )
+    return StagedStore(store, places), tuple(os.fsencode(path) for path in saved["logins"])

@@ -1,0 +1,227 @@
+"""The user's settings of git and shells, as the commands of an agent see and change them: files of the fork's own.
+
+On disk:
+
+    forks/<fork>/dotfiles/files/<name>   the fork's files; a command sees the directory at ``PLACE`` in its home
+    forks/<fork>/dotfiles/base           what was copied from the host, by path: digest and mode, JSON
+
+The home of a command has a link to each file, also where there is no file: a program that replaces its settings by a
+rename, as git does, resolves the link first, and a shell that appends to them creates the file. The rules:
+
+1. Files of git are copied without their secrets. They land as a whole, unless the user's own hold secrets.
+2. Files of shells start empty, since the user's own may export keys. What a fork has written lands at their end.
+3. Sandboxes have written in the directory: every file is opened by descriptor, and what is no regular file lands
+   nowhere, and is gone before the next command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from mudroom.core.confinement.credential_file import git_identity, holds_secret
+from mudroom.core.confinement.spec import Bind
+from mudroom.errors import MudroomError
+from mudroom.ext.agents.core.home_change import HomeChange, HomeFile, home_changes
+from mudroom.ext.agents.home.staged_file import digest_of, give, open_own, remove
+from mudroom.stage import disk, safe_open
+from mudroom.stage.beneath import entries, open_file
+from mudroom.typing import Literal, NamedTuple
+from mudroom.vault.store.fork import Fork
+
+PLACE = b".local/state/mudroom-dotfiles"
+"""Relative to the home, like all paths here."""
+MOST_BYTES = 1 << 20
+"""Of one file; a larger one is neither copied nor listed."""
+
+Kind = Literal["git", "shell"]
+SETTINGS: Mapping[bytes, Kind] = {
+    b".gitconfig": "git",
+    b".config/git/config": "git",
+    b".profile": "shell",
+    b".bashrc": "shell",
+    b".bash_profile": "shell",
+    b".bash_login": "shell",
+    b".bash_logout": "shell",
+    b".bash_aliases": "shell",
+    b".zshenv": "shell",
+    b".zprofile": "shell",
+    b".zshrc": "shell",
+    b".zlogin": "shell",
+    b".config/fish/config.fish": "shell",
+    b".inputrc": "shell",
+}
+_NAMES = {path: path.lstrip(b".").replace(b"/", b"-") for path in SETTINGS}
+"""By path: the name in the fork's directory."""
+
+
+_NO_FILE = HomeFile("", 0)
+"""What is no regular file, is too large, or cannot be read."""
+
+
+class SettingsView(NamedTuple):
+    """How commands see the files."""
+
+    bind: Bind
+    links: tuple[tuple[bytes, bytes], ...]
+    """(target, absolute path)."""
+
+
+class Dotfiles:
+    """Used by the holder of the fork's lock. ``home``: the user's, a real path."""
+
+    name = "home"
+    keys: Mapping[bytes, tuple[str, ...]] = {}
+
+    def __init__(self, fork: Fork, home: bytes) -> None:
+        self._home, self._place = home, _place_of(fork)
+        self._files = self._place + b"/files"
+
+    def prepare(self, *, mounts: bool, owner: tuple[int, int] | None = None) -> SettingsView:
+        """Bring the files up to date: the host's are copied again where the fork has not changed its own. Return how
+        commands see them: at ``PLACE``, or without ``mounts`` where they are. ``owner``: as of AgentHome."""
+        os.makedirs(self._place, mode=0o700, exist_ok=True)  # no sandbox writes here, only below
+        base, host, staged = self._base(), self._host(), self._staged()
+        with self._opened() as files:
+            disk.set_mode_of(files, 0o700)  # a command may have closed it
+            for path, name in _NAMES.items():
+                if staged.get(path) not in (base.get(path), _NO_FILE):
+                    continue
+                if host.get(path) != staged.get(path) or path not in staged:
+                    remove(files, name)
+                    base.pop(path, None)
+                if path in host and host[path] != staged.get(path):
+                    _write(files, name, self.host_content(path) or b"", host[path].mode)
+                    base[path] = host[path]
+        if not disk.user():
+            give(self._files, *(owner or (0, 0)))
+        self._save(base)
+        target = self._home + b"/" + PLACE if mounts else self._files
+        links = tuple((target + b"/" + name, self._home + b"/" + path) for path, name in _NAMES.items())
+        return SettingsView(Bind(self._files, target, writable=True), links)
+
+    def changes(self) -> list[HomeChange]:
+        """Return what the fork has changed, by path; without what has landed."""
+        base, staged, host = self._base(), self._staged(), self._host()
+        changes = []
+        for change in home_changes(base, staged, host, ()):
+            mine = self._read_host(change.path)
+            if SETTINGS[change.path] == "shell":
+                if (mine or b"").endswith(self.content(change.path) or b"?"):
+                    continue
+                change = change._replace(change="changed" if mine is not None else "new", conflict=False)
+            changes.append(change._replace(mode=self._mode(change)))
+        return changes
+
+    def content(self, path: bytes) -> bytes | None:
+        """Return the content of the fork's file, or None if it has none, or too much."""
+        if not os.path.isdir(self._files):
+            return None
+        with self._opened() as files:
+            return _content(files, _NAMES[path])
+
+    def host_content(self, path: bytes) -> bytes | None:
+        """Return the content of the host's file as it is shown to commands, or None if it is not shown."""
+        content = self._read_host(path) if SETTINGS[path] == "git" else None
+        return git_identity(content) if content is not None and holds_secret(content) else content
+
+    def host_path(self, path: bytes) -> bytes:
+        return self._home + b"/" + path
+
+    def landed(self, change: HomeChange, content: bytes) -> bytes:
+        """Return the content that the host's file gets. Raise ValueError with the reason if it cannot have it."""
+        mine = self._read_host(change.path) or b""
+        if SETTINGS[change.path] == "shell":
+            return mine + (b"\n" if mine and not mine.endswith(b"\n") else b"") + content
+        if holds_secret(mine):
+            raise ValueError("yours holds secrets, which the fork does not have: change it yourself")
+        return content
+
+    # --- parts ---
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        files = open_own(self._files)
+        try:
+            yield files
+        finally:
+            os.close(files)
+
+    def _base(self) -> dict[bytes, HomeFile]:
+        try:
+            saved = json.loads(safe_open.read(self._place + b"/base"))
+        except FileNotFoundError:
+            return {}
+        return {os.fsencode(path): HomeFile(digest, mode) for path, (digest, mode) in saved.items()}
+
+    def _save(self, base: Mapping[bytes, HomeFile]) -> None:
+        new = self._place + b"/base.new"
+        with open(safe_open.open_regular(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
+            stream.write(json.dumps({os.fsdecode(path): file for path, file in base.items()}).encode())
+        disk.rename_path(new, self._place + b"/base")
+
+    def _host(self) -> dict[bytes, HomeFile]:
+        contents = {path: self.host_content(path) for path in SETTINGS}
+        return {path: _file_of(content) for path, content in contents.items() if content is not None}
+
+    def _read_host(self, path: bytes) -> bytes | None:
+        """Return the content of the user's own file; links are followed, as the programs do that read it."""
+        try:
+            with open(
+                disk.open_path(self.host_path(path), os.O_RDONLY | disk.O_NONBLOCK | disk.O_CLOEXEC), "rb"
+            ) as stream:
+                content = stream.read(MOST_BYTES + 1)
+        except OSError:
+            return None  # missing, no file, or not readable: as for the programs that read it
+        return content if len(content) <= MOST_BYTES else None
+
+    def _staged(self) -> dict[bytes, HomeFile]:
+        if not os.path.isdir(self._files):
+            return {}
+        with self._opened() as files:
+            listed = entries(files)
+            contents = {path: _content(files, name) for path, name in _NAMES.items() if name in listed}
+        return {path: _file_of(content) if content is not None else _NO_FILE for path, content in contents.items()}
+
+    def _mode(self, change: HomeChange) -> int:
+        """Return the mode of the file that lands: the host's, or that of a new file."""
+        try:
+            return os.stat(self.host_path(change.path)).st_mode & 0o777
+        except OSError:
+            return 0 if change.change == "removed" else 0o644
+
+
+def dotfiles_of(fork: Fork, home: bytes) -> list[Dotfiles]:
+    """Return the settings that commands of a fork have had, if any has."""
+    return [Dotfiles(fork, home)] if os.path.isdir(_place_of(fork)) else []
+
+
+def _place_of(fork: Fork) -> bytes:
+    return fork.path + b"/dotfiles"
+
+
+def _file_of(content: bytes) -> HomeFile:
+    return HomeFile(digest_of(content), 0o600)
+
+
+def _content(files: int, name: bytes) -> bytes | None:
+    """Return the content of a regular file, or None if it is none, too large, or cannot be read."""
+    try:
+        with open(open_file(files, name), "rb") as stream:
+            is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+            content = stream.read(MOST_BYTES + 1) if is_file else None
+    except (OSError, MudroomError):
+        return None  # what a sandbox has put in the way
+    return content if content is not None and len(content) <= MOST_BYTES else None
+
+
+def _write(files: int, name: bytes, content: bytes, mode: int) -> None:
+    remove(files, name)
+    descriptor = disk.open_at(
+        files, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC, mode
+    )
+    with open(descriptor, "wb") as stream:
+        stream.write(content)

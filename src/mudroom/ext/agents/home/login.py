@@ -1,0 +1,446 @@
+"""The logins of an agent in a fork: copies of the host's, which go back to the host when they are renewed.
+
+On disk, beside the places of the store (``agent_home.py``):
+
+    forks/<fork>/home/<store>/logins       while there is a copy: path, host path, number of the place, path in it, and
+                                           the digest of what both sides were; JSON
+    forks/<fork>/home/<store>/aside-<digest> the version of a login that was older when both sides had changed
+
+Programs renew a token in many ways: in place, by a rename, by a new file. So a command sees an ordinary file in a
+directory of the fork's own. The rules:
+
+1. What a sandbox has written lands on the host without a review. So it is one regular file of bounded size, which is
+   opened by descriptor without following a link, read once, and those bytes are written.
+2. The host's file is written by a new file, fsync and rename, with its owner and mode, if it is still the version that
+   it was compared with. All of this user's mudrooms take turns (``logins.lock`` in the state). A file that is missing
+   on the host is not made, and a link that was put there is not followed.
+3. While the command runs, a version is taken once it has been unchanged for a moment. When it has ended, any is.
+4. A file is written first and the digest of both sides is saved afterwards: after a crash between the two, both sides
+   are the same, which needs no digest.
+5. A copy is removed when its command has ended. One that could not be written on the host stays, which is said: the
+   next command has it, and tries again.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError
+from mudroom.ext.agents.core.login import LARGEST, LoginVersion, compared, is_cut_off
+from mudroom.ext.agents.home.staged_file import digest_of, make_parents, open_own, remove
+from mudroom.stage import disk, safe_open
+from mudroom.stage.beneath import directory, look, look_beneath, open_beneath
+from mudroom.typing import NamedTuple
+from mudroom.vault.lock import Lock
+
+SETTLED = 0.08
+"""Seconds without a write: less than the time between two looks."""
+_TRIES = 3
+"""Comparisons with a file of the host that somebody else is writing meanwhile."""
+_NOT_RENAMED = (errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS, errno.EXDEV)
+"""A file that can only be written in place: it is a mount, or its directory is closed to the user."""
+
+_ASIDE = b"aside-"
+_TEMPORARY = b".mudroom-"
+"""In the name of a new file beside a login of the host."""
+_LINKS = (errno.ELOOP, errno.ENOTDIR)
+"""For a link at the end of a path, or in the place of a directory on the way."""
+
+Stamp = tuple[int, int, int, int]
+
+
+class StagedLogin(NamedTuple):
+    path: bytes
+    """Relative to the home."""
+    host: bytes
+    """Its real path on the host."""
+    place: int
+    """The number of the store's place that holds the copy."""
+    inside: bytes
+    """Path of the copy below the place."""
+    base: str
+    """Digest of what both sides were last; empty if that is not known."""
+
+
+class _Unusable(Exception):
+    """Why the host's version cannot be read or written."""
+
+
+class _NoLogin(_Unusable):
+    """Why the fork's version is none."""
+
+
+class _Moved(Exception):
+    """The host's file is another one than a moment ago."""
+
+
+class LoginKeeper:
+    """The logins of one store. Used by one thread at a time: the holder of the fork's lock, or under the lock of what
+    keeps it. ``place``: the directory of the store's copy in the fork."""
+
+    def __init__(self, place: bytes, owner: tuple[int, int] | None = None, *, is_discarded: bool = False) -> None:
+        """``owner``: of the copies, where root's commands are another user's; None: this process's. ``is_discarded``:
+        the fork goes, with every copy."""
+        self._place, self._owner, self._is_discarded = place, owner, is_discarded
+        self._state = place.rsplit(b"/", 6)[0]
+        self._turn = Lock(self._state + b"/logins.lock", "the login of an agent")
+        self._roots: dict[int, int] = {}
+        self._logins = _load(place)
+        self._seen = dict[bytes, object]()
+        self._settling = dict[bytes, tuple[object, float]]()
+        self.notes: list[str] = []
+
+    def begin(self, logins: Iterable[StagedLogin]) -> None:
+        """Settle what an earlier command has left, and copy the host's logins. No process of the fork may live."""
+        self.settle()
+        for login in logins:
+            try:
+                with _beside(login.host) as (at, name):
+                    outside = _read_host(at, name)[0]
+            except (OSError, _Unusable) as error:
+                self._note(f"{self._named(login)} is not staged: {_reason(error)}")
+                continue
+            left = self._logins.get(login.path)
+            if left is None:
+                self._put(login, outside.content)
+            base = outside.digest if left is None else left.base  # else the fork's own, which could not be kept
+            self._logins[login.path] = login._replace(base=base)
+        self._save()
+        for login in self._logins.values():
+            self._seen[login.path] = self._stamps(login)
+
+    def look(self, *, has_ended: bool = False) -> None:
+        """Bring what has changed to the other side. ``has_ended``: a command has, so its writes are complete."""
+        for login in [*self._logins.values()]:
+            stamps = self._stamps(login)
+            if stamps == self._seen.get(login.path) or not (has_ended or self._is_settled(login.path, stamps)):
+                continue
+            self._seen[login.path] = stamps  # of before: a write during the comparison is another change
+            with suppress(OSError, MudroomError, _Unusable):  # told when the command has ended, if it lasts
+                self._bring(login, is_last=False)
+
+    def close(self) -> None:
+        """Bring what has changed, and remove the copies. The commands have ended."""
+        self._end(is_told=True)
+
+    def settle(self) -> None:
+        """Do the same for a command that was cut off, or whose login could not be kept."""
+        self._end(is_told=False)
+
+    # --- parts ---
+
+    def _end(self, *, is_told: bool) -> None:
+        for login in [*self._logins.values()]:
+            try:
+                disk.set_mode_of(self._root(login), 0o700)  # a command may have closed it
+                is_there = self._bring(login, is_last=True)
+            except (OSError, MudroomError, _Unusable) as error:
+                self._note(f"{self._named(login)} was not kept: {_reason(error)}; {self._way_out(login, error)}")
+                if not isinstance(error, _NoLogin):
+                    continue
+                is_there = True
+            if not is_there and is_told:
+                self._note(f"{self._named(login)} was removed inside; this machine's own is left as it is")
+            with suppress(OSError, MudroomError):
+                remove(self._root(login), login.inside)
+            del self._logins[login.path]
+        with suppress(OSError, MudroomError):  # a full disk: a row without a copy is nothing to bring
+            self._save()
+        for root in self._roots.values():
+            os.close(root)
+        self._roots.clear()
+
+    def _named(self, login: StagedLogin) -> str:
+        return f"{show(os.path.basename(self._place))}'s login ~/{show(login.path)}"
+
+    def _way_out(self, login: StagedLogin, error: Exception) -> str:
+        if isinstance(error, _NoLogin):
+            return "this machine's own is left as it is; log in again if it is used up"
+        if self._is_discarded:
+            return "it goes with its fork: log in again"
+        from mudroom.core.tree.quote import show_words
+
+        copy = self._place + b"/%d/" % login.place + login.inside
+        if isinstance(error, OSError) and error.errno in _LINKS:
+            return f"it is in {show(copy)}"  # cp(1) would follow the link
+        return f"cp {show_words([copy, login.host])} keeps it, or log in again"
+
+    def _bring(self, login: StagedLogin, *, is_last: bool) -> bool:
+        """Make both sides the same. Return whether the fork has the file. Raise OSError or _Unusable."""
+        for _try in range(_TRIES):
+            try:
+                return self._compare(login, is_last=is_last)
+            except _Moved:
+                continue
+        raise _Unusable("another program writes it all the time")
+
+    def _compare(self, login: StagedLogin, *, is_last: bool) -> bool:
+        inside = self._inside(login)
+        if inside is None or (inside.digest == login.base and is_last):
+            return inside is not None  # whatever the host has is as new
+        with self._turn, _beside(login.host) as (at, name):
+            outside, info = _read_host(at, name)
+            act = compared(login.base, inside, outside)
+            is_ours = act in ("to the host", "newer inside")
+            if is_ours and is_cut_off(inside.content, outside.content):
+                raise _NoLogin("only a part of it was written, or something else")
+            if act in ("newer inside", "newer on the host"):
+                self._set_aside(login, outside if is_ours else inside, "inside" if is_ours else "on this machine")
+            if is_ours:
+                _replace(at, name, self._temporary(name), inside.content, info)
+        if act in ("to the fork", "newer on the host") and not is_last:
+            self._put(login, outside.content)
+        base = outside.digest if act in ("to the fork", "newer on the host") else inside.digest
+        if base != login.base and not is_last:
+            self._logins[login.path] = login._replace(base=base)
+            self._save()
+        return True
+
+    def _inside(self, login: StagedLogin) -> LoginVersion | None:
+        """Return the fork's version, or None if there is none. Raise _NoLogin for anything but a file."""
+        root = self._root(login)
+        try:
+            entry = look_beneath(root, login.inside)
+            if entry is None:
+                return None
+            if entry.kind != "file":
+                raise _NoLogin(f"a {entry.kind} is in its place")
+            with _opened(open_beneath(root, login.inside, os.O_RDONLY | disk.O_NONBLOCK)) as descriptor:
+                return _version(descriptor)[0]
+        except FileNotFoundError:
+            return None
+        except (OSError, _Unusable) as error:
+            raise _NoLogin(_reason(error)) from error
+
+    def _put(self, login: StagedLogin, content: bytes) -> None:
+        """Make the fork's copy, by a rename: a program inside may be reading it."""
+        root = self._root(login)
+        make_parents(root, login.inside)
+        above, _slash, name = login.inside.rpartition(b"/")
+        with directory(root, above) as opened, _opened(safe_open.open_directory(self._place)) as place:
+            entry = look(opened, name)
+            if entry is not None and entry.kind == "directory":
+                remove(opened, name)
+            _write_new(place, b"login.new", content, 0o600, self._owner, is_durable=False)
+            disk.rename(place, b"login.new", opened, name)
+
+    def _set_aside(self, login: StagedLogin, older: LoginVersion, newer: str) -> None:
+        """Keep the version that loses. ``newer``: where the other one is from."""
+        name = _ASIDE + digest_of(login.path + b"\0" + older.content)[:8].encode()  # an earlier one stays
+        with _opened(safe_open.open_directory(self._place)) as place:
+            _write_new(place, name, older.content, 0o600, None)
+        where = show(self._place + b"/" + name)
+        self._note(
+            f"{self._named(login)} was renewed inside and on this machine: the one {newer} is newer; the other: {where}"
+        )
+
+    def _stamps(self, login: StagedLogin) -> tuple[Stamp | None, Stamp | None]:
+        try:
+            host = _stamp(os.stat(login.host, follow_symlinks=False))
+        except OSError:
+            host = None
+        root, above = self._root(login), login.inside.rpartition(b"/")[0]
+        try:
+            if not above:
+                return host, _stamp(disk.stat_at(root, login.inside))
+            with directory(root, above) as opened:
+                return host, _stamp(disk.stat_at(opened, login.inside[len(above) + 1 :]))
+        except OSError:
+            return host, None
+
+    def _is_settled(self, path: bytes, stamps: object) -> bool:
+        now = time.monotonic()
+        last, since = self._settling.get(path, (None, now))
+        if last != stamps:
+            self._settling[path] = (stamps, now)
+        return last == stamps and now - since >= SETTLED
+
+    def _root(self, login: StagedLogin) -> int:
+        if login.place not in self._roots:
+            self._roots[login.place] = open_own(self._place + b"/%d" % login.place)
+        return self._roots[login.place]
+
+    def _temporary(self, name: bytes) -> bytes:
+        """Return the name of a new file beside a login: the same one after a kill, so that no token is left there."""
+        return b".%s%s%s" % (name, _TEMPORARY, digest_of(self._state)[:8].encode())
+
+    def _note(self, text: str) -> None:
+        self.notes += [text] if text not in self.notes else []
+
+    def _save(self) -> None:
+        """Record the logins; without one, remove the file."""
+        saved = self._place + b"/logins"
+        if not self._logins:
+            with suppress(FileNotFoundError):
+                os.unlink(saved)
+            return
+        rows = [
+            [os.fsdecode(login.path), os.fsdecode(login.host), login.place, os.fsdecode(login.inside), login.base]
+            for login in self._logins.values()
+        ]
+        with open(safe_open.open_regular(saved + b".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
+            stream.write(json.dumps(rows).encode())
+        disk.rename_path(saved + b".new", saved)
+
+
+def settle_logins(fork_path: bytes, *, is_discarded: bool = False) -> list[str]:
+    """Bring the logins that a command of a fork has left because mudroom was killed. Return notes. Hold the fork's
+    lock; no process of the fork may live. ``is_discarded``: the fork goes."""
+    notes = list[str]()
+    for place in _places(fork_path):
+        keeper = LoginKeeper(place, is_discarded=is_discarded)
+        keeper.settle()
+        notes += keeper.notes
+    return notes
+
+
+def is_temporary(path: bytes) -> bool:
+    """Return whether a file of the host is a new login that has no name of its own yet, or that a kill has left."""
+    return _TEMPORARY in os.path.basename(path)
+
+
+def has_logins(fork_path: bytes) -> bool:
+    """Return whether a fork has a login that a note has named: one that could not be kept, or one set aside."""
+    names = (name for place in _places(fork_path) for name in os.listdir(place))
+    return any(name == b"logins" or name.startswith(_ASIDE) for name in names)
+
+
+def _places(fork_path: bytes) -> list[bytes]:
+    above = fork_path + b"/home"
+    return [above + b"/" + name for name in sorted(os.listdir(above))] if os.path.isdir(above) else []
+
+
+def _load(place: bytes) -> dict[bytes, StagedLogin]:
+    """Return the logins that have a copy, by path. Raise MudroomError if the file is damaged."""
+    saved = place + b"/logins"
+    try:
+        rows = json.loads(safe_open.read(saved))
+        logins = [
+            StagedLogin(os.fsencode(path), os.fsencode(host), int(number), os.fsencode(inside), str(base))
+            for path, host, number, inside, base in rows
+        ]
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError) as error:
+        raise MudroomError(
+            f"{show(saved)} cannot be read: {error}", "remove it: the fork's login is lost then"
+        ) from error
+    return {login.path: login for login in logins}
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "this machine has none any more"
+    if isinstance(error, OSError):
+        return "a link is in its place" if error.errno in _LINKS else error.strerror or str(error)
+    return error.message if isinstance(error, MudroomError) else str(error)
+
+
+def _stamp(info: os.stat_result) -> Stamp:
+    return info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
+
+
+@contextmanager
+def _opened(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _beside(path: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the directory of a real path of the host, and the name in it. No link is followed: an agent to which one of
+    the directories is open may have put it there."""
+    above, _slash, name = path.rpartition(b"/")
+    with _opened(disk.open_root(b"/")) as root, directory(root, above[1:]) as at:
+        yield at, name
+
+
+def _version(descriptor: int) -> tuple[LoginVersion, os.stat_result]:
+    """Return the content of an open file, read once. Raise _Unusable."""
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode):
+        raise _Unusable("it is no regular file")
+    with os.fdopen(os.dup(descriptor), "rb") as stream:
+        content = stream.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise _Unusable(f"it is larger than {LARGEST >> 20} MiB")
+    return LoginVersion(content, digest_of(content), info.st_mtime_ns), info
+
+
+def _read_host(at: int, name: bytes) -> tuple[LoginVersion, os.stat_result]:
+    flags = os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC
+    with _opened(disk.open_at(at, name, flags)) as descriptor:
+        return _version(descriptor)
+
+
+def _replace(at: int, name: bytes, new: bytes, content: bytes, info: os.stat_result) -> None:
+    """Replace a file of the host whose status was ``info``. Raise _Moved if it is another one by now. ``new``: a name
+    beside it."""
+    try:
+        _write_new(at, new, content, stat.S_IMODE(info.st_mode), (info.st_uid, info.st_gid))
+        try:
+            if _stamp(disk.stat_at(at, name)) != _stamp(info):
+                raise _Moved
+            disk.rename(at, new, at, name)
+        except BaseException:
+            disk.unlink(at, new)
+            raise
+    except OSError as error:
+        if error.errno not in _NOT_RENAMED:
+            raise
+        _write_in_place(at, name, content, info)
+        return
+    disk.sync(at)
+
+
+def _write_new(
+    at: int, name: bytes, content: bytes, mode: int, owner: tuple[int, int] | None, *, is_durable: bool = True
+) -> None:
+    """Write a new file. Raise OSError if it cannot be given to its owner."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
+    with suppress(FileNotFoundError):
+        disk.unlink(at, name)  # of a mudroom that was killed
+    with open(disk.open_at(at, name, flags, 0o600), "wb") as stream:
+        try:
+            stream.write(content)
+            stream.flush()
+            made = os.fstat(stream.fileno())
+            if owner is not None and owner != (made.st_uid, made.st_gid):
+                os.fchown(stream.fileno(), *owner)  # not by the name: another user may write in a directory of root's
+            disk.set_mode_of(stream.fileno(), mode)
+            if is_durable:
+                disk.sync(stream.fileno())
+        except BaseException:
+            disk.unlink(at, name)
+            raise
+
+
+def _write_in_place(at: int, name: bytes, content: bytes, info: os.stat_result) -> None:
+    """Write over a file whose status was ``info``, what is new in length first: for lack of room the file stays as it
+    is. Raise _Moved as ``_replace`` does."""
+    with _opened(safe_open.open_regular(name, os.O_WRONLY, at=at)) as descriptor:
+        if _stamp(os.fstat(descriptor)) != _stamp(info):
+            raise _Moved
+        try:
+            _write_all(descriptor, content, info.st_size)
+        except BaseException:
+            os.ftruncate(descriptor, info.st_size)
+            raise
+        _write_all(descriptor, content[: info.st_size], 0)
+        os.ftruncate(descriptor, len(content))
+        disk.sync(descriptor)
+
+
+def _write_all(descriptor: int, content: bytes, start: int) -> None:
+    """Write what follows ``start``. On a disk that becomes full the kernel writes a part."""
+    while start < len(content):
+        start += disk.pwrite(descriptor, content[start:], start)

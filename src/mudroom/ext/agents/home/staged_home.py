@@ -1,0 +1,125 @@
+"""The parts of the home that are a fork's own, for a command of an agent: the copy of its store, and the user's
+settings of git and shells. And files of the host that a command shares: logins, and credential stores of one file."""
+
+from __future__ import annotations
+
+import _thread
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from mudroom.core.confinement.fallback import CONTAINERS, ELSEWHERE, Mode
+from mudroom.ext.agents.home.agent_home import AgentHome
+from mudroom.ext.agents.home.dotfiles import PLACE, SETTINGS, Dotfiles
+from mudroom.session.confinement.confinement import Confinement, owner_inside
+from mudroom.session.confinement.grant import Grant
+from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.store.fork import Fork
+
+if TYPE_CHECKING:
+    from mudroom.core.confinement.spec import Bind
+    from mudroom.ext.agents.home.login import LoginKeeper
+    from mudroom.ext.agents.home.mirror import Mirror
+
+
+class SharedHomeFiles:
+    """Files that a command shares with the host, kept the same on both sides. Thread-safe: ``_lock``."""
+
+    def __init__(self, logins: tuple[LoginKeeper, ...], mirror: Mirror | None) -> None:
+        self._logins, self._mirror = logins, mirror
+        self._lock = _thread.allocate_lock()
+        self._is_closed = False
+
+    def look(self, *, has_ended: bool = False) -> None:
+        """Bring changes to the other side; to be called now and then while the command runs. ``has_ended``: one of the
+        commands that share them has."""
+        with self._lock:
+            if self._is_closed:
+                return
+            if self._mirror is not None:
+                self._mirror.look()
+            for login in self._logins:
+                login.look(has_ended=has_ended)
+
+    def close(self) -> list[str]:
+        """Bring changes a last time: the commands have ended. Return notes, once."""
+        with self._lock:
+            if self._is_closed:
+                return []
+            self._is_closed = True
+            if self._mirror is not None:
+                self._mirror.close()
+            for login in self._logins:
+                login.close()
+            return [note for login in self._logins for note in login.notes]
+
+
+@contextmanager
+def command_home(
+    confinement: Confinement, fork: Fork, grant: Grant, mode: Mode, note: Callable[..., None]
+) -> Iterator[tuple[Grant, SharedHomeFiles | None]]:
+    """Yield the grant of a command with these parts at their places in the home, and the files that it shares with the
+    host (None: it shares none), until it has ended. ``note`` is called with what is left out, and with logins that
+    could not be kept. Hold the fork's lock; no process of the fork may live."""
+    own, logins = _with_home(confinement, fork, grant, mode, note)
+    copied = _login_paths(confinement, grant) if logins else frozenset()
+    mirror = _mirror(confinement, [bind for bind in grant.live if bind.path not in copied])
+    if not logins and mirror is None:
+        yield own, None
+        return
+    files = SharedHomeFiles(logins, mirror)
+    try:
+        yield own, files
+    finally:
+        note(*files.close())
+
+
+def _login_paths(confinement: Confinement, grant: Grant) -> frozenset[bytes]:
+    return frozenset(confinement.home + b"/" + token for staged in grant.staged for token in staged.store.tokens)
+
+
+def _mirror(confinement: Confinement, opened: list[Bind]) -> Mirror | None:
+    """Return the mirror that keeps credential stores of one file equal to the host's, or None if none is open."""
+    if not opened or confinement.platform.first in ELSEWHERE:  # the command uses the host's file itself
+        return None
+    from mudroom.ext.agents.home.mirror import mirror_of
+
+    return mirror_of(opened)
+
+
+def _with_home(
+    confinement: Confinement, fork: Fork, grant: Grant, mode: Mode, note: Callable[..., None]
+) -> tuple[Grant, tuple[LoginKeeper, ...]]:
+    if confinement.own_home != confinement.home:  # another user's, on this machine
+        return grant._replace(staged=()), ()
+    mounts, opened = mode not in ELSEWHERE, grant.live
+    owner = owner_inside(grant.level)
+    if grant.level and mode not in CONTAINERS and mode != "job":  # Windows: links need a privilege
+        seen = Dotfiles(fork, confinement.home).prepare(mounts=mounts, owner=owner)
+        grant = grant._replace(live=(*grant.live, seen.bind), links=seen.links)
+    if not grant.staged:
+        return grant, ()
+    if not mounts and not grant.level:
+        note(
+            "the agent's store cannot be staged at level 0 without mounts: its settings are read-only, and its login "
+            "can only be written in place"
+        )
+        return grant._replace(live=tuple(bind for bind in grant.live if bind.source == bind.path)), ()
+    binds: list[Bind] = []
+    keepers: list[LoginKeeper] = []
+    for staged in grant.staged:
+        home = AgentHome(fork, confinement.home, staged)
+        binds += home.prepare(opened, owner=owner)
+        note(*home.notes)
+        keepers += [home.keeper] if home.keeper is not None else []
+    logins = _login_paths(confinement, grant)
+    grant = grant._replace(live=tuple(bind for bind in grant.live if bind.path not in logins))
+    if mounts:
+        return grant._replace(live=(*binds, *grant.live)), tuple(keepers)
+    links = tuple((bind.source, bind.path) for bind in binds)
+    own = [bind._replace(path=bind.source) for bind in (*binds, *grant.live)]
+    return grant._replace(live=tuple(own), links=(*grant.links, *links)), tuple(keepers)
+
+
+def settings_places() -> tuple[bytes, ...]:
+    """Return the places of the settings of git and shells, relative to the home."""
+    return (PLACE, *SETTINGS)

@@ -1,0 +1,188 @@
+"""Connections of a command to servers in other forks, as both forks consent.
+
+The gate asks for each connection (``ForkDial``). All of the decision is here, in the host process, because the gate
+process has read untrusted data (``ext/agents/core/fork_consent.py``). Grants are read for each connection: a new grant
+counts at once, and one that was taken back counts no more.
+
+Rules of this file: the socket is made in the network namespace of the other fork's command and connected from here.
+A server that does not accept delays its own clients alone. A fork on another machine is reached by a dial through the
+link to it, and a command on another machine reaches a fork here by ``dial_from_afar``
+(``ext/fleet/origin/far_dial.py``); the decision is the same, and made here.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable, Sequence
+
+from mudroom.core.network.fork_host import CATALOGUE, ENDPOINT_PORT, SUFFIX, AgentLink, fork_of, label_of
+from mudroom.core.network.fork_rule import ForkIdentity, ForkRule
+from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.agents.core.fork_consent import Consent, ConsentSide, consent
+from mudroom.ext.agents.links.fork_connection import Standing, connect_inside
+from mudroom.ext.agents.links.fork_grants import edit_grants, fork_labelled, side_of
+from mudroom.session.confinement.dialler import DialledFork, ForkRefused, InnerSockets, PendingConnection
+from mudroom.stage.file_cache import FileCache
+from mudroom.stage.reader import ANEW, FileReader
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+RemoteDial = Callable[[str, str, int], PendingConnection | None]
+"""Returns a connection that is being made from a fork, by its label, to a label and port on another machine; None: no
+link leads there. Raises MudroomError, or ForkRefused."""
+
+
+def nowhere(_caller: str, _label: str, _port: int) -> PendingConnection | None:
+    return None
+
+
+def decide_dial(
+    vault: Vault,
+    fork: Fork,
+    label: str,
+    port: int,
+    rules: Sequence[ForkRule],
+    links: Sequence[AgentLink],
+    reading: FileReader = ANEW,
+) -> tuple[Fork, ConsentSide, Consent]:
+    """Return the fork of a label, its side, and the consent of both to a connection from ``fork``. Raise UsageError if
+    no fork, or several, have that label."""
+    far = fork_labelled(vault, label, reading)
+    far_side = side_of(far, reading)
+    return far, far_side, consent(rules, links, side_of(fork, reading), far_side, port)
+
+
+def look_at_dial(vault: Vault, fork: Fork, settings: Settings, label: str, port: int) -> tuple[bool, str]:
+    """Return whether a command in ``fork`` may reach a port of another, and why."""
+    if label == CATALOGUE:
+        return port == ENDPOINT_PORT, "the list of the agents that it may reach, at port 80"
+    try:
+        _far, _side, given = decide_dial(vault, fork, label, port, settings.fork_rules, settings.agent_links)
+    except UsageError as error:
+        return False, error.message
+    return given.is_given, given.reason
+
+
+def dial_from_afar(
+    vault: Vault, pool: InnerSockets, caller: ForkIdentity, host: str, port: int, settings: Settings
+) -> PendingConnection:
+    """Return a connection to a fork of this machine for a command that runs on another. ``caller``: of that command's
+    fork, as this machine knows it, and not as the other machine says. Only the policy speaks for it: it
+    is no fork here that could have a grant. Raise ForkRefused or MudroomError, as ``ForkDialler.begin``."""
+    if not caller.label:
+        raise ForkRefused("the calling fork is not known here")
+    try:
+        far = fork_labelled(vault, fork_of(host))
+    except UsageError as error:
+        raise ForkRefused(error.message) from None
+    side, near = side_of(far), ConsentSide(caller, name=caller.label)
+    given = consent(settings.fork_rules, settings.agent_links, near, side, port)
+    return _connect(pool, far, side, given)
+
+
+def _connect(pool: InnerSockets, far: Fork, side: ConsentSide, given: Consent) -> PendingConnection:
+    """Connect if both forks consent. Raise ForkRefused or MudroomError."""
+    if not given.is_given:
+        raise ForkRefused(given.reason)
+    if not given.has_server:
+        raise MudroomError(f"no agent in the fork {far.name} has registered an endpoint")
+    place = f"{side.fork.label}:{given.port}"
+    return connect_inside(pool, far, side.fork, given.port, place, DialledFork(-1, given.rule, given.http))
+
+
+class ForkDialler:
+    """Of one command. Owner: the thread that attends to it."""
+
+    all_hosts = False
+
+    def __init__(
+        self,
+        vault: Vault,
+        fork: Fork,
+        pool: InnerSockets,
+        rules: Sequence[ForkRule],
+        links: Sequence[AgentLink],
+        remote: RemoteDial = nowhere,
+    ) -> None:
+        """``rules``, ``links``: of the policy."""
+        self._vault, self._fork, self._pool = vault, fork, pool
+        self._rules, self._links, self._remote = rules, links, remote
+        self._reading = FileCache()
+        self._replies: list[socket.socket] = []
+        """Lists of agents that the gate may not have read yet: the other ends of their connections."""
+
+    def begin(self, host: str, port: int, path: str) -> PendingConnection:
+        """Return a connection that is being made, or stands. Raise ForkRefused if a side does not consent, MudroomError
+        with the reason if there can be no connection."""
+        label = fork_of(host)
+        if label == CATALOGUE:
+            return self._catalogue(port, path)
+        try:
+            far, far_side, given = decide_dial(
+                self._vault, self._fork, label, port, self._rules, self._links, self._reading
+            )
+        except UsageError as error:
+            connection = self._remote(label_of(self._fork.name), label, port)
+            if connection is None:
+                raise ForkRefused(error.message) from None
+            return connection
+        connection = _connect(self._pool, far, far_side, given)
+        if not given.is_met:
+            self._note(far_side)
+        return connection
+
+    def _note(self, far: ConsentSide) -> None:
+        """Note the fork that a name of the policy stands for, from this fork's view."""
+        met = [far.fork]
+        edit_grants(
+            self._vault,
+            self._fork,
+            lambda grants: (
+                grants
+                if any(fork.label == far.fork.label for fork in grants.met)
+                else grants._replace(met=(*grants.met, *met))
+            ),
+        )
+
+    def _catalogue(self, port: int, path: str) -> PendingConnection:
+        from mudroom.ext.agents.links.agent_list import answer
+
+        if port != ENDPOINT_PORT:
+            raise ForkRefused(f"{CATALOGUE}{SUFFIX} is at port 80")
+        reply = answer(self._vault, side_of(self._fork), self._rules, self._links, path)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        ours.setblocking(False)
+        if ours.send(reply) < len(reply):
+            ours.close()
+            theirs.close()
+            raise MudroomError("the list of agents is too long")
+        ours.shutdown(socket.SHUT_WR)
+        self._forget_read()
+        self._replies.append(ours)  # open until it is read: the gate still sends its request
+        return Standing(DialledFork(theirs.detach(), "network.forks", True))
+
+    def _forget_read(self) -> None:
+        poller = select.poll()
+        for reply in self._replies:
+            poller.register(reply, 0)
+        over = {descriptor for descriptor, _event in poller.poll(0)}
+        for reply in [reply for reply in self._replies if reply.fileno() in over]:
+            reply.close()
+            self._replies.remove(reply)
+
+    def close(self) -> None:
+        while self._replies:
+            self._replies.pop().close()
+
+
+def dialler(vault: Vault, fork: Fork, pool: InnerSockets, settings: Settings) -> ForkDialler:
+    """Return what connects a command of the fork with other forks."""
+    return ForkDialler(vault, fork, pool, settings.fork_rules, settings.agent_links)
+
+
+def inner_sockets() -> InnerSockets:
+    from mudroom.ext.agents.links.socket_pool import SocketPool
+
+    return SocketPool()

@@ -1,0 +1,155 @@
+"""Sockets in the network namespaces of running commands: one process for each namespace makes all of them.
+
+A socket belongs to the namespace in which it was made, and can be connected from outside (``late_socket.py``). The
+process is started at the first connection, and ends with the command in whose namespace it is.
+
+Rules of this file: a namespace is bound to the fork that had it when it was entered. A host process that does not
+answer is not asked again for a while, because the caller attends to a command.
+"""
+
+from __future__ import annotations
+
+import _thread
+import errno
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable, Hashable
+
+from mudroom.errors import MudroomError
+from mudroom.net.listeners.late_socket import READY
+from mudroom.session.confinement.namespace_listener import namespaces_at
+from mudroom.session.confinement.namespace_program import start
+
+PATIENCE = 1.0
+"""Seconds in which the host process of the other fork's command hands out its namespaces, and the new process enters
+them."""
+PAUSE = 5.0
+"""Seconds until a host process that did not answer is asked again."""
+AHEAD = b"4"
+"""The family that is asked for first."""
+MOST = 64
+"""Namespaces that have a process at the same time."""
+
+
+class _Maker:
+    """A process in the namespaces of a command. Guarded by the lock of its pool."""
+
+    def __init__(self, listener: bytes) -> None:
+        """Raise OSError if no command is running there, or its namespaces cannot be entered."""
+        self._gone, namespaces = namespaces_at(listener, PATIENCE)
+        try:
+            self._pid, self._channel = start("late_socket", [], (*namespaces, self._gone))
+        except OSError:
+            os.close(self._gone)
+            raise
+        finally:
+            for descriptor in namespaces:
+                os.close(descriptor)
+        self._channel.settimeout(PATIENCE)
+        self._is_ahead = False
+        """Whether a socket of the family AHEAD was asked for that nobody has taken yet: it is made while the previous
+        one is in use."""
+        self._spare: socket.socket | None = None
+        try:
+            reply = self._channel.recv(16)
+        except OSError:
+            reply = b""
+        if reply != READY:
+            self.close()
+            number = int(reply) if reply.isdigit() else errno.ETIMEDOUT
+            raise OSError(number, os.strerror(number))
+
+    @property
+    def is_over(self) -> bool:
+        poller = select.poll()
+        poller.register(self._gone, select.POLLIN)
+        return bool(poller.poll(0))
+
+    def make(self, family: bytes) -> socket.socket:
+        if family != AHEAD:
+            self._spare = self._spare or (self._receive() if self._is_ahead else None)
+            self._channel.send(family)
+            return self._receive()
+        made, self._spare = self._spare, None
+        if made is None:
+            if not self._is_ahead:
+                self._channel.send(AHEAD)
+            made = self._receive()
+        try:
+            self._channel.send(AHEAD)
+            self._is_ahead = True
+        except OSError:
+            pass  # the command ends just now; the next call says so
+        return made
+
+    def _receive(self) -> socket.socket:
+        self._is_ahead = False
+        reply, descriptors, _flags, _address = socket.recv_fds(self._channel, 16, 1)
+        if not descriptors:
+            number = int(reply) if reply.isdigit() else errno.ECONNRESET
+            raise OSError(number, os.strerror(number))
+        return socket.socket(fileno=descriptors[0])
+
+    def close(self) -> None:
+        if self._spare is not None:
+            self._spare.close()
+        self._channel.close()
+        os.close(self._gone)
+        os.kill(self._pid, signal.SIGKILL)  # not waited for yet, so the number is still its own
+        os.waitpid(self._pid, 0)
+
+
+class SocketPool:
+    """``_makers`` and ``_silent`` are guarded by ``_lock``: several commands of a session connect."""
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._makers: dict[bytes, tuple[Hashable, _Maker]] = {}
+        """By the path of the command's namespace listener: the fork that it is for, and the process."""
+        self._silent: dict[bytes, float] = {}
+        """By the path: until when it is not asked again."""
+
+    def make(self, listener: bytes, wanted: Hashable, identity: Callable[[], Hashable], family: bytes) -> socket.socket:
+        """Return a non-blocking socket in the network namespace of the command behind a listener. ``wanted``: the fork
+        that is meant; ``identity`` returns which fork has that path now. Raise OSError if no command is running there,
+        MudroomError if another fork has taken the path meanwhile."""
+        with self._lock:
+            held = self._makers.get(listener)
+            if held is not None and (held[0] != wanted or held[1].is_over):
+                self._drop(listener)
+                held = None
+            if held is None:
+                held = self._makers[listener] = wanted, self._enter(listener)
+                if identity() != wanted:
+                    self._drop(listener)
+                    raise MudroomError("the fork was replaced meanwhile")
+            try:
+                return held[1].make(family)
+            except OSError as error:
+                if error.errno not in (errno.EAFNOSUPPORT, errno.EMFILE, errno.ENFILE, errno.ENOBUFS):
+                    self._drop(listener)  # the process has ended
+                raise
+
+    def _enter(self, listener: bytes) -> _Maker:
+        if self._silent.get(listener, 0.0) > time.monotonic():
+            raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        for path in list(self._makers):
+            if len(self._makers) >= MOST or self._makers[path][1].is_over:
+                self._drop(path)
+        try:
+            return _Maker(listener)
+        except TimeoutError:
+            self._silent = {path: until for path, until in self._silent.items() if until > time.monotonic()}
+            self._silent[listener] = time.monotonic() + PAUSE
+            raise
+
+    def _drop(self, listener: bytes) -> None:
+        self._makers.pop(listener)[1].close()
+
+    def close(self) -> None:
+        with self._lock:
+            for listener in list(self._makers):
+                self._drop(listener)
