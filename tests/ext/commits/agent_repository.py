@@ -10,6 +10,7 @@ from handgit import Copy, git, with_settings
 from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.ext.commits.git.transfer import Commits
+from mudroom.ext.commits.session import bring_commits
 
 
 class Agent:
@@ -23,7 +24,7 @@ class Agent:
         assert result.exit_code == 0, result.stderr
 
     def bring(self, branch: str | None = None, repository: bytes = b".git", fork: str = "agent") -> Commits:
-        return self.session.changes.bring_commits(fork, branch=branch, repository=repository)
+        return bring_commits(self.session, fork, branch=branch, repository=repository)
 
     def undo(self) -> list[str]:
         """Undo the last apply. Return the reasons why refs stay."""

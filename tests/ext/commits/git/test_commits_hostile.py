@@ -18,7 +18,8 @@ from hostile import blob, head_of, refused, with_tree
 
 from conftest import Place, full_listing
 from mudroom.errors import UsageError
-from mudroom.vault.git import history, objects, read, walk
+from mudroom.ext.commits.git import history, objects, read, walk
+from mudroom.ext.commits.session import bring_commits
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -415,7 +416,7 @@ def test_refs_of_a_fork_that_are_none(place: Place, script: str, message: str) -
     result = session.run([b"sh", b"-ec", with_settings(script).encode()], fork="agent")
     assert result.exit_code == 0, result.stderr
     before = full_listing(place.project)
-    for bring in (lambda: session.changes.bring_commits("agent"), lambda: session.changes.apply("agent", git=True)):
+    for bring in (lambda: bring_commits(session, "agent"), lambda: session.changes.apply("agent", git=True)):
         with pytest.raises(UsageError, match=message) as told:
             bring()
         assert "\n" not in str(told.value)
@@ -434,7 +435,7 @@ def test_a_branch_that_names_no_commit_is_left(place: Place) -> None:
     )
     result = session.run([b"sh", b"-ec", with_settings(script).encode()], fork="agent")
     assert result.exit_code == 0, result.stderr
-    commits = session.changes.bring_commits("agent")
+    commits = bring_commits(session, "agent")
     assert {outcome.ref for outcome in commits.result.refs if outcome.result == "left"} == {
         b"refs/heads/a",
         b"refs/heads/b",
@@ -479,7 +480,7 @@ def test_a_fifo_in_place_of_a_ref_is_no_ref(place: Place) -> None:
     script = "echo two >> file; git commit -qam two; mkfifo .git/refs/heads/a"
     result = session.run([b"sh", b"-ec", with_settings(script).encode()], fork="agent")
     assert [remark.path for remark in result.changeset.remarks] == [b".git/refs/heads/a"]
-    found = session.changes.bring_commits("agent")
+    found = bring_commits(session, "agent")
     assert [one.subject for one in found.commits] == ["two"]
     assert not (place.project / ".git/refs/heads/a").exists()
 
@@ -524,7 +525,7 @@ def test_nothing_of_the_fork_runs(place: Place, monkeypatch: pytest.MonkeyPatch)
             (os, "popen"),
         ):
             patched.setattr(module, name, no_program)
-        found = session.changes.bring_commits("agent")
+        found = bring_commits(session, "agent")
     assert [one.subject for one in found.commits] == ["two"]
     assert fsck(place.project) == ""
     assert git(place.project, "git status --porcelain; git log --format=%s mudroom/agent").split() == ["two", "one"]
@@ -543,7 +544,7 @@ def test_a_repository_that_is_a_link_in_a_real_fork(place: Place) -> None:
     session.run([b"sh", b"-ec", b"rm -rf .git; ln -s %s .git" % os.fsencode(outside / ".git")], fork="agent")
     assert os.path.islink(os.fsdecode(session.vault.fork("agent").upper) + "/.git")
     with pytest.raises(UsageError, match="is not what the project has there"):
-        session.changes.bring_commits("agent")
+        bring_commits(session, "agent")
 
 
 # --- how long ---

@@ -20,6 +20,7 @@ from mudroom.errors import UsageError
 from mudroom.ext.commits.git.commit_diff import CommitDiff, read_commit_diff
 from mudroom.ext.commits.git.fork_refs import ForkFiles
 from mudroom.ext.commits.git.log import CommitLog, LogSource, open_log
+from mudroom.ext.commits.session import bring_commits, commit_diff, commit_diffs, list_commits
 from mudroom.stage.source import OpenSource
 from whole_text import whole
 
@@ -39,13 +40,13 @@ class Fork:
         assert result.exit_code == 0, result.stderr
 
     def log(self, repository: bytes = b".git") -> CommitLog:
-        return self.session.changes.commits("f", repository)
+        return list_commits(self.session, "f", repository)
 
     def subjects(self) -> list[str]:
         return [commit.subject for commit in self.log().commits]
 
     def diff(self, commit: str) -> CommitDiff:
-        return self.session.changes.commit_diff("f", commit)
+        return commit_diff(self.session, "f", commit)
 
     def text(self, commit: str) -> str:
         return b"".join(line for file in self.diff(commit).files for line in file.lines()).decode()
@@ -118,7 +119,7 @@ def test_merged_history_is_listed_once_and_parents_first(fork: Fork) -> None:
 def test_a_commit_that_the_project_has_is_not_listed(fork: Fork) -> None:
     fork.run("echo two >> file; git commit -qam two")
     with fork.session.alone("a test"):
-        fork.session.changes.bring_commits("f")
+        bring_commits(fork.session, "f")
     assert fork.subjects() == []
     fork.run("echo three >> file; git commit -qam three")
     assert fork.subjects() == ["three"]
@@ -237,7 +238,7 @@ def test_the_beginning_of_two_ids(fork: Fork) -> None:
 
 def test_differences_of_all_commits(fork: Fork) -> None:
     fork.run("echo two >> file; git commit -qam two; echo three >> file; git commit -qam three")
-    diffs = list(fork.session.changes.commit_diffs("f"))
+    diffs = list(commit_diffs(fork.session, "f"))
     assert [(diff.commit.subject, diff.lines_added) for diff in diffs] == [("two", 1), ("three", 1)]
 
 

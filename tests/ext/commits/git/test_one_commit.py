@@ -15,7 +15,8 @@ from conftest import Place
 from mudroom.errors import UsageError
 from mudroom.ext.commits.git.one_commit import OneCommit
 from mudroom.ext.commits.git.user_settings import UserFiles
-from mudroom.ext.commits.session import CommitRequest, CommittedApply
+from mudroom.ext.commits.session import CommitRequest, apply_as_commit
+from mudroom.session import LandingResult
 from whole_text import whole
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -36,14 +37,14 @@ def project(place: Place) -> Place:
 
 def committed(
     place: Place, script: str, message: str = "a message", *, meanwhile: Any = lambda: None, **how: Any
-) -> CommittedApply:
+) -> LandingResult:
     session = place.session()
     result = session.run([b"sh", b"-ec", with_settings(script).encode()], fork="f")
     assert result.exit_code == 0, result.stderr
     meanwhile()
     user = UserFiles(os.fsencode(place.root), (os.fsencode(place.root / "gitconfig"),))
     with session.alone("a test"):
-        return session.changes.apply_as_commit("f", CommitRequest(message, user), **how)
+        return apply_as_commit(session, "f", CommitRequest(message, user), **how)
 
 
 def refused(place: Place, script: str, match: str, **how: Any) -> None:
@@ -66,7 +67,7 @@ EDIT = "echo two >> file; rm d/gone; mkdir -p n/m; echo n > n/m/x; ln -s file li
 
 def test_the_files_become_one_commit(project: Place) -> None:
     done = committed(project, EDIT, "subject  \n\n\n\nbody\n\n")
-    assert done.commit is not None and done.problem == ""
+    assert done.commit is not None and done.commit_problem == ""
     assert (done.commit.branch, done.commit.files, done.commit.with_changes, done.commit.left_out) == (
         "main",
         5,
@@ -159,20 +160,20 @@ def test_a_first_commit_and_a_detached_head(place: Place) -> None:
         session.changes.undo()
     assert git(place.project, "git rev-parse HEAD").strip() == first.commit.id
     with session.alone("a test"):
-        session.changes.undo(first.landed.applied.name)
+        session.changes.undo(first.applied.name)
     assert fsck(place.project).replace("notice: HEAD points to an unborn branch (main)\n", "").count("missing") == 0
 
 
 def test_conflicts_leave_no_commit(project: Place) -> None:
     done = committed(project, "echo theirs > file; echo x > x", meanwhile=lambda: project.write("file", "mine\n"))
-    assert (done.commit, done.problem) == (None, "there are conflicts")
+    assert (done.commit, done.commit_problem) == (None, "there are conflicts")
     assert (project.project / "x").exists()
     assert git(project.project, "git log --format=%s").split() == ["one"]
 
 
 def test_nothing_to_commit(project: Place) -> None:
     done = committed(project, "mkdir empty")
-    assert done.commit is None and "in HEAD already" in done.problem
+    assert done.commit is None and "in HEAD already" in done.commit_problem
 
 
 def test_a_commit_of_the_user_while_files_are_applied(project: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +186,7 @@ def test_a_commit_of_the_user_while_files_are_applied(project: Place, monkeypatc
 
     monkeypatch.setattr(OneCommit, "make", late)
     done = committed(project, "echo two >> file")
-    assert (done.commit, done.problem) == (None, "HEAD has moved meanwhile (git commit)")
+    assert (done.commit, done.commit_problem) == (None, "HEAD has moved meanwhile (git commit)")
     assert (project.project / "file").read_text() == "one\ntwo\n"
     assert git(project.project, "git log --format=%s").split() == ["meanwhile", "one"]
 

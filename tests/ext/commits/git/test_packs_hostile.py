@@ -13,7 +13,7 @@ import pytest
 from handgit import Copy, fsck, git, pack_header
 from hostile import refused, with_tree
 
-from mudroom.vault.git import pack
+from mudroom.ext.commits.git import pack
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

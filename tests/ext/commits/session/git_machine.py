@@ -19,8 +19,10 @@ from git_commands import COLLECTING, PRUNING, CommandSource, Names
 from git_history import START, environment, make_package_repository, make_repository
 
 from conftest import Listing, Place, full_listing, listing
+from mudroom.core.git.outcome import RefOutcome
 from mudroom.errors import UsageError
-from mudroom.ext.commits.core.ref_plan import HEAD, STASH, RefOutcome
+from mudroom.ext.commits.core.ref_plan import HEAD, STASH
+from mudroom.ext.commits.session import bring_commits
 from mudroom.sandbox.client.client import Client
 from mudroom.stage.layers.layer import remove_tree
 
@@ -304,7 +306,7 @@ class GitMachine:
             return
         fork, before = self._in_fork(step.fork, ":"), self.now
         with self.session.alone("commits"):
-            commits = self.session.changes.bring_commits(step.fork)
+            commits = bring_commits(self.session, step.fork)
         self.now = self._look()
         same = (before.files, before.entries, before.head) == (self.now.files, self.now.entries, self.now.head)
         self._require(same, "files, index or HEAD changed with --commits", _difference(before, self.now))

@@ -15,6 +15,7 @@ from git_history import environment
 from conftest import Place, full_listing
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.commits.git.transfer import Commits
+from mudroom.ext.commits.session import bring_commits
 from mudroom.session import LandingResult, Session
 
 ROOT = Path(__file__).parents[3]
@@ -61,7 +62,7 @@ class Desk:
 
     def commits(self, name: str = "f") -> Commits:
         with self.session.alone("a test"):
-            return self.session.changes.bring_commits(name)
+            return bring_commits(self.session, name)
 
     def undo(self) -> None:
         with self.session.alone("a test"):

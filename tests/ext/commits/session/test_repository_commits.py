@@ -1,8 +1,8 @@
-"""Commits of a fork that come with its files if they are asked for, and repositories that a fork made with masked files;
-with real git."""
+"""Commits of a fork that come with its files if they are asked for, and new repositories with masked files."""
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
@@ -10,7 +10,9 @@ from handgit import git, with_settings
 
 from conftest import Place, full_listing, listing
 from mudroom.errors import UsageError
-from mudroom.ext.commits.session import bring_commits
+from mudroom.ext.commits.git.user_settings import UserFiles
+from mudroom.ext.commits.session import CommitRequest, apply_as_commit, bring_commits
+from mudroom.session import Session
 from whole_text import whole
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -136,3 +138,28 @@ def test_a_file_that_the_user_changed_after_the_merge_is_still_a_conflict(projec
     project.write("file", "one\ntwo\nmine\n")
     assert [conflict.path for conflict in session.changes.apply(result.fork).conflicts] == [b"file"]
     assert (project.project / "file").read_text() == "one\ntwo\nmine\n"
+
+
+def test_a_commit_of_an_emptied_file_is_refused(project: Place) -> None:
+    project.write(".env", "T\n")
+    result = project.session().run(
+        [b"sh", b"-ec", with_settings("git add -f .env; git commit -qm forced").encode()], fork="f"
+    )
+    assert result.exit_code == 0, result.stderr
+    with pytest.raises(UsageError, match=r"\.env"):
+        bring_commits(project.session(), "f")
+    assert git(project.project, "git branch --list 'mudroom/*'") == ""
+
+
+def test_nothing_is_brought_to_a_base(project: Place) -> None:
+    """The project of another machine, which is only read on this one."""
+    places = (os.fsencode(path) for path in (project.project, project.state, project.home))
+    real, state, home = places
+    with Session.open(real, state=state, home=home, environ={}, appears_at=b"/elsewhere/project") as session:
+        user = UserFiles(home, ())
+        for bring in (
+            lambda: bring_commits(session, "k"),
+            lambda: apply_as_commit(session, "k", CommitRequest("two", user)),
+        ):
+            with pytest.raises(UsageError, match=r"^/elsewhere/project is only shown here: its changes are"):
+                bring()

@@ -74,8 +74,8 @@ def directories_in_view(project: bytes, repository: bytes, view: Source, place: 
 
 def _private_directory(project: bytes, repository: bytes, view: Source, place: RepositoryPlace) -> tuple[bytes, bytes]:
     """Return the directories of HEAD and of objects in a fork's view, for a ``.git`` that leads outside of the
-    project: both are the private one. Raise UsageError if the fork has none, or the repository does not name this work tree: a
-    stranger's archive must not have commits brought into another repository of the user's.
+    project: both are the private one. Raise UsageError if the fork has none, or the repository does not name this work
+    tree: a stranger's archive must not have commits brought into another repository of the user's.
     """
     shown, entry = show(repository), view.look(repository)
     try:
