@@ -13,9 +13,9 @@ import pytest
 from handgit import git
 
 from conftest import Place
+from cut_off import crash_in_child, fresh, points
 from mudroom.sandbox.client.client import Client
 from mudroom.stage.layers.layer import remove_tree
-from test_crash import crash_in_child, fresh, points
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 SCRIPT = (

@@ -1,7 +1,7 @@
 """Random git commands of a user and of two forks, with applies, undos and rollbacks in any order: after each step the
 repository is sound, and nothing of the user's is lost.
 
-    MUDROOM_GIT_STEPS=5000 MUDROOM_SEED=7 .venv/bin/python -m pytest tests/session/git/test_git_machine.py
+    MUDROOM_GIT_STEPS=5000 MUDROOM_SEED=7 .venv/bin/python -m pytest tests/ext/commits/session/test_git_machine.py
 
 A finding is printed with the shortest list of steps that leads to it.
 """
