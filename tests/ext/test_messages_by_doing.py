@@ -240,8 +240,6 @@ def test_wrong_arguments_of_the_library(place: Place, monkeypatch: pytest.Monkey
     )
 
 
-
-
 def test_wrong_lines_about_conflicts_and_checkpoints(
     place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,7 +253,18 @@ def test_wrong_lines_about_conflicts_and_checkpoints(
         fork.delete("gone")
     place.write("a.txt", "ours\n")
     place.write("gone", "ours\n")
-    marked = place.write("driver", '#!/bin/sh\nprintf "        f"run --read {place.root}/socket -- true": "is a socket: a command that connects to it can do",
+    marked = place.write("driver", '#!/bin/sh\nprintf "<<<<<<< a\\n=======\\n>>>>>>> b\\n" > "$2"\n', mode=0o755)
+    state = str(place.state)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{place.root}/socket")
+    lines = {
+        "resolve f a.txt --tool no-such-driver": "there is no merge driver no-such-driver (install it, or",
+        "resolve f a.txt --tool true": "the merge driver 'true' is not told the files (a command with %O %A %B)",
+        "resolve f gone --tool 'true %A %B'": "gone: a merge driver needs a file on both sides (--mine or",
+        "resolve f gone --hunk 1 --mine": "gone cannot be merged in parts: ",
+        f"resolve f a.txt --tool '{marked} %O %A %B'": "left conflict markers in a.txt (nothing was decided;",
+        "resolve f b --mine": "the fork has no change at b (mudroom diff shows what it has)",
+        f"run --read {place.root}/socket -- true": "is a socket: a command that connects to it can do",
         f"run --read {state} -- true": "cannot be shown to commands: mudroom's own state lies in it (",
         "log verify --fork f": "mudroom log verify has no --fork (it is an option of mudroom log",
     }
