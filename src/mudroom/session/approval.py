@@ -36,6 +36,20 @@ if TYPE_CHECKING:
     from mudroom.stage.source import Source
 
 
+class CommandAnswers(NamedTuple):
+    """The answers about an agent's commands."""
+
+    rules: Callable[[], CommandPolicy] | None = None
+    """Called for each command; None: the rules of the settings, and those learned from answers of "always"."""
+    approver: CommandApprover | None = None
+    """Asked about a command that needs approval; None: refused."""
+    remember: Remember | None = None
+    """Keeps a rule, as written in the policy file."""
+
+
+UNASKED = CommandAnswers()
+
+
 class _Judgement(NamedTuple):
     verdict: Verdict
     classified: Classification
@@ -51,22 +65,18 @@ class Approval:
         actor: Actor,
         machine: Machine,
         forks: Forks,
-        *,
-        commands: Callable[[], CommandPolicy] | None = None,
-        ask_about: CommandApprover | None = None,
-        remember: Remember | None = None,
+        answers: CommandAnswers,
     ) -> None:
-        """``actor``: the session's own. ``commands``: returns the rules for an agent's commands, called each time;
-        None: the rules of the settings, and those learned from answers of "always"."""
+        """``actor``: the session's own."""
         self.actor, self._machine, self._forks = actor, machine, forks
-        self._commands, self._approver = commands, (ask_about, remember)
+        self._answers = answers
         self._lock = _thread.allocate_lock()
         self._learned: CommandPolicy | None = None
         self._open = 0
 
     def ask_about(self, approver: CommandApprover | None, remember: Remember | None = None) -> None:
         """Set the approver; None: refuse commands that need approval. ``remember`` keeps a rule."""
-        self._approver = (approver, remember)
+        self._answers = self._answers._replace(approver=approver, remember=remember)
 
     @property
     def is_asking(self) -> bool:
@@ -76,7 +86,8 @@ class Approval:
 
     def policy(self) -> CommandPolicy:
         """Return the present rules for commands."""
-        return self._commands() if self._commands is not None else self._learned or self.actor.settings.commands
+        rules = self._answers.rules
+        return rules() if rules is not None else self._learned or self.actor.settings.commands
 
     # --- judging ---
 
@@ -137,7 +148,7 @@ class Approval:
             confinement.variables,
             has_card=order.actor.card is not None,
             is_credited=self._forks.vault.has_credentials,
-            host_rules=self._machine.host_answers[0],
+            host_rules=self._machine.host_answers.rules,
             has_grants=lambda: has_grants(self._forks.vault.path),
         )
         return protections_of(command, lambda: confinement.host)
@@ -156,7 +167,7 @@ class Approval:
             question = self._question_in(order, name)
         except Uncovered as error:
             return case._replace(answer=CommandAnswer(False, by="nobody", reason=str(error)))
-        approver, remember = self._approver
+        _rules, approver, remember = self._answers
         with self._asking():
             answer = ask_approver(order.approver or approver, question)
         if answer.keep and question.pattern:

@@ -36,7 +36,7 @@ def agent_status(card: AgentCard, context: Context) -> AgentStatus:
     mode = with_card_network(card, settings, None).network_at(decision.level)
     hosts: tuple[str, ...] = ()
     if isinstance(card.needs.network, tuple):
-        card_hosts = sort_hosts(card.agent, card.needs.network, host_answers(project, context.environ)[0]())
+        card_hosts = sort_hosts(card.agent, card.needs.network, host_answers(project, context.environ).rules())
         trusted = card_hosts.open if card.agent in settings.network_cards else ()
         hosts = tuple(show_rule(rule) for rule in (*card_hosts.allowed, *trusted))
     return AgentStatus(decision, mode, hosts, opened.stores)

@@ -241,7 +241,7 @@ def closed_place_notes(session: Session, request: AgentRequest, context: Context
         return []
     from mudroom.ext.agents.cli.agent_profile import closed_places
 
-    return closed_places(request.profiled, context.environ, session.machine.host_answers[0]())
+    return closed_places(request.profiled, context.environ, session.machine.host_answers.rules())
 
 
 def _require_checked(card: AgentCard, checked: str | None) -> None:
