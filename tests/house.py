@@ -119,7 +119,7 @@ ROOMS: Mapping[str, Room] = {
     "ext.tui": Room("the review in a terminal", (*_ALL, "ext.attempts", "ext.commits")),
     "ext.web": Room(
         "mudroom serve: the page and its API",
-        (*_ALL, "ext.attempts", "ext.agents", "ext.certify", "ext.commits", "ext.windows"),
+        (*_ALL, "ext.attempts", "ext.agents", "ext.commits", "ext.windows"),
     ),
     "ext.completion": Room("completion for shells, and the manual page", _ALL),
     "ext.fsspec": Room("a fork as an fsspec file system", _ALL),

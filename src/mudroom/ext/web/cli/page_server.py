@@ -9,13 +9,13 @@ import sys
 from collections.abc import Sequence
 
 from mudroom import __version__
+from mudroom.cli.fork.status import certified
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.registry import part
 from mudroom.errors import MudroomError
 from mudroom.policy.config import left_out, load_policy, places
-from mudroom.sandbox.platform import BY_RECORD
 from mudroom.session import Session
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
@@ -73,14 +73,8 @@ def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironmen
         __version__,
         lambda project: _outlook(context, project),
         lambda: part("commits", "cli", "a commit of an apply").user_git_files(context.environ),
-        lambda: _certified(context) if sys.platform in BY_RECORD else (),
+        lambda: certified(context),
     )
-
-
-def _certified(context: Context) -> Sequence[str]:
-    from mudroom.ext.certify.cli.certification import certified
-
-    return certified(context.environ)
 
 
 def _outlook(context: Context, project: bytes) -> Outlook:
