@@ -12,7 +12,6 @@ from mudroom.cli.doctor.first_look import first_look
 from mudroom.cli.doctor.probe import Finding
 from mudroom.cli.host import setup
 from mudroom.cli.main import run
-from mudroom.cli.terminal.extra import install_hint
 
 SANDBOX = Finding("a sandbox", "strict", "namespaces")
 ENGINE = Finding("a container engine", "missing", "no engine is installed", "apt install podman")
@@ -85,12 +84,6 @@ def test_the_first_command_is_one_that_works_here(
 def test_a_wrong_word_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["setup", "now"], {}) == 125
     assert capfd.readouterr().err.strip() == "mudroom: setup takes no argument now (mudroom setup --help)"
-
-
-def test_a_hint_is_in_the_words_of_the_tool_that_installed_mudroom() -> None:
-    assert install_hint("tui", "/home/a/.local/share/pipx/venvs/mudroom") == "pipx inject mudroom 'textual>=6'"
-    assert install_hint("tui", "/home/a/.local/share/uv/tools/mudroom").startswith("uv pip install --python /home/a")
-    assert install_hint("tui", "/home/a/.venv") == "pip install 'textual>=6'"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])

@@ -12,10 +12,10 @@ from functools import partial
 from mudroom.cli.change.preview import look_to_json
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
-from mudroom.cli.terminal.extra import install_hint
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.result import changes_to_json
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.tui.cli.install_hint import install_hint
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 from msgspec import Meta, Struct
 
-from mudroom.core.text.escaping import utf16_spans
 from mudroom.core.text.picture import HEAD, picture_of
 from mudroom.core.tree.path import name as last
 from mudroom.core.tree.path import show, show_path
@@ -25,6 +24,7 @@ from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, Raw, id_of, path_of
 from mudroom.ext.web.api.excerpt import excerpt
 from mudroom.ext.web.api.language import language_of
 from mudroom.ext.web.api.review import AGAIN, Index, mode_of, row_stamp
+from mudroom.ext.web.api.utf16 import utf16_spans
 from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import require_at_rest, require_fork
 from mudroom.library.review.rows import difference, open_side, tags_of
