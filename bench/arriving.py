@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from bench.measure import Finding, Lap, Series, against, at_most_over, command, interleave, seconds_of
 from bench.place import Place, Scale, fill, new_place
+from mudroom.ext.transfer.archives import arrive, export
 from mudroom.ext.transfer.vault.arrival import Arrival
 from mudroom.ext.transfer.vault.import_fork import LIMIT, take_back, unpack_fork
 from mudroom.session import Session
@@ -66,16 +67,15 @@ def _archives(session: Session) -> list[bytes]:
         script = f"for i in $(seq {_CHANGED}); do echo {number} >> d0001/f00010$i.txt; done"
         session.run([b"sh", b"-c", script.encode()], fork=f"w{number}")
         stream = io.BytesIO()
-        session.export(f"w{number}", stream)
+        export(session, f"w{number}", stream)
         archives.append(stream.getvalue())
         session.forks.discard(f"w{number}")
     return archives
 
 
 def _bring(session: Session, archives: list[bytes], names: list[str]) -> None:
-    found = session.arrive(
-        Arrival(io.BytesIO(archives[number % _KINDS]), name, errand=name) for number, name in enumerate(names)
-    )
+    arrivals = [Arrival(io.BytesIO(archives[number % _KINDS]), name, errand=name) for number, name in enumerate(names)]
+    found = arrive(session, arrivals)
     if any(row.state != "new" for row in found):
         raise RuntimeError(f"a fork did not arrive: {next(row for row in found if row.state != 'new').problem}")
 

@@ -6,12 +6,14 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 from bench.measure import Contestant, Finding, Lap, against, clocked, command, interleave, reason, timed, unmeasured
 from bench.place import Place, Scale, discard, fill, have, new_place, run
 from mudroom.errors import MudroomError
 from mudroom.ext.containers.engine.image import HOST_IMAGE
 from mudroom.ext.containers.engine.pool import Rules
+from mudroom.ext.containers.session.containers import Containers
 from mudroom.session import Session
 
 TRUE = "/bin/true"
@@ -31,7 +33,7 @@ def contained(base: bytes, scale: Scale) -> Iterator[Finding]:
         fill(other.project, 10)
         try:
             with _session(place) as warm, _session(other) as cold, _running() as name:
-                cold.machine.containers._pool.rules = Rules(uses=1)
+                cast(Containers, cold.machine.containers)._pool.rules = Rules(uses=1)
                 contestants = [
                     _lap("warm", warm, "bench"), _lap("cold", cold, "bench-cold"),
                     timed(_EXEC, ["docker", "exec", name, TRUE]),

@@ -36,15 +36,15 @@ from bench.measure import (
 )
 from bench.place import Scale
 from mudroom.core.network.host_rules import HostRule
-from mudroom.net.door import Door, Gate, Listener
+from mudroom.net.gate_handle import Gate, GuardHandle, Listener
 
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n" + b"x" * 200
 _PART = 1 << 18
 _REQUESTS = 200
 """In a row, for one median and one 99th percentile."""
-_DOORS, _LISTENERS, _TUNNELS = 100, 10, (100, 1_000)
+_GUARDS, _LISTENERS, _TUNNELS = 100, 10, (100, 1_000)
 _SPARE = 500
-"""Descriptors of a process that are not for doors, or for connections: those of the bench, or the gate's own."""
+"""Descriptors of a process that are not for guards, or for connections: those of the bench, or the gate's own."""
 _DIRECT, _GATE = "direct", "the gate"
 _READY = 60.0
 """Seconds: squid alone takes 10 on a busy machine."""
@@ -263,39 +263,39 @@ def _more(client: socket.socket) -> bytes:
 
 
 def _process() -> Iterator[Finding]:
-    starts, doors, rules = [], [], [HostRule("allow", f"h{number}.example") for number in range(50)]
+    starts, guards, rules = [], [], [HostRule("allow", f"h{number}.example") for number in range(50)]
     fitting = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE
     for _ in range(5):
-        door_keeper = Gate()
+        gate = Gate()
         listener = socket.create_server(("127.0.0.1", 0))
         where = listener.getsockname()
         started = time.perf_counter()
-        doors = [door_keeper.open(rules, [Listener("proxy", listener.detach())], ask=False)]
+        guards = [gate.open(rules, [Listener("proxy", listener.detach())], ask=False)]
         _refused(where)
         starts.append(time.perf_counter() - started)
         if len(starts) < 5:
-            doors[0].shut(1)
-            door_keeper.close()
+            guards[0].shut(1)
+            gate.close()
     yield Finding("gate", "from nothing to the first answer", Series(tuple(starts)), at_most(0.1, "100 ms"))
-    yield Finding("gate", "resident, one door", _resident(door_keeper.pid))
+    yield Finding("gate", "resident, one door", _resident(gate.pid))
     with _server() as server:
-        doors[0].update([HostRule("allow", server[0], (server[1],), private=True)])
+        guards[0].update([HostRule("allow", server[0], (server[1],), private=True)])
         way = Way(_GATE, server, where)
         for count in _TUNNELS:
             # two descriptors of the gate's each
-            yield from _crowd(way, door_keeper.pid, doors[0], min(count, fitting // 2))
-    number = min(_DOORS, fitting // (_LISTENERS + 1))
+            yield from _crowd(way, gate.pid, guards[0], min(count, fitting // 2))
+    number = min(_GUARDS, fitting // (_LISTENERS + 1))
     for _ in range(number - 1):
         made = [socket.create_server(("127.0.0.1", 0)) for _ in range(_LISTENERS)]
-        doors.append(door_keeper.open(rules, [Listener("transparent", one.detach()) for one in made], ask=True))
+        guards.append(gate.open(rules, [Listener("transparent", one.detach()) for one in made], ask=True))
     _refused(where)
-    yield Finding("gate", f"resident, {number} idle doors, too", _resident(door_keeper.pid), at_most(80, "80 MB"))
-    for door in doors:
-        door.shut(1)
-    door_keeper.close()
+    yield Finding("gate", f"resident, {number} idle doors, too", _resident(gate.pid), at_most(80, "80 MB"))
+    for guard in guards:
+        guard.shut(1)
+    gate.close()
 
 
-def _crowd(way: Way, pid: int, door: Door, number: int) -> Iterator[Finding]:
+def _crowd(way: Way, pid: int, guard: GuardHandle, number: int) -> Iterator[Finding]:
     """So many tunnels at one time, of which each has moved a request."""
     if number <= 0:
         yield absent("gate", "resident with tunnels: this user may open too few files")
@@ -303,9 +303,9 @@ def _crowd(way: Way, pid: int, door: Door, number: int) -> Iterator[Finding]:
     with ExitStack() as stack:
         for _ in range(number):
             _ask(stack.enter_context(way.open()), b"/", b"x")
-            door.receive()
+            guard.receive()
         yield Finding("gate", f"resident, {number:,} tunnels", _resident(pid), at_most(80, "80 MB"))
-    door.receive()
+    guard.receive()
 
 
 def _raise_limit() -> None:
@@ -392,17 +392,17 @@ def _gate(server: tuple[str, int]) -> Iterator[Way]:
 
 
 def _host(listener: socket.socket, port: int, parent: socket.socket) -> None:
-    """Open a door, tell the gate's process, and hear what it tells, until the other end is closed."""
-    keeper = Gate()
+    """Open a guard, tell the gate's process, and hear what it tells, until the other end is closed."""
+    gate = Gate()
     rules = [HostRule("allow", f"h{number}.example") for number in range(49)]
     rules.append(HostRule("allow", "127.0.0.1", (port,), private=True))
-    door = keeper.open(rules, [Listener("proxy", listener.detach())], ask=False)
-    parent.send(b"%d" % keeper.pid)
-    ends: list[Door | socket.socket] = [door, parent]
+    guard = gate.open(rules, [Listener("proxy", listener.detach())], ask=False)
+    parent.send(b"%d" % gate.pid)
+    ends: list[GuardHandle | socket.socket] = [guard, parent]
     while parent not in select.select(ends, [], [])[0]:
-        door.receive()
-    door.shut(1)
-    keeper.close()
+        guard.receive()
+    guard.shut(1)
+    gate.close()
 
 
 @contextmanager

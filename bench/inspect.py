@@ -23,9 +23,9 @@ from bench.gate import RivalGone, absent, end, find_program, free_port, left_out
 from bench.measure import Finding, Lap, Series, against
 from bench.place import Scale
 from mudroom.core.network.host_rules import HostRule
-from mudroom.ext.inspection.core.inspection import Inspection
-from mudroom.ext.inspection.net.authority import Issuer, certificate_of, load_authority
-from mudroom.net.door import Door, Gate, Listener
+from mudroom.core.network.inspection import Inspection
+from mudroom.ext.inspection.authority import Issuer, certificate_of, load_authority
+from mudroom.net.gate_handle import Gate, GuardHandle, Listener
 
 _HOST = "127.0.0.1"
 _PART = 1 << 18
@@ -196,27 +196,27 @@ def _gate(base: bytes, port: int, roots: str) -> Iterator[Way]:
     authority = load_authority(base + b"/vault", b"/project")
     listener = socket.create_server((_HOST, 0), backlog=1024)
     where = listener.getsockname()
-    keeper = Gate()
+    gate = Gate()
     rules = [HostRule("allow", f"h{number}.example") for number in range(49)]
     rules.append(HostRule("allow", _HOST, (port,), private=True, inspect=True, methods=("GET",)))
     inspection = Inspection(authority, roots=roots)
-    door = keeper.open(rules, [Listener("proxy", listener.detach())], ask=False, inspection=inspection)
+    guard = gate.open(rules, [Listener("proxy", listener.detach())], ask=False, inspection=inspection)
     over = threading.Event()
-    reader = threading.Thread(target=_read, args=(door, over))
+    reader = threading.Thread(target=_read, args=(guard, over))
     reader.start()
     try:
-        yield Way(_GATE, port, where, ssl.create_default_context(cadata=certificate_of(authority)), keeper.pid)
+        yield Way(_GATE, port, where, ssl.create_default_context(cadata=certificate_of(authority)), gate.pid)
     finally:
         over.set()
         reader.join()
-        door.shut(1)
-        keeper.close()
+        guard.shut(1)
+        gate.close()
 
 
-def _read(door: Door, over: threading.Event) -> None:
+def _read(guard: GuardHandle, over: threading.Event) -> None:
     while not over.is_set():
-        if select.select([door], [], [], 0.1)[0]:
-            door.receive()
+        if select.select([guard], [], [], 0.1)[0]:
+            guard.receive()
 
 
 @contextmanager

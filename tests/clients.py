@@ -25,9 +25,9 @@ from mudroom.core.network.flow import Flow, flow_from_json
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.net.door import Gate
+from mudroom.net.gate_handle import Gate
 from mudroom.session import Session
-from mudroom.session.confinement.gateway import SHARED
+from mudroom.session.confinement.command_gate import SHARED
 
 HERE = Path(__file__).parent
 HELLO = "hello from outside"

@@ -5,19 +5,18 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import shutil
 import signal
 import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from time import sleep  # tests replace time.sleep
 from typing import Any
 
 import pytest
 
-from engines import ENGINES, EngineHere, environment
 from inner_path import inner
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
@@ -27,8 +26,9 @@ from mudroom.sandbox.launcher import wire
 from mudroom.session import Session
 
 pytest_plugins = ["deep_table", "left_out", "outcome_file", "skip_budget", "tiers"]
-if (Path(__file__).parent / "ext/web/browser.py").exists():  # the fixtures of the page's tests
-    pytest_plugins.append("browser")
+pytest_plugins += [
+    name for name in ("browser", "engines") if find_spec(name)
+]  # of satellites
 
 for name, action in (("SIGHUP", signal.SIG_DFL), ("SIGQUIT", signal.SIG_DFL), ("SIGINT", signal.default_int_handler)):
     # nohup(1), or the background of a shell script: programs under test would inherit the ignored signal
@@ -106,12 +106,6 @@ def no_keeper_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         if b"keeper_process" in words and here in words:
             left.append(words)
     assert left == []
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "engine" in getattr(item, "fixturenames", ()):
-            item.add_marker("engine")
 
 
 def act_as(session: Session, **changes: Any) -> None:
@@ -216,30 +210,6 @@ def nothing_left(tmp_path: Path) -> Iterator[None]:
     from mudroom.stage.layers.layer import remove_tree
 
     remove_tree(inner(tmp_path))
-
-
-@pytest.fixture(scope="session")
-def known_of_engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What mudroom keeps of engines, for the state directory of every test: it is found out once, in seconds."""
-    return tmp_path_factory.mktemp("engines")
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, place: Place, known_of_engines: Path) -> Iterator[EngineHere]:
-    """Each container engine of ``dev/engines``; nothing of the test's place is left in it afterwards."""
-    found = EngineHere(request.param, environment(request.param))
-    for kept in known_of_engines.iterdir():
-        shutil.copytree(kept, place.state / kept.name)
-    yield found
-    place.close()
-    for name in ("runtime", "engines"):
-        if (place.state / name).is_dir() and not (known_of_engines / name / request.param).exists():
-            shutil.copytree(place.state / name, known_of_engines / name, dirs_exist_ok=True)
-            (known_of_engines / f"{name}/{request.param}").touch()
-    left = found.left(place.root)
-    for name in left:
-        found.ask("rm", "--force", name, check=False)
-    assert left == [], "containers are left"
 
 
 Listing = dict[str, tuple[str, int, bytes]]

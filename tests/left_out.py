@@ -1,8 +1,8 @@
 """Pytest plugin of ``dev/wine``: the tests of ``tests/stage`` and ``tests/vault`` that a Windows cannot run.
 
 ``tests/ext/windows/left_out.toml`` names each of them with its reason. Modules that name what Windows lacks at their
-top are not imported. ``tests/test_left_out.py`` counts the names and looks whether each is a test, so a test that is
-renamed or made anew runs until somebody writes it there.
+top are not imported. ``tests/ext/windows/anywhere/test_left_out.py`` counts the names and looks whether each is a test,
+so a test that is renamed or made anew runs until somebody writes it there.
 
     [[left]]
     reason = "links"              # what the tests need
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pytest
 
 TESTS = Path(__file__).parent
-TABLE = TESTS / "windows" / "left_out.toml"
+TABLE = TESTS / "ext" / "windows" / "left_out.toml"
 
 
 class Left(NamedTuple):

@@ -36,7 +36,7 @@ from house import (
     without_owner,
 )
 from mudroom.cli.main import VERBS
-from mudroom.core.registry import ROWS
+from mudroom.core.registry import NEEDS, ROWS
 
 pytestmark = pytest.mark.limit(300)  # the first of them reads all code: two seconds, or a hundred on a busy machine
 
@@ -109,6 +109,18 @@ def test_what_is_unfinished_is_still_so() -> None:
 def test_every_row_of_the_registry_names_a_module() -> None:
     named = {f"ext.{module}" for rows in ROWS.values() for module in rows.values()}
     assert named - set(house().modules) == set()
+
+
+def test_the_registry_knows_which_satellites_need_others() -> None:
+    """By imports at the top of a module; what a platform adds is loaded on that platform alone."""
+    found = {
+        (room_of(name).removeprefix("ext."), room_of(target).removeprefix("ext."))
+        for name, facts in house().facts.items()
+        for target in filter(None, map(own, facts.top))
+        if not is_of_kernel(name) and not is_of_kernel(target) and room_of(target) not in (room_of(name), "ext")
+    }
+    listed = {(satellite, other) for satellite, others in NEEDS.items() for other in others}
+    assert {pair for pair in found if pair[1] not in ("macos", "windows")} == listed
 
 
 def test_every_verb_without_a_folder_is_in_the_registry() -> None:

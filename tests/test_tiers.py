@@ -18,7 +18,7 @@ from tiers import SECONDS
 
 TESTS = Path(__file__).parent
 FILES = sorted(TESTS.rglob("test_*.py"))
-FOLDERS = [path for path in TESTS.iterdir() if path.is_dir()]
+FOLDERS = [path for path in (*TESTS.iterdir(), *(TESTS / "ext").iterdir()) if path.is_dir()]
 ASKS = {"geteuid", "getuid", "getegid", "getgid"}
 SHARED = {"conftest", "browser", "clients"}
 """Modules that many tests import. The user matters only to Chromium's own sandbox, and to the directory that sshd
@@ -135,6 +135,12 @@ def takes_an_engine(path: Path) -> bool:
     return "EngineHere" in facts(path).annotations
 
 
+def room_of(path: Path) -> str:
+    """Return the folder that says what a file tests: below ``ext`` that in the satellite."""
+    parts = path.relative_to(TESTS).parts
+    return parts[0] if parts[0] != "ext" else parts[min(2, len(parts) - 1)]
+
+
 def name_of(path: Path) -> str:
     return str(path.relative_to(TESTS))
 
@@ -142,7 +148,7 @@ def name_of(path: Path) -> str:
 def test_what_depends_on_who_runs_it_runs_as_both_users() -> None:
     unmarked = {}
     for path in FILES:
-        room = path.relative_to(TESTS).parts[0]
+        room = room_of(path)
         asking = [one.name for one in helpers(path) if asks_who_runs_it(one)]
         depends = bool(asking) or (room in ROOMS and starts_a_sandbox(path))
         marked = "both_users" in marks(path) or path.name in SAME
@@ -155,7 +161,7 @@ def test_every_exception_is_one() -> None:
     for name in SAME:
         (path,) = (path for path in FILES if path.name == name)
         assert "both_users" not in marks(path)
-        room = path.relative_to(TESTS).parts[0]
+        room = room_of(path)
         assert any(asks_who_runs_it(one) for one in helpers(path)) or (room in ROOMS and starts_a_sandbox(path)), name
 
 

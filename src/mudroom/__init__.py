@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mudroom.errors import Refused as Refused
     from mudroom.errors import Unsupported as Unsupported
     from mudroom.errors import UsageError as UsageError
-    from mudroom.library.async_fork import AsyncForkHandle as AsyncForkHandle
+    from mudroom.library.async_handle import AsyncForkHandle as AsyncForkHandle
     from mudroom.library.async_room import AsyncRoom as AsyncRoom
     from mudroom.library.async_room import aopen as aopen
     from mudroom.library.fork_handle import ForkHandle as ForkHandle
@@ -54,7 +54,7 @@ __all__ = [
 
 _PLACES = {
     "Applied": "library.value",
-    "AsyncForkHandle": "library.async_fork",
+    "AsyncForkHandle": "library.async_handle",
     "AsyncRoom": "library.async_room",
     "ChangedFile": "library.value",
     "CommandFailed": "library.value",

@@ -23,21 +23,26 @@ if TYPE_CHECKING:
     from typing import AnyStr as AnyStr
     from typing import BinaryIO as BinaryIO
     from typing import ClassVar as ClassVar
+    from typing import Concatenate as Concatenate
+    from typing import Generic as Generic
     from typing import Literal as Literal
     from typing import NamedTuple as NamedTuple
     from typing import NewType as NewType
     from typing import NoReturn as NoReturn
+    from typing import ParamSpec as ParamSpec
     from typing import Protocol as Protocol
     from typing import TextIO as TextIO
     from typing import TypeAlias as TypeAlias
+    from typing import TypedDict as TypedDict
     from typing import TypeVar as TypeVar
+    from typing import Unpack as Unpack
     from typing import cast as cast
     from typing import get_args as get_args
 else:
     import sys
     from _collections import _tuplegetter
 
-    IO = Any = AnyStr = BinaryIO = ClassVar = NoReturn = TextIO = TypeAlias = None
+    IO = Any = AnyStr = BinaryIO = ClassVar = Concatenate = NoReturn = TextIO = TypeAlias = Unpack = None
     _new = tuple.__new__
     _make_function = type(lambda: None)
 
@@ -186,6 +191,18 @@ else:
 
         __slots__ = ()
 
+    class Generic:
+        """Base of a generic class."""
+
+        def __class_getitem__(cls, _parameters):
+            return cls
+
+    class TypedDict(dict):
+        """Base of a class whose ``__annotations__`` are the known keys of a dict."""
+
+        def __init_subclass__(cls, total=True):
+            pass
+
     class _LiteralValues:
         """``Literal["a", "b"]``: ``get_args`` below, ``typing.get_type_hints`` and msgspec read it as ``typing``'s."""
 
@@ -218,6 +235,8 @@ else:
 
     def TypeVar(name, *_bounds, **_options):
         return name
+
+    ParamSpec = TypeVar
 
     def cast(_type, value):
         return value

@@ -207,11 +207,6 @@ SITUATIONS = {
     ),
     "a registry that was refused": Hinted(asks(f"{NPM}:443"), ("mudroom net allow @npm",), allowed(NPM, "nodejs.org")),
     "more hosts than are named": Hinted(lambda _cli: "(mudroom net log --denied)", ("mudroom net log --denied",)),
-    "a credential that cannot be read": Hinted(
-        message("net", "credential", "TOK", "api.example", "--from", "file:/nowhere"),
-        ("mudroom net credential --remove TOK",),
-        lambda cli: cli("run", "--", "true").returncode == 0,
-    ),
 }
 """Messages of ``net`` and of refusals."""
 

@@ -17,6 +17,7 @@ import mudroom
 from documents.json_objects import NOT_PRINTED, SCHEMAS, document, printed
 from documents.machine import ROOT
 from mudroom.cli.main import VERBS, run
+from mudroom.library import opening, satellite
 from mudroom.stage.layers.layer import remove_tree
 
 COMMANDS = ROOT / "docs/reference/commands.md"
@@ -58,7 +59,7 @@ def library_page() -> str:
             parts.append("\n".join([f"## mudroom.{name}\n", *rows, ""]))
         elif inspect.isclass(value):
             parts.append(f"## mudroom.{name}\n\n{_docstring(value)}\n")
-            for key, method in vars(value).items():
+            for key, method in {} if name.startswith("Async") else vars(value).items():
                 if not key.startswith("_") and callable(method):
                     parts.append(f"* `{key}{_signature(method)}`: {_docstring(method)}".removesuffix(": "))
             parts.append("")
@@ -77,9 +78,17 @@ def _docstring(value: object) -> str:
 
 def _signature(value: Any) -> str:
     try:
-        return re.sub(r"(: |-> )'([^']+)'", r"\1\2", str(inspect.signature(value)))
+        signature = re.sub(r"(: |-> )'([^']+)'", r"\1\2", str(inspect.signature(value)))
     except ValueError:
         return "(…)"
+    star = "" if "*, " in signature else "*, "
+    return re.sub(r"\*\*\w+: Unpack\[(\w+)\]", lambda found: star + _options(found[1]), signature)
+
+
+def _options(name: str) -> str:
+    """Return the names and types of a TypedDict, as parameters."""
+    kind = next(kind for place in (opening, satellite) if (kind := getattr(place, name, None)) is not None)
+    return ", ".join(f"{key}: {shown} = …" for key, shown in kind.__annotations__.items())
 
 
 def json_page(schemas: dict[str, Any]) -> str:

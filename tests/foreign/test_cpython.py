@@ -15,10 +15,9 @@ import pytest
 
 import suite
 from conftest import Place
-from engines import EngineHere
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
-from suite import LEVEL_2, MODES, Ran
+from suite import MODES, Ran
 
 pytestmark = [pytest.mark.both_users]
 
@@ -114,11 +113,3 @@ def test_files_and_processes(place: Place, tests: Path, natively: Natively) -> N
 def test_all_modules(place: Place, tests: Path, natively: Natively, mode: str) -> None:
     session = suite.open_mode(place, mode, tests)
     compare(session, place, tests, mode, natively(tests, MODULES), MODULES)
-
-
-@pytest.mark.deep
-@pytest.mark.foreign
-@pytest.mark.limit(900)
-def test_all_modules_in_a_container(place: Place, tests: Path, natively: Natively, engine: EngineHere) -> None:
-    session = engine.session(place, suite.settings(tests))
-    compare(session, place, tests, f"{LEVEL_2}, {engine.kind}", natively(tests, MODULES), MODULES)

@@ -16,9 +16,8 @@ import pytest
 
 import suite
 from conftest import Place, listing
-from engines import EngineHere
 from mudroom.session import Session
-from suite import LEVEL_2, MODES
+from suite import MODES
 
 pytestmark = [pytest.mark.both_users]
 
@@ -100,19 +99,6 @@ def test_a_stand_in(place: Place, name: str) -> None:
 def test_each_seed(place: Place, name: str, mode: str) -> None:
     program = suite.source(name)
     session = suite.open_mode(place, mode, program)
-    for seed in TOOLS[name].seeds:
-        holds(session, place, TOOLS[name], program, mode, seed)
-    suite.tell(name, mode, len(TOOLS[name].seeds), 0, 0)
-
-
-@pytest.mark.deep
-@pytest.mark.foreign
-@pytest.mark.limit(600)
-@pytest.mark.parametrize("name", TOOLS)
-def test_each_seed_in_a_container(place: Place, name: str, engine: EngineHere) -> None:
-    program = suite.source(name)
-    session = engine.session(place, suite.settings(program))
-    mode = f"{LEVEL_2}, {engine.kind}"
     for seed in TOOLS[name].seeds:
         holds(session, place, TOOLS[name], program, mode, seed)
     suite.tell(name, mode, len(TOOLS[name].seeds), 0, 0)

@@ -16,10 +16,9 @@ import pytest
 
 import suite
 from conftest import Place
-from engines import EngineHere
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
-from suite import LEVEL_2, MODES, Ran
+from suite import MODES, Ran
 
 pytestmark = [pytest.mark.both_users]
 
@@ -112,12 +111,3 @@ def compare(session: Session, place: Place, checkout: Path, mode: str, there: Ra
 def test_the_suite(place: Place, natively: Natively, mode: str) -> None:
     checkout = suite.source("pjdfstest")
     compare(suite.open_mode(place, mode, checkout), place, checkout, mode, natively(checkout))
-
-
-@pytest.mark.deep
-@pytest.mark.foreign
-@pytest.mark.limit(3000)
-def test_the_suite_in_a_container(place: Place, natively: Natively, engine: EngineHere) -> None:
-    checkout = suite.source("pjdfstest")
-    session = engine.session(place, suite.settings(checkout))
-    compare(session, place, checkout, f"{LEVEL_2}, {engine.kind}", natively(checkout))

@@ -17,12 +17,10 @@ import pytest
 import mudroom
 from conftest import Place
 from mudroom.errors import UsageError
-from mudroom.ext.agents.library.async_tool_set import AsyncToolSet
-from mudroom.ext.agents.library.tool_set import ToolSet
-from mudroom.library.async_background import AsyncBackgroundHandle
-from mudroom.library.async_output import AsyncOutputStream
+from mudroom.library.async_handle import AsyncAttemptStream, AsyncBackgroundHandle, AsyncOutputStream, AsyncToolSet
 from mudroom.library.background_handle import BackgroundHandle
 from mudroom.library.output import OutputStream
+from mudroom.library.satellite import AttemptStream, ToolSet
 from rooms import LONG, environ_of, open_room, policy, processes_with, until
 
 pytestmark = pytest.mark.slow
@@ -37,7 +35,7 @@ def names_of(kind: type[Any]) -> dict[str, Any]:
     return {name: value for name, value in vars(kind).items() if not name.startswith("_")}
 
 
-LEFT_OUT = {OutputStream: {"poll", "tell", "is_over"}, ToolSet: {"call_until", "parts", "message"}}
+LEFT_OUT = {OutputStream: {"poll", "tell", "is_over"}}
 """The names that the asyncio class is made of."""
 
 
@@ -48,6 +46,7 @@ LEFT_OUT = {OutputStream: {"poll", "tell", "is_over"}, ToolSet: {"call_until", "
         (mudroom.ForkHandle, mudroom.AsyncForkHandle),
         (BackgroundHandle, AsyncBackgroundHandle),
         (OutputStream, AsyncOutputStream),
+        (AttemptStream, AsyncAttemptStream),
         (ToolSet, AsyncToolSet),
     ],
 )

@@ -1,4 +1,4 @@
-"""A door on an island, with all kinds of listeners, and lookups there."""
+"""A guard on an island, with all kinds of listeners, and lookups there."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import struct
 from island import Island
 from mudroom.core.network.address import show_address
 from mudroom.core.network.host_rules import HostRule
-from mudroom.net.door import Kind
+from mudroom.net.gate_handle import Kind
 from mudroom.net.protocol import dns
-from town import OpenDoor, Town
+from town import OpenGuard, Town
 
 IP_PKTINFO = 8
 
@@ -32,7 +32,7 @@ def answers(reply: bytes) -> tuple[int, list[str]]:
 
 
 class Site:
-    """A door on the island with all kinds of listeners at the given ports."""
+    """A guard on the island with all kinds of listeners at the given ports."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Site:
         listeners += [("transparent", island.listener("::", port)) for port in ports]
         if redirected:
             listeners.append(("redirected", island.listener("::", redirected)))
-        self.door: OpenDoor = town.door_at(listeners, *rules, ask=ask)
+        self.guard: OpenGuard = town.guard_at(listeners, *rules, ask=ask)
 
     def ask(self, data: bytes, server: str = "10.11.12.13") -> bytes:
         client = self._island.made(socket.AF_INET6 if ":" in server else socket.AF_INET, socket.SOCK_DGRAM)

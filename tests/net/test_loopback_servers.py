@@ -21,7 +21,7 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session, Stdio
-from mudroom.session.confinement import gateway, loopback
+from mudroom.session.confinement import command_gate, loopback
 from town import Town, echo, read_until
 
 pytestmark = pytest.mark.both_users
@@ -95,7 +95,7 @@ def said(result: Result) -> str:
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     (tmp_path / "town").mkdir()
     with Town(tmp_path / "town") as town:
-        monkeypatch.setattr(gateway, "SHARED", gateway.SharedGates(lambda _upstream: town.gate))
+        monkeypatch.setattr(command_gate, "SHARED", command_gate.SharedGates(lambda _upstream: town.gate))
         yield Host(tmp_path, town)
 
 

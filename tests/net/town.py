@@ -15,8 +15,8 @@ from typing import Any, Self
 import mudroom
 from mudroom.core.network.flow import Flow, FlowQuestion
 from mudroom.core.network.host_rules import HostRule
-from mudroom.ext.inspection.core.inspection import Inspection
-from mudroom.net.door import Door, Gate, Kind, Listener, Received
+from mudroom.core.network.inspection import Inspection
+from mudroom.net.gate_handle import Gate, GuardHandle, Kind, Listener, Received
 
 _PATHS = [str(Path(mudroom.__file__).parent.parent), str(Path(__file__).parent)]
 WAIT = 60.0
@@ -54,29 +54,31 @@ class Town:
         """The names that were looked up in earnest, so far."""
         return self._log.read_text().split()
 
-    def door(
+    def guard(
         self,
         *rules: HostRule,
         kind: Kind = "proxy",
         ask: bool = False,
         ask_timeout: float = 60.0,
         inspection: Inspection | None = None,
-    ) -> OpenDoor:
+    ) -> OpenGuard:
         listener = socket.create_server(("127.0.0.1", 0))
         where = listener.getsockname()
-        door = self.gate.open(
+        guard = self.gate.open(
             rules, [Listener(kind, listener.detach())], ask=ask, ask_timeout=ask_timeout, inspection=inspection
         )
-        opened = OpenDoor(door, where, self.closers)
-        self.closers.append(lambda: door.shut(0))
+        opened = OpenGuard(guard, where, self.closers)
+        self.closers.append(lambda: guard.shut(0))
         return opened
 
-    def door_at(self, listeners: Sequence[tuple[Kind, socket.socket]], *rules: HostRule, ask: bool = False) -> OpenDoor:
-        """As ``door``, at listeners that were made elsewhere."""
+    def guard_at(
+        self, listeners: Sequence[tuple[Kind, socket.socket]], *rules: HostRule, ask: bool = False
+    ) -> OpenGuard:
+        """As ``guard``, at listeners that were made elsewhere."""
         given = [Listener(kind, os.dup(listener.fileno())) for kind, listener in listeners]
-        door = self.gate.open(rules, given, ask=ask)
-        self.closers.append(lambda: door.shut(0))
-        return OpenDoor(door, None, self.closers)
+        guard = self.gate.open(rules, given, ask=ask)
+        self.closers.append(lambda: guard.shut(0))
+        return OpenGuard(guard, None, self.closers)
 
     def serve(self, talk: Callable[[socket.socket], object], address: str = "127.0.0.1", port: int = 0) -> int:
         """A server that talks like that with every client, in a thread; returns its port."""
@@ -104,12 +106,12 @@ def _talk(client: socket.socket, talk: Callable[[socket.socket], object]) -> Non
             return  # the client is gone, which is the test's affair
 
 
-class OpenDoor:
-    """A door and all that it has told."""
+class OpenGuard:
+    """A guard and all that it has told."""
 
-    def __init__(self, door: Door, where: Any, closers: list[Callable[[], object]]) -> None:
+    def __init__(self, guard: GuardHandle, where: Any, closers: list[Callable[[], object]]) -> None:
         self.closers = closers
-        self.door = door
+        self.guard = guard
         self.where = where
         self.flows: list[Flow] = []
         self.questions: list[FlowQuestion] = []
@@ -125,8 +127,8 @@ class OpenDoor:
         limit = time.monotonic() + WAIT
         while len(self.flows) < flows or len(self.questions) < questions:
             assert time.monotonic() < limit, (self.flows, self.questions)
-            select.select([self.door], [], [], 0.1)
-            self.take(self.door.receive())
+            select.select([self.guard], [], [], 0.1)
+            self.take(self.guard.receive())
 
     def take(self, told: Sequence[Received]) -> None:
         for one in told:

@@ -12,9 +12,15 @@ from mudroom.core.command.verdict import Classification, CommandClass, CommandPa
 from mudroom.core.settings import Loaded, Settings
 from mudroom.errors import UsageError
 from mudroom.policy import host_answers
-from mudroom.policy.combine import project_items, read, roles_of
+from mudroom.policy.combine import PROJECT, merge, project_items, read, read_project, roles_of
 from mudroom.policy.config import load_policy
+from mudroom.policy.parse import settings_from
 from mudroom.policy.trust import record_path, remember
+
+
+def own_settings(project: bytes) -> Settings:
+    """Return the settings of the project's own file alone."""
+    return settings_from(merge({PROJECT: read_project(project)}))
 
 
 class Files:

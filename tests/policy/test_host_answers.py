@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from mudroom.core.network.host_rules import Action, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.errors import MudroomError, UsageError
-from mudroom.policy.config import load_settings
 from mudroom.policy.edit_yaml import CannotEdit, insert_text, remove_text
 from mudroom.policy.host_answers import HostAnswerFile, HostRules, drop, keep, load, parse, section_of
 from mudroom.policy.local_directory import LocalDirectory
+from policy_files import own_settings
 
 pytestmark = pytest.mark.both_users
 
@@ -401,7 +401,7 @@ def test_rules_as_they_stand_now(project: bytes, path: Path) -> None:
 
     def policy() -> tuple[HostRule, ...]:
         read.append(1)
-        return load_settings(project).hosts
+        return own_settings(project).hosts
 
     standing = HostRules(project, policy, lambda: "asked today")
     assert standing() is standing()

@@ -12,8 +12,8 @@ from mudroom.core.command.policy import ClassRule, CommandRule
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Loaded, Settings
 from mudroom.policy.combine import LOCAL, PROJECT, USER
-from mudroom.policy.config import load_settings, user_config
-from policy_files import Files
+from mudroom.policy.config import user_config
+from policy_files import Files, own_settings
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_what_is_included_counts_and_the_file_itself_last(files: Files) -> None:
         HostRule("deny", "b.com", source="net.yaml:2"),
         HostRule("allow", "a.com", source="policy.yaml:3"),
     )
-    assert load_settings(os.fsencode(files.project)) == found
+    assert own_settings(os.fsencode(files.project)) == found
 
 
 @pytest.mark.parametrize("which", ["user", "local"])

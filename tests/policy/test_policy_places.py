@@ -10,7 +10,8 @@ import pytest
 
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.policy.config import Places, load_settings, places
+from mudroom.policy.config import Places, load_policy, places
+from policy_files import own_settings
 from policy_text import loader
 
 __all__ = ["loader"]  # fixture
@@ -24,26 +25,27 @@ def policy(tmp_path: Path) -> Path:
 
 def test_a_policy_file(policy: Path) -> None:
     policy.write_text("run: {view: copy}")
-    assert load_settings(os.fsencode(policy.parent.parent)) == Settings(view="copy")
+    assert own_settings(os.fsencode(policy.parent.parent)) == Settings(view="copy")
 
 
 def test_an_error_names_the_file(policy: Path) -> None:
     policy.write_text("run: {view: none}")
     with pytest.raises(UsageError) as caught:
-        load_settings(os.fsencode(policy.parent.parent))
+        own_settings(os.fsencode(policy.parent.parent))
     assert str(caught.value) == f"{policy}:1: run.view is 'none' (allowed: auto, overlay, copy)"
 
 
 def test_without_a_policy_file_the_defaults_hold(tmp_path: Path) -> None:
-    assert load_settings(os.fsencode(tmp_path)) == Settings()
+    environ = {b"HOME": os.fsencode(tmp_path / "home")}
+    assert load_policy(os.fsencode(tmp_path), environ).settings == Settings()
     (tmp_path / ".mudroom").write_text("not a directory")
-    assert load_settings(os.fsencode(tmp_path)) == Settings()
+    assert load_policy(os.fsencode(tmp_path), environ).settings == Settings()
 
 
 def test_a_policy_that_cannot_be_read_is_not_ignored(policy: Path) -> None:
     policy.mkdir()
     with pytest.raises(UsageError) as caught:
-        load_settings(os.fsencode(policy.parent.parent))
+        own_settings(os.fsencode(policy.parent.parent))
     assert str(caught.value) == f"{policy}: Is a directory"
 
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from mudroom.core.confinement.limit import Limits
-from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.errors import UsageError
-from mudroom.ext.windows.sandbox.plan import WindowsCommand, WindowsMachine, compile_plan
 from mudroom.policy.config import parse_settings
 from mudroom.policy.setting_type import shell_command
 
@@ -21,15 +16,6 @@ def test_the_shell_is_the_systems() -> None:
     assert shell_command(LINE, "verify.command", "linux") == (b"/bin/sh", b"-c", LINE)
     assert shell_command(LINE, "verify.command", "darwin") == (b"/bin/sh", b"-c", LINE)
     assert shell_command(LINE, "verify.command", "win32") == (b"cmd", b"/d", b"/s", b"/c", LINE)
-
-
-def test_cmd_is_started_with_the_line_as_it_is_written() -> None:
-    words = tuple(map(os.fsdecode, shell_command(LINE, "verify.command", "win32")))
-    command = WindowsCommand("C:\\Windows\\System32\\cmd.exe", words, {"SystemRoot": "C:\\Windows"})
-    spec = SandboxSpec(b"C:\\p", Copy(b"C:\\v"), b"C:\\p", b"C:\\Users\\me", b"C:\\s")
-    plan = compile_plan(spec, Limits(), command, WindowsMachine(4), bytes(16))
-    (create,) = (step for step in plan.steps if step[0] == "create")
-    assert create[2] == '"C:\\Windows\\System32\\cmd.exe" /d /s /c "pytest -q "a b" && echo %OK%"'
 
 
 def test_cmd_reads_one_line() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from archived import archived
 from conftest import Place, act_as, full_listing, listing, tick
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.result import Result
@@ -169,46 +170,6 @@ def test_git_of_the_base(machines: Machines) -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_result_comes_home_equal_to_a_local_one(machines: Machines, tmp_path: Path, view: str) -> None:
-    """The same commands, run at home and on the worker: the same changes, and the same whole tree."""
-    home = machines.home
-    for name in ("a", "d/b", "d/e/c", "gone", "old"):
-        home.write(name, f"{name}\n")
-    home.write("run", "#!/bin/sh\n", 0o755)
-    (home.project / "back").symlink_to(home.project / "a")
-    path = home.project
-    script = (
-        f"echo x >>a; rm gone; mv old d/new; rm -r d/e; mkdir -p d/e; printf 'root = {path}\\n' >{path}/d/e/config; "
-        f'ln -s {path}/a {path}/to-a; ln -sf ../d back; chmod 600 run; printf \'{{"directory": "%s"}}\' "$PWD" >db.json'
-    )
-    local = home.session(Settings(view=view))  # type: ignore[arg-type]
-    here = sh(local, script)
-    machines.ship()
-    archive = os.fsencode(tmp_path / "fork.tar.gz")
-    with machines.worker(Settings(view=view)) as session:  # type: ignore[arg-type]
-        there = sh(session, script)
-        assert there.exit_code == here.exit_code == 0, there.stderr
-        upkeep.send_away(session, there.fork, archive, 1)
-    machines.arrive()
-    imported = upkeep.take_in(local, archive, "remote", 2)
-    assert (imported.project, imported.strangers) == (machines.path, 0)
-    facts = [
-        [
-            (change.path, change.verb, change.flags, change.lines_added, change.lines_removed, change.source)
-            for change in changes
-        ]
-        for changes in (local.changes.of(here.fork).changes, local.changes.of("remote").changes)
-    ]
-    assert facts[0] == facts[1]
-    assert digests(local, here.fork) == digests(local, "remote")
-    with local.alone("a test"):
-        landed = local.changes.apply("remote")
-    assert landed.applied.conflicts == ()
-    assert (path / "d/e/config").read_text() == f"root = {path}\n"
-    assert os.readlink(path / "to-a") == f"{path}/a"
-
-
-@pytest.mark.parametrize("view", VIEWS)
 def test_everything_that_names_the_project_names_its_own_path(machines: Machines, view: str) -> None:
     machines.home.write("f", "one\n")
     machines.home.write(".mudroom/policy.yaml", "version: 1\n")
@@ -303,9 +264,7 @@ def test_another_project_at_that_path_of_this_machine_is_not_touched(machines: M
         result = sh(session, "cat f; ls -A; grep -r TOKEN . /proc/self/environ || :; echo x >>own; echo y >>f")
         assert result.stdout == b"of home\n.env\nf\n"
         assert {change.path for change in result.changeset.changes} == {b"f", b"own"}
-        archive = os.fsencode(machines.root / "k.tar")
-        upkeep.send_away(session, result.fork, archive, 1)
-        assert b"TOKEN=" not in Path(os.fsdecode(archive)).read_bytes()
+        assert b"TOKEN=" not in archived(session, result.fork)
         assert b"TOKEN=" not in b"".join(session.changes.diff(result.fork))
         assert session.changes.drift(result.fork) == []
     assert listing(decoy) == before
@@ -396,15 +355,12 @@ def test_a_base_leads_to_no_repository_of_this_machine(machines: Machines, how: 
         cat .git/f {theirs}/f ../tree/f 2>/dev/null || :
     """
     before = listing(theirs)
-    archive = os.fsencode(machines.root / "k.tar")
     for settings in (Settings(), Settings(view="copy")):
         with machines.worker(settings) as session:
             result = sh(session, hostile)
             assert (result.stdout, result.exit_code) == (b"", 0), result.stderr
             assert not [note for note in result.notes if "theirs" in note]
-            upkeep.send_away(session, result.fork, archive, 1)
-            assert b"TOKEN" not in Path(os.fsdecode(archive)).read_bytes()
-            os.unlink(archive)
+            assert b"TOKEN" not in archived(session, result.fork)
     assert listing(theirs) == before
 
 
@@ -454,7 +410,7 @@ def test_the_vault_belongs_to_both_paths(machines: Machines) -> None:
         assert [fork.name for fork in session.vault.forks()] == ["k"]
     vault = next(vault for vault in upkeep.vaults_of(state) if vault.path == path)
     assert (vault.project, vault.source, vault.is_elsewhere) == (machines.path, ground, True)
-    total = upkeep.holdings_of(vault)
+    total = upkeep.vault_total(vault)
     assert (total.exists, total.forks, total.unapplied) == (True, 1, 1)
     with pytest.raises(MudroomError):
         upkeep.remove_vault(vault)

@@ -11,7 +11,7 @@ import pytest
 from background_command import SERVER, SH, heard, started
 from clocks import give_way
 from conftest import Place, act_as
-from mudroom.cli.fork.ls import fork_rows
+from listed_rows import fork_rows
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.session import Session

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from conftest import Place
-from mudroom.cli.fork.ls import fork_rows
+from listed_rows import fork_rows
 from mudroom.core.approval.approval import CommandAnswer
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings

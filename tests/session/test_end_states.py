@@ -19,7 +19,8 @@ from typing import Any, Literal
 import pytest
 
 from conftest import Place
-from mudroom.cli.fork.ls import describe, fork_rows
+from listed_rows import fork_rows
+from mudroom.cli.fork.ls import describe
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree.entry import Entry

@@ -1,6 +1,6 @@
 """The host's interpreter, which a command is a clone of until its exec: no two commands of one fork change it.
 
-All of it: ``pytest tests/session/test_escape_interpreter.py``; level 2 by ``dev/engines``. The quick tier leaves out
+All of it: ``pytest tests/session/test_escape_interpreter.py``. The quick tier leaves out
 all but one way to confine.
 """
 
@@ -18,7 +18,6 @@ from conformance.escapes.pairs.interpreter import OVERTAKINGS
 from conformance.escapes.pairs.outside import Ground
 from conformance.escapes.pairs.overtaking import Interpreter, Overtaking, interpreter_of, overtake
 from conformance.escapes.pairs.side import ForkSide, ProcessSide, Side, command_line
-from engines import EngineHere
 from mudroom.sandbox.client import launcher_client
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.launcher import wire
@@ -138,17 +137,3 @@ def test_where_nothing_confines_it_is_changed(ground: Ground, interpreter: Inter
         interpreter.restore()
         found = overtake(ground, interpreter, way, side, starting, until_it_ran=True)
         assert "mode" in found.evidence, found
-
-
-# --- level 2 ---
-
-
-def test_a_container_s_launcher_is_not_changed(ground: Ground, engine: EngineHere) -> None:
-    """Its interpreter is a copy in mudroom's state, which is the user's own."""
-    with opened(ground, Backend(2, engine=engine.environ)) as session:
-        side = ForkSide(session, FORK)
-        assert session.run([b"true"], fork=FORK).level == 2
-        copies = [path for path in (ground.state / "runtime").rglob("python3") if path.is_file()]
-        assert copies
-        for path in copies:
-            assert changed(tried(ground, Interpreter(path), side)) == {}

@@ -14,13 +14,12 @@ import pytest
 
 from box import NAMESPACES
 from conformance.escapes.pairs import landing
-from conformance.escapes.pairs.backend import BACKENDS, RELATIONS, STANDING, Backend, landed, sides
+from conformance.escapes.pairs.backend import BACKENDS, RELATIONS, STANDING, landed, sides
 from conformance.escapes.pairs.known import LANDS, NOT_HELD
 from conformance.escapes.pairs.outside import Ground, Meeting, meet
 from conformance.escapes.pairs.pair import PAIRS
 from conformance.escapes.pairs.side import ProcessSide, own_host_name
 from conformance.escapes.pairs.way import WAYS, unconfined
-from engines import EngineHere
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.host.host import landlock_abi
 
@@ -154,12 +153,3 @@ def test_where_nothing_confines_all_of_it_is_changed(ground: Ground) -> None:
     given, found = unconfined(ground)
     assert given == len(landing.LANDINGS)
     assert set(landing.LANDINGS) - set(found) == set()
-
-
-# --- level 2 ---
-
-
-def test_containers_do_not_meet(ground: Ground, engine: EngineHere, client: Client) -> None:
-    with sides(ground, Backend(2, engine=engine.environ), client=client) as (giver, taker):
-        found = met(meet(ground, giver, taker))
-    assert {pair: how for pair, how in found.items() if pair not in NOT_HELD["1, overlay"]} == {}

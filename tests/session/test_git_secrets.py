@@ -17,7 +17,6 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.session.session import Session
-from mudroom.session.upkeep import send_away
 from mudroom.stage.layers import git_layer
 from mudroom.stage.stamp import is_settled
 
@@ -400,14 +399,3 @@ def test_the_second_command_hashes_and_parses_nothing(project: Place, monkeypatc
     project.write("locked.key", "encrypted\n")
     mask, _notes = project.session().forks.secrets.look()
     assert mask.paths == {b".env"}
-
-
-def test_an_emptied_secret_is_not_exported(project: Place, tmp_path: Path) -> None:
-    """The archive would bring the emptied file to another machine."""
-    project.write(".env", "S\n")
-    session, result = project.sh("git add -f .env; git -c user.name=T -c user.email=t@example.org commit -qm emptied")
-    assert result.exit_code == 0, result.stderr
-    target = tmp_path / "archive"
-    with pytest.raises(UsageError, match=r"\.env is masked"):
-        send_away(session, result.fork, os.fsencode(target), 0)
-    assert not target.exists()

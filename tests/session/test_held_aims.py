@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,12 +197,12 @@ def test_a_variable_of_the_policy_may_lead_elsewhere(place: Place, variable: byt
 
 
 def test_a_credential_of_the_gate_is_an_account(place: Place) -> None:
-    from mudroom.ext.inspection.core.placeholder import CredentialRule
+    from mudroom.vault.store.store import CREDENTIALS
 
     session = agent(place)
     command = [b"aws", b"s3", b"ls"]
     assert not asks(session, command)
-    session.machine.keep_credentials((CredentialRule("TOKEN", "a.example.com", 443, "authorization", "env", "TOKEN"),))
+    Path(os.fsdecode(session.vault.path + CREDENTIALS)).touch()
     assert asks(session, command)
 
 

@@ -14,29 +14,20 @@ from typing import cast
 import pytest
 
 from conftest import Place
+from mudroom.core import registry
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
-from mudroom.ext.containers.core.container import Engine
-from mudroom.ext.containers.session.containers import Containers
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.platform import LINUX
 from mudroom.session import Session
 from mudroom.session.confinement.confinement import Confinement
-from mudroom.session.confinement.grant import Grant
+from mudroom.session.confinement.grant import Grant, decide
+from mudroom.session.confinement.level_two import SessionContainers
 from mudroom.session.own_sandbox import OwnSandbox
 from whole_text import whole
 
 pytestmark = pytest.mark.both_users
-DOCKER = Engine("docker", b"/usr/bin/docker")
-FAR = DOCKER._replace(remote=True)
-
-
-def engine_is(session: Session, engine: Engine, patch: pytest.MonkeyPatch) -> None:
-    """What is known of the engine of a machine, of which this one needs none: no command reaches a container."""
-    fake = SimpleNamespace(engine=engine, forget=lambda _fork: None, close=lambda: None)
-    session.machine._containers = cast(Containers, fake)
-    patch.setattr(session.machine, "granted", lambda _actor: Grant(2))
 
 
 def without_xattrs(place: Place, patch: pytest.MonkeyPatch) -> Session:
@@ -76,10 +67,9 @@ def with_a_socket(place: Place, _patch: pytest.MonkeyPatch) -> Session:
     return place.session(Settings(read=(os.fsencode(path),)))
 
 
-def far_engine(place: Place, patch: pytest.MonkeyPatch) -> Session:
-    session = place.session(Settings(network="none"))
-    engine_is(session, FAR, patch)
-    return session
+def without_containers(place: Place, patch: pytest.MonkeyPatch) -> Session:
+    patch.setattr(registry, "is_installed", lambda satellite: satellite != "containers")
+    return place.session(level=2)
 
 
 def without_a_gate(place: Place, _patch: pytest.MonkeyPatch) -> Session:
@@ -120,12 +110,6 @@ MESSAGES: list[tuple[Callable[[Place, pytest.MonkeyPatch], Session], str]] = [
         "(show files and directories only; a card names the sockets that an agent needs)",
     ),
     (
-        far_engine,
-        "level 2 without an image needs an engine whose containers run on this machine itself, and can be shown its "
-        "programs; found: one whose containers run in a virtual machine "
-        "(name an image: container.image in the policy, or --image)",
-    ),
-    (
         without_groups,
         "a limit of memory needs control groups; found: plan9, which has none "
         '(permit to go on without: "limits: {missing: degrade}" in .mudroom/policy.yaml)',
@@ -134,6 +118,11 @@ MESSAGES: list[tuple[Callable[[Place, pytest.MonkeyPatch], Session], str]] = [
         without_mounts,
         "a limit of /tmp needs user namespaces; found: a sandbox without them "
         '(permit to go on without: "limits: {missing: degrade}" in .mudroom/policy.yaml)',
+    ),
+    (
+        without_containers,
+        "level 2 of this command is not part of this installation: it lacks mudroom/ext/containers "
+        "(install all of mudroom: pip install --force-reinstall mudroom)",
     ),
     (without_a_gate, "network: gate needs a gate; found: Linux (docs/X.md says why)"),
 ]
@@ -152,11 +141,22 @@ def test_it_is_named_and_leaves_no_fork(
     assert list(session.vault.forks()) == [] and os.listdir(session.vault.path + b"/layers") == []
 
 
+@pytest.mark.parametrize("settings", [Settings(), Settings(limits=Limits(missing="degrade"))])
+def test_a_lower_level_is_no_answer(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "is_installed", lambda _satellite: False)
+    decision = decide(settings, None, 2, {})
+    assert (decision.level, decision.rule) == (None, "machine")
+    assert decision.reason == "level 2 is not part of this installation: it lacks mudroom/ext/containers"
+
+
 def test_a_mounted_fork_has_no_containers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     session = place.session(Settings(network="none"))
     session.forks.new("f")
     session.forks.mount("f", kind="copy")
-    engine_is(session, DOCKER, monkeypatch)
+    near = SimpleNamespace(mode="overlay")
+    fake = SimpleNamespace(engine=near, forget=lambda _fork: None, close=lambda: None)
+    session.machine._containers = cast(SessionContainers, fake)
+    monkeypatch.setattr(session.machine, "granted", lambda _actor: Grant(2))
     told = "a container in a mounted fork needs level 1; found: level 2 (mudroom unmount f, or --level 1)"
     with pytest.raises(MudroomError, match=whole(told)):
         session.run([b"true"], fork="f")

@@ -6,13 +6,12 @@ A project with 600 directories is watched (decision 37), a small one is looked a
 
 from __future__ import annotations
 
-import gzip
-import io
 import os
 import threading
 
 import pytest
 
+from archived import archived
 from conftest import Place
 
 TOKEN = "TOKEN=swordfish-47\n"
@@ -60,9 +59,7 @@ def test_in_a_working_session(place: Place, directories: int, agent: str | None)
         assert (tools.read(".env"), tools.search("swordfish")) == (b"", [])
         for fork in ("warm", f"new-{number}"):
             for base in (b"", bytes(32)):
-                stream = io.BytesIO()
-                session.export(fork, stream, base=base)
-                assert b"swordfish" not in gzip.decompress(stream.getvalue()), (delay, fork)
+                assert b"swordfish" not in archived(session, fork, base), (delay, fork)
         gone(place)
 
 
@@ -75,6 +72,4 @@ def test_in_a_snapshot_and_its_archive(place: Place, delay: float) -> None:
     pass_time(delay)
     session.forks.new("f", snapshot=True)
     assert session.run([b"sh", b"-c", LOOK], fork="f").stdout == b""
-    stream = io.BytesIO()
-    session.export("f", stream)
-    assert b"swordfish" not in gzip.decompress(stream.getvalue())
+    assert b"swordfish" not in archived(session, "f")

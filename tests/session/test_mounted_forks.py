@@ -23,6 +23,7 @@ from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session, upkeep
 from mudroom.session.background import Background
+from mudroom.session.confinement.grant import Grant
 from mudroom.stage.views.mount import Kind
 
 __all__ = ["kind", "session"]  # fixtures
@@ -289,9 +290,7 @@ def test_levels_and_machines_without_namespaces(place: Place, session: Session, 
 def test_no_container_in_a_mounted_fork(session: Session, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     mounted_new(session, kind)
     act_as(session, level=2)
-    monkeypatch.setattr(
-        "mudroom.ext.containers.engine.engine.why_none", lambda *_environment: ""
-    )  # there need not be one
+    monkeypatch.setattr(session.machine, "granted", lambda _actor: Grant(2))  # there need not be an engine
     with pytest.raises(Unsupported, match="a container in a mounted fork"):
         sh(session, "true")
 

@@ -11,21 +11,20 @@ import pytest
 from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
-from mudroom.ext.containers.core.container import Engine
-from mudroom.ext.containers.session.containers import Containers
 from mudroom.session import Session
 from mudroom.session.confinement.grant import Grant
+from mudroom.session.confinement.level_two import SessionContainers
 from mudroom.session.order import Order, Outcome
 
 pytestmark = pytest.mark.both_users
 
-ENGINE = Engine("docker", b"/usr/bin/docker", nested=False)
+ENGINE = SimpleNamespace(mode="plain")
 FLAT = SimpleNamespace(engine=ENGINE, forget=lambda _fork: None, close=lambda: None)
 
 
 def session_of(place: Place, settings: Settings) -> tuple[Session, Order]:
     session = place.session(settings)
-    session.machine._containers = cast(Containers, FLAT)
+    session.machine._containers = cast(SessionContainers, FLAT)
     return session, Order((), session.project, session.actor, Grant(2))
 
 

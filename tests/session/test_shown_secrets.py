@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import os
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
 from mudroom.session.background import Background
-from mudroom.session.upkeep import take_in_stream
 from mudroom.stage.originals.collection import MASKED_BESIDE
 from mudroom.vault.store.fork import SHOWN, Fork
 from mudroom.vault.store.masked_secrets import MASKED
@@ -332,28 +329,6 @@ def test_one_of_two_is_shown(project: Place) -> None:
     assert run(project, b"cat .env a.pem") == b""
 
 
-def archive(session: Session, fork: str) -> bytes:
-    stream = io.BytesIO()
-    session.export(fork, stream, packed=False)
-    return stream.getvalue()
-
-
-@VIEWS
-@pytest.mark.parametrize("settings", [Settings(), SHOWN_ENV])
-def test_an_export_holds_neither_it_nor_its_original(project: Place, view: str, settings: Settings) -> None:
-    run(project, b"echo more >> .env; echo x >> file", shown_in(view))
-    session = project.session(settings)
-    session.forks.checkpoint("f", "p")
-    data = archive(session, "f")
-    assert b"hunter2" not in data
-    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        names = tar.getnames()
-    assert any(name.endswith("tree/file") for name in names)
-    arrived = take_in_stream(session, io.BytesIO(data), "g", 1)
-    assert arrived.error is None
-    assert [change.path for change in session.changes.of("g").changes] == [b"file"]
-
-
 def make_old(session: Session, name: str) -> None:
     """Make the fork one of an earlier version: its layers hold the secret."""
     fork = session.vault.fork(name)
@@ -388,16 +363,6 @@ def test_a_fork_of_an_earlier_version(project: Place, sealed: bool) -> None:
         assert (read(project), read(project, "g")) == (b"", b"")
     changes = {change.path: change for change in project.session().changes.of("f").changes}
     assert {b".env", b"conf/.env"} <= changes.keys()
-
-
-@pytest.mark.parametrize("sealed", [False, True])
-def test_an_export_of_a_fork_of_an_earlier_version(project: Place, sealed: bool) -> None:
-    run(project, b"echo more >> .env", SHOWN_ENV)
-    session = project.session()
-    if sealed:
-        session.forks.checkpoint("f", "p")
-    make_old(session, "f")
-    assert b"hunter2" not in archive(session, "f")
 
 
 def test_a_pattern_that_comes_later(project: Place) -> None:
@@ -533,7 +498,6 @@ def test_what_was_left_out_is_told(project: Place) -> None:
     changes = session.changes.of("f")
     assert [change.path for change in changes.changes] == [b".env"]
     assert {remark.path: remark.text for remark in changes.remarks}[b".env"] == MASKED_BESIDE
-    assert session.export("f", io.BytesIO()).remarks == (".env: a secret of the project is left out",)
 
 
 def test_two_states_are_compared(project: Place) -> None:

@@ -4,7 +4,6 @@ the review has the changes of those that were shown a secret, and of nobody else
 from __future__ import annotations
 
 import copy
-import io
 import os
 import random
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
+from archived import archived
 from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.session import Session
@@ -353,9 +353,7 @@ class Run:
             self.log[-1] += " (a directory)"
 
     def export(self, session: Session, fork: str, _model: Model) -> None:
-        stream = io.BytesIO()
-        session.export(fork, stream, packed=False)
-        assert b"hunter2" not in stream.getvalue()
+        assert b"hunter2" not in archived(session, fork)
 
     def discard(self, session: Session, fork: str, _model: Model) -> None:
         if len(self.models) > 1:

@@ -53,7 +53,7 @@ def test_what_a_warm_command_asks_of_the_kernel(place: Place, before: int, most:
 
 
 def test_a_command_in_a_fork_whose_overlays_stand_makes_nothing_on_the_disk(place: Place) -> None:
-    """Apart from what says that it runs, and the entrance to it."""
+    """Apart from what says that it runs, and the listener that leads into it."""
     session = place.session()
     for _time in range(8):
         session.run((b"true",), fork="f")

@@ -19,7 +19,7 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.host.host import landlock_abi
-from mudroom.session import Session, upkeep
+from mudroom.session import Session
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
@@ -553,23 +553,6 @@ def test_another_repository_than_its_own_is_never_written(place: Place) -> None:
     with pytest.raises(UsageError, match="does not name this directory"):
         session.changes.bring_commits("f")
     assert full_listing(place.root / "stranger") == files
-
-
-def test_an_archive_of_a_fork(place: Place) -> None:
-    linked(place)
-    out(place, "echo two >> file; git commit -qam two; echo new > new", "f")
-    session = place.session()
-    archive = os.fsencode(place.root / "f.tar")
-    upkeep.send_away(session, "f", archive, 1)
-    session.forks.discard("f")
-    with session.alone("a test"):
-        upkeep.take_in(session, archive, "g", 2)
-    assert {c.path for c in session.forks.changeset("g").changes if not c.path.startswith(b".git/")} == {
-        b"file",
-        b"new",
-    }
-    assert out(place, "git log --format=%s; git status --porcelain", "g").split() == ["two", "one", "??", "new"]
-    assert [c.subject for c in place.session().changes.bring_commits("g").commits] == ["two"]
 
 
 def test_no_commit_goes_to_a_work_tree_that_a_link_of_the_project_leads_to(place: Place) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from time import sleep  # tests replace time.sleep
 
 from inner_path import inner as inner
+from mudroom.core.registry import twin
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset
 from mudroom.session.changes import Changes
@@ -88,9 +89,7 @@ class Workbench:
 def believe_lists() -> None:
     """Wine keeps a file's access list as a mode, with an entry of Everyone: take them for private there."""
     if sys.platform == "win32" and hasattr(__import__("ctypes").WinDLL("ntdll"), "wine_get_version"):
-        from mudroom.ext.windows.stage import nt_private
-
-        nt_private.is_private = lambda descriptor: descriptor >= 0
+        twin("private").is_private = lambda descriptor: descriptor >= 0
 
 
 believe_lists()
@@ -114,9 +113,8 @@ class Killer:
         from mudroom.stage import disk
 
         if sys.platform == "win32":
-            from mudroom.ext.windows.stage import nt_call
-
-            nt_call.change = self._before(nt_call.change)  # type: ignore[assignment]
+            nt_call = sys.modules["mudroom.ext.windows.stage.nt_call"]
+            nt_call.change = self._before(nt_call.change)
             for module in (
                 nt_call,
                 sys.modules["mudroom.ext.windows.stage.nt_disk"],

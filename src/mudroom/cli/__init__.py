@@ -5,6 +5,9 @@ COLLECTED = 20_000
 """New objects between two looks for garbage in circles. Loading modules makes 60,000 that stay, and the interpreter's
 700 make it look through them 80 times: a third of its own start."""
 
+KEEPER = "mudroom.ext.keeper.client"
+"""The row ``keeper client`` of ``core/registry.py``. A command that a keeper runs does not load that module."""
+
 
 def main() -> None:
     """Run the console script. End the process with the exit code that docs/FORMAT.md promises."""
@@ -23,12 +26,22 @@ def _run_words() -> None:
 
     wants_keeper = False
     if sys.platform == "linux":
-        from mudroom.ext.keeper.client import NO_KEEPER, hand_over
-
-        wants_keeper = hand_over() == NO_KEEPER
+        try:
+            __import__(KEEPER)
+        except ModuleNotFoundError as error:
+            if not KEEPER.startswith(error.name or " "):
+                raise
+        else:
+            client = sys.modules[KEEPER]
+            wants_keeper = client.hand_over() == client.NO_KEEPER
     if sys.platform == "win32":
-        from mudroom.ext.windows.cli.windows import main as main_on_windows
+        from mudroom.core.registry import NotInstalled, twin
 
+        try:
+            main_on_windows = twin("main").main
+        except NotInstalled as error:
+            print(f"mudroom: {error}", file=sys.stderr)
+            sys.exit(error.exit_code)
         sys.exit(main_on_windows())
 
     import gc
@@ -49,17 +62,9 @@ def _run_words() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         if wants_keeper:
-            _start_keeper()
+            from mudroom.core.registry import part
+
+            part("keeper", "process", "a keeper").start_if_wanted(os.environb)
     except (OSError, KeyboardInterrupt):
         pass  # the reader is gone, e.g. a pager that was closed, or is not waited for: the command has its exit code
     os._exit(code)  # skip the teardown of the interpreter
-
-
-def _start_keeper() -> None:
-    import os
-
-    from mudroom.ext.keeper.cli.keeper_process import PROGRAM
-    from mudroom.ext.keeper.start import is_wanted, start
-
-    if is_wanted(os.environb):
-        start(PROGRAM, os.environb)

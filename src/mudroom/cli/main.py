@@ -134,12 +134,6 @@ def run(
     except BrokenPipeError:
         return 141
     except (MemoryError, ImportError, SystemError) as error:
-        if isinstance(error, ModuleNotFoundError):
-            from mudroom.core.registry import refusal_of
-
-            if refused := refusal_of(error):
-                terminal.error(refused.message, refused.hint)
-                return refused.exit_code
         if not isinstance(error, MemoryError) and not any(words in str(error) for words in _WITHOUT_MEMORY):
             raise
         terminal.error("out of memory", "permit more of it: ulimit -v unlimited")

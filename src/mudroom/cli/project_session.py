@@ -16,7 +16,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.path import relpath, show
 from mudroom.errors import FULL, MudroomError, RunUnwritten, UsageError
 from mudroom.policy.config import project_settings
-from mudroom.sandbox.platform import BY_RECORD
+from mudroom.sandbox.platform import BY_RECORD, system_name
 from mudroom.session import Session
 from mudroom.session.project_session import open_project
 from mudroom.stage import disk
@@ -51,9 +51,9 @@ def open_session(
     False: the same, with a note about the fault; for verbs that show, take back or throw away.
     """
     if sys.platform in BY_RECORD:
-        from mudroom.ext.certify.cli.certification import certify_first
+        from mudroom.core.registry import part
 
-        certify_first(context)
+        part("certify", "cli", f"mudroom on {system_name(sys.platform)}").certify_first(context)
     session = open_project(
         project_of(context),
         context.environ,

@@ -24,7 +24,38 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "net": "agents.cli.net_fork",
         "settings": "agents.settings_review",
     },
-    "elsewhere": {"fleet": "fleet.cli.elsewhere", "workers": "fleet.origin.roster"},
+    "call": {
+        "archives": "transfer.archives",
+        "attempts": "attempts.library",
+        "tools": "agents.library",
+    },
+    "certify": {
+        "cli": "certify.cli.certification",
+        "opening": "certify.opening",
+    },
+    "doctor": {
+        "containers": "containers.cli.engine",
+    },
+    "elsewhere": {
+        "fleet": "fleet.cli.elsewhere",
+        "workers": "fleet.origin.roster",
+    },
+    "inspection": {
+        "gate": "inspection.inspector",
+        "net": "inspection.cli",
+        "session": "inspection.setup",
+    },
+    "keeper": {
+        "client": "keeper.client",
+        "process": "keeper.cli.keeper_process",
+    },
+    "level": {
+        "2": "containers.level",
+    },
+    "platform": {
+        "darwin": "macos.platform",
+        "win32": "windows.sandbox.platform",
+    },
     "verb": {
         "acp": "agents.cli.acp",
         "agent": "agents.cli.agent",
@@ -42,8 +73,27 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "try": "attempts.cli.try",
         "worker": "fleet.cli.worker",
     },
+    "windows": {
+        "command": "windows.core.windows_command",
+        "console": "windows.win32.console",
+        "disk": "windows.stage.nt_disk",
+        "environment": "windows.environment",
+        "gate": "windows.net.nt_process",
+        "lock": "windows.win32.lock",
+        "main": "windows.cli.windows",
+        "packet": "windows.system.nt_packet",
+        "private": "windows.stage.nt_private",
+        "process": "windows.win32.process",
+    },
 }
 """By kind of what is added, then by its name: a module below ``mudroom.ext``, of the folder that it begins with."""
+
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "fleet": ("transfer",),
+    "tui": ("attempts",),
+    "web": ("agents", "attempts"),
+}
+"""Satellites without which another cannot be loaded: where one is absent, that one is, too."""
 
 
 class NotInstalled(MudroomError):
@@ -54,7 +104,11 @@ def part(kind: str, name: str, what: str) -> Any:
     """Return the module of a row. Raise NotInstalled if its folder is absent; ``what`` is what the user asked for."""
     module = part_or_none(kind, name)
     if module is None:
-        raise _lacking(what, satellite_of(kind, name))
+        satellite = satellite_of(kind, name)
+        raise NotInstalled(
+            f"{what} is not part of this installation: it lacks mudroom/ext/{absent(satellite) or satellite}",
+            "install all of mudroom: pip install --force-reinstall mudroom",
+        )
     return module
 
 
@@ -67,17 +121,9 @@ def part_or_none(kind: str, name: str) -> Any:
     return sys.modules[module]
 
 
-def refusal_of(error: ModuleNotFoundError) -> NotInstalled | None:
-    """Return the refusal if a satellite needs another one that is absent; None for any other module."""
-    above, _dot, name = (error.name or "").rpartition(".")
-    return _lacking("something that this needs", name) if above == "mudroom.ext" else None
-
-
-def _lacking(what: str, satellite: str) -> NotInstalled:
-    return NotInstalled(
-        f"{what} is not part of this installation: it lacks mudroom/ext/{satellite}",
-        "install all of mudroom: pip install --force-reinstall mudroom",
-    )
+def twin(name: str) -> Any:
+    """Return the module that does on Windows what a module or library of POSIX does elsewhere. Raise NotInstalled."""
+    return part("windows", name, "mudroom on Windows")
 
 
 def satellite_of(kind: str, name: str) -> str:
@@ -86,12 +132,18 @@ def satellite_of(kind: str, name: str) -> str:
 
 
 def is_installed(satellite: str) -> bool:
-    """Return whether a folder of ``mudroom/ext`` is there. A fault within it is raised, not taken for its absence."""
+    """Return whether a folder of ``mudroom/ext`` is there, and those that it needs."""
+    return not absent(satellite)
+
+
+def absent(satellite: str) -> str:
+    """Return the folder that is absent: this one, or one that it needs; empty if all are there. A fault within one is
+    raised, not taken for its absence."""
     name = f"mudroom.ext.{satellite}"
     try:
         __import__(name)
     except ModuleNotFoundError as error:
         if error.name not in (name, "mudroom.ext"):
             raise
-        return False
-    return True
+        return satellite
+    return next(filter(None, map(absent, NEEDS.get(satellite, ()))), "")

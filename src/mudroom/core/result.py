@@ -42,11 +42,11 @@ class Result(NamedTuple):
     level: int
     exit_code: int
     """The command's own exit code, or 128 + signal if a signal ended it."""
-    signal: int | None
-    timed_out: bool
-    duration: float
+    signal: int | None = None
+    timed_out: bool = False
+    duration: float = 0.0
     """Seconds."""
-    changeset: Changeset
+    changeset: Changeset = Changeset()
     verdict: Verdict = Verdict()
     stdout: bytes = b""
     stderr: bytes = b""

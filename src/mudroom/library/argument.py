@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from mudroom.core.settings import Settings
 from mudroom.core.system.shell import shell_words
 from mudroom.errors import UsageError
 from mudroom.typing import TYPE_CHECKING, Literal, TypeAlias
@@ -27,7 +26,7 @@ def words_of(command: CommandLine) -> tuple[bytes, ...]:
     if isinstance(command, str):
         if not command.strip():
             raise UsageError("the command is empty", 'write a line ("make test") or a list (["make", "test"])')
-        return (*shell_words(), _word(command, "the command"))
+        return (*shell_words(), word_of(command, "the command"))
     if isinstance(command, (bytes, os.PathLike)) or not isinstance(command, Sequence):
         shown = f"{type(command).__name__}: {command!r}"[:80]
         raise UsageError(
@@ -35,13 +34,13 @@ def words_of(command: CommandLine) -> tuple[bytes, ...]:
         )
     if not command:
         raise UsageError("the command is an empty list", 'its first word is the program: ["make", "test"]')
-    words = tuple(_word(word, f"word {number} of the command") for number, word in enumerate(command, 1))
+    words = tuple(word_of(word, f"word {number} of the command") for number, word in enumerate(command, 1))
     if not words[0]:
         raise UsageError("the first word of the command is empty", 'it is the program: ["make", "test"]')
     return words
 
 
-def _word(word: object, where: str) -> bytes:
+def word_of(word: object, where: str) -> bytes:
     if not isinstance(word, (str, bytes, os.PathLike)):
         raise UsageError(f"{where} is {word!r} ({type(word).__name__}), not a text", f"write {str(word)!r}")
     return _encoded(word, where)
@@ -105,7 +104,7 @@ def paths_of(paths: Word | Sequence[Word]) -> list[bytes]:
     if not isinstance(given, Sequence):
         raise UsageError(f"paths is {paths!r}, not a path or a list of paths", 'paths=["src"]')
     try:
-        return [relpath(_word(path, "a path")) for path in given]
+        return [relpath(word_of(path, "a path")) for path in given]
     except ValueError as error:
         raise UsageError(str(error), "paths are relative to the project") from None
 
@@ -123,7 +122,7 @@ def variables_of(variables: Mapping[str, str], where: str) -> list[tuple[bytes, 
     if not isinstance(variables, Mapping):
         raise UsageError(f"{where} is {variables!r}, not a mapping", f'{where}={{"NAME": "value"}}')
     pairs = [
-        (_word(name, f"a name of {where}"), _word(value, f"{where}[{name!r}]")) for name, value in variables.items()
+        (word_of(name, f"a name of {where}"), word_of(value, f"{where}[{name!r}]")) for name, value in variables.items()
     ]
     for name, _value in pairs:
         if not name or b"=" in name:
@@ -148,45 +147,8 @@ def hosts_of(allow: Sequence[str], deny: Sequence[str]) -> tuple[HostRule, ...]:
     return tuple(rules)
 
 
-def with_options(
-    settings: Settings,
-    *,
-    network: NetworkMode | None,
-    view: ViewMode | None,
-    image: str | None,
-    limits: Mapping[str, str | float],
-    env: Mapping[str, str],
-    show: Sequence[str],
-    read: Sequence[Word],
-    timeout: float | None,
-) -> Settings:
-    """Return the settings of the policy files with the options of ``mudroom.open``."""
-    from mudroom.session.project_session import with_shown
-
-    for name, value, known in (("network", network, ("gate", "none", "open")), ("view", view, _VIEWS)):
-        if value is not None and value not in known:
-            raise UsageError(f"{name} is {value!r}", f"write one of: {', '.join(map(repr, known))}")
-    for limit, amount in limits.items():
-        from mudroom.policy.limit_option import CONVERTERS, with_limit
-
-        if limit not in CONVERTERS:
-            raise UsageError(f"there is no limit {limit!r}", f"write one of: {', '.join(CONVERTERS)}")
-        settings = with_limit(settings, limit, amount, f"limits[{limit!r}]")
-    places = [os.path.realpath(directory_of(path, "a path of read")) for path in read]
-    for place in places:
-        if not os.path.exists(place):
-            raise UsageError(f"read: {os.fsdecode(place)!r}: no such file or directory")
-    if image is not None:
-        from mudroom.policy.setting_type import image as checked
-
-        settings = settings._replace(image=checked(image, "image"))
-    return with_shown(settings, [os.fsdecode(_word(path, "a path of show")) for path in show])._replace(
-        network=network or settings.network,
-        view=view or settings.view,
-        environment=(*settings.environment, *(name + b"=" + value for name, value in variables_of(env, "env"))),
-        read=(*settings.read, *places),
-        timeout=seconds_of(timeout) or settings.timeout,
-    )
-
-
-_VIEWS = ("auto", "overlay", "copy")
+def require_known(call: str, options: Mapping[str, object], kind: type[object]) -> None:
+    """Raise TypeError, as Python does, unless all options are names of a TypedDict."""
+    for name in options:
+        if name not in kind.__annotations__:
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from mudroom.errors import Refused, UsageError
 from mudroom.library.argument import name_of, seconds_of, variables_of, words_of
-from mudroom.library.life import Life
+from mudroom.library.life import Life, own_cancellation
 from mudroom.library.value import run_result
 from mudroom.sandbox.client.cancellation import Cancellation
-from mudroom.session import CAPTURED
+from mudroom.session.order import CAPTURED
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -55,11 +55,12 @@ def requested(
 def run(
     life: Life,
     request: CommandRequest,
-    cancellation: Cancellation,
     on_output: OnOutput | None = None,
     *,
     check: bool = False,
+    cancellation: Cancellation | None = None,
 ) -> RunResult:
+    cancellation = cancellation or own_cancellation()
     listener = None
     if on_output is not None:
         from mudroom.library.output import OutputListener
@@ -94,7 +95,7 @@ def stream(life: Life, request: CommandRequest) -> OutputStream:
 
     cancellation = Cancellation()
     with life.call():  # a closed room refuses here, not in the stream's thread
-        return OutputStream(lambda on_output: run(life, request, cancellation, on_output), cancellation)
+        return OutputStream(lambda on_output: run(life, request, on_output, cancellation=cancellation), cancellation)
 
 
 def start(life: Life, request: CommandRequest) -> BackgroundHandle:

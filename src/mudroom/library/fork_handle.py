@@ -10,7 +10,6 @@ from mudroom.library import landing
 from mudroom.library.argument import required_name
 from mudroom.library.command import requested, run, start, stream
 from mudroom.library.value import file_info
-from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ class ForkHandle:
     ) -> RunResult:
         """``Room.run`` in this fork."""
         request = requested(self._life, command, self.name, cwd, timeout, input, env)
-        return run(self._life, request, Cancellation(), on_output, check=check)
+        return run(self._life, request, on_output, check=check)
 
     def stream(
         self,

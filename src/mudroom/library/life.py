@@ -122,6 +122,20 @@ class Life:
                 self._changed.wait(UNSTARTED)
 
 
+_THREAD = threading.local()
+
+
+def own_cancellation() -> Cancellation:
+    """Return what ends the command of this call: that of the asyncio task for which this thread works
+    (``worker.py``), or a new one."""
+    return getattr(_THREAD, "cancellation", None) or Cancellation()
+
+
+def work_for(cancellation: Cancellation | None) -> None:
+    """Let ``own_cancellation`` return this one in this thread, which works for one call."""
+    _THREAD.cancellation = cancellation
+
+
 def request(cancellation: Cancellation) -> None:
     """Ask a command to end: SIGTERM now, SIGKILL after a grace. Without a launcher it has ended already."""
     try:

@@ -19,29 +19,27 @@ from mudroom.library.argument import name_of, required_name
 from mudroom.library.command import requested, run, start, stream
 from mudroom.library.life import Life
 from mudroom.library.mounted_block import MountedBlocks
-from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mudroom.ext.agents.library.tool_set import ToolFormat, ToolSet
-    from mudroom.ext.attempts.library.attempt_stream import AttemptStream
-    from mudroom.ext.attempts.value import Score
-    from mudroom.ext.transfer.library import ArchivePlace, NamedArchive
     from mudroom.library.argument import CommandLine, StrPath, Word
     from mudroom.library.background_handle import BackgroundHandle
     from mudroom.library.fork_handle import ForkHandle
     from mudroom.library.life import CancellableApprover
     from mudroom.library.output import OnOutput, OutputStream
-    from mudroom.library.value import (
-        Applied,
+    from mudroom.library.satellite import (
+        ArchivePlace,
         ArrivedFork,
-        ChangeList,
+        AttemptOptions,
+        AttemptStream,
         ForkArchive,
-        ForkInfo,
-        JournalEvent,
-        RunResult,
+        NamedArchive,
+        ToolFormat,
+        ToolSet,
     )
+    from mudroom.library.value import Applied, ChangeList, ForkInfo, JournalEvent, RunResult
     from mudroom.session import Session
+    from mudroom.typing import Any, Unpack
 
 
 class Room:
@@ -99,7 +97,7 @@ class Room:
         cannot be confined here.
         """
         request = requested(self._life, command, fork, cwd, timeout, input, env)
-        return run(self._life, request, Cancellation(), on_output, check=check)
+        return run(self._life, request, on_output, check=check)
 
     def stream(
         self,
@@ -129,22 +127,7 @@ class Room:
         return start(self._life, requested(self._life, command, fork, cwd, timeout, None, env))
 
     def attempts(
-        self,
-        command: CommandLine | None = None,
-        n: int = 4,
-        *,
-        commands: Sequence[CommandLine] = (),
-        judge: CommandLine | None = None,
-        score: Score = "exit",
-        jobs: int | None = None,
-        until: int | None = None,
-        budget: float | None = None,
-        parent: str | None = None,
-        at: str | None = None,
-        combine: bool = False,
-        cwd: StrPath | None = None,
-        timeout: float | None = None,
-        env: Mapping[str, str] | None = None,
+        self, command: CommandLine | None = None, n: int = 4, **options: Unpack[AttemptOptions]
     ) -> AttemptStream:
         """Run a task ``n`` times side by side, each attempt in a fork of its own; return an iterator over the attempts
         as they end, whose ``result`` has the best. Nothing is applied.
@@ -154,15 +137,10 @@ class Room:
         ``score``: "exit" (the judge's exit code), "json" (the number in its last line, or under "score" in it) or
         "-lines" (fewest changed lines). ``jobs``: attempts at a time. ``until``: so many have passed: end the others.
         ``budget``: seconds for all, ``timeout`` for one command. ``parent`` and ``at``: begin with that fork.
-        ``combine``: also judge unions of attempts that merge without a conflict.
+        ``combine``: also judge unions of attempts that merge without a conflict. ``cwd``, ``env``: as of ``run``.
         """
-        from mudroom.ext.attempts.library.attempt_stream import AttemptStream, attempt_request
-
-        request = attempt_request(
-            self._life, command, n, commands, judge, score, jobs, until, budget, parent, at,
-            combine=combine, cwd=cwd, timeout=timeout,
-        )  # fmt: skip
-        return AttemptStream(self._life, request, env)
+        stream: AttemptStream = _satellite("attempts").attempts(self._life, command, n, options)
+        return stream
 
     def background(self, id: str) -> BackgroundHandle:  # noqa: A002
         """Return the background command with this id, of any room or process. Raise UsageError if none has it."""
@@ -222,9 +200,10 @@ class Room:
 
         ``base``: the id (32 bytes) of the base that it stands on, which is named instead of being written along.
         ``packed``: with gzip. Raise UsageError if the file exists, or a commit of the fork holds a masked file."""
-        from mudroom.ext.transfer.library import export
-
-        return export(self._life, fork, target, base, packed=packed)
+        archive: ForkArchive = _satellite("archives", "export").export_of_room(
+            self._life, fork, target, base, packed=packed
+        )
+        return archive
 
     def arrive(self, archives: Sequence[NamedArchive], *, bases: Collection[bytes] = ()) -> list[ArrivedFork]:
         """Make forks of archives, and return the outcome of each. An archive is a path, a stream of bytes, or a tuple
@@ -232,9 +211,8 @@ class Room:
 
         ``bases``: ids of bases that are this project. Commands go on meanwhile. The forks are there whole or not at
         all; an archive that is damaged or hostile is refused, and the others are not affected."""
-        from mudroom.ext.transfer.library import arrive
-
-        return arrive(self._life, archives, bases)
+        outcomes: list[ArrivedFork] = _satellite("archives", "arrive").arrive_in_room(self._life, archives, bases)
+        return outcomes
 
     def tools(
         self,
@@ -248,10 +226,8 @@ class Room:
         ``format``: "openai" (chat completions), "openai-responses", "anthropic" or "mcp". ``fork``: None: a new one.
         ``only``: these tools. Their commands are the room's agent's, or those of one named ``agent``: the policy judges
         them."""
-        from mudroom.ext.agents.library.tool_set import ToolSet
-
-        with self._life.call() as session:
-            return ToolSet(self._life, session, format, name_of(fork), only)
+        tools: ToolSet = _satellite("tools").tools(self._life, format, fork, only)
+        return tools
 
     # --- the project ---
 
@@ -289,3 +265,10 @@ class Room:
         with self._life.call() as session:
             where = EventFilter(kinds=tuple(kinds), forks=tuple(forks))
             return [journal_event(event) for event in session.vault.journal.events(last=last, where=where)]
+
+
+def _satellite(row: str, call: str = "") -> Any:
+    """Return the module of a call of the room. Raise NotInstalled if its satellite is absent."""
+    from mudroom.core.registry import part
+
+    return part("call", row, f"Room.{call or row}")

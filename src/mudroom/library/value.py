@@ -231,43 +231,6 @@ class ForkInfo(NamedTuple):
     """Why it cannot be read."""
 
 
-class ForkArchive(NamedTuple):
-    """A fork that was written as an archive."""
-
-    size: int
-    """Bytes."""
-    digest: bytes
-    """BLAKE2b-256 of these bytes."""
-    notes: tuple[str, ...] = ()
-    """Files that are not in it, with the reason."""
-
-
-class ArrivedFork(NamedTuple):
-    """The outcome of one archive. ``check`` raises if it was refused."""
-
-    state: Literal["new", "late", "here", "refused"]
-    """``here``: the archive had come before; ``late``: another one of its errand had."""
-    fork: str
-    """Its name, which is another one if the name was taken; empty if it was refused."""
-    changed: int = 0
-    """Files."""
-    strangers: int = 0
-    """Changed files whose original is not in this project: conflicts, unless they are resolved."""
-    problem: str = ""
-    """Why it was refused."""
-    hint: str = ""
-
-    @property
-    def ok(self) -> bool:
-        return self.state != "refused"
-
-    def check(self) -> ArrivedFork:
-        """Return self. Raise MudroomError if the archive was refused."""
-        if self.ok:
-            return self
-        raise MudroomError(self.problem, self.hint)
-
-
 class FileInfo(NamedTuple):
     """An entry of a directory."""
 

@@ -16,7 +16,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 
-from mudroom.library.life import kill, request
+from mudroom.library.life import kill, request, work_for
 from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import TypeVar
 
@@ -25,12 +25,13 @@ T = TypeVar("T")
 
 async def in_thread(call: Callable[[], T], cancellation: Cancellation | None = None) -> T:
     """Return the result of ``call``, which runs in a new thread with a copy of the context. ``cancellation``: of the
-    command that it runs."""
+    command that it runs (``own_cancellation``)."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     future.add_done_callback(_retrieve)
 
     def work() -> None:
+        work_for(cancellation)
         try:
             result = call()
         except BaseException as error:  # noqa: BLE001 - raised in the task

@@ -1,4 +1,4 @@
-"""The gate process: takes doors from its host and serves them, until the host is gone.
+"""The gate process: serves the listeners of commands, each command by its guard, until the host is gone.
 
 Rules of this file: descriptor 0 is the host's control socket. When it closes, the process ends, and every connection
 with it. The process uses no other part of the machine: no environment, no file, no home.
@@ -18,17 +18,19 @@ from typing import NoReturn
 import msgspec
 
 from mudroom.core.network.budget import MemoryBudget
-from mudroom.net.entrances.accept import FIND, EntranceClient, EntranceContext, serve_of
-from mudroom.net.entrances.responder import Responder
 from mudroom.net.gate.acceptor import Acceptor
 from mudroom.net.gate.event_loop import GateLoop, sockets
-from mudroom.net.gate.guard import MOST_HELD, DoorGuard
+from mudroom.net.gate.guard import MOST_HELD, Guard
 from mudroom.net.gate.resolve import Resolver, resolve
+from mudroom.net.listeners.accept import FIND, ListenerClient, ListenerContext, serve_of
+from mudroom.net.listeners.responder import Responder
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.synthetic import Synthetic
 
 if sys.platform == "win32":
-    from mudroom.ext.windows.net.nt_process import RESERVED, take_control, watch_host
+    from mudroom.core.registry import twin
+
+    RESERVED, take_control, watch_host = twin("gate").RESERVED, twin("gate").take_control, twin("gate").watch_host
 else:
     from mudroom.net.posix_process import RESERVED, take_control, watch_host
 
@@ -52,11 +54,11 @@ def main(resolver: Resolver = resolve) -> NoReturn:
 
 
 async def serve(control: socket.socket, resolver: Resolver, budget: MemoryBudget) -> None:
-    """Serve doors until the control socket closes or the host process ends. ``budget``: of all doors together."""
+    """Serve commands until the control socket closes or the host process ends. ``budget``: of all commands together."""
     control.setblocking(False)
     loop = asyncio.get_running_loop()
     inbox, finished = wire.Inbox(), asyncio.Event()
-    doors: set[_Door] = set()
+    commands: set[_Command] = set()
 
     def ready() -> None:
         try:
@@ -64,8 +66,8 @@ async def serve(control: socket.socket, resolver: Resolver, budget: MemoryBudget
                 data, descriptors = packet
                 message = wire.to_gate.decode(data)
                 if not isinstance(message, wire.OpenMessage):
-                    raise wire.BrokenMessage("a door's message on the control socket")
-                doors.add(_Door(message, descriptors, resolver, budget, doors))
+                    raise wire.BrokenMessage("a command's message on the control socket")
+                commands.add(_Command(message, descriptors, resolver, budget, commands))
         except (EOFError, OSError, wire.BrokenMessage, msgspec.DecodeError):
             loop.remove_reader(control.fileno())
             finished.set()
@@ -75,8 +77,8 @@ async def serve(control: socket.socket, resolver: Resolver, budget: MemoryBudget
     await finished.wait()
 
 
-class _Door:
-    """A door in this process: its socket to the host, its listeners, its guard."""
+class _Command:
+    """A command in this process: its socket to the host, its listeners, its guard."""
 
     def __init__(
         self,
@@ -84,21 +86,21 @@ class _Door:
         descriptors: list[int],
         resolver: Resolver,
         budget: MemoryBudget,
-        doors: set[_Door],
+        commands: set[_Command],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         channel, *listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
         channel.setblocking(False)
         self._channel = channel
-        self._doors = doors
+        self._commands = commands
         self._inbox = wire.Inbox()
         self._acceptors: dict[str, list[Acceptor]] = {}
         """By kind."""
         self._closing: asyncio.Task[None] | None = None
-        self.guard = guard = DoorGuard(channel, message, resolver, budget)
+        self.guard = guard = Guard(channel, message, resolver, budget)
         names = Synthetic()
         with_ipv6 = any(listener.family == socket.AF_INET6 for listener in listeners)
-        self._context = EntranceContext(guard, names, Responder(guard, names, with_ipv6))
+        self._context = ListenerContext(guard, names, Responder(guard, names, with_ipv6))
         self._datagrams: list[socket.socket] = []
         self._loop.add_reader(channel.fileno(), self._on_readable)
         sockets().prefer(channel.fileno())
@@ -108,7 +110,7 @@ class _Door:
         for kind, listener in zip(kinds, listeners, strict=True):
             listener.setblocking(False)
             if kind != "dns-udp":
-                client = functools.partial(EntranceClient, self._context, serve_of(kind), FIND.get(kind))
+                client = functools.partial(ListenerClient, self._context, serve_of(kind), FIND.get(kind))
                 acceptor = Acceptor(listener, client)
                 self._acceptors.setdefault(kind, []).append(acceptor)
             else:
@@ -144,7 +146,7 @@ class _Door:
             case wire.ShutMessage():
                 self._shut()
             case wire.OpenMessage():
-                raise wire.BrokenMessage("a door within a door")
+                raise wire.BrokenMessage("a command within a command")
 
     def _shut(self) -> None:
         if self._closing is None:
@@ -158,4 +160,4 @@ class _Door:
             channel.close()
         await self.guard.shut()
         self._channel.close()
-        self._doors.discard(self)
+        self._commands.discard(self)

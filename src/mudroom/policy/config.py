@@ -36,9 +36,10 @@ class Places(NamedTuple):
 def environment() -> Mapping[bytes, bytes]:
     """Return the environment of this process, for a library call without one."""
     if sys.platform == "win32":
-        from mudroom.ext.windows.environment import translate
+        from mudroom.core.registry import twin
 
-        return translate(os.environ)
+        translated: Mapping[bytes, bytes] = twin("environment").translate(os.environ)
+        return translated
     return os.environb
 
 
@@ -63,18 +64,6 @@ def _home_of_user() -> bytes:
         return os.fsencode(pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:
         raise UsageError(f"HOME is not set, and user {os.getuid()} has no entry in /etc/passwd", "set HOME") from None
-
-
-def load_settings(project: bytes) -> Settings:
-    """Return the settings of the project's own policy file alone; the defaults if it has none. For callers that decide
-    themselves whether to trust it: ``load_policy`` also reads the user's own files, and checks whether this one is
-    trusted. Raise UsageError naming file, line and key."""
-    if not os.path.lexists(project + b"/" + POLICY):
-        return Settings()
-    from mudroom.policy.combine import PROJECT, merge, read_project
-    from mudroom.policy.parse import settings_from
-
-    return settings_from(merge({PROJECT: read_project(project)}))
 
 
 def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool = False) -> Loaded:

@@ -19,7 +19,9 @@ from mudroom.errors import UsageError
 from mudroom.stage import disk
 
 if sys.platform == "win32":
-    from mudroom.ext.windows.stage import nt_private
+    from mudroom.core.registry import twin
+
+    nt_private = twin("private")
 
 LIMIT = 1 << 20
 """Bytes of a file here."""

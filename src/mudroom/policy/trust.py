@@ -193,9 +193,11 @@ def _edit_record(project: bytes, state: bytes) -> Iterator[dict[str, Any]]:
 @contextmanager
 def _lock(path: bytes) -> Iterator[None]:
     if sys.platform == "win32":
-        from mudroom.ext.windows.win32.lock import LOCK_EX, flock
+        from mudroom.core.registry import twin
+
+        fcntl = twin("lock")
     else:
-        from fcntl import LOCK_EX, flock
+        import fcntl
 
     from mudroom.stage.private_directory import make_private, require_private
 
@@ -203,7 +205,7 @@ def _lock(path: bytes) -> Iterator[None]:
     make_private(os.path.dirname(path))
     lock = disk.open_path(path + b".lock", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600)
     try:
-        flock(lock, LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
         os.close(lock)

@@ -160,7 +160,7 @@ def inspect_rules(node: Node, where: str, name: str) -> list[HostRule]:
 
 def _inspect_rule(node: Node, where: str, name: str) -> HostRule:
     from mudroom.core.network.host_rules import parse_rule
-    from mudroom.ext.inspection.core.inspection import parse_header
+    from mudroom.core.network.inspection import parse_header
 
     key = where.rpartition(": ")[2]
     values: dict[str, Any] = {}

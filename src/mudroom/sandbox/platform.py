@@ -1,4 +1,4 @@
-"""Table of platforms and the sandbox that each has. Modules are loaded only when a platform is used.
+"""Platforms, and the sandbox that each has. Modules are loaded only when a platform is used.
 
 A session is given its platform (``sys.platform``, or the value that its creator passes, as tests do). Nothing that a
 command can change, such as the environment or the policy, chooses it.
@@ -70,141 +70,50 @@ def _compile_linux(spec: SandboxSpec, machine: str) -> Plan:
     return compile_bare(spec, machine)
 
 
-def _compile_darwin(spec: SandboxSpec, _machine: str) -> Plan:
-    from mudroom.ext.macos.seatbelt import compile_seatbelt
-
-    return compile_seatbelt(spec)
-
-
 def _client_linux(_environ: Mapping[bytes, bytes]) -> Client:
     from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 
     return LauncherClient(SpawnedLauncher())
 
 
-def _client_darwin(_environ: Mapping[bytes, bytes]) -> Client:
-    from mudroom.ext.macos.client import DarwinClient
-
-    return DarwinClient()
-
-
-def _survey_darwin(*arguments: Any) -> Any:
-    from mudroom.ext.macos.host import survey_mac
-
-    return survey_mac(*arguments)
-
-
-def _around_darwin(*arguments: Any, **named: Any) -> Any:
-    from mudroom.ext.macos.host import look_around_mac
-
-    return look_around_mac(*arguments, **named)
-
-
-def _path_darwin(path: bytes) -> bytes:
-    from mudroom.ext.macos.host import true_path
-
-    return true_path(path)
-
-
-def _compile_windows(spec: SandboxSpec, _machine: str) -> Plan:
-    from mudroom.ext.windows.sandbox.platform import compile_windows
-
-    return compile_windows(spec)
-
-
-def _hold_windows(plan: Plan, limits: Limits) -> Plan:
-    from mudroom.ext.windows.sandbox.platform import hold
-
-    return hold(plan, limits)
-
-
-def _streams_windows() -> tuple[Any, Any]:
-    from mudroom.ext.windows.sandbox.platform import streams
-
-    return streams()
-
-
-def _client_windows(environ: Mapping[bytes, bytes]) -> Client:
-    from mudroom.ext.windows.sandbox.client import WindowsClient
-
-    return WindowsClient(variables={os.fsdecode(name): os.fsdecode(value) for name, value in environ.items()})
-
-
-def _console_windows(descriptors: tuple[int | None, ...]) -> Any:
-    from mudroom.ext.windows.sandbox.platform import console_relay
-
-    return console_relay(descriptors)
-
-
-def _survey_windows(*_arguments: Any) -> Any:
-    from mudroom.ext.windows.sandbox.platform import survey_windows
-
-    return survey_windows()
-
-
-def _around_windows(_home: Any, opened: Any, *_arguments: Any, **_named: Any) -> Any:
-    from mudroom.ext.windows.sandbox.platform import look_around_windows
-
-    return look_around_windows(opened)
-
-
-def _path_windows(path: bytes) -> bytes:
-    from mudroom.ext.windows.sandbox.platform import true_path
-
-    return true_path(path)
-
-
 LINUX = Platform("linux", "overlay", _compile_linux, _client_linux)
-DARWIN = Platform(
-    "darwin",
-    "seatbelt",
-    _compile_darwin,
-    _client_darwin,
-    _survey_darwin,
-    _around_darwin,
-    _path_darwin,
-    has_groups=False,
-)
-WIN32 = Platform(
-    "win32",
-    "job",
-    _compile_windows,
-    _client_windows,
-    _survey_windows,
-    _around_windows,
-    _path_windows,
-    has_groups=False,
-    hold=_hold_windows,
-    streams=_streams_windows,
-    is_bridged=True,
-    console=_console_windows,
-)
-PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (LINUX, DARWIN, WIN32)}
-
-
-UNPORTED: Mapping[str, Mapping[str, str]] = {
-    "darwin": {},
-    "win32": {},
-}
-"""Parts whose half on the host is not ported, with the reason. They are refused there with every record."""
 BY_RECORD = frozenset(("darwin", "win32"))
-"""Platforms that open by a record of what held on this machine (``certify``), and never without."""
+"""Platforms that open by a record of what held on this machine (``certify``), and never without. A satellite has each
+of them (``core/registry.py``)."""
+
+
+def platform_of(name: str) -> Platform | None:
+    """Return the platform called ``name``, a ``sys.platform``, whatever is certified; None if it has no sandbox. Raise
+    NotInstalled."""
+    if name not in BY_RECORD:
+        return LINUX if name == LINUX.name else None
+    from mudroom.core.registry import part
+
+    platform: Platform = part("platform", name, f"mudroom on {system_name(name)}").PLATFORM
+    return platform
+
+
+def no_gate_at_level_0() -> Unsupported:
+    """Return the refusal of a platform that ``is_bridged``, which a session raises before it opens a door."""
+    found = "a restricted token, which no firewall knows"
+    return Unsupported("the gate at level 0", "an AppContainer", found, "use level 1")
 
 
 def new_client(environ: Mapping[bytes, bytes]) -> Client:
     """Return a client of this system, to be started. ``environ``: the host's environment. Where mudroom is not built
     for the system it is that of Linux, which no session gets to use."""
-    return PLATFORMS.get(sys.platform, LINUX).client(environ)
+    return (platform_of(sys.platform) or LINUX).client(environ)
 
 
 def platform_here(name: str, certified: Callable[[Platform], Platform] | None = None) -> Platform:
-    """Return the platform called ``name``, a ``sys.platform``. ``certified`` returns it as far as its record opens it,
-    or raises Unsupported. Raise Unsupported if it has no sandbox, or needs a record and there is none to ask."""
-    if name not in PLATFORMS:
+    """Return the platform called ``name``. ``certified`` returns it as far as its record opens it, or raises
+    Unsupported. Raise Unsupported if it has no sandbox, or needs a record and there is none to ask."""
+    platform = platform_of(name)
+    if platform is None:
         raise Unsupported("mudroom", "Linux, macOS or Windows", name, "run it in a virtual machine with Linux")
     if name not in BY_RECORD:
-        return PLATFORMS[name]
+        return platform
     if certified is None:
         found = f"{system_name(name)}, and none here"
         raise Unsupported("mudroom", "a certificate of this machine", found, "mudroom certify makes one")
-    return certified(PLATFORMS[name])
+    return certified(platform)

@@ -124,7 +124,6 @@ class Approval:
 
     def protections(self, order: Order) -> Protections:
         """Return the protections of a command that starts now in a sandbox of its own."""
-        from mudroom.ext.inspection.credentials import has_credentials
         from mudroom.session.confinement.protections import Confined, protections_of
         from mudroom.vault.store.fork_mark import has_grants
 
@@ -137,7 +136,7 @@ class Approval:
             confinement.home,
             confinement.variables,
             has_card=order.actor.card is not None,
-            is_credited=has_credentials(self._forks.vault.path),
+            is_credited=self._forks.vault.has_credentials,
             host_rules=self._machine.host_answers[0],
             has_grants=lambda: has_grants(self._forks.vault.path),
         )

@@ -10,18 +10,16 @@ from mudroom.core.confinement.plan import Plan, explain
 from mudroom.core.confinement.spec import Copy
 from mudroom.core.tree.path import show
 from mudroom.session.actor import Actor
-from mudroom.session.confinement.grant import engine_of
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import Outcome
-from mudroom.stage import disk
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.access_reason import AccessReason
-    from mudroom.ext.containers.core.container_report import ContainerReport
+    from mudroom.session.confinement.level_two import ContainerOutlook
     from mudroom.vault.store.store import Vault
 
 
@@ -42,9 +40,7 @@ class Explanation:
         around = self._surroundings()
         mode, container, lines = self._mode(around), None, list[str]()
         if around is not None:
-            from mudroom.ext.containers.core.container_report import as_json, explain_container
-
-            container, lines = as_json(around), list(explain_container(around, mode))
+            container, lines = around.as_json(), list(around.lines(mode))
         lines += [*explain(self._plan(cwd)), *explain_limits(requested(self._actor.settings.limits))]
         return {"level": self._grant.level, "mode": mode, "container": container, "lines": lines}
 
@@ -59,30 +55,22 @@ class Explanation:
             return AccessReason(show(path), "empty", "it is a secret; secrets.show in the policy shows it", True)
         return explain_path(self._plan(project), path, show(path))
 
-    def _surroundings(self) -> ContainerReport | None:
+    def _surroundings(self) -> ContainerOutlook | None:
         """Return the container that a command would get, as far as known without starting a container."""
         if self._grant.level != 2:
             return None
-        from mudroom.core.confinement.container import user_of
-        from mudroom.ext.containers.core.container_report import ContainerReport
-        from mudroom.ext.containers.engine.engine import current
-        from mudroom.ext.containers.engine.trial import recall
+        from mudroom.session.confinement.level_two import level_two
 
         environ, state = self._machine.confinement.variables, os.path.dirname(os.path.dirname(self._vault.path))
-        engine = current(environ, engine_of(self._actor.settings))
-        tried = engine if engine.remote else recall(engine, environ, state)
-        user, _group = user_of(disk.user(), disk.group())
-        return ContainerReport(tried or engine, user, self._grant.image, tried is not None)
+        return level_two().outlook(environ, self._actor.settings.engine, state, self._grant.image)
 
-    def _mode(self, around: ContainerReport | None) -> Mode:
+    def _mode(self, around: ContainerOutlook | None) -> Mode:
         confinement, settings = self._machine.confinement, self._actor.settings
         if around is None:
             first = confinement.platform.first
             return "copy" if settings.view == "copy" and first not in ELSEWHERE else first
-        if around.engine.remote:
-            return "remote"
-        if not around.engine.nested:
-            return "plain"
+        if around.engine.mode != "overlay":
+            return around.engine.mode
         return confinement.first_mode(settings, is_copy=False, level=2)[0]
 
     def _plan(self, cwd: bytes) -> Plan:

@@ -25,9 +25,8 @@ from mudroom.core.confinement.limit import (
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, Unsupported, UsageError
-from mudroom.ext.inspection.credentials import has_credentials, load_credentials, save_credentials
 from mudroom.sandbox.client.report import StepFailed
-from mudroom.sandbox.platform import LINUX, Platform
+from mudroom.sandbox.platform import LINUX, Platform, no_gate_at_level_0
 from mudroom.session.actor import Actor
 from mudroom.session.confinement.confinement import Confinement, Rlimits
 from mudroom.session.confinement.crowd import Crowd
@@ -44,20 +43,15 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.cache_place import CacheView
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.loopback import LoopbackPlace
-    from mudroom.core.settings import Settings
-    from mudroom.ext.containers.core.container import EngineKind
-    from mudroom.ext.containers.core.image import User
-    from mudroom.ext.containers.engine.image_file import ProvidedImage
-    from mudroom.ext.containers.session.containers import Containers
-    from mudroom.ext.inspection.core.placeholder import CredentialRule
-    from mudroom.ext.inspection.net.setup import InspectionSetup
+    from mudroom.core.settings import EngineChoice, Settings
     from mudroom.sandbox.client.client import Client, Running
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.limiter import Limiter
+    from mudroom.session.confinement.command_gate import CommandGate, Equipment, SessionGate
     from mudroom.session.confinement.dialler import Dialler
-    from mudroom.session.confinement.gateway import Doorkeeper, Gateway
     from mudroom.session.confinement.host_approver import Approver
+    from mudroom.session.confinement.level_two import SessionContainers
     from mudroom.stage.views.secret import Mask
 
 MOST_HELD = 64
@@ -139,7 +133,7 @@ class EndedCommands:
 
 
 class Machine:
-    """``_making`` guards the making of the launcher, the limiter, the gateway and the containers. ``_limiting`` guards
+    """``_making`` guards the making of the launcher, the limiter, the gate and the containers. ``_limiting`` guards
     the limiter from deciding about limits until the group that holds them is made. ``host_answers`` is replaced as
     a whole."""
 
@@ -152,7 +146,7 @@ class Machine:
         platform: Platform = LINUX,
         client: Client | None = None,
         clock: Callable[[], int],
-        engine: EngineKind | None = None,
+        engine: EngineChoice = "auto",
         rules: Callable[[], Sequence[HostRule]] = tuple,
         remember: Callable[[HostRule], None] = lambda _rule: None,
         approver: Approver | None = None,
@@ -160,17 +154,14 @@ class Machine:
         umask: int | None = None,
         dialler: Callable[[Fork, Order], Dialler | None] = lambda _fork, _order: None,
     ) -> None:
-        """``umask``: of commands; None: that of this process. ``engine``: of containers; None: the first usable.
+        """``umask``: of commands; None: that of this process. ``engine``: of containers.
         ``rules``: returns the rules of the gate, called when a command first uses the network. ``remember`` keeps a
         lasting answer. ``approver``: asked by the gate about a host; None: refuse hosts that no rule allows.
         ``loopback_rules``: called before every command at the gate; returns its rules if one of them may name this
         machine's loopback, otherwise no rule. None: ``rules``.
         ``dialler``: returns what makes a command's connections to other forks; None: the machine's own."""
 
-        def images(name: str, user: User) -> ProvidedImage:
-            return self.containers.image(name, user)
-
-        self.confinement = Confinement(vault, home, environ, platform, images, umask)
+        self.confinement = Confinement(vault, home, environ, platform, lambda: self.containers, umask)
         vault.secrets = _secrets(environ, vault)
         self._vault, self._clock, self._engine = vault, clock, engine
         self._client, self._owns_client = client, client is None
@@ -178,8 +169,8 @@ class Machine:
         self._making = _thread.allocate_lock()
         self._limiting = _thread.allocate_lock()
         self._limiter: Limiter | None = None
-        self._gateway: Gateway | None = None
-        self._containers: Containers | None = None
+        self._gate: SessionGate | None = None
+        self._containers: SessionContainers | None = None
         self.host_answers = (rules, remember, approver)
         self._dialler = dialler
         self._loopback_rules = rules if loopback_rules is None else loopback_rules
@@ -192,8 +183,8 @@ class Machine:
     def close(self) -> None:
         self.standing.close()
         self.confinement.close()
-        if self._gateway is not None:
-            self._gateway.close()
+        if self._gate is not None:
+            self._gate.close()
         if self._limiter is not None:
             self._limiter.close()
         self.ended.close()
@@ -214,12 +205,13 @@ class Machine:
             return self._client
 
     @property
-    def containers(self) -> Containers:
-        from mudroom.ext.containers.session.containers import Containers
+    def containers(self) -> SessionContainers:
+        """The containers of level 2, made at first use. Raises NotInstalled if this installation has none."""
+        from mudroom.session.confinement.level_two import level_two
 
         with self._making:
             if self._containers is None:
-                self._containers = Containers(self._vault, self.confinement.variables, self._engine)
+                self._containers = level_two().containers(self._vault, self.confinement.variables, self._engine)
             return self._containers
 
     # --- permissions of a command ---
@@ -239,11 +231,10 @@ class Machine:
         """Return the mode of the first attempt, and note why it is not the strongest. Raise ProtectionLost as
         ``weaker`` does."""
         level = order.grant.level
-        if level == 2 and self.containers.engine.remote:
+        strongest = self.containers.engine.mode if level == 2 else "overlay"
+        if strongest == "remote":
             self.confinement.mode_contained = "remote"
-        elif (
-            level == 2 and not self.containers.engine.nested and self.confinement.mode_contained not in CONTAINERS
-        ):  # ext/containers/engine/trial.py has tried it: handled as a failure here
+        elif strongest == "plain" and self.confinement.mode_contained not in CONTAINERS:  # handled as a failure here
             why = StepFailed("clone", 1, "a container that was tried could make no user namespace")
             self.weaker("overlay", why, order, outcome)
         is_copy = fork.is_copy or outcome.mounted is not None
@@ -346,35 +337,29 @@ class Machine:
         rules, remember, _before = self.host_answers
         self.host_answers = (rules, remember, approver)
 
-    def credentials(self) -> tuple[CredentialRule, ...]:
-        """Return the rules of the credentials that the gate inserts into requests of this project's commands, without
-        their values."""
-        return load_credentials(self._vault.path)
-
-    def keep_credentials(self, wanted: tuple[CredentialRule, ...]) -> None:
-        save_credentials(self._vault.path, wanted)
-
-    def equipment(self, mode: Mode, order: Order) -> InspectionSetup | None:
-        """Return the setup of TLS inspection for a command, or None (without loading a module) if no rule inspects its
-        connections."""
+    def equipment(self, mode: Mode, order: Order) -> Equipment | None:
+        """Return what a command needs for its TLS to be inspected, or None (without loading a module) if no rule
+        inspects its connections. Raise NotInstalled if no part of this installation inspects."""
         settings, level = order.actor.settings, order.grant.level
-        has_rules = has_credentials(self._vault.path)
-        if settings.network_at(level) != "gate" or not (has_rules or any(rule.inspect for rule in settings.hosts)):
+        if settings.network_at(level) != "gate":
+            return None
+        inspecting = next((rule for rule in settings.hosts if rule.inspect), None)
+        if inspecting is None and not self._vault.has_credentials:
             return None
         if self.confinement.platform.is_bridged:  # authority.py judges its files by mode and owner
             found = self.confinement.platform.system
             raise Unsupported("looking into TLS", "Linux or macOS", found, "take it out of the policy")
         if level == 0:  # mudroom's state is hidden there, with the root certificates that programs would have to trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
-        from mudroom.ext.inspection.net.setup import set_up_inspection
+        from mudroom.core.registry import part
 
-        equipment = set_up_inspection(
-            self._vault.path + b"/inspection",
+        why = "mudroom net credential" if inspecting is None else inspecting.source or inspecting.pattern
+        equipment: Equipment = part("inspection", "session", f"looking into TLS ({why})").equip(
+            self._vault.path,
             self._vault.project,
             self.confinement.variables,
             self.confinement.home,
             never=settings.never_inspect,
-            credentials=self.credentials() if has_rules else (),
             mounts=mode not in ELSEWHERE,
         )
         self._vault.journal.conceal(_forms([credential.value for credential in equipment.inspection.credentials]))
@@ -387,9 +372,9 @@ class Machine:
         order: Order,
         outcome: Outcome,
         relay: Relay | None,
-        equipment: InspectionSetup | None,
-    ) -> tuple[AbstractContextManager[Doorkeeper | None], int]:
-        """Return the doorkeeper of a command if the policy puts the gate between it and the network, and the gate's
+        equipment: Equipment | None,
+    ) -> tuple[AbstractContextManager[CommandGate | None], int]:
+        """Return the gate beside a command if the policy puts it between the command and the network, and the gate's
         port on the host's loopback if the command has no network namespace (else 0)."""
         level = order.grant.level
         gated = order.actor.settings.network_at(level) == "gate"
@@ -399,26 +384,24 @@ class Machine:
             hint = f"{why}; --net none works" if self.confinement.platform.is_bridged else why
             raise Unsupported("network: gate", "a gate", self.confinement.platform.system, hint)
         if not level and self.confinement.platform.is_bridged:
-            from mudroom.ext.windows.sandbox.plan import no_gate_at_level_0
-
             raise no_gate_at_level_0()
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
         inspection = equipment.inspection if equipment is not None else None
         places = self.loopback_places(mode, level, outcome)
         given = self._dialler(fork, order)
-        keeper = self.gateway.keeper(
-            fork.entrance,
+        gate = self.gate.command_gate(
+            fork.namespace_listener,
             relay,
             inspection,
             lambda: fork.name if fork.state.named else "",
             places,
             # a proxy on the host's loopback is open to other users of the machine, which the other fork is not
-            None if outside else lambda: given or dialler_of(self._vault, fork, self.gateway, order.actor.settings),
+            None if outside else lambda: given or dialler_of(self._vault, fork, self.gate, order.actor.settings),
             outcome.is_networked,
             fork.name,
             given is not None and given.all_hosts,
         )
-        return keeper, keeper.listen(bridged=self.confinement.platform.is_bridged) if outside else 0
+        return gate, gate.listen(bridged=self.confinement.platform.is_bridged) if outside else 0
 
     def loopback_places(self, mode: Mode, level: int, outcome: Outcome) -> Sequence[LoopbackPlace]:
         """Return the places of this machine's loopback that the command reaches inside; at level 0 the loopback is this
@@ -436,14 +419,14 @@ class Machine:
         return places
 
     @property
-    def gateway(self) -> Gateway:
-        from mudroom.session.confinement.gateway import Gateway, upstream_of
+    def gate(self) -> SessionGate:
+        from mudroom.session.confinement.command_gate import SessionGate, upstream_of
 
         with self._making:
-            if self._gateway is None:
+            if self._gate is None:
                 upstream = upstream_of(self.confinement.variables)
-                self._gateway = Gateway(*self.host_answers, upstream, self._loopback_rules)
-            return self._gateway
+                self._gate = SessionGate(*self.host_answers, upstream, self._loopback_rules)
+            return self._gate
 
     def terms(self, order: Order) -> Callable[[], str]:
         """Return a function that returns the digest of a command's terms: its permissions, apart from those of the host
@@ -492,8 +475,8 @@ class Machine:
         if order.grant.level < 2:
             yield self.client
             return
-        with self.containers.lend(plan, order.actor.settings, fork.name, lambda: self.client) as box:
-            yield box.client
+        with self.containers.lend(plan, order.actor.settings, fork.name, lambda: self.client) as client:
+            yield client
 
     def looks_first(self) -> bool:
         """Return whether this is the first call: files of other users are looked for once in a session."""
@@ -512,11 +495,11 @@ class Machine:
             self._containers.forget(name)
 
 
-def dialler_of(vault: Vault, fork: Fork, gateway: Gateway, settings: Settings) -> Dialler:
+def dialler_of(vault: Vault, fork: Fork, gate: SessionGate, settings: Settings) -> Dialler:
     """Return what connects a command of the fork with other forks."""
     from mudroom.session.confinement.dialler import fork_links
 
-    return fork_links().dialler(vault, fork, gateway.inner_sockets, settings)
+    return fork_links().dialler(vault, fork, gate.inner_sockets, settings)
 
 
 def freezes(machine: Machine, fork: Fork, order: Order) -> bool:

@@ -64,14 +64,13 @@ from mudroom.vault.turn import LOOK
 if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Bind
     from mudroom.core.network.flow import Flow
-    from mudroom.ext.inspection.net.setup import InspectionSetup
     from mudroom.sandbox.client.client import Client, Running
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.gauge import Gauge
     from mudroom.session.confinement.agent_home import SharedFiles
+    from mudroom.session.confinement.command_gate import CommandGate, Equipment
     from mudroom.session.confinement.confinement import Rlimits
-    from mudroom.session.confinement.gateway import Doorkeeper
     from mudroom.session.confinement.grant import Grant
     from mudroom.vault.store.mount_note import MountNote
 
@@ -101,7 +100,7 @@ def home_of(
     return agent_homes().command_home(machine.confinement, fork, order.grant, mode, outcome.note)
 
 
-def shown(equipment: InspectionSetup | None) -> tuple[Bind, ...]:
+def shown(equipment: Equipment | None) -> tuple[Bind, ...]:
     return equipment.binds if equipment is not None else ()
 
 
@@ -176,9 +175,9 @@ class CommandAttempt(NamedTuple):
 
     view: View
     mode: Mode
-    equipment: InspectionSetup | None
+    equipment: Equipment | None
     relay: Relay | None
-    keeper: Doorkeeper | None
+    gate: CommandGate | None
     port: int
     """Of the gate on the host's loopback; 0: none."""
     grant: Grant
@@ -331,17 +330,17 @@ class OwnSandbox:
         gated, port = machine.at_the_gate(fork, mode, order, outcome, relay, equipment)
         with (
             home_of(machine, fork, order, mode, outcome) as (grant, files),
-            gated as keeper,
+            gated as gate,
             machine.limited(mode, order, outcome) as (rlimits, leaf),
             LiveOutput(fork.path, order.stdio.on_output) as heard,
             captured(*stdio, most, heard, own) as output,
         ):
             attempt = CommandAttempt(
-                view, mode, equipment, relay, keeper, port, grant, files, rlimits, leaf, output, attended
+                view, mode, equipment, relay, gate, port, grant, files, rlimits, leaf, output, attended
             )
             try:
                 end = self._perform(attempt)
-                outcome.flows = flows_of(self._forks, fork, keeper, outcome)
+                outcome.flows = flows_of(self._forks, fork, gate, outcome)
                 note_failures(output, outcome)
                 return end._replace(flows=outcome.flows)
             except (StepFailed, CommandNotStarted) as error:
@@ -364,10 +363,10 @@ class OwnSandbox:
             self._stand(client, plan, view)
             running = self._begin(client, plan, env, attempt, bound)
             meanwhile = functools.partial(self._meanwhile, view)
-            watch = self._watch(running, attempt.keeper, attempt.files)
+            watch = self._watch(running, attempt.gate, attempt.files)
             self._slot.give()
             ended, timed_out = attempt.attend(
-                running, attempt.output, self._order.timeout, meanwhile, watch, attempt.keeper
+                running, attempt.output, self._order.timeout, meanwhile, watch, attempt.gate
             )
             self._slot.take()
             if standing.sandbox is not None:
@@ -383,7 +382,7 @@ class OwnSandbox:
     def _plan(self, attempt: CommandAttempt) -> tuple[Plan, dict[bytes, bytes]]:
         """Return the plan of the command and its environment."""
         machine, fork, order, view = self._machine, self._fork, self._order, attempt.view
-        within = attempt.keeper.loopback if attempt.keeper is not None else ()
+        within = attempt.gate.loopback if attempt.gate is not None else ()
 
         def planned() -> tuple[Plan, dict[bytes, bytes]]:
             return machine.confinement.plan(
@@ -435,16 +434,16 @@ class OwnSandbox:
         """Start the command once the mount of the fork's previous command is gone. File tools that are in use go
         through the new mount from now on."""
         fork, tools, standing = self._fork, self._forks.tools, self._standing.taken()
-        relay, keeper = attempt.relay, attempt.keeper
+        relay, gate = attempt.relay, attempt.gate
         self._follows = standing is not None or self._machine.ended.wait_before(fork)
         edited = fork.name in tools
         numbers = relay.numbers if relay is not None else ()
-        gate = keeper is not None and keeper.is_inside
+        want_gate = gate is not None and gate.is_inside
         after = 0
         if bound is not None:
             after = bound.after_apply if self._standing.is_quiet else bound.after
         invocation = Invocation(self._order.argv, env, attempt.output.descriptors, numbers)
-        options = RunOptions(view=edited, gate=gate, leaf=attempt.leaf, after=after, standing=standing)
+        options = RunOptions(view=edited, gate=want_gate, leaf=attempt.leaf, after=after, standing=standing)
         begin = functools.partial(client.run, plan, invocation, options)
         try:
             running = self._running.start(self._outcome, fork, begin)
@@ -453,8 +452,8 @@ class OwnSandbox:
             raise
         self._outcome.running = running
         self._outcome.note(*running.notes)
-        if keeper is not None:
-            keeper.began(running)
+        if gate is not None:
+            gate.began(running)
         if relay is not None:
             relay.start(running)
         if edited:
@@ -462,16 +461,16 @@ class OwnSandbox:
         tools.resume(fork.name)
         return running
 
-    def _watch(self, running: Running, keeper: Doorkeeper | None, files: SharedFiles | None) -> Watch | None:
+    def _watch(self, running: Running, gate: CommandGate | None, files: SharedFiles | None) -> Watch | None:
         """Return the periodic checks: whether others wait for their turn, whether rules of the gate have changed,
         whether a file that is shared with the host has changed."""
         alone, turn = self._order.alone, self._vault.turn
-        if alone and keeper is None and files is None:
+        if alone and gate is None and files is None:
             return None
 
         def look() -> float:
-            if keeper is not None:
-                keeper.look()
+            if gate is not None:
+                gate.look()
             if files is not None:
                 files.look()
             return 0.0 if alone else turn.stand_aside(running.pause, running.resume)
@@ -539,13 +538,13 @@ def reached_beside(order: Order, ended: Exit, *, timed_out: bool, output: Captur
     )
 
 
-def flows_of(forks: Forks, fork: Fork, keeper: Doorkeeper | None, outcome: Outcome) -> tuple[Flow, ...]:
-    """Close the doorkeeper, journal the flows of a command, and return them."""
-    if keeper is None:
+def flows_of(forks: Forks, fork: Fork, gate: CommandGate | None, outcome: Outcome) -> tuple[Flow, ...]:
+    """Close the gate, journal the flows of a command, and return them."""
+    if gate is None:
         return ()
-    keeper.close()
-    outcome.notes += keeper.notes
-    flows = keeper.flows()
+    gate.close()
+    outcome.notes += gate.notes
+    flows = gate.flows()
     if not flows:
         return ()
     from mudroom.core.network.flow import flow_to_json

@@ -196,7 +196,7 @@ def combined_rules(
 ) -> Callable[[], Sequence[HostRule]]:
     """Return a function with both kinds of rules. A deny of ``extra`` yields to an allow of the same host in ``rules``:
     a profile denies a registry for its agent's updates, and the user allows it for the project. The result is the same
-    object as long as ``rules`` returns the same object (``Gateway`` relies on that)."""
+    object as long as ``rules`` returns the same object (``SessionGate`` relies on that)."""
     cache: list[tuple[Sequence[HostRule], Sequence[HostRule]]] = []
 
     def both() -> Sequence[HostRule]:

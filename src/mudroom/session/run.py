@@ -114,17 +114,12 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
 
 def refused(parts: Parts, order: Order, case: Case) -> Result:
     """Return the result of a command that was refused, and journal it."""
-    level = order.grant.level
     result = Result(
-        order.fork or "",
-        order.argv,
-        level,
-        REFUSED,
-        None,
-        False,
-        0.0,
-        Changeset(),
-        case.final,
+        fork=order.fork or "",
+        command=order.argv,
+        level=order.grant.level,
+        exit_code=REFUSED,
+        verdict=case.final,
         approval=case.answer,
         ran=False,
     )
@@ -139,14 +134,12 @@ def result_of(fork: str, order: Order, case: Case, outcome: Outcome, end: Comman
     """Return the result of a command, without its changes."""
     ended, output = end.exit, end.output
     return Result(
-        fork,
-        order.argv,
-        order.grant.level,
-        exit_code_of(ended.status, timed_out=end.timed_out),
-        (ended.status & 0x7F) or None,
-        end.timed_out,
-        0.0,
-        Changeset(),
+        fork=fork,
+        command=order.argv,
+        level=order.grant.level,
+        exit_code=exit_code_of(ended.status, timed_out=end.timed_out),
+        signal=(ended.status & 0x7F) or None,
+        timed_out=end.timed_out,
         stdout=output.captured("stdout"),
         stderr=output.captured("stderr"),
         truncated=any(stream.truncated for stream in output.streams),

@@ -16,7 +16,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from mudroom.core.result import Result
@@ -26,7 +26,7 @@ from mudroom.sandbox.client.capture import SIGTERM
 from mudroom.sandbox.platform import LINUX, Platform, platform_here
 from mudroom.session.actor import Actor
 from mudroom.session.approval import Approval
-from mudroom.session.confinement.grant import Grant, engine_of
+from mudroom.session.confinement.grant import Grant
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CAPTURED, Order, Pipes, Stdio
@@ -45,16 +45,12 @@ if TYPE_CHECKING:
     from mudroom.core.command.policy import CommandPolicy
     from mudroom.core.confinement.access_reason import AccessReason
     from mudroom.core.network.host_rules import HostRule
-    from mudroom.ext.transfer.vault.arrival import Arrival, Arrived
-    from mudroom.ext.transfer.vault.bundle import ExportedFork
-    from mudroom.ext.transfer.vault.known_base import KnownBase
     from mudroom.sandbox.client.cancellation import Cancellation
     from mudroom.sandbox.client.client import Client
     from mudroom.session.background import Background
     from mudroom.session.changes import Changes
     from mudroom.session.confinement.dialler import Dialler
     from mudroom.session.confinement.host_approver import Approver
-    from mudroom.typing import IO
     from mudroom.vault.apply.transaction import Recovery
     from mudroom.vault.store.fork import Fork
 
@@ -76,10 +72,10 @@ def require_project(
 
 def _by_record(state: bytes) -> Callable[[Platform], Platform]:
     def certified(platform: Platform) -> Platform:
-        from mudroom.ext.certify.identity import tool_of
-        from mudroom.ext.certify.opening import open_platform
+        from mudroom.core.registry import part
 
-        return open_platform(platform, state, tool_of(platform.name))
+        opened: Platform = part("certify", "opening", f"mudroom on {platform.system}").open_here(platform, state)
+        return opened
 
     return certified
 
@@ -133,7 +129,7 @@ class Session:
             platform=platform,
             client=client,
             clock=clock,
-            engine=engine_of(settings),
+            engine=settings.engine,
             rules=rules,
             remember=remember,
             approver=approver,
@@ -340,54 +336,6 @@ class Session:
         with self.forks.exclusive.taken(what, waiting, stopping, self.sandboxes.aside):
             yield self.changes.recover() if self.vault.has_unfinished() else []
             tidy(self.forks)
-
-    # --- forks that travel ---
-
-    @contextmanager
-    def exporting(self, fork: str) -> Iterator[tuple[Vault, Fork]]:
-        """Yield the vault with a mask of all secrets, and a fork at rest that may leave this machine. Raise UsageError
-        if a commit in it holds a masked file as an empty one."""
-        from mudroom.vault.apply.git_landing import require_unemptied_commits
-
-        self.forks.secrets.look()
-        with self.forks.at_rest(fork) as resting:
-            require_unemptied_commits(self.vault, resting)
-            yield self.forks.secrets.hide_all(resting), resting
-
-    def export(
-        self, fork: str, stream: IO[bytes], *, base: bytes = b"", packed: bool = True, limit: int | None = None
-    ) -> ExportedFork:
-        """Write a fork as an archive to a stream, which need not seek; it is flushed and stays open. ``packed``: with
-        gzip. ``base``: the id (32 bytes) of the base that the fork stands on. It is named instead of a snapshot being
-        written along, and only a vault that knows it takes the archive. ``limit``: bytes that it may unpack to.
-
-        Return its size and digest. Raise UsageError if the fork does not exist or a commit in it holds a masked file,
-        Occupied if commands run in it, OSError as the stream does; the stream then holds a part, which no vault
-        accepts."""
-        from mudroom.ext.transfer.vault.bundle import write_fork
-
-        with self.exporting(fork) as (vault, resting):
-            exported = write_fork(vault, resting, stream, self.forks.clock(), base=base, packed=packed, limit=limit)
-        self.forks.journal("export", fork, {"bytes": exported.size})
-        return exported
-
-    def arrive(
-        self, arrivals: Iterable[Arrival], *, known: KnownBase | None = None, limit: int = 10 * 10**9
-    ) -> list[Arrived]:
-        """Make forks of archives, whole or not at all, and return the outcome of each in their order. Commands of
-        agents go on meanwhile. ``known``: returns what the id of a base stands for; None: the bases that the vault
-        remembers. ``limit``: bytes of one archive, as it comes and unpacked.
-
-        An archive that is damaged or hostile is an outcome; the others are not affected. Raise OSError as the disk
-        does; then no fork is there."""
-        from mudroom.ext.transfer.vault.arrival import arrive, events
-
-        arrivals = list(arrivals)
-        now = self.forks.clock()
-        outcomes = arrive(self.vault, arrivals, now, known=known, limit=limit)
-        if rows := events(arrivals, outcomes):
-            self.vault.journal.append_all(rows, time=now)
-        return outcomes
 
     # --- before a command ---
 

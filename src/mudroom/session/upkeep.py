@@ -1,4 +1,4 @@
-"""Maintenance of vaults: list, check, prune, remove, export and import forks.
+"""Maintenance of vaults: list, check, prune, remove.
 
 Besides ``session.py`` the only file that opens vaults for a front door. A session needs an existing project; a vault
 can be maintained when its project is gone.
@@ -7,21 +7,16 @@ can be maintained when its project is gone.
 from __future__ import annotations
 
 import os
-import stat
 from contextlib import closing
 
 from mudroom.core.clock import SECOND
 from mudroom.core.retention import RetentionLimits, retention_limits
 from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError, UsageError
-from mudroom.ext.transfer.vault.arrival import Arrival, Arrived, arrive
-from mudroom.ext.transfer.vault.bundle import ExportedFork, export_fork
-from mudroom.ext.transfer.vault.import_fork import LIMIT
+from mudroom.errors import MudroomError
 from mudroom.session.session import Session
 from mudroom.stage import disk
 from mudroom.stage.file_cache import FileCache
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.typing import IO
 from mudroom.vault.apply.transaction import Recovery
 from mudroom.vault.approvals.approver import HostApprover, QueueApprover, failed, host_answer, host_question
 from mudroom.vault.approvals.queue import Queue, Ticket
@@ -32,9 +27,6 @@ from mudroom.vault.retention.usage import VaultTotal, VaultUsage, usage, vault_n
 from mudroom.vault.store.store import Vault
 
 __all__ = [
-    "LIMIT",
-    "Arrived",
-    "ExportedFork",
     "FileCache",
     "ForkSummaries",
     "ForkSummary",
@@ -54,6 +46,7 @@ __all__ = [
     "host_question",
     "retention_limits",
     "vault_named",
+    "vault_total",
     "vaults_of",
     "why_unusable",
 ]
@@ -71,10 +64,6 @@ def holdings(state: bytes) -> list[VaultTotal]:
 def vaults_of(state: bytes) -> list[Vault]:
     """Return every vault of a state directory, usable or not (``why_unusable``). Close them."""
     return vaults(state)
-
-
-def holdings_of(vault: Vault) -> VaultTotal:
-    return vault_total(vault)
 
 
 def others(state: bytes, vault: Vault) -> list[Vault]:
@@ -133,39 +122,3 @@ def remove_vault(vault: Vault) -> None:
         remove_tree(aside)
     disk.rename_path(vault.path, aside)
     remove_tree(aside)
-
-
-def send_away(
-    session: Session, fork: str, path: bytes, now: int, *, base: bytes = b"", packed: bool | None = None
-) -> ExportedFork:
-    """Export a fork to a new file. ``packed`` None: as the name says. Raise UsageError if a commit in it holds a masked
-    file as an empty one."""
-    with session.exporting(fork) as (vault, resting):
-        exported = export_fork(vault, resting, path, now, base=base, packed=packed)
-    session.vault.journal.append("export", fork, {"bytes": exported.size}, time=now)
-    return exported
-
-
-def take_in(session: Session, path: bytes, name: str | None, now: int, limit: int = LIMIT) -> Arrived:
-    """Import a fork of a file. Raise UsageError if there is no such file, or the name is taken."""
-    hint = "mudroom vault export FORK FILE writes such a file"
-    try:
-        flags = os.O_RDONLY | disk.O_CLOEXEC | disk.O_NONBLOCK  # do not wait for a fifo's writer
-        descriptor = disk.open_path(path, flags)
-    except FileNotFoundError:
-        raise UsageError(f"{show(path)} does not exist", hint) from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise UsageError(f"{show(path)} is not a file", hint)
-    with open(descriptor, "rb") as stream:
-        return take_in_stream(session, stream, name, now, limit)
-
-
-def take_in_stream(session: Session, stream: IO[bytes], name: str | None, now: int, limit: int = LIMIT) -> Arrived:
-    """Import a fork of a stream, which need not seek and is read to its end."""
-    outcome = arrive(session.vault, [Arrival(stream, name)], now, limit=limit, is_exact=True)[0]
-    if outcome.error is not None:
-        raise outcome.error
-    data = {"changed": outcome.changed, "strangers": outcome.strangers}
-    session.vault.journal.append("import", outcome.name, data, time=now)
-    return outcome

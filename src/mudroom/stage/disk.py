@@ -251,7 +251,7 @@ def link(at: int, name: bytes, to: int, new: bytes) -> None:
     os.link(name, new, src_dir_fd=at, dst_dir_fd=to, follow_symlinks=False)
 
 
-def unlink(at: int, name: bytes | str) -> None:
+def unlink(at: int | None, name: bytes | str) -> None:
     os.unlink(name, dir_fd=at)
 
 

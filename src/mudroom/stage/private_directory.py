@@ -21,7 +21,9 @@ from mudroom.errors import MaskedRights, MudroomError, UsageError
 from mudroom.stage import disk
 
 if sys.platform == "win32":
-    from mudroom.ext.windows.stage import nt_private
+    from mudroom.core.registry import twin
+
+    nt_private = twin("private")
 
 PRIVATE = 0o700
 _OTHERS = 0o077

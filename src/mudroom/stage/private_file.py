@@ -10,7 +10,9 @@ import sys
 from mudroom.stage import disk
 
 if sys.platform == "win32":
-    from mudroom.ext.windows.stage import nt_private
+    from mudroom.core.registry import twin
+
+    nt_private = twin("private")
 
 _READ = os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC
 

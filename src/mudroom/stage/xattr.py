@@ -15,7 +15,9 @@ from mudroom.typing import Any
 if sys.platform == "win32":
     import errno
 
-    from mudroom.ext.windows.stage import nt_disk
+    from mudroom.core.registry import twin
+
+    nt_disk = twin("disk")
 
 
 def get(descriptor: int, name: str) -> bytes:

@@ -15,7 +15,11 @@ from mudroom.errors import FULL
 from mudroom.stage import disk
 
 if sys.platform == "win32":
-    from mudroom.ext.windows.win32.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock, pread, pwrite
+    from mudroom.core.registry import twin
+
+    _twin = twin("lock")
+    LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN = _twin.LOCK_EX, _twin.LOCK_NB, _twin.LOCK_SH, _twin.LOCK_UN
+    flock, pread, pwrite = _twin.flock, _twin.pread, _twin.pwrite
 else:
     from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
     from os import pread, pwrite

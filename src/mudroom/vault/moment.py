@@ -32,7 +32,9 @@ _LIMIT = 1 << 16
 
 
 if sys.platform == "win32":
-    from mudroom.ext.windows.win32.process import running
+    from mudroom.core.registry import twin
+
+    running = twin("process").running
 else:
 
     def running() -> int:

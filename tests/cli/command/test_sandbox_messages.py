@@ -38,6 +38,16 @@ def test_a_path_that_the_sandbox_has_itself(
     assert capfd.readouterr().err.splitlines()[-1] == f"mudroom: {told}"
 
 
+@pytest.mark.parametrize("level", ["1", "0"])
+def test_an_image_is_for_level_2(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], level: str
+) -> None:
+    monkeypatch.chdir(place.project)
+    assert run(["run", "--level", level, "--image", "x", "--", "true"], environ_of(place)) == 125
+    said = capfd.readouterr().err
+    assert said == f"mudroom: --image is for level 2, not for level {level} (leave --level out)\n"
+
+
 def test_a_disk_that_is_full_when_a_command_is_collected(
     place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

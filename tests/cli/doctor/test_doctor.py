@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.cli.doctor.linux_row import ROWS
-from mudroom.cli.doctor.probe import Finding, ShellTrial, _crashes, diagnose, examine
+from mudroom.cli.doctor.probe import Finding, ShellTrial, _by_rows, _crashes, certified, diagnose, examine
+from mudroom.core import registry
+from mudroom.core.registry import is_installed
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
-from mudroom.ext.certify.row import Certificate, RowResult
-from mudroom.ext.certify.verdict import NOTHING_THERE
 from mudroom.sandbox.linux.forbidden import why_forbidden
 
 pytestmark = pytest.mark.both_users
@@ -38,18 +37,7 @@ GOOD = {
 }
 
 
-HELD = Certificate("linux", "Linux 6", "x86_64", 0, tuple(RowResult(row.name, "held") for row in ROWS))
-
-
-def with_rows(system: str = "Linux 6", **changes: RowResult) -> dict[str, Finding]:
-    """Return the findings with other results of rows."""
-    rows = tuple(changes.get(row.name, row) for row in HELD.rows)
-
-    def run(_settings: Settings, script: str) -> ShellTrial:
-        return next(answer for part, answer in GOOD.items() if part in script)
-
-    made = HELD._replace(system=system, rows=rows)
-    return {finding.protection: finding for finding in diagnose(run, made, 7)}
+BY_ROWS = [Finding("no network", "strict", "no address of the host can be reached")]
 
 
 OWN = b"".join(os.readlink(f"/proc/self/ns/{kind}").encode() + b"\n" for kind in ("mnt", "pid", "net"))
@@ -61,14 +49,14 @@ def found(landlock: int = 7, **changes: ShellTrial) -> dict[str, Finding]:
     def run(_settings: Settings, script: str) -> ShellTrial:
         return next(answer for part, answer in answers.items() if part in script)
 
-    return {finding.protection: finding for finding in diagnose(run, HELD, landlock)}
+    return {finding.protection: finding for finding in diagnose(run, BY_ROWS, landlock)}
 
 
 def test_all_is_well() -> None:
     findings = found()
     assert {finding.state for finding in findings.values()} == {"strict"}
     assert not any(finding.fix for finding in findings.values())
-    assert len(findings) == 10
+    assert len(findings) == 9
 
 
 @pytest.mark.parametrize(
@@ -101,53 +89,16 @@ def test_what_a_probe_saw_is_what_is_said(protection: str, part: str, saw: Shell
     def run(_settings: Settings, script: str) -> ShellTrial:
         return saw if part in script else next(answer for key, answer in GOOD.items() if key in script)
 
-    findings = {finding.protection: finding for finding in diagnose(run, HELD, 7)}
+    findings = {finding.protection: finding for finding in diagnose(run, BY_ROWS, 7)}
     assert findings[protection].state == state
     assert {finding.state for name, finding in findings.items() if name != protection} == {"strict"}
-
-
-ALL = {
-    "nothing of the host in sight": ("plain_read", "listing", "project_read", "unix", "terminal", "arguments", "kill"),
-    "no network": ("tcp", "udp", "ipv6", "lan", "multicast"),
-}
-
-
-@pytest.mark.parametrize("protection", ALL)
-def test_a_row_that_fell_or_was_not_shown_is_said(protection: str) -> None:
-    """Each row of a protection counts, and no other protection."""
-    assert sorted(row.name for row in ROWS) == sorted(name for names in ALL.values() for name in names)
-    for name in ALL[protection]:
-        for verdict, state in (("fell", "missing"), ("not shown", "not probed")):
-            findings = with_rows(**{name: RowResult(name, verdict, "as was found")})  # type: ignore[arg-type]
-            assert findings[protection].state == state and name in findings[protection].found
-            assert {one.state for other, one in findings.items() if other != protection} == {"strict"}
-
-
-def test_rows_without_namespaces() -> None:
-    """What is known of such a machine is degraded; more than that is missing."""
-    system = "Linux 6 without namespaces"
-    unix = RowResult("unix", "fell", "it was done")
-    assert {with_rows(system, unix=unix)[name].state for name in ALL} == {"degraded"}
-    assert all(with_rows(system)[name].fix for name in ALL)
-    assert with_rows(system, tcp=RowResult("tcp", "fell"))["no network"].state == "missing"
-
-
-def test_an_address_that_the_machine_has_not_is_no_gap() -> None:
-    absent = RowResult("ipv6", "not shown", NOTHING_THERE)
-    assert with_rows(ipv6=absent)["no network"].state == "strict"
-
-
-def test_a_row_that_was_not_tried_is_not_probed() -> None:
-    findings = diagnose(lambda _settings, _script: ShellTrial(error="x"), HELD._replace(rows=()), 7)
-    assert {one.state for one in findings if one.protection in ALL} == {"not probed"}
 
 
 def test_what_cannot_be_started_is_missing_and_says_why() -> None:
     def run(_settings: Settings, _script: str) -> ShellTrial:
         raise Unsupported("a sandbox", "namespaces", "none are permitted", "permit them")
 
-    rows = tuple(RowResult(row.name, "not shown", "no command runs: none are permitted") for row in ROWS)
-    findings = diagnose(run, HELD._replace(rows=rows), 0)
+    findings = diagnose(run, [], 0)
     assert all(finding.state != "strict" for finding in findings)
     assert "none are permitted" in findings[0].found
     assert {finding.state for finding in findings[2:-1]} == {"not probed"}
@@ -205,5 +156,17 @@ def test_this_machine(tmp_path: Path) -> None:
         examine(os.fsencode(tmp_path / name), home=home, environ={b"PATH": os.environb[b"PATH"]}) for name in "ab"
     )
     assert [one._replace(found=one.found.replace("/a ", "/b ")) for one in first] == second
-    assert len(first) == 22
+    rows = (2 if is_installed("certify") else 1) + (4 if is_installed("containers") else 0)
+    assert len(first) == 16 + rows
     assert all(finding.fix for finding in first if finding.state != "strict")
+
+
+def test_what_certification_would_show_is_not_probed_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "is_installed", lambda satellite: satellite != "certify")
+    (row,) = _by_rows(b"/nowhere", b"/nowhere", {})
+    assert (row.state, row.found) == (
+        "not probed",
+        "mudroom certify is not part of this installation: it lacks mudroom/ext/certify",
+    )
+    (record,), is_open = certified(b"/nowhere")
+    assert record.state == "missing" and record.fix and not is_open

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from mudroom.cli.doctor.probe import Finding
+from mudroom.cli.doctor.probe import ENGINE, Finding, ShellTrial, _containers
 from mudroom.cli.doctor.report import everything, fixes, screen
+from mudroom.cli.host import doctor
+from mudroom.core import registry
+from mudroom.core.settings import Settings
+from mudroom.errors import UsageError
 
 LONG = (
     "limit the container, with all that runs in it (docker run --memory, --pids-limit), or run mudroom as its root " * 3
@@ -51,3 +61,37 @@ def test_each_fix_is_there_once_with_what_it_gives() -> None:
 def test_all_cuts_nothing() -> None:
     text = "\n".join(everything(findings(3), plain))
     assert "x" * 90 in text and LONG in text
+
+
+def test_the_doctor_heeds_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does without one that cannot be read."""
+    said: list[str] = []
+    terminal = SimpleNamespace(out=said.append, note=said.append, style=lambda text, *_: text)
+    context: Any = SimpleNamespace(environ={}, as_json=False, terminal=terminal)
+    asked: list[str] = []
+    monkeypatch.setattr(doctor, "places", lambda _: SimpleNamespace(state=os.fsencode(tmp_path), home=b"/"))
+    monkeypatch.setattr(doctor, "project_of", lambda _: b"/p")
+
+    def examine(*_: object, engine: str, **_more: object) -> list[Finding]:
+        asked.append(engine)
+        return [Finding("a sandbox", "strict", "yes")]
+
+    monkeypatch.setattr(doctor, "examine", examine)
+    monkeypatch.setattr(doctor, "settings_of", lambda *_: Settings(engine="podman"))
+    assert doctor.execute(Namespace(table=False, all=False), context) == 0
+
+    def broken(*_: object) -> Settings:
+        raise UsageError("line 1: no")
+
+    monkeypatch.setattr(doctor, "settings_of", broken)
+    assert doctor.execute(Namespace(table=False, all=False), context) == 0
+    assert asked == ["podman", "auto"]
+    assert "the policy cannot be read and is ignored here: line 1: no" in said
+
+
+def test_an_installation_without_containers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "is_installed", lambda _satellite: False)
+    told = "level 2 is not part of this installation: it lacks mudroom/ext/containers"
+    fix = "install all of mudroom: pip install --force-reinstall mudroom"
+    rows = _containers(b"/nowhere", {}, lambda _settings, _script: ShellTrial(), "auto")
+    assert rows == [Finding(ENGINE, "missing", told, fix)]

@@ -27,11 +27,11 @@ from conformance.bypasses.phone import RULES  # noqa: E402
 from mudroom.core.network.flow import FlowAnswer  # noqa: E402
 from mudroom.core.network.host_rules import HostRule  # noqa: E402
 from mudroom.core.settings import Settings  # noqa: E402
-from mudroom.net.door import Gate  # noqa: E402
+from mudroom.net.gate_handle import Gate  # noqa: E402
 from mudroom.sandbox.linux.seccomp import compile_filter  # noqa: E402
 from mudroom.sandbox.linux.syscall import Cond, SyscallRule  # noqa: E402
 from mudroom.session import Session  # noqa: E402
-from mudroom.session.confinement import gateway  # noqa: E402
+from mudroom.session.confinement import command_gate  # noqa: E402
 
 _NAMESPACES = 0x7E020000  # CLONE_NEW* as the default profile of containers masks them
 _PROFILE = (
@@ -113,7 +113,7 @@ def main() -> None:
     told = json.loads(Path(where).read_text())
     if told["contained"]:
         contain()
-    gateway.SHARED._gates[""] = gate(told["log"], namespaces)
+    command_gate.SHARED._gates[""] = gate(told["log"], namespaces)
     threads = [threading.Thread(target=run_all, args=(told, name)) for name in told["commands"]]
     for thread in threads:
         thread.start()

@@ -1,6 +1,4 @@
-"""Files: what lies beside the project, what is made in it to run outside later, and every other way to a path.
-
-Bodies that any system can run are those of the certificate (``mudroom/ext/certify/deed.py``, which stands alone)."""
+"""Files: what lies beside the project, what is made in it to run outside later, and every other way to a path."""
 
 from __future__ import annotations
 
@@ -11,11 +9,10 @@ import re
 import stat
 import struct
 
-from mudroom.ext.certify import deed
-from mudroom.ext.certify.deed import UP, get, put
-
+from . import deed
 from .attempt import PID_1, World, attempt, register
 from .call import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, O_PATH, buffer, call, ioctl
+from .deed import UP, get, put
 
 SYSTEM = ("/etc", "/usr/local/bin", "/usr/lib", "/opt", "/")
 S_IFCHR, S_IFBLK = 0o020000, 0o060000

@@ -10,8 +10,6 @@ import struct
 import time
 from collections.abc import Iterable
 
-from mudroom.ext.certify.deed import get
-
 from .attempt import Proof, World, attempt, register
 from .call import (
     AT_EMPTY_PATH,
@@ -29,6 +27,7 @@ from .call import (
     reached,
     words,
 )
+from .deed import get
 from .namespaces import in_child
 
 _KEYS = "keyrings(7): no namespace has them; CVE-2016-0728"

@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mudroom.ext.certify import deed
 from mudroom.stage.layers.layer import remove_tree
 
 from .attempt import TABLE, Attempt
@@ -34,7 +33,7 @@ from .listening import Listener
 
 HERE = Path(__file__).parent
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else "python3"
-_START = "import sys; sys.path[:0] = ['.', 'escapes/beside']; from escapes.run import main; main()"
+_START = "import sys; sys.path.insert(0, '.'); from escapes.run import main; main()"
 _OWN_VICTIM = ("signals", "priorities")
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/run", *SYSTEM)
 
@@ -80,11 +79,6 @@ class Range:
     def _make_files(self) -> None:
         self.project.mkdir(parents=True)
         shutil.copytree(HERE, self.project / "escapes", ignore=shutil.ignore_patterns("__pycache__"))
-        package = self.project / "escapes/beside/mudroom/ext/certify"  # for the attempts, the module that stands alone
-        package.mkdir(parents=True)
-        for path in (package.parent / "__init__.py", package / "__init__.py"):
-            path.touch()
-        shutil.copy(deed.__file__, package)
         for path in (self.tmp / "secret", self.home / ".ssh/id_ed25519", self.home / "other/.env"):
             path.parent.mkdir(exist_ok=True)
             path.write_text(self.token)

@@ -12,10 +12,9 @@ import signal
 import struct
 import time
 
-from mudroom.ext.certify.deed import get
-
 from .attempt import PID_1, World, attempt, register
 from .call import HIGH, address, buffer, call, reached
+from .deed import get
 from .files import any_of, processes
 from .namespaces import in_child
 

@@ -1,6 +1,6 @@
 """Runs attempts where they are to be tried: each in a process and a directory of its own, one line of JSON for each.
 
-    python3 -I -S -c 'import sys; sys.path[:0] = [".", "escapes/beside"]; from escapes.run import main; main()' NAMES
+    python3 -I -S -c 'import sys; sys.path.insert(0, "."); from escapes.run import main; main()' NAMES
 
 beside ``world.json``, in the project. NAMES: with a comma between two.
 """

@@ -10,10 +10,9 @@ import stat
 import struct
 from ctypes import c_int
 
-from mudroom.ext.certify.deed import get
-
 from .attempt import World, attempt, register
 from .call import HIGH, address, buffer, call
+from .deed import get
 
 AF_UNIX, STREAM, DGRAM, RAW, SEQPACKET = socket.AF_UNIX, 1, 2, 3, 5
 _DOCKER = "docker.sock, D-Bus, ssh-agent: Landlock says nothing of them before ABI 9"

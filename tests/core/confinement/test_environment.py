@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.confinement.environment import select_image_variables, select_variables
+from mudroom.core.confinement.environment import select_variables
 
 OURS = {b"HOME": b"/home/u", b"PWD": b"/p", b"TMPDIR": b"/tmp", b"MUDROOM": b"1"}
 PATH = {b"PATH": b"/usr/local/bin:/usr/bin:/bin"}
@@ -96,49 +96,3 @@ def test_no_name_gets_in_by_chance(environ: dict[bytes, bytes], network: bool) -
     """Names with a byte that no variable of the allowlist has never pass, whatever they begin or end with."""
     strange = {name + b"!": value for name, value in environ.items() if not name.startswith(b"LC_")}
     assert selected(strange, network=network) == {}
-
-
-# --- in an image --------------------------------------------------------------------------------------------------
-
-
-def inside(
-    image: dict[bytes, bytes], environ: dict[bytes, bytes], *extra: bytes, proxy: bytes = b""
-) -> dict[bytes, bytes]:
-    return select_image_variables(image, environ, home=b"/home/u", cwd=b"/p", user=b"u", proxy=proxy, extra=extra)
-
-
-def test_an_image_has_its_own_variables_and_of_the_hosts_only_the_terminals() -> None:
-    host = {
-        b"PATH": b"/host",
-        b"LANG": b"de",
-        b"VIRTUAL_ENV": b"/v",
-        b"PYTHONPATH": b"/x",
-        b"TERM": b"xterm",
-        b"CI": b"1",
-    }
-    image = {b"PATH": b"/image", b"JAVA_HOME": b"/j", b"HOME": b"/root", b"USER": b"root", b"TERM": b"dumb"}
-    assert inside(image, host) == OURS | {
-        b"PATH": b"/image", b"JAVA_HOME": b"/j", b"USER": b"u", b"LOGNAME": b"u", b"TERM": b"xterm", b"CI": b"1",
-    }  # fmt: skip
-
-
-def test_an_image_that_says_nothing_has_the_usual_path() -> None:
-    assert inside({}, {b"PATH": b"/host"})[b"PATH"] == b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-@pytest.mark.parametrize("name", PROXIES)
-def test_an_images_proxies_are_not_the_gates(name: bytes) -> None:
-    assert name not in inside({name: b"http://corp"}, {name: b"http://host"})
-    found = inside({name: b"http://corp"}, {}, proxy=b"http://127.0.0.1:3128")
-    assert found.get(name) in (None, b"http://127.0.0.1:3128", b"localhost,127.0.0.1,::1")
-
-
-def test_what_is_asked_for_counts_before_the_image() -> None:
-    found = inside({b"A": b"1", b"B": b"2"}, {b"A": b"host", b"T": b"secret"}, b"A", b"B=3", b"T", b"NONE")
-    assert (found[b"A"], found[b"B"], found[b"T"]) == (b"host", b"3", b"secret")
-    assert b"NONE" not in found
-
-
-@pytest.mark.parametrize("name", LEAKS)
-def test_what_of_the_host_is_not_in_an_image(name: bytes) -> None:
-    assert name not in inside({}, {name: b"secret"})

@@ -19,7 +19,6 @@ from mudroom.core.journal.event import (
     data_of,
     digest_of,
     examine,
-    first_broken,
     wall,
 )
 
@@ -33,6 +32,11 @@ def chain(rows: list[Fields]) -> list[Event]:
         previous = digest_of(previous, number, *row)
         events.append(Event(number, *row, previous))
     return events
+
+
+def first_broken(events: list[Event]) -> int | None:
+    broken = examine(events).broken
+    return None if broken is None else broken.number
 
 
 def rows(least: int = 0) -> st.SearchStrategy[list[Fields]]:

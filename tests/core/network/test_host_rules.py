@@ -488,7 +488,7 @@ def test_a_rule_with_only_denies_what_no_such_rule_allows() -> None:
 
 
 def test_a_connection_to_a_bound_host_is_opened() -> None:
-    from mudroom.ext.inspection.core.inspection import connection_rules
+    from mudroom.core.network.inspection import connection_rules
 
     reads = HostRule("allow", "api.example", methods=("GET",), inspect=True, only=True)
     for rules in ([reads], [reads, parse_rule("api.example", "allow")]):

@@ -6,20 +6,19 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.network.host_rules import HostRule, Request, decide
-from mudroom.ext.inspection.core.inspection import (
+from mudroom.core.network.host_rules import HostRule, Request, decide, parse_rule
+from mudroom.core.network.inspection import (
+    Credential,
     Inspection,
     connection_rules,
     is_inspected,
     parse_header,
-    parse_never,
     uninspected,
-    wants_inspection,
 )
-from mudroom.ext.inspection.core.placeholder import parse_credential, with_value
 
 API = "api.example.com"
 LOOKS = HostRule("allow", "*.example.com", inspect=True)
+CREDENTIAL = Credential("TOKEN", API, 443, "authorization", "a-placeholder", "secret-one")
 
 
 def test_a_rule_that_inspects_makes_a_host_inspected_unless_it_is_excluded() -> None:
@@ -29,15 +28,14 @@ def test_a_rule_that_inspects_makes_a_host_inspected_unless_it_is_excluded() -> 
     assert not is_inspected(API, 443, [LOOKS._replace(inspect=False)], None)
     assert not is_inspected(API, 443, [LOOKS._replace(action="deny")], None)
     for never, inspected in (("api.example.com", False), ("**.example.com:443", False), ("*.example.com:8443", True)):
-        assert is_inspected(API, 443, [LOOKS], Inspection("", parse_never([never]))) is inspected
+        assert is_inspected(API, 443, [LOOKS], Inspection("", (parse_rule(never, "deny"),))) is inspected
 
 
 def test_a_credential_makes_its_host_inspected() -> None:
-    credential = with_value(parse_credential("TOKEN", API), "secret-one", bytes(32))
-    inspection = Inspection("", credentials=(credential,))
+    inspection = Inspection("", credentials=(CREDENTIAL,))
     assert is_inspected(API, 443, [], inspection)
     assert is_inspected(API, 22, [], inspection), "on every port: a command has its own credentials for the others"
-    mild = inspection._replace(credentials=(credential._replace(foreign="allow"),))
+    mild = inspection._replace(credentials=(CREDENTIAL._replace(foreign="allow"),))
     assert is_inspected(API, 443, [], mild)
     assert not is_inspected(API, 22, [], mild)
     assert not is_inspected("www.example.com", 443, [], inspection)
@@ -45,19 +43,13 @@ def test_a_credential_makes_its_host_inspected() -> None:
 
 
 def test_the_host_of_a_credential_is_no_tunnel() -> None:
-    credential = with_value(parse_credential("TOKEN", API), "secret-one", bytes(32))
-    inspection = Inspection("", parse_never(["**.example.com"]), (credential,))
+    inspection = Inspection("", (parse_rule("**.example.com", "deny"),), (CREDENTIAL,))
     assert "the credential TOKEN is for it" in uninspected(Request(API, 443), inspection)
     assert "the credential TOKEN is for it" in uninspected(Request(API, 22), inspection)
     assert not uninspected(Request("www.example.com", 443), inspection)
     assert not uninspected(Request(API, 443), inspection._replace(never=()))
-    assert not uninspected(Request(API, 443), inspection._replace(credentials=(credential._replace(foreign="allow"),)))
+    assert not uninspected(Request(API, 443), inspection._replace(credentials=(CREDENTIAL._replace(foreign="allow"),)))
     assert not uninspected(Request(API, 443), None)
-
-
-def test_only_rules_that_let_something_through_want_it() -> None:
-    assert wants_inspection([LOOKS])
-    assert not wants_inspection([LOOKS._replace(action="deny"), HostRule("allow", "*")])
 
 
 def test_headers_that_rules_change_are_checked() -> None:
@@ -74,7 +66,7 @@ def test_headers_that_rules_change_are_checked() -> None:
 
 def test_what_is_to_be_excluded_is_a_pattern() -> None:
     with pytest.raises(ValueError, match="URL"):
-        parse_never(["https://example.com/"])
+        parse_rule("https://example.com/", "deny")
 
 
 ALLOW, DENY, ASK = (HostRule(action, API) for action in ("allow", "deny", "ask"))

@@ -13,8 +13,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from mac import on_a_mac
 
+from mac import on_a_mac
 from mudroom.core.system.process import ProcessHandle, boot, started
 from mudroom.core.system.readiness import SelectorPoll, is_abandoned, wait_for_devices
 from mudroom.core.system.write_lock import is_read_locked, try_write_lock

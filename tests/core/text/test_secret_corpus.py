@@ -7,16 +7,34 @@ import random
 import re
 import shlex
 import time
+from typing import NamedTuple
 
 import pytest
 
 from mudroom.core.text import redaction
 from mudroom.core.text.command_secret import programs
-from mudroom.core.text.issued_token import pattern_of, token_shapes
-from mudroom.core.text.issued_token_table import PLACES
+from mudroom.core.text.issued_token import pattern_of
+from mudroom.core.text.issued_token_table import PLACES, TOKENS
 from mudroom.core.text.redaction import MARK, is_inert, redact, redact_data, redact_words
 from mudroom.core.text.secret_word import is_random
 from secret_corpus import everyday, fill_place, filled, in_clear, lines
+
+
+class TokenShape(NamedTuple):
+    shape: str
+    issuer: str
+    source: str
+
+
+def token_shapes() -> list[TokenShape]:
+    """Return the rows of the table."""
+    rows = []
+    for line in filter(None, TOKENS.splitlines()):
+        shape, _blanks, rest = line.partition(" ")
+        issuer, _blanks, source = rest.strip().rpartition(" ")
+        rows.append(TokenShape(shape, issuer.strip(), source))
+    return rows
+
 
 AROUND = (
     "echo {}",

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from macbox import enforcing_sandbox_exec
 
-from mudroom.cli.doctor.killed_apply import run_apply, try_killed_apply, volume_here
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.tree.entry import Entry
 from mudroom.ext.certify.ground import TrialGround
+from mudroom.ext.certify.killed_apply import run_apply, try_killed_apply, volume_here
 from mudroom.ext.certify.macos import mac_trial
 from mudroom.ext.certify.row import Certificate, RowResult, TrialRow
 from mudroom.ext.certify.table import MACOS

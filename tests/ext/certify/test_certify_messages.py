@@ -16,8 +16,8 @@ from mudroom.ext.certify.opening import make, open_platform
 from mudroom.ext.certify.row import Certificate
 from mudroom.ext.certify.trial import Trial
 from mudroom.ext.certify.windows_trial import OTHERS, prepare_by
+from mudroom.ext.macos.platform import PLATFORM as DARWIN
 from mudroom.ext.windows.win32.api import CallFailed
-from mudroom.sandbox.platform import DARWIN
 
 TRIED = "(mudroom certify tries it, in less than a minute)"
 

@@ -13,8 +13,6 @@ import pytest
 from macbox import BARE, SPEC, enforcing_sandbox_exec, fake_sandbox_exec
 
 from conftest import Place
-from mudroom.cli.doctor.killed_apply import volume_here
-from mudroom.cli.host.doctor import certified
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.settings import Settings
@@ -22,16 +20,18 @@ from mudroom.errors import Unsupported, UsageError
 from mudroom.ext.certify import table
 from mudroom.ext.certify.cli import certification
 from mudroom.ext.certify.cli.certificate import lines
-from mudroom.ext.certify.cli.certification import certify_first, tried_on_linux
+from mudroom.ext.certify.cli.certification import certify_first, findings_here, tried_on_linux
 from mudroom.ext.certify.cli.certify import CertificateFiles, certify_here, configure, execute
 from mudroom.ext.certify.identity import identity
-from mudroom.ext.certify.opening import can_be_tried, look, open_platform, restrict
+from mudroom.ext.certify.killed_apply import volume_here
+from mudroom.ext.certify.opening import UNPORTED, can_be_tried, look, open_platform, restrict
 from mudroom.ext.certify.record import save
 from mudroom.ext.certify.row import Certificate, RowResult, Verdict, closed, opens, results, sentence
 from mudroom.ext.certify.table import MACOS, WINDOWS
 from mudroom.ext.certify.trial import Trial, certify
 from mudroom.ext.macos.client import DarwinClient
-from mudroom.sandbox.platform import DARWIN, LINUX, UNPORTED, platform_here
+from mudroom.ext.macos.platform import PLATFORM as DARWIN
+from mudroom.sandbox.platform import LINUX, platform_here
 from mudroom.session import Session
 
 HELD = Certificate("darwin", "s", "m", 0, tuple(RowResult(row.name, "held") for row in MACOS))
@@ -85,7 +85,7 @@ def test_a_closed_gate_is_refused_before_any_of_it_starts(place: Place, tmp_path
     with pytest.raises(Unsupported, match="network: gate") as caught:
         session.run([b"true"])
     assert caught.value.hint == "not here; set network.mode"
-    assert session.machine._gateway is None
+    assert session.machine._gate is None
     assert (
         place.session(Settings(network="none"), platform=restrict(DARWIN, {"gate": "x"})).run([b"true"]).exit_code == 0
     )
@@ -297,11 +297,12 @@ def test_it_runs_by_itself_once_where_somebody_sees_it(
 
 
 def test_doctor_and_status_tell_what_is_certified_and_closed(tmp_path: Path, tool: bytes) -> None:
-    (missing,) = certified(bytes(tmp_path), "darwin", tool)
+    (missing,), is_open = findings_here(bytes(tmp_path), "darwin", tool)
+    assert not is_open
     assert (missing.state, missing.found) == ("missing", "it is not certified yet") and "mudroom certify" in missing.fix
     assert lines(look("darwin", bytes(tmp_path), tool)) == ["none: it is not certified yet"]
     keep(tmp_path, tool, tcp="fell", kill="not shown")
-    found = {finding.protection: finding for finding in certified(bytes(tmp_path), "darwin", tool)}
+    found = {finding.protection: finding for finding in findings_here(bytes(tmp_path), "darwin", tool)[0]}
     assert found["certified: files"].state == "strict"
     assert found["certified: network"].state == "missing" and "tcp" in found["certified: network"].found
     assert found["certified: processes"].state == "not probed"

@@ -6,7 +6,6 @@ command over where the native client was to do that.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,13 +17,9 @@ from kept import PATIENCE, Kept
 
 from conftest import Place, tick
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
+from native_init import COMPILERS, STRICT
 
 SOURCES = sorted((Path(__file__).parents[3] / "src/native").glob("*.c"))
-STRICT = (
-    "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-align", "-Wstrict-prototypes",
-    "-Wmissing-prototypes", "-Wformat=2", "-Wvla", "-Werror",
-)  # fmt: skip
-COMPILERS = [name for name in ("gcc", "clang", "musl-gcc") if shutil.which(name)]
 LEFT = b"left to the script\n"
 """The answer of the script where the native client leaves a command to it."""
 
@@ -56,14 +51,6 @@ def compile_native(directory: Path, *options: str, compiler: str = COMPILERS[0] 
     script.chmod(0o755)
     tick()
     return program
-
-
-def compile_init(directory: Path, *options: str) -> bytes:
-    """Build the init of sandboxes in ``directory``. Return its path."""
-    program = directory / "mudroom-init"
-    sources = sorted((SOURCES[0].parent / "init").glob("*.c"))
-    subprocess.run([COMPILERS[0], *STRICT, *(options or ("-O2",)), *sources, "-o", program], check=True)
-    return bytes(program)
 
 
 @pytest.fixture(scope="session")

@@ -204,7 +204,7 @@ def test_the_files_of_launchers_are_known() -> None:
     )
     words = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {own_root()!r}); {program}"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    packages = {f"{own_root()}/mudroom/{name}__init__.py" for name in ("keeper/", "sandbox/")}
+    packages = {f"{own_root()}/mudroom/{name}__init__.py" for name in ("ext/", "ext/keeper/", "sandbox/")}
     assert {*done.stdout.split()} - packages <= {*launcher_files()}
     code = Code(time.time_ns(), more=launcher_files())
     assert code.note() and code.looks_current()

@@ -222,7 +222,7 @@ def test_the_client_imports_what_is_built_in() -> None:
 def test_one_that_starts_is_stopped(kept: Kept) -> None:
     """It has no pid in its lock file yet, which loses its name."""
     kept.place.state.mkdir(mode=0o700)
-    stopped = "__import__('mudroom.ext.keeper.status').keeper.status.stop"
+    stopped = "__import__('mudroom.ext.keeper.status').ext.keeper.status.stop"
     program = f"(lambda pid: ({stopped}({kept.directory!r}), os.waitpid(pid, 0)[1])[1])(start(PROGRAM, os.environb))"
     assert kept.ask(program) == "0"
     assert kept.list() == []
@@ -233,7 +233,7 @@ def test_one_that_starts_is_stopped(kept: Kept) -> None:
 def test_one_that_finds_another_mudroom_ends(kept: Kept) -> None:
     """Its interpreter has no HOME, below which the package of the command may be, or another one be hidden."""
     kept.place.state.mkdir(mode=0o700)
-    elsewhere = "setattr(__import__('mudroom.ext.keeper.start').keeper.start, 'own_root', lambda: '/elsewhere')"
+    elsewhere = "setattr(__import__('mudroom.ext.keeper.start').ext.keeper.start, 'own_root', lambda: '/elsewhere')"
     program = f"({elsewhere}, os.waitpid(start(PROGRAM, os.environb, idle=0.2), 0)[1])[1]"
     assert kept.ask(program) == "0"
     (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")

@@ -125,7 +125,7 @@ def test_a_descriptor_of_a_connection_is_no_pass(kept: Kept) -> None:
     program = """
 import marshal, os, socket, sys
 sys.argv[0] = "mudroom"
-from mudroom.keeper import client
+from mudroom.ext.keeper import client
 connection = client._connect(os.environb)
 assert connection.recv(1)
 read, write = os.pipe()

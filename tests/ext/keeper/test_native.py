@@ -23,7 +23,8 @@ from mudroom.ext.agents.cli.hook_run import own_words
 from mudroom.ext.keeper import client, start
 from mudroom.ext.keeper.code import Code
 from mudroom.ext.keeper.command import NotServed, _as_interpreted
-from native import COMPILERS, LEFT, SOURCES, STRICT, NativeKept, both, program, unstarted
+from native import LEFT, SOURCES, NativeKept, both, program, unstarted
+from native_init import COMPILERS, STRICT
 from test_kept_equal import DIFFERENT, WORK, on_terminal, told
 
 __all__ = ["both", "program", "unstarted"]  # fixtures

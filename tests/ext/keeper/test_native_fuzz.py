@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from kept import PATIENCE
 
-from native import COMPILERS, compile_native
+from native import compile_native
+from native_init import COMPILERS
 from tiers import SEED, sample
 
 SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")

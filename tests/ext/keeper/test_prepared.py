@@ -34,8 +34,9 @@ from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.client.template import StandingSandbox
 from mudroom.sandbox.launcher.wire import NATIVE_INIT
 from mudroom.session import Session
+from own_program import init_program, is_on_a_read_only_mount, program
 
-__all__ = ["kept"]  # a fixture
+__all__ = ["init_program", "kept", "program"]  # fixtures
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
 
@@ -440,3 +441,14 @@ def test_nothing_is_left_over(kept: Kept) -> None:
     kept.wait_for_end()
     (vault,) = kept.place.state.glob("vaults/*")
     assert list((vault / "trash").iterdir()) == list((vault / "forks").iterdir()) == []
+
+
+def test_a_launcher_has_its_program_on_a_read_only_mount(program: Path) -> None:
+    source = LauncherSource()
+    ours, answer = source.request()
+    pid = int.from_bytes(os.read(answer, 4), "little")
+    assert is_on_a_read_only_mount(pid) and os.path.samefile(f"/proc/{pid}/exe", program)
+    for end in (ours, source):
+        end.close()
+    os.close(answer)
+    os.waitpid(source.pid, 0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mac import on_a_mac
 from macbox import fake_sandbox_exec
 
 from house import ROOT
+from mac import on_a_mac
 
 IMPORT = """
 import mudroom
@@ -106,7 +106,7 @@ WHOLE = """
 import pathlib, tempfile
 from mudroom.core.settings import Settings
 from mudroom.ext.macos.client import DarwinClient
-from mudroom.sandbox.platform import DARWIN
+from mudroom.ext.macos.platform import PLATFORM as DARWIN
 from mudroom.session import Session
 place = pathlib.Path({place!r})
 client = DarwinClient(tool={tool!r})

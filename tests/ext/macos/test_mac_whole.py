@@ -6,15 +6,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mac import on_a_mac
 from macbox import fake_sandbox_exec
+
+from mac import on_a_mac
 
 OPEN = """
 import pathlib, threading, http.server
 from mudroom.core.settings import Settings
 from mudroom.core.network.host_rules import HostRule
 from mudroom.ext.macos.client import DarwinClient
-from mudroom.sandbox.platform import DARWIN
+from mudroom.ext.macos.platform import PLATFORM as DARWIN
 from mudroom.session import Session, Stdio
 place = pathlib.Path({place!r})
 client = DarwinClient(tool={tool!r})
@@ -67,7 +68,7 @@ with session(settings=Settings(network="gate"), rules=rules) as one:
     for _time in range(2):
         result = get(one)
         print(result.stdout, result.denials)
-        pid = one.machine.gateway.gate.pid
+        pid = one.machine.gate.process.pid
         assert pid > 0
         os.kill(pid, signal.SIGKILL)
     result = get(one, "http://127.0.0.1:9/")
@@ -83,8 +84,9 @@ import io, contextlib
 from mudroom.sandbox import platform
 from mudroom.ext.macos.client import DarwinClient
 platform.BY_RECORD = frozenset()
-mac = platform.DARWIN._replace(client=lambda _environ: DarwinClient(tool={tool!r}))
-platform.PLATFORMS = {{"darwin": mac}}
+from mudroom.ext.macos.platform import PLATFORM
+mac = PLATFORM._replace(client=lambda _environ: DarwinClient(tool={tool!r}))
+platform.platform_of = lambda _name: mac
 os.environ.update(HOME={place!r} + "/home", MUDROOM_STATE={place!r} + "/state", MUDROOM_KEEPER="0", NO_COLOR="1")
 os.chdir({place!r} + "/project")
 from mudroom.cli.main import run

@@ -19,10 +19,11 @@ from clocks import let_pass
 from conftest import Place, listing
 from mudroom.core.retention import DAY, RetentionLimits
 from mudroom.core.tree.stack import LIVE
-from mudroom.errors import MudroomError, UsageError
+from mudroom.errors import MudroomError
+from mudroom.ext.transfer.archives import arrive, export
 from mudroom.ext.transfer.vault import arrival as arrival_module
 from mudroom.ext.transfer.vault.arrival import Arrival, Arrived, bounded_claims, note_of
-from mudroom.ext.transfer.vault.known_base import MOST, known_base, remember_base
+from mudroom.ext.transfer.vault.import_fork import KnownBase
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 from mudroom.stage.disk import sync_filesystem
@@ -31,7 +32,6 @@ from mudroom.vault.lock import Lock
 from mudroom.vault.retention.check import check
 from mudroom.vault.retention.prune import collect_garbage
 from mudroom.vault.store.spare_base import throw_away_base
-from whole_text import whole
 
 BASE = bytes(range(32))
 
@@ -55,12 +55,14 @@ SCRIPT = b"sed -i '1s/^/first /' edited; rm gone; echo new > new; mkdir -p d; ec
 
 def exported(session: Session, fork: str = "f", **options: Any) -> bytes:
     stream = io.BytesIO()
-    session.export(fork, stream, **options)
+    export(session, fork, stream, **options)
     return stream.getvalue()
 
 
-def one(session: Session, data: bytes, name: str | None = None, **fields: Any) -> Arrived:
-    return session.arrive([Arrival(io.BytesIO(data), name, **fields)])[0]
+def one(
+    session: Session, data: bytes, name: str | None = None, *, known: KnownBase | None = None, **fields: Any
+) -> Arrived:
+    return arrive(session, [Arrival(io.BytesIO(data), name, **fields)], known=known)[0]
 
 
 def rows(session: Session, fork: str) -> list[tuple[bytes, str]]:
@@ -95,11 +97,11 @@ def test_an_archive_goes_through_streams_that_cannot_seek(place: Place, *, packe
     session = place.session()
     session.run([b"sh", b"-c", SCRIPT], fork="f")
     out: Any = Trickle(size=1000)
-    written = session.export("f", out, packed=packed)
+    written = export(session, "f", out, packed=packed)
     assert written.size == len(out.data) == out.flushed
     assert bytes(out.data).startswith(b"\x1f\x8b") is packed
     slow: Any = Trickle(bytes(out.data))
-    found = session.arrive([Arrival(slow, "g")])[0]
+    found = arrive(session, [Arrival(slow, "g")])[0]
     assert (found.state, found.name, found.size) == ("new", "g", written.size)
     note = note_of(session.vault.fork("g"))
     assert note is not None
@@ -116,12 +118,12 @@ def test_through_a_pipe(place: Place) -> None:
 
     def write() -> None:
         with open(writing, "wb", buffering=0) as stream:
-            session.export("f", stream)
+            export(session, "f", stream)
 
     writer = threading.Thread(target=write)
     writer.start()
     with open(reading, "rb", buffering=0) as stream:
-        found = session.arrive([Arrival(stream, "g")])[0]
+        found = arrive(session, [Arrival(stream, "g")])[0]
     writer.join()
     assert found.state == "new"
     assert rows(session, "g") == rows(session, "f")
@@ -139,7 +141,7 @@ def test_a_stream_is_refused_for_what_follows_the_archive(place: Place) -> None:
             "the archive cannot be imported: it has data after its end",
         )
     endless = gzip.compress(data) + gzip.compress(b"") * 200_000  # members without content, without end
-    found = session.arrive([Arrival(io.BytesIO(endless), "g")], limit=1_000_000)[0]
+    found = arrive(session, [Arrival(io.BytesIO(endless), "g")], limit=1_000_000)[0]
     assert "holds more than" in found.problem
 
 
@@ -150,10 +152,10 @@ def test_a_stream_that_does_not_wait_is_refused(place: Place) -> None:
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
     with open(reading, "rb", buffering=0) as ours, open(writing, "wb", buffering=0) as theirs:
-        assert "not blocking" in session.arrive([Arrival(ours)])[0].problem
+        assert "not blocking" in arrive(session, [Arrival(ours)])[0].problem
         theirs.write(bytes(1 << 16))
         with pytest.raises(MudroomError, match="its stream does not wait"):
-            session.export("f", theirs)
+            export(session, "f", theirs)
 
 
 def test_a_fork_that_is_too_large_is_not_read(place: Place) -> None:
@@ -161,7 +163,7 @@ def test_a_fork_that_is_too_large_is_not_read(place: Place) -> None:
     session = place.session()
     session.run([b"sh", b"-c", b"truncate -s 1T sparse; echo x > small"], fork="f")
     with pytest.raises(MudroomError, match=r"the fork is too large to be exported: .*sparse"):
-        session.export("f", io.BytesIO(), limit=10**9)
+        export(session, "f", io.BytesIO(), limit=10**9)
     session.run([b"truncate", b"-s", b"1M", b"sparse"], fork="f")
     assert one(session, exported(session, limit=10**9)).state == "new"
 
@@ -172,7 +174,7 @@ def test_a_reader_that_leaves_ends_an_export(place: Place) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "wb", buffering=0) as stream, pytest.raises(BrokenPipeError):
-        session.export("f", stream)
+        export(session, "f", stream)
     assert exported(session)  # the fork is as before
 
 
@@ -192,9 +194,8 @@ def test_a_fork_on_a_snapshot_names_its_base(place: Place) -> None:
     assert found.problem == (
         f"the archive cannot be imported: it stands on the base {BASE.hex()[:16]}, which is not known here"
     )
-    remember_base(session.vault, BASE)
     place.write("edited", (place.project / "edited").read_text() + "the user's line\n")
-    assert one(session, named, "g").state == "new"
+    assert one(session, named, "g", known={BASE: LIVE}.get).state == "new"
     assert session.vault.fork("g").state.base == LIVE
     assert rows(session, "g") == rows(session, "f")
     assert session.changes.apply("g").conflicts == ()
@@ -212,10 +213,9 @@ def test_a_base_that_is_a_snapshot_here(place: Place) -> None:
     session.forks.checkpoint("f", "c")
     session.run([b"sh", b"-c", b"echo more >> new"], fork="f")
     snapshot = session.vault.fork("f").state.base
-    remember_base(session.vault, BASE, snapshot)
     data = exported(session, base=BASE)
     place.write("still", "moved on\n")
-    assert one(session, data, "g").state == "new"
+    assert one(session, data, "g", known={BASE: snapshot}.get).state == "new"
     assert session.vault.fork("g").state.base == snapshot
     assert rows(session, "g") == rows(session, "f")
     assert session.run([b"cat", b"still"], fork="g").stdout.startswith(b"still 0\n")
@@ -223,8 +223,6 @@ def test_a_base_that_is_a_snapshot_here(place: Place) -> None:
     assert check(session.vault) == []  # g needs the snapshot
     session.forks.discard("g")
     assert os.listdir(session.vault.path + b"/bases") == []
-    assert known_base(session.vault, BASE) is None
-    assert "which is not known here" in one(session, data, "g").problem
 
 
 def test_a_fork_of_another_project_with_the_same_base(place: Place, other: Place) -> None:
@@ -237,7 +235,7 @@ def test_a_fork_of_another_project_with_the_same_base(place: Place, other: Place
     session = place.session()
     known = {BASE: LIVE}.get
     place.write("edited", (place.project / "edited").read_text() + "the user's line\n")
-    found = session.arrive([Arrival(io.BytesIO(data))], known=known)[0]
+    found = arrive(session, [Arrival(io.BytesIO(data))], known=known)[0]
     assert (found.state, found.name, found.project) == ("new", "f", os.fsencode(other.project))
     assert session.changes.apply("f").conflicts == ()
     assert (place.project / "edited").read_text().endswith("the user's line\n")
@@ -249,7 +247,7 @@ def test_a_snapshot_that_goes_while_a_fork_arrives(place: Place, monkeypatch: py
     session = place.session()
     session.forks.new("f", snapshot=True)
     session.run([b"sh", b"-c", SCRIPT], fork="f")
-    remember_base(session.vault, BASE, session.vault.fork("f").state.base)
+    known = {BASE: session.vault.fork("f").state.base}.get
     data = exported(session, base=BASE)
 
     def discarding(descriptor: int) -> None:
@@ -257,7 +255,7 @@ def test_a_snapshot_that_goes_while_a_fork_arrives(place: Place, monkeypatch: py
         sync_filesystem(descriptor)
 
     monkeypatch.setattr(arrival_module, "sync_filesystem", discarding)
-    assert "has just been removed" in one(session, data, "g").problem
+    assert "has just been removed" in one(session, data, "g", known=known).problem
     assert session.vault.forks() == []
     assert os.listdir(session.vault.path + b"/layers") == []
 
@@ -275,25 +273,6 @@ def test_a_snapshot_that_a_fork_needs_after_all_is_kept(place: Place) -> None:
     session.vault.throw_away(session.vault.fork("f").path)
     throw_away_base(session.vault, base)
     assert os.listdir(session.vault.path + b"/bases") == []
-
-
-def test_the_table_of_bases_is_bounded_and_checked(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    vault = place.session().vault
-    monkeypatch.setattr("mudroom.ext.transfer.vault.known_base.MOST", 3)
-    assert MOST == 1000
-    for number in range(5):
-        remember_base(vault, bytes([number]) * 32)
-        os.utime(vault.path + b"/known-bases/" + (bytes([number]) * 32).hex().encode(), ns=(number, number))
-    assert [known_base(vault, bytes([number]) * 32) for number in range(5)] == [None, None, LIVE, LIVE, LIVE]
-    for base, stands_for in ((b"short", LIVE), (BASE, "../../x"), (BASE, "none")):
-        told = (
-            "the id of a base has 32 bytes, this has 5"
-            if base != BASE
-            else f"there is no snapshot {stands_for} in this vault (mudroom fork new NAME --snapshot)"
-        )
-        with pytest.raises(UsageError, match=whole(told)):
-            remember_base(vault, base, stands_for)
-    assert known_base(vault, b"../../format") is None
 
 
 # --- many ---
@@ -334,7 +313,7 @@ def test_many_arrive_under_one_lock_with_one_sync(place: Place, monkeypatch: pyt
     data = archives(session, 3) * 20
     session.vault.journal.append("gap", "", {}, time=1)  # it is open
     with counting(monkeypatch) as counts:
-        found = session.arrive([Arrival(io.BytesIO(archive), f"a{n}") for n, archive in enumerate(data)])
+        found = arrive(session, [Arrival(io.BytesIO(archive), f"a{n}") for n, archive in enumerate(data)])
     assert [row.name for row in found] == [f"a{n}" for n in range(60)]
     assert {row.state for row in found} == {"new"}
     assert (counts["syncfs"], counts["turn"]) == (1, 0)
@@ -363,7 +342,7 @@ def test_names_and_errands(place: Place) -> None:
     long = "x" * 64
     assert one(session, first, long).name == long
     assert one(session, first, long).name == "x" * 62 + "-2"
-    in_one = session.arrive([Arrival(io.BytesIO(data), "o", errand="e9") for data in (first, first, second)])
+    in_one = arrive(session, [Arrival(io.BytesIO(data), "o", errand="e9") for data in (first, first, second)])
     assert [(row.state, row.name) for row in in_one] == [("new", "o"), ("here", "o"), ("late", "o-late")]
     assert check(session.vault) == []
     used = {layer for fork in session.vault.forks() for layer in fork.state.references}
@@ -376,7 +355,7 @@ def test_one_that_is_refused_leaves_the_others(place: Place) -> None:
     (data,) = archives(session, 1)
     hostile = [data[: len(data) // 2], b"", b"x" * 5000, gzip.compress(b"y" * 3000)]
     before = listing(place.project)
-    found = session.arrive([Arrival(io.BytesIO(each), "n") for each in (*hostile, data)])
+    found = arrive(session, [Arrival(io.BytesIO(each), "n") for each in (*hostile, data)])
     found += [one(session, data, "../x"), one(session, data, "base")]
     assert [row.state for row in found] == ["refused"] * 4 + ["new"] + ["refused"] * 2
     assert all(row.problem and not row.name for row in found if row.state == "refused")
@@ -421,7 +400,7 @@ def test_an_entry_that_cannot_be_stored_refuses_its_archive_alone(place: Place) 
     ]
     layers = set(os.listdir(session.vault.path + b"/layers"))
     for each in hostile:
-        refused, taken = session.arrive([Arrival(io.BytesIO(each), "n"), Arrival(io.BytesIO(data), "m")])
+        refused, taken = arrive(session, [Arrival(io.BytesIO(each), "n"), Arrival(io.BytesIO(data), "m")])
         assert (refused.state, taken.state) == ("refused", "new")
         assert len(refused.problem) < 500
         session.forks.discard(taken.name)
@@ -479,7 +458,7 @@ def test_a_full_disk_leaves_none(place: Place, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(arrival_module, "sync_filesystem", full)
     with pytest.raises(OSError, match="No space left"):
-        session.arrive([Arrival(io.BytesIO(each)) for each in data])
+        arrive(session, [Arrival(io.BytesIO(each)) for each in data])
     assert session.vault.forks() == []
     assert os.listdir(session.vault.path + b"/layers") == []
 
@@ -503,7 +482,7 @@ def test_killed_between_the_names_there_are_whole_forks_only(
                 return rename(*arguments)
 
             monkeypatch.setattr(arrival_module, "_renamed", dying)
-            session.arrive([Arrival(io.BytesIO(each), f"a{n}", errand=f"e{n}") for n, each in enumerate(data)])
+            arrive(session, [Arrival(io.BytesIO(each), f"a{n}", errand=f"e{n}") for n, each in enumerate(data)])
             os._exit(0)
         finally:
             os._exit(9)
@@ -515,7 +494,7 @@ def test_killed_between_the_names_there_are_whole_forks_only(
     assert check(session.vault) == []
     assert len(os.listdir(session.vault.path + b"/layers")) == len(names)
     # brought again: those that are here make no second fork
-    again = session.arrive([Arrival(io.BytesIO(each), f"a{n}", errand=f"e{n}") for n, each in enumerate(data)])
+    again = arrive(session, [Arrival(io.BytesIO(each), f"a{n}", errand=f"e{n}") for n, each in enumerate(data)])
     assert [row.state for row in again] == ["here"] * len(names) + ["new"] * (6 - len(names))
     assert sorted(fork.name for fork in session.vault.forks()) == [f"a{n}" for n in range(6)]
 
@@ -540,7 +519,7 @@ def test_two_that_bring_the_same_at_once(place: Place) -> None:
     found: list[Arrived] = []
 
     def bring() -> None:
-        found.extend(session.arrive([Arrival(io.BytesIO(data), "n", errand="e1")]))
+        found.extend(arrive(session, [Arrival(io.BytesIO(data), "n", errand="e1")]))
 
     threads = [threading.Thread(target=bring) for _ in range(6)]
     for thread in threads:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-
 from bundle_place import NOW, SCRIPT, export, project, shown, take_in
+
 from conftest import Place, listing
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.transfer.archives import export as export_stream
 from mudroom.ext.transfer.vault.bundle import export_fork
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
@@ -342,18 +343,18 @@ def test_an_export_that_cannot_be(place: Place, monkeypatch: pytest.MonkeyPatch)
     session = place.session()
     session.run([b"sh", b"-c", b"head -c 200000 /dev/urandom > a; mkdir d; touch d/1 d/2"], fork="f")
     with pytest.raises(UsageError, match=whole("the id of a base has 32 bytes, this has 5")):
-        session.export("f", io.BytesIO(), base=b"short")
+        export_stream(session, "f", io.BytesIO(), base=b"short")
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     told = "the archive cannot be written: its stream does not wait (os.set_blocking(FD, True))"
     with open(writer, "wb", buffering=0) as stream, pytest.raises(MudroomError, match=whole(told)):
-        session.export("f", cast("Any", stream), packed=False)
+        export_stream(session, "f", cast("Any", stream), packed=False)
     os.close(reader)
     with monkeypatch.context() as patch:
         patch.setattr("mudroom.ext.transfer.vault.pack.HEADER_LIMIT", 60)
         told = r"\Athe attributes of \S+ are too large for an archive \(the fork is unchanged: apply it, or remove"
         with pytest.raises(MudroomError, match=told):
-            session.export("f", io.BytesIO())
+            export_stream(session, "f", io.BytesIO())
     fork = session.vault.fork("f")
     with fork.lock("a command that is killed"):
         fork.begin(CommandStart(1))
@@ -365,5 +366,5 @@ def test_an_export_that_cannot_be(place: Place, monkeypatch: pytest.MonkeyPatch)
     told = "the fork has more than 3 entries, so it cannot be exported"
     hint = "the fork is unchanged: apply it, or remove the entry from it"
     with pytest.raises(MudroomError, match=whole(f"{told} ({hint})")):
-        session.export("f", io.BytesIO())
+        export_stream(session, "f", io.BytesIO())
     assert {change.path for change in session.changes.of("f").changes} >= {b"a", b"d/2"}

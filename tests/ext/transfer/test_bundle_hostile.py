@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 import pytest
-
 from bundle_place import SCRIPT, export, project, shown, take_in
+
 from clocks import let_pass
 from conftest import Place, listing
 from mudroom.core.retention import DAY, RetentionLimits

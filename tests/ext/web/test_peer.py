@@ -14,8 +14,8 @@ pytest.importorskip("starlette", reason="the extra web")
 from browser import Site, serving
 
 from conftest import Place
-from mudroom.net.entrances import peer_user as peer
-from mudroom.net.entrances.peer_user import ConnectionEnd, find_end, stranger_of, stranger_uid, table_text
+from mudroom.net.listeners import peer_user as peer
+from mudroom.net.listeners.peer_user import ConnectionEnd, find_end, stranger_of, stranger_uid, table_text
 
 pytestmark = pytest.mark.both_users
 

@@ -57,7 +57,7 @@ def test_to_look_at_a_fork_in_the_background_is_no_news(place: Place) -> None:
     session = place.session()
     session.start([b"sleep", b"60"], fork="f")
     try:
-        while not os.path.exists(session.vault.fork("f").entrance):  # the last of what a command brings
+        while not os.path.exists(session.vault.fork("f").namespace_listener):  # the last of what a command brings
             give_way()
         looking.get("changes")
         before = looking.stamps()

@@ -1,4 +1,4 @@
-"""The gate's process in a Windows Python: doors, questions, rules, flows, its end. Run by ``dev/wine``."""
+"""The gate's process in a Windows Python: guards, questions, rules, flows, its end. Run by ``dev/wine``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.ext.windows.net.nt_process import is_readable
 from mudroom.ext.windows.win32 import types as w
 from mudroom.ext.windows.win32.api import Library
-from mudroom.net.door import Door, Gate, Listener, Received
+from mudroom.net.gate_handle import Gate, GuardHandle, Listener, Received
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
 
@@ -80,12 +80,12 @@ def get(address: tuple[str, int], port: int, host: str = "127.0.0.1") -> bytes:
         return answer
 
 
-def received(door: Door, wanted: Callable[[Received], bool]) -> Received:
+def received(guard: GuardHandle, wanted: Callable[[Received], bool]) -> Received:
     """Return the first message that is wanted."""
     limit = time.monotonic() + 30
     while time.monotonic() < limit:
-        if is_readable(door.fileno(), 1):
-            for message in door.receive():
+        if is_readable(guard.fileno(), 1):
+            for message in guard.receive():
                 if wanted(message):
                     return message
     raise AssertionError("the gate does not say it")
@@ -97,14 +97,14 @@ def allow(port: int) -> HostRule:
 
 def test_an_allowed_host_is_reached_and_another_is_not(gate: Gate, origin: Origin) -> None:
     listener, address = proxy()
-    door = gate.open([allow(origin.port)], [listener], ask=False)
+    guard = gate.open([allow(origin.port)], [listener], ask=False)
     try:
         answer = get(address, origin.port)
         assert answer.startswith(b"HTTP/1.1 200") and answer.endswith(b"hello")
         assert get(address, origin.port, "denied.example").startswith(b"HTTP/1.1 403")
         assert len(origin.requests) == 1
     finally:
-        flows = door.shut(10)
+        flows = guard.shut(10)
     said = {(flow.host, flow.verdict) for flow in flows}
     assert ("denied.example", "deny") in said, flows
     allowed = next(flow for flow in flows if flow.host == "127.0.0.1")
@@ -113,20 +113,20 @@ def test_an_allowed_host_is_reached_and_another_is_not(gate: Gate, origin: Origi
 
 def test_a_question_is_asked_and_both_answers_are_kept_to(gate: Gate, origin: Origin) -> None:
     listener, address = proxy()
-    door = gate.open([], [listener], ask=True)
+    guard = gate.open([], [listener], ask=True)
     try:
         for allowed, status in ((False, b"HTTP/1.1 403"), (True, b"HTTP/1.1 502")):
             answers = list[bytes]()
             host = f"{'yes' if allowed else 'no'}.invalid"
             thread = threading.Thread(target=lambda: answers.append(get(address, 80, host)))  # noqa: B023 - joined below
             thread.start()
-            question = received(door, lambda message: isinstance(message, FlowQuestion))
+            question = received(guard, lambda message: isinstance(message, FlowQuestion))
             assert isinstance(question, FlowQuestion) and question.host == host
-            door.answer(question.identity, allowed, None)
+            guard.answer(question.identity, allowed, None)
             thread.join(30)
             assert answers[0].startswith(status), answers
     finally:
-        flows = door.shut(10)
+        flows = guard.shut(10)
     assert [flow.verdict for flow in flows if flow.host == "yes.invalid"] == ["allow"]
 
 
@@ -134,18 +134,18 @@ def test_a_question_is_asked_and_both_answers_are_kept_to(gate: Gate, origin: Or
 def test_a_gate_that_dies_is_replaced_with_its_listeners(origin: Origin) -> None:
     gate = Gate()
     listener, address = proxy()
-    door = gate.open([allow(origin.port)], [listener], ask=False)
+    guard = gate.open([allow(origin.port)], [listener], ask=False)
     try:
         assert get(address, origin.port).startswith(b"HTTP/1.1 200")
         first = gate.pid
         assert gate._handle is not None
         gate._handle.kill_child()
         while gate.pid in (0, first):
-            assert is_readable(door.fileno(), 30)
-            door.receive()
+            assert is_readable(guard.fileno(), 30)
+            guard.receive()
         assert get(address, origin.port).startswith(b"HTTP/1.1 200")
     finally:
-        door.shut(10)
+        guard.shut(10)
         handle = gate._handle
         gate.close()
     assert handle is not None and gate.pid == 0

@@ -12,7 +12,7 @@ import pytest
 if sys.platform != "win32":
     pytest.skip("needs Windows, or dev/wine", allow_module_level=True)
 
-from mudroom.cli.doctor.killed_apply import run_apply, try_killed_apply
+from mudroom.ext.certify.killed_apply import run_apply, try_killed_apply
 from mudroom.ext.certify.record import encode
 from mudroom.ext.certify.row import Certificate, closed, opens
 from mudroom.ext.certify.table import WINDOWS
@@ -52,11 +52,11 @@ def test_a_rename_that_replaces_and_a_flush_that_does_nothing_fall(tmp_path: Pat
 @pytest.mark.deep
 @pytest.mark.limit(400)
 def test_an_apply_that_is_killed_in_each_state_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    private = "from mudroom.stage import nt_private; nt_private.is_private = lambda _descriptor: True; "
+    private = "from mudroom.ext.windows.stage import nt_private; nt_private.is_private = lambda _descriptor: True; "
 
     def run(words: Sequence[str]) -> int:  # Wine keeps no list of access
         return run_apply(
-            [word.replace("from mudroom.cli.doctor", private + "from mudroom.cli.doctor") for word in words]
+            [word.replace("from mudroom.ext.certify", private + "from mudroom.ext.certify") for word in words]
         )
 
     monkeypatch.setattr(nt_private, "is_private", lambda _descriptor: True)

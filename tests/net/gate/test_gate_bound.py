@@ -14,13 +14,13 @@ import pytest
 from mudroom.core.network.budget import FLOOR, MemoryBudget
 from mudroom.core.network.flow import Flow
 from mudroom.core.network.host_rules import HostRule, Request
-from mudroom.net.door import MOST_MEMORY
-from mudroom.net.gate import guard
+from mudroom.net.gate import guard as guard_module
 from mudroom.net.gate.event_loop import GateLoop
-from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.guard import Guard
 from mudroom.net.gate.peer import HELD, Peer
 from mudroom.net.gate.resolve import resolve
 from mudroom.net.gate.transport import SocketTransport
+from mudroom.net.gate_handle import MOST_MEMORY
 from mudroom.net.protocol import wire
 from origin import Web
 from test_gate_budget import Counts, gate_in_a_thread
@@ -41,24 +41,24 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class Hall:
-    """Doors of one budget in this process."""
+    """Guards of one budget in this process."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         self.budget = budget
         self.ends: list[socket.socket] = []
 
-    def door(self, *rules: HostRule) -> DoorGuard:
+    def guard(self, *rules: HostRule) -> Guard:
         channel, host = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         channel.setblocking(False)
         host.settimeout(20)
         self.ends += [channel, host]
-        return DoorGuard(channel, wire.OpenMessage(["proxy"], list(rules), False, 60.0, 1, ""), resolve, self.budget)
+        return Guard(channel, wire.OpenMessage(["proxy"], list(rules), False, 60.0, 1, ""), resolve, self.budget)
 
-    def connect(self, door: DoorGuard) -> tuple[Client, socket.socket]:
+    def connect(self, guard: Guard) -> tuple[Client, socket.socket]:
         ours, other = socket.socketpair()
         ours.setblocking(False)
         other.setblocking(False)
-        client = Client(door)
+        client = Client(guard)
         SocketTransport(ours, client)
         self.ends += [ours, other]
         return client, other
@@ -69,20 +69,20 @@ class Hall:
 
 
 class Client(Peer):
-    """As ``EntranceClient``, without what serves it."""
+    """As ``ListenerClient``, without what serves it."""
 
     is_taken = False
 
-    def __init__(self, door: DoorGuard) -> None:
+    def __init__(self, guard: Guard) -> None:
         super().__init__()
-        self.door = door
+        self.guard = guard
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.is_taken = self.door.register(self)
+        self.is_taken = self.guard.register(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.door.unregister(self)
+        self.guard.unregister(self)
         super().connection_lost(error)
 
 
@@ -95,9 +95,9 @@ def hall() -> Iterator[Hall]:
 
 def test_what_is_read_and_not_taken_is_charged_and_bounded(hall: Hall) -> None:
     async def work() -> None:
-        door = hall.door()
+        guard = hall.guard()
         hall.budget.slots = 1_000
-        crowd = [hall.connect(door) for _ in range(120)]
+        crowd = [hall.connect(guard) for _ in range(120)]
         for _round in range(20):
             for _client, other in crowd:
                 try:
@@ -109,7 +109,7 @@ def test_what_is_read_and_not_taken_is_charged_and_bounded(hall: Hall) -> None:
         assert hall.budget.held == sum(map(len, (client.buffer for client, _other in crowd)))
         assert hall.budget.held <= 4 * MEGABYTE + 120 * FLOOR
         assert min(held) >= FLOOR, "so much of each is always read"
-        late, other = hall.connect(hall.door())
+        late, other = hall.connect(hall.guard())
         other.send(b"y" * HELD)
         await until(lambda: len(late.buffer) == HELD)
         for client, _other in crowd:
@@ -125,13 +125,13 @@ def test_more_is_read_as_soon_as_somebody_wants_it(hall: Hall) -> None:
     """Where there is no room either: whoever waits for the end of a message gets it."""
 
     async def work() -> None:
-        door = hall.door()
-        hog, _other = hall.connect(door)
+        guard = hall.guard()
+        hog, _other = hall.connect(guard)
         hog.account.serves()
         hog.account.hold(hall.budget.most)
-        client, other = hall.connect(door)
+        client, other = hall.connect(guard)
         assert not client.is_taken
-        client.charge_to(door.share.open(client.cut))
+        client.charge_to(guard.share.open(client.cut))
         other.send(b"x" * (2 * FLOOR))
         await until(lambda: len(client.buffer) == FLOOR)
         assert not client.transport.is_reading()
@@ -143,17 +143,17 @@ def test_more_is_read_as_soon_as_somebody_wants_it(hall: Hall) -> None:
 
 def test_half_requests_of_one_command_do_not_reach_the_other(hall: Hall) -> None:
     async def work() -> None:
-        door, other_door = hall.door(), hall.door()
-        first, _end = hall.connect(other_door)
+        guard, other_guard = hall.guard(), hall.guard()
+        first, _end = hall.connect(other_guard)
         first.account.serves()
-        crowd = [hall.connect(door)[0] for _ in range(250)]
+        crowd = [hall.connect(guard)[0] for _ in range(250)]
         await asyncio.sleep(0)
         assert all(client.is_taken for client in crowd), "the oldest made room for the newest"
         alive = [client for client in crowd if not client.transport.is_closing()]
         assert alive == crowd[-len(alive) :]
         assert len(alive) <= 67
         assert not first.transport.is_closing()
-        late = [hall.connect(other_door)[0] for _ in range(20)]
+        late = [hall.connect(other_guard)[0] for _ in range(20)]
         assert all(client.is_taken and not client.transport.is_closing() for client in late)
 
     run(work)
@@ -162,11 +162,11 @@ def test_half_requests_of_one_command_do_not_reach_the_other(hall: Hall) -> None
 def test_a_command_that_came_late_gets_the_connections_that_others_have_too_many_of(hall: Hall) -> None:
     async def work() -> None:
         for _ in range(5):
-            door = hall.door()
+            guard = hall.guard()
             for _ in range(70):
-                hall.connect(door)[0].account.serves()
-        late_door = hall.door()
-        late = [hall.connect(late_door)[0] for _ in range(10)]
+                hall.connect(guard)[0].account.serves()
+        late_guard = hall.guard()
+        late = [hall.connect(late_guard)[0] for _ in range(10)]
         assert all(client.is_taken and not client.transport.is_closing() for client in late)
         assert hall.budget.connections <= 100
 
@@ -175,18 +175,18 @@ def test_a_command_that_came_late_gets_the_connections_that_others_have_too_many
 
 def test_what_the_host_does_not_hear_of_waits(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request of a connection that is open, too; and by bytes, for a flow can be long."""
-    monkeypatch.setattr(guard, "MAX_UNSENT_BYTES", 100_000)
+    monkeypatch.setattr(guard_module, "MAX_UNSENT_BYTES", 100_000)
 
     async def work() -> None:
-        door = hall.door(HostRule("allow", "a.example"))
+        guard = hall.guard(HostRule("allow", "a.example"))
         host = hall.ends[-1]
-        client, _other = hall.connect(door)
+        client, _other = hall.connect(guard)
         long = Flow(1, "https", "a.example", 443, "allow", "", "", request=(("x", "y" * 30_000),))
         sent = 0
-        while door.register(hall.connect(door)[0]):
-            door.ended(long)
+        while guard.register(hall.connect(guard)[0]):
+            guard.ended(long)
             sent += 1
-        judged = asyncio.create_task(door.judge(Request("a.example", 443), "connect", client))
+        judged = asyncio.create_task(guard.judge(Request("a.example", 443), "connect", client))
         for _ in range(10):
             await asyncio.sleep(0)
         assert not judged.done()
@@ -194,7 +194,7 @@ def test_what_the_host_does_not_hear_of_waits(hall: Hall, monkeypatch: pytest.Mo
             await asyncio.to_thread(host.recv, 65536)
         async with asyncio.timeout(20):
             assert (await judged).action == "allow"
-        assert hall.connect(door)[0].is_taken
+        assert hall.connect(guard)[0].is_taken
 
     run(work)
 
@@ -214,7 +214,7 @@ def test_nothing_stays_charged_when_all_are_gone(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("test_gate_budget.MemoryBudget", lambda _most: budget)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with gate_in_a_thread(port, Counts()) as (where, _door):
+        with gate_in_a_thread(port, Counts()) as (where, _guard):
             clients = []
             for request in WAYS.values():
                 client = socket.create_connection(where)
@@ -234,10 +234,10 @@ def test_the_process_has_a_limit_of_memory_of_its_own(tmp_path: Path) -> None:
     with Town(tmp_path) as town:
         port = town.serve(Web())
         town.names({"web.example": [["127.0.0.1"]]})
-        door = town.door(HostRule("allow", "web.example", (port,), private=True))
+        guard = town.guard(HostRule("allow", "web.example", (port,), private=True))
         request = b"GET http://web.example:%d/ HTTP/1.1\r\nHost: web.example:%d\r\nConnection: close\r\n\r\n" % (
             port,
             port,
         )
-        assert read_all(door.connect(request)).endswith(b"hello\n")
+        assert read_all(guard.connect(request)).endswith(b"hello\n")
         assert resource.prlimit(town.gate.pid, resource.RLIMIT_DATA) == (MOST_MEMORY, MOST_MEMORY)

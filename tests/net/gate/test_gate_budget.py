@@ -42,10 +42,10 @@ class Counts:
 
 @contextmanager
 def gate_in_a_thread(port: int, counts: Counts) -> Iterator[tuple[Any, socket.socket]]:
-    """The gate's loop in this process. Yield the place of its listener, and the door's socket."""
+    """The gate's loop in this process. Yield the place of its listener, and the guard's socket."""
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    door, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    door.settimeout(20)
+    guard, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    guard.settimeout(20)
     listener = socket.create_server(("127.0.0.1", 0))
     rules = [HostRule("allow", "127.0.0.1", (port,), private=True)]
 
@@ -61,19 +61,19 @@ def gate_in_a_thread(port: int, counts: Counts) -> Iterator[tuple[Any, socket.so
         message = wire.OpenMessage(["proxy"], rules, False, 60.0, 1, "")
         wire.send(control, message, [channel.fileno(), listener.fileno()])
         with channel, listener:
-            yield listener.getsockname(), door
+            yield listener.getsockname(), guard
     finally:
-        wire.send(door, wire.ShutMessage())
-        while not isinstance(told(door), wire.ClosedMessage):
+        wire.send(guard, wire.ShutMessage())
+        while not isinstance(told(guard), wire.ClosedMessage):
             pass
         control.close()
         thread.join(20)
         theirs.close()
-        door.close()
+        guard.close()
 
 
-def told(door: socket.socket) -> wire.ToHost:
-    packet = wire.Inbox().receive(door)
+def told(guard: socket.socket) -> wire.ToHost:
+    packet = wire.Inbox().receive(guard)
     assert packet is not None
     message: wire.ToHost = wire.to_host.decode(packet[0])
     return message
@@ -84,7 +84,7 @@ def test_a_tunnel_of_one_request() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         request = b"CONNECT 127.0.0.1:%d HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % (port, port)
-        with gate_in_a_thread(port, counts) as (where, door):
+        with gate_in_a_thread(port, counts) as (where, guard):
             for number in range(TUNNELS + 1):
                 if number == 1:
                     counts.calls.clear()  # the first one pays for the start
@@ -98,8 +98,8 @@ def test_a_tunnel_of_one_request() -> None:
                         assert client.recv(1) == b"!"
                         client.shutdown(socket.SHUT_WR)
                         assert accepted.recv(1) == b""
-                assert isinstance(told(door), wire.BeganMessage)
-                ended = told(door)
+                assert isinstance(told(guard), wire.BeganMessage)
+                ended = told(guard)
                 assert isinstance(ended, wire.EndedMessage)
                 assert (ended.flow.sent, ended.flow.received) == (1, 1)
             calls = dict(counts.calls)

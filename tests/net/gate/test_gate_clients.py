@@ -60,7 +60,7 @@ def test_curl(town: Town, island: Island) -> None:
     fronted = ["--connect-to", f"evil.example:{secure}:good.example:{secure}", "-k"]
     code, _, said = island.run(*curl, *fronted, f"https://evil.example:{secure}/")
     assert (code, "alert access denied" in said) == (35, True)
-    place.door.wait(flows=4)
+    place.guard.wait(flows=4)
     assert "evil.example" not in town.lookups()
 
 
@@ -73,8 +73,8 @@ def test_nodes_fetch_which_knows_of_no_proxy(town: Town, island: Island) -> None
         try {{ await fetch("http://evil.example:{port}/"); }} catch (error) {{ console.log(error.cause.code); }}
     """
     assert island.run("node", "--input-type=module", "-e", script) == (0, "hello\nENOTFOUND\n", "")
-    place.door.wait(flows=2)
-    assert {(flow.way, flow.host, flow.verdict) for flow in place.door.flows} >= {("http", "good.example", "allow")}
+    place.guard.wait(flows=2)
+    assert {(flow.way, flow.host, flow.verdict) for flow in place.guard.flows} >= {("http", "good.example", "allow")}
 
 
 def test_python(town: Town, island: Island) -> None:
@@ -112,7 +112,7 @@ def test_git_clones_by_http(town: Town, island: Island, tmp_path: Path) -> None:
         code, _, said = island.run(*clone, f"http://evil.example:{port}/repository.git", str(tmp_path / "other"))
         assert code == 128
         server.shutdown()
-    place.door.wait(flows=3)
+    place.guard.wait(flows=3)
     assert (tmp_path / "clone/.git/HEAD").exists()
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from mudroom.core.network.host_rules import HostRule
 from origin import Web
-from town import OpenDoor, Town, read_all, read_until
+from town import OpenGuard, Town, read_all, read_until
 
 
 @pytest.fixture
@@ -30,9 +30,9 @@ def allow(name: str, port: int, methods: tuple[str, ...] = (), paths: tuple[str,
     return HostRule("allow", name, (port,), methods, paths, private=True, source="policy.yaml:1")
 
 
-def one(door: OpenDoor, request: bytes) -> bytes:
+def one(guard: OpenGuard, request: bytes) -> bytes:
     """What the gate says to a client that sends just this."""
-    client = door.connect(request)
+    client = guard.connect(request)
     client.shutdown(socket.SHUT_WR)
     return read_all(client)
 
@@ -41,15 +41,15 @@ def test_a_request_is_passed_on_with_the_gates_own_line_host_and_framing(town: T
     web = Web()
     port = town.serve(web)
     local(town, "web.example")
-    door = town.door(allow("web.example", port))
-    client = door.connect(
+    guard = town.guard(allow("web.example", port))
+    client = guard.connect(
         b"GET http://WEB.example.:%d/a?b=secret HTTP/1.1\r\nhost: web.example:%d\r\nAccept: */*\r\nX-Drop: 1\r\n"
         b"Connection: keep-alive, x-drop\r\nProxy-Authorization: Basic eDp5\r\nTE: trailers\r\n\r\n" % (port, port)
     )
     assert read_until(client, b"hello\n").startswith(b"HTTP/1.1 200 ")
     client.close()
     assert web.requests == [b"GET /a?b=secret HTTP/1.1\r\nHost: web.example:%d\r\nAccept: */*\r\n\r\n" % port]
-    flow = door.flow()
+    flow = guard.flow()
     assert (flow.way, flow.host, flow.method, flow.path, flow.status) == ("http", "web.example", "GET", "/a", 200)
     assert (flow.verdict, flow.rule, flow.address) == ("allow", "policy.yaml:1", "127.0.0.1")
     assert flow.sent == len(web.requests[0])
@@ -60,8 +60,8 @@ def test_every_request_of_a_kept_alive_connection_is_judged(town: Town) -> None:
     good, other = Web(), Web(b"other\n")
     port, second = town.serve(good), town.serve(other)
     local(town, "good.example", "other.example")
-    door = town.door(allow("good.example", port), allow("other.example", second))
-    connection = http.client.HTTPConnection(door.where[0], door.where[1], timeout=20)
+    guard = town.guard(allow("good.example", port), allow("other.example", second))
+    connection = http.client.HTTPConnection(guard.where[0], guard.where[1], timeout=20)
     for _ in range(3):
         connection.request("GET", f"http://good.example:{port}/")
         assert connection.getresponse().read() == b"hello\n"
@@ -72,8 +72,8 @@ def test_every_request_of_a_kept_alive_connection_is_judged(town: Town) -> None:
     assert (response.status, b"mudroom net allow evil.example" in response.read()) == (403, True)
     connection.close()
     assert (good.connections, len(good.requests), len(other.requests)) == (1, 3, 1)
-    door.wait(flows=5)
-    assert [flow.verdict for flow in door.flows] == ["allow"] * 4 + ["deny"]
+    guard.wait(flows=5)
+    assert [flow.verdict for flow in guard.flows] == ["allow"] * 4 + ["deny"]
     assert "evil.example" not in town.lookups()
 
 
@@ -81,10 +81,10 @@ def test_requests_in_a_row_without_waiting_are_judged_one_by_one(town: Town) -> 
     web = Web()
     port = town.serve(web)
     local(town, "web.example", "evil.example")
-    door = town.door(allow("web.example", port))
+    guard = town.guard(allow("web.example", port))
     request = b"GET http://%s.example:%d/ HTTP/1.1\r\nHost: %s.example:%d\r\n\r\n"
     good, evil = (request % (name, port, name, port) for name in (b"web", b"evil"))
-    client = door.connect(good + good + evil + good)
+    client = guard.connect(good + good + evil + good)
     said = read_all(client)
     assert [said.count(b"HTTP/1.1 %d " % status) for status in (200, 403)] == [2, 1]
     assert len(web.requests) == 2
@@ -95,9 +95,9 @@ def test_a_server_that_closes_after_every_response(town: Town) -> None:
     web = Web(head=b"HTTP/1.1 200 OK\r\nConnection: close\r\n")
     port = town.serve(web)
     local(town, "web.example")
-    door = town.door(allow("web.example", port))
+    guard = town.guard(allow("web.example", port))
     head = b"POST http://web.example:%d/ HTTP/1.1\r\nHost: web.example:%d\r\nContent-Length: 1\r\n" % (port, port)
-    client = door.connect((head + b"\r\nx") * 2 + head + b"Connection: close\r\n\r\nx")
+    client = guard.connect((head + b"\r\nx") * 2 + head + b"Connection: close\r\n\r\nx")
     assert read_all(client).count(b"HTTP/1.1 200 ") == 3
     assert web.connections == 3
 
@@ -106,13 +106,13 @@ def test_what_stands_in_a_body_is_no_request(town: Town) -> None:
     web = Web()
     port = town.serve(web)
     local(town, "web.example")
-    door = town.door(allow("web.example", port))
+    guard = town.guard(allow("web.example", port))
     inner = b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n"
     head = b"POST http://web.example:%d/ HTTP/1.1\r\nHost: web.example:%d\r\nContent-Length: %d\r\n\r\n"
-    client = door.connect(head % (port, port, len(inner)) + inner)
+    client = guard.connect(head % (port, port, len(inner)) + inner)
     read_until(client, b"hello\n")
     client.close()
-    assert door.flow().host == "web.example"
+    assert guard.flow().host == "web.example"
     assert web.requests[0].endswith(b"\r\n\r\n" + inner)
 
 
@@ -130,9 +130,9 @@ def test_a_server_that_closed_what_was_kept_open_is_asked_again_if_that_is_harml
 
     port = town.serve(once)
     local(town, "web.example")
-    door = town.door(allow("web.example", port))
+    guard = town.guard(allow("web.example", port))
     request = b"%s http://web.example:%d/ HTTP/1.1\r\nHost: web.example:%d\r\n\r\n"
-    client = door.connect(request % (b"GET", port, port))
+    client = guard.connect(request % (b"GET", port, port))
     read_until(client, b"hello\n")
     client.sendall(request % (method, port, port))
     assert read_until(client, b"\n").startswith(b"HTTP/1.1 %d " % status)
@@ -143,14 +143,14 @@ def test_methods_and_paths_are_the_rules(town: Town) -> None:
     web = Web()
     port = town.serve(web)
     local(town, "api.example")
-    door = town.door(allow("api.example", port, methods=("GET",), paths=("/public",)))
+    guard = town.guard(allow("api.example", port, methods=("GET",), paths=("/public",)))
     for method, path, status in (("GET", "/public/x", 200), ("GET", "/private", 403), ("POST", "/public/x", 403)):
-        connection = http.client.HTTPConnection(door.where[0], door.where[1], timeout=20)
+        connection = http.client.HTTPConnection(guard.where[0], guard.where[1], timeout=20)
         connection.request(method, f"http://api.example:{port}{path}", headers={"Content-Length": "0"})
         assert connection.getresponse().status == status
         connection.close()
     connect = b"CONNECT api.example:%d HTTP/1.1\r\nHost: api.example:%d\r\n\r\n" % (port, port)
-    assert one(door, connect).startswith(b"HTTP/1.1 403 ")  # what goes through a tunnel has no method
+    assert one(guard, connect).startswith(b"HTTP/1.1 403 ")  # what goes through a tunnel has no method
     assert len(web.requests) == 1
 
 
@@ -163,7 +163,7 @@ def test_a_header_that_names_another_method_or_path_opens_nothing(town: Town, na
     web = Web()
     port = town.serve(web)
     local(town, "api.example", "all.example", "not.example")
-    door = town.door(
+    guard = town.guard(
         allow("api.example", port, methods=("POST",), paths=("/public",)),
         allow("all.example", port),
         allow("not.example", port),
@@ -172,7 +172,7 @@ def test_a_header_that_names_another_method_or_path_opens_nothing(town: Town, na
     )
 
     def post(host: str, **headers: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection(door.where[0], door.where[1], timeout=20)
+        connection = http.client.HTTPConnection(guard.where[0], guard.where[1], timeout=20)
         connection.request("POST", f"http://{host}:{port}/public/x", headers={"Content-Length": "0", **headers})
         answer = connection.getresponse()
         said = answer.read().decode()
@@ -195,7 +195,7 @@ def test_a_kept_alive_connection_is_vetted_by_the_present_rules(town: Town) -> N
     port = town.serve(web)
     local(town, "api.example")
     private = allow("api.example", port)
-    door = town.door(private)
+    guard = town.guard(private)
 
     def get(connection: http.client.HTTPConnection) -> tuple[int, str]:
         connection.request("GET", f"http://api.example:{port}/")
@@ -206,14 +206,14 @@ def test_a_kept_alive_connection_is_vetted_by_the_present_rules(town: Town) -> N
         ([private._replace(private=False)], "127.0.0.1 is an address of this machine"),
         ([private, HostRule("deny", "127.0.0.0/8")], "127.0.0.1 is denied"),
     ):
-        connection = http.client.HTTPConnection(door.where[0], door.where[1], timeout=20)
+        connection = http.client.HTTPConnection(guard.where[0], guard.where[1], timeout=20)
         assert get(connection)[0] == 200
         assert get(connection)[0] == 200
-        door.door.update(rules)
+        guard.guard.update(rules)
         status, said = get(connection)
         assert (status, why in said) == (403, True), said
         connection.close()
-        door.door.update([private])
+        guard.guard.update([private])
     assert len(web.requests) == 4
 
 
@@ -221,9 +221,9 @@ def test_bodies_of_both_kinds_arrive_whole_and_trailers_stay_behind(town: Town) 
     web = Web()
     port = town.serve(web)
     local(town, "web.example")
-    door = town.door(allow("web.example", port))
+    guard = town.guard(allow("web.example", port))
     head = b"POST http://web.example:%d/ HTTP/1.1\r\nHost: web.example:%d\r\n" % (port, port)
-    client = door.connect(head + b"Content-Length: 5\r\n\r\nfirst")
+    client = guard.connect(head + b"Content-Length: 5\r\n\r\nfirst")
     assert b"hello\n" in read_until(client, b"hello\n")
     client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nX-Trailer: 1\r\n\r\n")
     read_until(client, b"hello\n")
@@ -241,8 +241,8 @@ def test_a_large_body_goes_through_both_ways(town: Town) -> None:
     web = Web(body)
     port = town.serve(web)
     local(town, "web.example")
-    door = town.door(allow("web.example", port))
-    connection = http.client.HTTPConnection(door.where[0], door.where[1], timeout=20)
+    guard = town.guard(allow("web.example", port))
+    connection = http.client.HTTPConnection(guard.where[0], guard.where[1], timeout=20)
     connection.request("PUT", f"http://web.example:{port}/", body=body)
     assert connection.getresponse().read() == body
     assert web.requests[0].endswith(body)
@@ -278,14 +278,15 @@ def test_what_two_servers_could_read_in_two_ways_is_refused(town: Town, fields: 
     web = Web()
     port = town.serve(web)
     local(town, "web.example")
-    door = town.door(allow("web.example", port))
+    guard = town.guard(allow("web.example", port))
     where = b"web.example:%d" % port
     said = one(
-        door, b"POST http://%s/ HTTP/1.1\r\nHost: %s\r\n%s\r\n0\r\n\r\nGET /x HTTP/1.1\r\n\r\n" % (where, where, fields)
+        guard,
+        b"POST http://%s/ HTTP/1.1\r\nHost: %s\r\n%s\r\n0\r\n\r\nGET /x HTTP/1.1\r\n\r\n" % (where, where, fields),
     )
     assert said.startswith(b"HTTP/1.1 400 ")
     assert said.count(b"HTTP/1.1 ") == 1
-    assert door.flow().verdict == "deny"
+    assert guard.flow().verdict == "deny"
     assert web.connections == 0
 
 
@@ -314,9 +315,9 @@ def test_games_with_the_first_line_and_the_host(town: Town, line: bytes, host: b
     web = Web()
     port = town.serve(web)
     local(town, "web.example", "evil.example")
-    door = town.door(allow("web.example", port))
+    guard = town.guard(allow("web.example", port))
     request = b"%s\r\nHost: %s\r\n\r\n" % (line, host)
-    said = one(door, request.replace(b"PORT", b"%d" % port))
+    said = one(guard, request.replace(b"PORT", b"%d" % port))
     assert said.startswith(b"HTTP/1.1 %d " % status)
     assert web.connections == 0
     assert town.lookups() == []
@@ -327,7 +328,7 @@ def test_requests_through_a_tunnel_are_judged_as_well(town: Town) -> None:
     web = Web()
     port = town.serve(web)
     local(town, "web.example", "evil.example")
-    door = town.door(allow("web.example", port))
+    guard = town.guard(allow("web.example", port))
     connect = b"CONNECT web.example:%d HTTP/1.1\r\nHost: web.example:%d\r\n\r\n" % (port, port)
     for line, host, ok in (
         (b"/", b"web.example:%d" % port, True),
@@ -336,7 +337,7 @@ def test_requests_through_a_tunnel_are_judged_as_well(town: Town) -> None:
         (b"/", b"evil.example:%d" % port, False),
         (b"/", b"127.0.0.1:%d" % port, False),
     ):
-        client = door.connect(connect)
+        client = guard.connect(connect)
         assert read_until(client, b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
         client.sendall(b"GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % (line, host))
         assert read_all(client).startswith(b"HTTP/1.1 200 " if ok else b"HTTP/1.1 403 "), (line, host)
@@ -362,14 +363,14 @@ def switch(client: socket.socket) -> None:
 def test_a_websocket_is_bytes_after_101(town: Town) -> None:
     port = town.serve(switch)
     local(town, "web.example")
-    door = town.door(allow("web.example", port))
-    client = door.connect(upgrade(port, b"websocket") + b"early ")
+    guard = town.guard(allow("web.example", port))
+    client = guard.connect(upgrade(port, b"websocket") + b"early ")
     client.sendall(b"late")
     said = read_until(client, b"LATE")
     assert said.startswith(b"HTTP/1.1 101 ")
     assert said.endswith(b"\r\n\r\n<EARLY LATE")
     client.close()
-    assert (door.flow().status, door.flow().received > 10) == (101, True)
+    assert (guard.flow().status, guard.flow().received > 10) == (101, True)
 
 
 def test_an_upgrade_to_anything_else_is_not_passed_on(town: Town) -> None:
@@ -377,8 +378,8 @@ def test_an_upgrade_to_anything_else_is_not_passed_on(town: Town) -> None:
     web = Web()
     port = town.serve(web)
     local(town, "web.example")
-    door = town.door(allow("web.example", port))
-    client = door.connect(upgrade(port, b"h2c"))
+    guard = town.guard(allow("web.example", port))
+    client = guard.connect(upgrade(port, b"h2c"))
     assert read_until(client, b"hello\n").startswith(b"HTTP/1.1 200 ")
     assert b"pgrade" not in web.requests[0]
 
@@ -386,8 +387,8 @@ def test_an_upgrade_to_anything_else_is_not_passed_on(town: Town) -> None:
 def test_a_rule_about_requests_lets_no_websocket_through(town: Town) -> None:
     port = town.serve(switch)
     local(town, "web.example")
-    door = town.door(allow("web.example", port, paths=("/ws",)))
-    assert one(door, upgrade(port, b"websocket")).startswith(b"HTTP/1.1 403 ")
+    guard = town.guard(allow("web.example", port, paths=("/ws",)))
+    assert one(guard, upgrade(port, b"websocket")).startswith(b"HTTP/1.1 403 ")
 
 
 def test_100_continue_goes_through(town: Town) -> None:
@@ -400,8 +401,8 @@ def test_100_continue_goes_through(town: Town) -> None:
 
     port = town.serve(patient)
     local(town, "web.example")
-    door = town.door(allow("web.example", port))
-    client = door.connect(
+    guard = town.guard(allow("web.example", port))
+    client = guard.connect(
         b"PUT http://web.example:%d/ HTTP/1.1\r\nHost: web.example:%d\r\n" % (port, port)
         + b"Content-Length: 4\r\nExpect: 100-continue\r\n\r\n"
     )
@@ -430,11 +431,11 @@ def test_a_server_that_talks_nonsense_is_not_passed_on(town: Town, data: bytes, 
 
     port = town.serve(talk)
     local(town, "web.example")
-    door = town.door(allow("web.example", port))
+    guard = town.guard(allow("web.example", port))
     request = b"GET http://web.example:%d/ HTTP/1.1\r\nHost: web.example:%d\r\n\r\n" % (port, port)
-    client = door.connect(request)
+    client = guard.connect(request)
     assert read_all(client).startswith(b"HTTP/1.1 %d " % status)
-    assert door.flow().error
+    assert guard.flow().error
 
 
 def test_a_server_that_dies_in_the_middle_leaves_no_whole_response(town: Town) -> None:
@@ -444,13 +445,13 @@ def test_a_server_that_dies_in_the_middle_leaves_no_whole_response(town: Town) -
 
     port = town.serve(talk)
     local(town, "web.example")
-    door = town.door(allow("web.example", port))
-    connection = http.client.HTTPConnection(door.where[0], door.where[1], timeout=20)
+    guard = town.guard(allow("web.example", port))
+    connection = http.client.HTTPConnection(guard.where[0], guard.where[1], timeout=20)
     connection.request("GET", f"http://web.example:{port}/")
     with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
         connection.getresponse().read()
     connection.close()
-    assert door.flow().error
+    assert guard.flow().error
 
 
 def test_a_client_that_ends_within_its_body_ends_the_request(town: Town) -> None:
@@ -466,12 +467,12 @@ def test_a_client_that_ends_within_its_body_ends_the_request(town: Town) -> None
 
     port = town.serve(talk)
     local(town, "web.example")
-    door = town.door(allow("web.example", port))
-    client = door.connect(
+    guard = town.guard(allow("web.example", port))
+    client = guard.connect(
         b"POST http://web.example:%d/ HTTP/1.1\r\nHost: web.example:%d\r\nContent-Length: 9\r\n\r\nhalf" % (port, port)
     )
     client.close()
-    assert door.flow().error == "the client ended within a request"
+    assert guard.flow().error == "the client ended within a request"
     assert b"".join(got) in (b"half", b"halfreset", b"reset", b"")
 
 
@@ -480,8 +481,8 @@ def test_curl_gets_pages_and_says_why_not(town: Town) -> None:
     web = Web()
     port = town.serve(web)
     local(town, "web.example")
-    door = town.door(allow("web.example", port))
-    proxy = "http://{}:{}".format(*door.where)
+    guard = town.guard(allow("web.example", port))
+    proxy = "http://{}:{}".format(*guard.where)
     urls = [f"http://web.example:{port}/1", f"http://web.example:{port}/2"]
     done = subprocess.run(["curl", "-sS", "-x", proxy, *urls], capture_output=True, timeout=30, check=True)
     assert done.stdout == b"hello\nhello\n"
@@ -497,8 +498,8 @@ def test_a_body_that_comes_no_further_ends(tmp_path: Path) -> None:
     with Town(tmp_path, constants={"gate.dialogue.BODY_IDLE": 0.2}) as town:
         port = town.serve(web)
         local(town, "web.example")
-        door = town.door(allow("web.example", port))
+        guard = town.guard(allow("web.example", port))
         head = b"POST http://web.example:%d/ HTTP/1.1\r\nHost: web.example:%d\r\nContent-Length: 9\r\n\r\n1234"
-        answer = read_all(door.connect(head % (port, port)))
+        answer = read_all(guard.connect(head % (port, port)))
         assert answer.startswith(b"HTTP/1.1 502 "), answer
-        assert "sent no more of its body" in door.flow().error
+        assert "sent no more of its body" in guard.flow().error

@@ -19,8 +19,8 @@ import pytest
 import mudroom
 from mudroom.core.network.host_rules import HostRule
 from mudroom.errors import MudroomError
-from mudroom.net.door import Gate, Listener
-from town import WAIT, OpenDoor, Town, echo, read_all, read_exactly
+from mudroom.net.gate_handle import Gate, Listener
+from town import WAIT, OpenGuard, Town, echo, read_all, read_exactly
 
 
 @pytest.fixture
@@ -58,28 +58,28 @@ def memory(pid: int) -> int:
 def test_connections_wait_for_one_answer_and_go_on(town: Town) -> None:
     port = town.serve(echo)
     town.names({"db.example": [["127.0.0.1"]]})
-    door = town.door(HostRule("ask", "db.example", private=True), ask=True)
-    clients = [door.connect(connect("db.example", port)) for _ in range(20)]
-    door.wait(questions=1)
-    (question,) = door.questions
+    guard = town.guard(HostRule("ask", "db.example", private=True), ask=True)
+    clients = [guard.connect(connect("db.example", port)) for _ in range(20)]
+    guard.wait(questions=1)
+    (question,) = guard.questions
     assert (question.host, question.port, question.way) == ("db.example", port, "connect")
     assert town.lookups() == []
-    door.door.answer(question.identity, True, None)
+    guard.guard.answer(question.identity, True, None)
     assert all(is_open(client) for client in clients)
-    assert is_open(door.connect(connect("db.example", port)))  # this door has its answer
+    assert is_open(guard.connect(connect("db.example", port)))  # this guard has its answer
     for client in clients:
         client.close()
-    door.wait(flows=20)
-    assert len(door.questions) == 1
+    guard.wait(flows=20)
+    assert len(guard.questions) == 1
 
 
-def test_an_answer_is_for_its_door_host_and_port(town: Town) -> None:
+def test_an_answer_is_for_its_guard_host_and_port(town: Town) -> None:
     port = town.serve(echo)
     town.names({"db.example": [["127.0.0.1"]]})
-    first, second = (town.door(HostRule("ask", "db.example", private=True), ask=True) for _ in range(2))
+    first, second = (town.guard(HostRule("ask", "db.example", private=True), ask=True) for _ in range(2))
     client = first.connect(connect("db.example", port))
     first.wait(questions=1)
-    first.door.answer(first.questions[0].identity, True, None)
+    first.guard.answer(first.questions[0].identity, True, None)
     assert is_open(client)
     first.connect(connect("db.example", port + 1 if port < 65535 else 1024))
     first.wait(questions=2)
@@ -88,80 +88,80 @@ def test_an_answer_is_for_its_door_host_and_port(town: Town) -> None:
 
 
 def test_no_and_nobody_and_a_client_that_does_not_wait(town: Town) -> None:
-    door = town.door(ask=True)
-    client = door.connect(connect("no.example", 443))
-    door.wait(questions=1)
-    door.door.answer(door.questions[0].identity, False, None)
+    guard = town.guard(ask=True)
+    client = guard.connect(connect("no.example", 443))
+    guard.wait(questions=1)
+    guard.guard.answer(guard.questions[0].identity, False, None)
     assert b"answered earlier for this host" in read_all(client)
-    assert b"answered earlier for this host" in read_all(door.connect(connect("no.example", 443)))
-    door.connect(connect("gone.example", 443)).close()
-    door.wait(flows=3, questions=2)
-    assert "ended before it was answered" in door.flows[-1].reason
-    hasty = town.door(ask=True, ask_timeout=0.05)
+    assert b"answered earlier for this host" in read_all(guard.connect(connect("no.example", 443)))
+    guard.connect(connect("gone.example", 443)).close()
+    guard.wait(flows=3, questions=2)
+    assert "ended before it was answered" in guard.flows[-1].reason
+    hasty = town.guard(ask=True, ask_timeout=0.05)
     assert b"there was no answer in time" in read_all(hasty.connect(connect("late.example", 443)))
-    door.door.answer(999, True, None)  # to a question that there is not
+    guard.guard.answer(999, True, None)  # to a question that there is not
     assert town.lookups() == []
 
 
 def test_where_nobody_can_be_asked_it_is_denied_at_once(town: Town) -> None:
-    door = town.door(HostRule("ask", "db.example"))
-    assert b"nobody is there to be asked" in read_all(door.connect(connect("db.example", 443)))
-    assert door.flow().verdict == "deny"
-    assert door.questions == []
+    guard = town.guard(HostRule("ask", "db.example"))
+    assert b"nobody is there to be asked" in read_all(guard.connect(connect("db.example", 443)))
+    assert guard.flow().verdict == "deny"
+    assert guard.questions == []
 
 
 def test_rules_that_change_answer_questions(town: Town) -> None:
     port = town.serve(echo)
     town.names({"a.db.example": [["127.0.0.1"]]})
-    door = town.door(ask=True)
+    guard = town.guard(ask=True)
     hosts = ("a.db.example", "b.db.example", "c.db.example")
-    clients = [door.connect(connect(host, port)) for host in hosts]
-    door.wait(questions=3)
-    asked = {question.host: question.identity for question in door.questions}
-    door.door.update([allow("a.db.example", port)])
+    clients = [guard.connect(connect(host, port)) for host in hosts]
+    guard.wait(questions=3)
+    asked = {question.host: question.identity for question in guard.questions}
+    guard.guard.update([allow("a.db.example", port)])
     assert is_open(clients[0])
-    door.door.answer(asked["b.db.example"], False, HostRule("deny", "*.db.example", source="never"))
+    guard.guard.answer(asked["b.db.example"], False, HostRule("deny", "*.db.example", source="never"))
     assert b"never: *.db.example denies it" in read_all(clients[2])
     assert read_all(clients[1]).startswith(b"HTTP/1.1 403 ")
 
 
 def test_this_machine_is_not_asked_about(town: Town) -> None:
-    door = town.door(ask=True)
-    assert read_all(door.connect(connect("localhost", 3000))).startswith(b"HTTP/1.1 403 ")
-    assert read_all(door.connect(connect("x.localhost", 443))).startswith(b"HTTP/1.1 403 ")
-    assert door.questions == []
+    guard = town.guard(ask=True)
+    assert read_all(guard.connect(connect("localhost", 3000))).startswith(b"HTTP/1.1 403 ")
+    assert read_all(guard.connect(connect("x.localhost", 443))).startswith(b"HTTP/1.1 403 ")
+    assert guard.questions == []
 
 
 def test_an_answer_for_ever_is_a_rule(town: Town) -> None:
     port = town.serve(echo)
     town.names({"a.db.example": [["127.0.0.1"]], "b.db.example": [["127.0.0.1"]]})
-    door = town.door(ask=True)
-    client = door.connect(connect("a.db.example", port))
-    door.wait(questions=1)
+    guard = town.guard(ask=True)
+    client = guard.connect(connect("a.db.example", port))
+    guard.wait(questions=1)
     rule = HostRule("allow", "*.db.example", (port,), private=True, source="permissions.yaml:4")
-    door.door.answer(door.questions[0].identity, True, rule)
+    guard.guard.answer(guard.questions[0].identity, True, rule)
     assert is_open(client)
-    assert is_open(door.connect(connect("b.db.example", port)))
+    assert is_open(guard.connect(connect("b.db.example", port)))
     client.close()
-    assert door.flow().rule == "permissions.yaml:4"
-    client = door.connect(connect("c.other.example", 443))
-    door.wait(questions=2)
+    assert guard.flow().rule == "permissions.yaml:4"
+    client = guard.connect(connect("c.other.example", 443))
+    guard.wait(questions=2)
     never = HostRule("deny", "**.other.example", source="permissions.yaml:5")
-    door.door.answer(door.questions[1].identity, False, never)
+    guard.guard.answer(guard.questions[1].identity, False, never)
     read_all(client)
-    read_all(door.connect(connect("d.other.example", 443)))
-    door.wait(flows=3)
-    assert {flow.rule for flow in door.flows[1:]} == {"permissions.yaml:5"}
+    read_all(guard.connect(connect("d.other.example", 443)))
+    guard.wait(flows=3)
+    assert {flow.rule for flow in guard.flows[1:]} == {"permissions.yaml:5"}
 
 
 def test_too_many_questions_are_denied(tmp_path: Path) -> None:
     with Town(tmp_path, constants={"gate.guard.MAX_QUESTIONS": 3}) as town:
-        door = town.door(ask=True)
-        clients = [door.connect(connect(f"h{number}.example", 443)) for number in range(4)]
-        door.wait(questions=3, flows=1)
-        assert door.flow().reason == "no rule names it; too many connections wait for an answer"
-        for question in door.questions:
-            door.door.answer(question.identity, False, None)
+        guard = town.guard(ask=True)
+        clients = [guard.connect(connect(f"h{number}.example", 443)) for number in range(4)]
+        guard.wait(questions=3, flows=1)
+        assert guard.flow().reason == "no rule names it; too many connections wait for an answer"
+        for question in guard.questions:
+            guard.guard.answer(question.identity, False, None)
         for client in clients:
             assert read_all(client).startswith(b"HTTP/1.1 403 ")
 
@@ -169,9 +169,9 @@ def test_too_many_questions_are_denied(tmp_path: Path) -> None:
 def test_little_is_held_of_whoever_waits(town: Town) -> None:
     port = town.serve(echo)
     town.names({"db.example": [["127.0.0.1"]]})
-    door = town.door(HostRule("ask", "db.example", private=True), ask=True)
-    client = door.connect(connect("db.example", port))
-    door.wait(questions=1)
+    guard = town.guard(HostRule("ask", "db.example", private=True), ask=True)
+    client = guard.connect(connect("db.example", port))
+    guard.wait(questions=1)
     before, sent = memory(town.gate.pid), 0
     client.settimeout(0.5)
     with pytest.raises(TimeoutError):
@@ -179,41 +179,41 @@ def test_little_is_held_of_whoever_waits(town: Town) -> None:
             sent += client.send(b"?" * 65536)
     assert memory(town.gate.pid) - before <= 1
     client.settimeout(WAIT)
-    door.door.answer(door.questions[0].identity, True, None)
+    guard.guard.answer(guard.questions[0].identity, True, None)
     assert is_open(client)
     client.shutdown(socket.SHUT_WR)
     assert len(read_all(client)) == sent
 
 
-def test_rules_change_while_a_door_is_open(town: Town) -> None:
+def test_rules_change_while_a_guard_is_open(town: Town) -> None:
     port = town.serve(echo)
     town.names({"db.example": [["127.0.0.1"]]})
-    door = town.door(allow("db.example", port))
-    client = door.connect(connect("db.example", port))
+    guard = town.guard(allow("db.example", port))
+    client = guard.connect(connect("db.example", port))
     assert is_open(client)
-    door.door.update([HostRule("deny", "db.example")])
-    assert read_all(door.connect(connect("db.example", port))).startswith(b"HTTP/1.1 403 ")
+    guard.guard.update([HostRule("deny", "db.example")])
+    assert read_all(guard.connect(connect("db.example", port))).startswith(b"HTTP/1.1 403 ")
     client.sendall(b"?")
     assert client.recv(1) == b"?"  # what is open stays open
-    door.door.update([allow("db.example", port)])
-    assert is_open(door.connect(connect("db.example", port)))
+    guard.guard.update([allow("db.example", port)])
+    assert is_open(guard.connect(connect("db.example", port)))
 
 
 def test_no_rules_allow_nothing(town: Town) -> None:
-    door = town.door()
-    assert read_all(door.connect(connect("db.example", 443))).startswith(b"HTTP/1.1 403 ")
-    door.door.update([])
-    assert read_all(door.connect(connect("db.example", 443))).startswith(b"HTTP/1.1 403 ")
+    guard = town.guard()
+    assert read_all(guard.connect(connect("db.example", 443))).startswith(b"HTTP/1.1 403 ")
+    guard.guard.update([])
+    assert read_all(guard.connect(connect("db.example", 443))).startswith(b"HTTP/1.1 403 ")
 
 
 def test_more_rules_than_a_packet_holds(town: Town) -> None:
     port = town.serve(echo)
     town.names({"db.example": [["127.0.0.1"]]})
     many = [HostRule("allow", f"host{number}.example", source="policy.yaml") for number in range(20_000)]
-    door = town.door(*many, allow("db.example", port))
-    assert is_open(door.connect(connect("db.example", port)))
-    door.door.update([*many, HostRule("deny", "db.example")])
-    assert read_all(door.connect(connect("db.example", port))).startswith(b"HTTP/1.1 403 ")
+    guard = town.guard(*many, allow("db.example", port))
+    assert is_open(guard.connect(connect("db.example", port)))
+    guard.guard.update([*many, HostRule("deny", "db.example")])
+    assert read_all(guard.connect(connect("db.example", port))).startswith(b"HTTP/1.1 403 ")
 
 
 # --- bad input ---
@@ -222,9 +222,9 @@ def test_more_rules_than_a_packet_holds(town: Town) -> None:
 HASTE = dict.fromkeys(
     (
         "gate.request_head.HEAD_TIME",
-        "entrances.accept.FIRST_BYTE",
-        "entrances.tunnel.FIRST_BYTES",
-        "entrances.socks.PATIENCE",
+        "listeners.accept.FIRST_BYTE",
+        "listeners.tunnel.FIRST_BYTES",
+        "listeners.socks.PATIENCE",
     ),
     0.5,
 )
@@ -247,10 +247,10 @@ HASTE = dict.fromkeys(
 )
 def test_garbage_halves_and_silence_end_soon(tmp_path: Path, words: bytes, said: bytes) -> None:
     with Town(tmp_path, constants=HASTE) as town:
-        door = town.door(allow("db.example", 443), ask=True)
-        assert read_all(door.connect(words)).startswith(said)
+        guard = town.guard(allow("db.example", 443), ask=True)
+        assert read_all(guard.connect(words)).startswith(said)
         if words:
-            assert door.flow().verdict == "deny"
+            assert guard.flow().verdict == "deny"
         assert town.lookups() == []
 
 
@@ -258,20 +258,20 @@ def test_a_tunnel_that_begins_with_half_a_hello_ends_soon(tmp_path: Path) -> Non
     with Town(tmp_path, constants=HASTE) as town:
         port = town.serve(echo)
         town.names({"db.example": [["127.0.0.1"]]})
-        door = town.door(allow("db.example", port))
-        client = door.connect(connect("db.example", port))
+        guard = town.guard(allow("db.example", port))
+        client = guard.connect(connect("db.example", port))
         assert is_open(client)
         client.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
         assert read_all(client) == b"\x15\x03\x03\x00\x02\x02\x31"
-        assert door.flow().verdict == "deny"
+        assert guard.flow().verdict == "deny"
 
 
 def test_a_tunnel_may_be_silent_for_as_long_as_it_likes(tmp_path: Path) -> None:
     with Town(tmp_path, constants=HASTE) as town:
         port = town.serve(echo)
         town.names({"db.example": [["127.0.0.1"]]})
-        door = town.door(allow("db.example", port))
-        client = door.connect(connect("db.example", port))
+        guard = town.guard(allow("db.example", port))
+        client = guard.connect(connect("db.example", port))
         assert is_open(client)
         client.settimeout(1.0)
         with pytest.raises(TimeoutError):
@@ -287,19 +287,19 @@ def test_a_client_that_never_reads_fills_nothing(town: Town) -> None:
 
     port = town.serve(flood)
     town.names({"db.example": [["127.0.0.1"]]})
-    door = town.door(allow("db.example", port))
-    client = door.connect()
+    guard = town.guard(allow("db.example", port))
+    client = guard.connect()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.sendall(connect("db.example", port))
     assert is_open(client)
     before = memory(town.gate.pid)
-    other = door.connect(connect("db.example", port))
+    other = guard.connect(connect("db.example", port))
     assert is_open(other)
     assert len(read_exactly(other, 50_000_000)) == 50_000_000  # meanwhile the first one's is stuck
     assert memory(town.gate.pid) - before <= 3
     client.close()
     other.close()
-    door.wait(flows=2)
+    guard.wait(flows=2)
 
 
 def test_a_server_that_dies_ends_the_tunnel(town: Town) -> None:
@@ -310,12 +310,12 @@ def test_a_server_that_dies_ends_the_tunnel(town: Town) -> None:
 
     port = town.serve(die)
     town.names({"db.example": [["127.0.0.1"]]})
-    door = town.door(allow("db.example", port))
-    client = door.connect(connect("db.example", port))
+    guard = town.guard(allow("db.example", port))
+    client = guard.connect(connect("db.example", port))
     assert is_open(client)
     client.sendall(b"?")
     assert read_all(client) == b""
-    assert "reset" in door.flow().error.lower()
+    assert "reset" in guard.flow().error.lower()
 
 
 @pytest.mark.slow
@@ -326,112 +326,112 @@ def test_a_thousand_connections_at_one_time(town: Town) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
     port = town.serve(echo)
     town.names({"db.example": [["127.0.0.1"]]})
-    door = town.door(allow("db.example", port))
-    clients = [door.connect(connect("db.example", port)) for _ in range(400)]
+    guard = town.guard(allow("db.example", port))
+    clients = [guard.connect(connect("db.example", port)) for _ in range(400)]
     assert all(is_open(client) for client in clients)
-    idle = [door.connect() for _ in range(600)]
+    idle = [guard.connect() for _ in range(600)]
     for client in clients:
         client.sendall(b"?")
     assert all(client.recv(1) == b"?" for client in clients)
     assert memory(town.gate.pid) <= 80
     for client in (*clients, *idle):
         client.close()
-    door.wait(flows=400)
-    assert {flow.verdict for flow in door.flows} == {"allow"}
+    guard.wait(flows=400)
+    assert {flow.verdict for flow in guard.flows} == {"allow"}
 
 
 def test_a_gate_without_descriptors_lives_on(town: Town) -> None:
     port = town.serve(echo)
     town.names({"db.example": [["127.0.0.1"]]})
-    door = town.door(allow("db.example", port))
-    assert is_open(door.connect(connect("db.example", port)))
+    guard = town.guard(allow("db.example", port))
+    assert is_open(guard.connect(connect("db.example", port)))
     _soft, hard = resource.prlimit(town.gate.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(town.gate.pid, resource.RLIMIT_NOFILE, (40, hard))
-    clients = [door.connect(connect("db.example", port)) for _ in range(60)]
+    clients = [guard.connect(connect("db.example", port)) for _ in range(60)]
     for client in clients:
         client.close()
     resource.prlimit(town.gate.pid, resource.RLIMIT_NOFILE, (hard, hard))
-    assert is_open(door.connect(connect("db.example", port)))
+    assert is_open(guard.connect(connect("db.example", port)))
 
 
 def test_a_connection_too_many_closes_the_oldest_without_a_request_which_is_told_once(tmp_path: Path) -> None:
     with Town(tmp_path, constants={"gate.guard.MAX_CONNECTIONS": 5}) as town:
-        door = town.door(ask=True)
-        asking = door.connect(connect("db.example", 443))
-        door.wait(questions=1)
-        half = [door.connect(b"CONNECT ") for _ in range(10)]
+        guard = town.guard(ask=True)
+        asking = guard.connect(connect("db.example", 443))
+        guard.wait(questions=1)
+        half = [guard.connect(b"CONNECT ") for _ in range(10)]
         assert [read_all(client) for client in half[:6]] == [b""] * 6
-        assert "there are 5 connections; those that have waited longest for a request are closed" in door.flow().reason
-        late = door.connect(connect("web.example", 443))
-        door.wait(questions=2)
+        assert "there are 5 connections; those that have waited longest for a request are closed" in guard.flow().reason
+        late = guard.connect(connect("web.example", 443))
+        guard.wait(questions=2)
         for number, client in enumerate((asking, late)):
-            door.door.answer(door.questions[number].identity, False, None)
+            guard.guard.answer(guard.questions[number].identity, False, None)
             assert client.recv(4096).startswith(b"HTTP/1.1 403 "), "half requests do not stand in its way"
-        door.wait(flows=3)
+        guard.wait(flows=3)
 
 
 def test_where_all_have_requests_the_connection_too_many_is_cut(tmp_path: Path) -> None:
     with Town(tmp_path, constants={"gate.guard.MAX_CONNECTIONS": 5}) as town:
-        door = town.door(ask=True)
-        clients = [door.connect(connect(f"h{number}.example", 443)) for number in range(5)]
-        door.wait(questions=5)
+        guard = town.guard(ask=True)
+        clients = [guard.connect(connect(f"h{number}.example", 443)) for number in range(5)]
+        guard.wait(questions=5)
         for _ in range(3):
-            assert read_all(door.connect(b"x")) == b""
-        assert "there are 5 connections; further ones are closed" in door.flow().reason
+            assert read_all(guard.connect(b"x")) == b""
+        assert "there are 5 connections; further ones are closed" in guard.flow().reason
         clients.pop().close()
-        while len(door.questions) < 6:  # until the gate has seen that one is gone
-            door.connect(connect("db.example", 443))
-            door.take(door.door.receive())
-        assert len([flow for flow in door.flows if "there are" in flow.reason]) <= 2
+        while len(guard.questions) < 6:  # until the gate has seen that one is gone
+            guard.connect(connect("db.example", 443))
+            guard.take(guard.guard.receive())
+        assert len([flow for flow in guard.flows if "there are" in flow.reason]) <= 2
 
 
 def test_whoever_cannot_be_told_is_not_let_in(tmp_path: Path) -> None:
     """The host does not read: what could not be journalled does not happen."""
     with Town(tmp_path, constants={"gate.guard.MAX_UNSENT": 3}) as town:
-        door = town.door()
+        guard = town.guard()
         answers = []
         for number in range(3000):
-            answers.append(read_all(door.connect(connect(f"{'x' * 60}.h{number}.example", 443))))
+            answers.append(read_all(guard.connect(connect(f"{'x' * 60}.h{number}.example", 443))))
             if not answers[-1]:
                 break
         assert answers[0].startswith(b"HTTP/1.1 403 ")
         assert answers[-1] == b""
-        door.wait(flows=len(answers) - 1)
+        guard.wait(flows=len(answers) - 1)
 
 
-# --- the end of gates, doors and hosts ---
+# --- the end of gates, guards and hosts ---
 
 
 def test_a_gate_that_is_killed_takes_its_connections_and_another_takes_over(town: Town) -> None:
     port = town.serve(echo)
     town.names({"db.example": [["127.0.0.1"]]})
-    door = town.door(allow("db.example", port), ask=True)
-    client = door.connect(connect("db.example", port))
+    guard = town.guard(allow("db.example", port), ask=True)
+    client = guard.connect(connect("db.example", port))
     assert is_open(client)
-    door.connect(connect("other.example", 443))
-    door.wait(questions=1)
-    number, killed = door.door.fileno(), town.gate.pid
+    guard.connect(connect("other.example", 443))
+    guard.wait(questions=1)
+    number, killed = guard.guard.fileno(), town.gate.pid
     os.kill(killed, signal.SIGKILL)
     assert read_all(client) == b""
-    flow = door.flow()
+    flow = guard.flow()
     assert (flow.host, flow.error) == ("db.example", "the gate ended")
-    assert (door.door.fileno(), town.gate.pid != killed) == (number, True)
-    assert is_open(door.connect(connect("db.example", port)))
-    door.connect(connect("another.example", 443))
-    door.wait(questions=2)
-    assert door.questions[1].identity > door.questions[0].identity  # an old answer is not for a new question
+    assert (guard.guard.fileno(), town.gate.pid != killed) == (number, True)
+    assert is_open(guard.connect(connect("db.example", port)))
+    guard.connect(connect("another.example", 443))
+    guard.wait(questions=2)
+    assert guard.questions[1].identity > guard.questions[0].identity  # an old answer is not for a new question
 
 
 def test_connections_wait_while_no_gate_is_there(town: Town) -> None:
     """Nothing else takes them: they stand in the queue of the listener, which the host has kept."""
     port = town.serve(echo)
     town.names({"db.example": [["127.0.0.1"]]})
-    door = town.door(allow("db.example", port))
-    assert is_open(door.connect(connect("db.example", port)))
+    guard = town.guard(allow("db.example", port))
+    assert is_open(guard.connect(connect("db.example", port)))
     os.kill(town.gate.pid, signal.SIGKILL)
     os.waitid(os.P_PID, town.gate.pid, os.WEXITED | os.WNOWAIT)
-    client = door.connect(connect("db.example", port))
-    door.flow()
+    client = guard.connect(connect("db.example", port))
+    guard.flow()
     assert is_open(client)
 
 
@@ -439,13 +439,13 @@ def test_a_gate_that_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     where = listener.getsockname()
     gate = Gate("raise SystemExit(1)")
-    door = gate.open([], [Listener("proxy", listener.detach())], ask=False)
-    opened = OpenDoor(door, where, [])
+    guard = gate.open([], [Listener("proxy", listener.detach())], ask=False)
+    opened = OpenGuard(guard, where, [])
     with pytest.raises(MudroomError, match="again and again"):
         opened.wait(flows=1)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(where, timeout=WAIT)
-    assert door.shut(1) == []
+    assert guard.shut(1) == []
     gate.close()
 
 
@@ -471,51 +471,51 @@ def test_a_gate_that_was_taken_over_can_tell_its_host_nothing_but_messages(packe
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     gate = Gate(program)
-    opened = OpenDoor(gate.open([], [], ask=True), None, [])
+    opened = OpenGuard(gate.open([], [], ask=True), None, [])
     with pytest.raises(MudroomError, match="again and again"):
         opened.wait(flows=1)
     gate.close()
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_door_that_is_shut_cuts_what_is_open_and_tells_the_last_flows(town: Town) -> None:
+def test_a_guard_that_is_shut_cuts_what_is_open_and_tells_the_last_flows(town: Town) -> None:
     port = town.serve(echo)
     town.names({"db.example": [["127.0.0.1"]]})
-    door, other = town.door(allow("db.example", port), ask=True), town.door(allow("db.example", port))
-    client, stays = door.connect(connect("db.example", port)), other.connect(connect("db.example", port))
+    guard, other = town.guard(allow("db.example", port), ask=True), town.guard(allow("db.example", port))
+    client, stays = guard.connect(connect("db.example", port)), other.connect(connect("db.example", port))
     assert is_open(client)
     assert is_open(stays)
-    waits = door.connect(connect("other.example", 443))
-    door.wait(questions=1)
-    flows = door.door.shut(WAIT)
+    waits = guard.connect(connect("other.example", 443))
+    guard.wait(questions=1)
+    flows = guard.guard.shut(WAIT)
     assert {(flow.host, flow.verdict) for flow in flows} == {("db.example", "allow"), ("other.example", "deny")}
     assert read_all(client) == read_all(waits) == b""
     with pytest.raises(ConnectionRefusedError):
-        door.connect()
+        guard.connect()
     stays.sendall(b"?")
     assert stays.recv(1) == b"?"
-    assert door.door.shut(1) == []
+    assert guard.guard.shut(1) == []
 
 
 def test_a_gate_that_hangs_keeps_nobody_waiting(town: Town) -> None:
     port = town.serve(echo)
     town.names({"db.example": [["127.0.0.1"]]})
-    door = town.door(allow("db.example", port))
-    assert is_open(door.connect(connect("db.example", port)))
-    door.take(door.door.receive())
+    guard = town.guard(allow("db.example", port))
+    assert is_open(guard.connect(connect("db.example", port)))
+    guard.take(guard.guard.receive())
     os.kill(town.gate.pid, signal.SIGSTOP)
-    (flow,) = door.door.shut(0.05)
+    (flow,) = guard.guard.shut(0.05)
     assert (flow.host, flow.error) == ("db.example", "the gate ended")
     with pytest.raises(ConnectionRefusedError):
-        door.connect()
+        guard.connect()
 
 
 @pytest.mark.parametrize("fork", [False, True], ids=["alone", "with a child"])
 def test_the_gate_ends_with_its_host(fork: bool) -> None:
     program = (
         f"import sys; sys.path.insert(0, {SOURCE!r}); import socket;"
-        "from mudroom.net.door import Gate, Listener; gate = Gate();"
-        "door = gate.open([], [Listener('proxy', socket.create_server(('127.0.0.1', 0)).detach())], ask=False);"
+        "from mudroom.net.gate_handle import Gate, Listener; gate = Gate();"
+        "guard = gate.open([], [Listener('proxy', socket.create_server(('127.0.0.1', 0)).detach())], ask=False);"
         f"print(gate.pid, flush=True); import os; {fork} and os.fork(); sys.stdin.read()"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as host:
@@ -529,45 +529,45 @@ def test_the_gate_ends_with_its_host(fork: bool) -> None:
 
 
 def test_threads_share_a_gate_that_dies(town: Town) -> None:
-    door = town.door()
-    assert read_all(door.connect(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
-    doors = [town.door() for _ in range(20)]
+    guard = town.guard()
+    assert read_all(guard.connect(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+    guards = [town.guard() for _ in range(20)]
     first = town.gate.pid
     os.kill(first, signal.SIGKILL)
 
-    def revive(one: OpenDoor) -> None:
-        select.select([one.door], [], [], WAIT)
-        one.take(one.door.receive())
+    def revive(one: OpenGuard) -> None:
+        select.select([one.guard], [], [], WAIT)
+        one.take(one.guard.receive())
 
-    threads = [threading.Thread(target=revive, args=(one,)) for one in doors]
+    threads = [threading.Thread(target=revive, args=(one,)) for one in guards]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert town.gate.pid != first
-    assert all(read_all(one.connect(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ") for one in doors)
+    assert all(read_all(one.connect(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ") for one in guards)
 
 
 def test_the_hosts_end_loads_no_event_loop() -> None:
-    program = f"import sys; sys.path.insert(0, {SOURCE!r}); import mudroom.net.door; print(*sys.modules)"
+    program = f"import sys; sys.path.insert(0, {SOURCE!r}); import mudroom.net.gate_handle; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
     assert not {"asyncio", "ssl", "threading", "h11", "uvloop", "logging"} & set(done.stdout.split())
 
 
-def test_a_closed_gate_shuts_its_doors(town: Town) -> None:
-    door = town.door(ask=True)
-    assert read_all(door.connect(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+def test_a_closed_gate_shuts_its_guards(town: Town) -> None:
+    guard = town.guard(ask=True)
+    assert read_all(guard.connect(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
     town.gate.close()
-    select.select([door.door], [], [], WAIT)
-    door.take(door.door.receive())
-    assert door.door.fileno() == -1
+    select.select([guard.guard], [], [], WAIT)
+    guard.take(guard.guard.receive())
+    assert guard.guard.fileno() == -1
     with pytest.raises(ConnectionRefusedError):
-        door.connect()
+        guard.connect()
     with pytest.raises(MudroomError, match="closed"):
         town.gate.open([], [], ask=False)
 
 
-def test_a_gate_costs_nothing_until_a_door_is_opened() -> None:
+def test_a_gate_costs_nothing_until_a_guard_is_opened() -> None:
     gate = Gate()
     assert gate.pid == 0
     gate.close()

@@ -11,8 +11,8 @@ import pytest
 
 from mudroom.core.network.host_rules import HostRule
 from mudroom.errors import MudroomError
-from mudroom.net import door as module
-from mudroom.net.door import Door, Gate
+from mudroom.net import gate_handle as module
+from mudroom.net.gate_handle import Gate, GuardHandle
 from whole_text import told
 
 AGAIN = "(run the command again; mudroom doctor tries the gate)"
@@ -25,7 +25,7 @@ def no_descriptor_left() -> Iterator[None]:
     assert set(os.listdir("/proc/self/fd")) == before
 
 
-def opened(gate: Gate, *rules: HostRule) -> Door:
+def opened(gate: Gate, *rules: HostRule) -> GuardHandle:
     return gate.open(rules, [], ask=False)
 
 
@@ -53,14 +53,14 @@ def test_a_gate_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_gate_that_ends_again_and_again() -> None:
     gate = Gate("import os; os.read(0, 1 << 16)")
-    door = opened(gate)
+    guard = opened(gate)
     said = ""
     while not said:
-        select.select([door], [], [])
+        select.select([guard], [], [])
         try:
-            door.receive()
+            guard.receive()
         except MudroomError as error:
             said = str(error)
     assert said == f"the gate ended again and again; the network of this command is cut {AGAIN}"
-    assert door.fileno() == -1
+    assert guard.fileno() == -1
     gate.close()

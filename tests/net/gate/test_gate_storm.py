@@ -11,13 +11,13 @@ import pytest
 
 from mudroom.core.network.host_rules import HostRule
 from origin import Web
-from town import OpenDoor, Town, read_all
+from town import OpenGuard, Town, read_all
 
 HASTE = {
     "gate.request_head.HEAD_TIME": 0.3,
-    "entrances.accept.FIRST_BYTE": 0.3,
-    "entrances.tunnel.FIRST_BYTES": 0.3,
-    "entrances.socks.PATIENCE": 0.3,
+    "listeners.accept.FIRST_BYTE": 0.3,
+    "listeners.tunnel.FIRST_BYTES": 0.3,
+    "listeners.socks.PATIENCE": 0.3,
 }
 HASTE |= {"gate.peer.DISMISSAL": 0.1}
 ROUNDS = 40
@@ -38,15 +38,15 @@ def mixture(chance: random.Random, pieces: list[bytes]) -> bytes:
     return bytes(data)
 
 
-def check(town: Town, door: OpenDoor, port: int) -> None:
+def check(town: Town, guard: OpenGuard, port: int) -> None:
     """It is the same process, and does its work."""
     first = town.gate.pid
-    door.take(door.door.receive())
+    guard.take(guard.guard.receive())
     request = b"GET http://web.example:%d/ HTTP/1.1\r\nHost: web.example:%d\r\nConnection: close\r\n\r\n" % (port, port)
-    assert read_all(door.connect(request)).endswith(b"hello\n")
+    assert read_all(guard.connect(request)).endswith(b"hello\n")
     assert town.gate.pid == first
-    door.wait(flows=1)
-    assert [flow for flow in door.flows if "the gate failed" in flow.reason] == []
+    guard.wait(flows=1)
+    assert [flow for flow in guard.flows if "the gate failed" in flow.reason] == []
 
 
 @pytest.mark.slow
@@ -55,7 +55,7 @@ def test_clients_that_say_anything(town: Town, seed: int) -> None:
     chance, web = random.Random(seed), Web()
     port = town.serve(web)
     town.names({"web.example": [["127.0.0.1"]]})
-    door = town.door(HostRule("allow", "web.example", (port,), private=True))
+    guard = town.guard(HostRule("allow", "web.example", (port,), private=True))
     where = b"web.example:%d" % port
     pieces = [
         b"GET http://%s/ HTTP/1.1\r\n" % where,
@@ -78,7 +78,7 @@ def test_clients_that_say_anything(town: Town, seed: int) -> None:
         bytes(40),
     ]
     for _ in range(ROUNDS):
-        clients = [door.connect(mixture(chance, pieces)) for _ in range(AT_ONCE)]
+        clients = [guard.connect(mixture(chance, pieces)) for _ in range(AT_ONCE)]
         for client in clients:
             end = chance.randrange(3)
             if end == 0:
@@ -86,7 +86,7 @@ def test_clients_that_say_anything(town: Town, seed: int) -> None:
             if end == 1:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
             client.close()
-    check(town, door, port)
+    check(town, guard, port)
 
 
 @pytest.mark.slow
@@ -120,17 +120,17 @@ def test_servers_that_say_anything(town: Town, seed: int) -> None:
     wild, web = town.serve(talk), Web()
     port = town.serve(web)
     town.names({"web.example": [["127.0.0.1"]]})
-    door = town.door(HostRule("allow", "web.example", (wild, port), private=True))
+    guard = town.guard(HostRule("allow", "web.example", (wild, port), private=True))
     methods = (b"GET", b"HEAD", b"POST", b"OPTIONS")
     for _ in range(ROUNDS):
         for _ in range(AT_ONCE):
             extra = chance.choice((b"", b"Connection: Upgrade\r\nUpgrade: websocket\r\n", b"Content-Length: 0\r\n"))
             request = b"%s http://web.example:%d/ HTTP/1.%d\r\nHost: web.example:%d\r\nConnection: close\r\n%s\r\n"
-            client = door.connect(request % (chance.choice(methods), wild, chance.randrange(2), wild, extra))
+            client = guard.connect(request % (chance.choice(methods), wild, chance.randrange(2), wild, extra))
             client.shutdown(socket.SHUT_WR)
             read_all(client)
             client.close()
-    check(town, door, port)
+    check(town, guard, port)
 
 
 def test_datagrams_that_say_anything(town: Town) -> None:
@@ -141,7 +141,7 @@ def test_datagrams_that_say_anything(town: Town) -> None:
     server.setsockopt(socket.IPPROTO_IP, 8, 1)
     where = server.getsockname()
     with server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-        town.door_at([("dns-udp", server)], HostRule("allow", "good.example"))
+        town.guard_at([("dns-udp", server)], HostRule("allow", "good.example"))
         client.connect(where)
         client.settimeout(0.2)
         good = b"\0\7\1\0\0\1\0\0\0\0\0\0\4good\7example\0\0\1\0\1"

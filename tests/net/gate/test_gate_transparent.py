@@ -49,8 +49,8 @@ def test_a_name_stands_for_an_address_and_the_address_for_the_name(town: Town, i
         client.sendall(b"?hello")
         assert read_until(client, b"?hello") == b"?hello"
         client.close()
-    site.door.wait(flows=2)
-    assert {(flow.way, flow.host, flow.verdict) for flow in site.door.flows} == {("raw", "db.example", "allow")}
+    site.guard.wait(flows=2)
+    assert {(flow.way, flow.host, flow.verdict) for flow in site.guard.flows} == {("raw", "db.example", "allow")}
     assert town.lookups() == ["db.example"] * 2
 
 
@@ -64,7 +64,7 @@ def test_one_socket_for_both_families_answers_from_the_address_that_was_asked(to
     both = island.made(socket.AF_INET6, socket.SOCK_DGRAM)
     both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
     both.bind(("::", 53))
-    town.door_at([("dns-udp", both)], allow("good.example"))
+    town.guard_at([("dns-udp", both)], allow("good.example"))
     for server in ("192.0.2.53", "127.0.0.1", "2001:db8::53", "::1"):
         client = island.made(socket.AF_INET6 if ":" in server else socket.AF_INET, socket.SOCK_DGRAM)
         client.connect((server, 53))
@@ -77,9 +77,9 @@ def test_names_that_are_denied_are_unknown_and_nothing_is_looked_up_in_earnest(t
     for name in ("evil.example", "bad.good.example", "good.example", "c2VjcmV0.tunnel.example", "0x7f.1"):
         for kind in (dns.A, dns.AAAA, 16, 65, 255):
             assert answers(site.ask(question(name, kind))) == (dns.NO_NAME, []), name
-    site.door.wait(flows=5)
-    assert [flow.way for flow in site.door.flows] == ["dns"] * 5
-    assert [flow.host for flow in site.door.flows][:2] == ["evil.example", "bad.good.example"]
+    site.guard.wait(flows=5)
+    assert [flow.way for flow in site.guard.flows] == ["dns"] * 5
+    assert [flow.host for flow in site.guard.flows][:2] == ["evil.example", "bad.good.example"]
     for kind in (16, 65, 255, 12):
         assert answers(site.ask(question("a.good.example", kind))) == (dns.NO_ERROR, [])
     assert town.lookups() == []
@@ -106,8 +106,8 @@ def test_plain_http_is_judged_by_name_and_request(town: Town, island: Island) ->
         client = island.connect(address, port)
         client.sendall(f"GET /p HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
         assert read_all(client).startswith(b"HTTP/1.1 200 " if ok else b"HTTP/1.1 403 "), host
-    site.door.wait(flows=4)
-    assert [(flow.way, flow.host, flow.verdict) for flow in site.door.flows] == [
+    site.guard.wait(flows=4)
+    assert [(flow.way, flow.host, flow.verdict) for flow in site.guard.flows] == [
         ("http", "web.example", "allow"),
         *[("http", "web.example", "deny")] * 3,
     ]
@@ -118,9 +118,9 @@ def test_port_80_is_http_that_is_denied_with_a_reason(town: Town, island: Island
     site = Site(town, island, (80,), allow("web.example"), ask=True)
     client = island.connect(site.look_up("other.example"), 80)
     client.sendall(b"GET / HTTP/1.1\r\nHost: other.example\r\n\r\n")
-    site.door.wait(questions=1)
-    assert (site.door.questions[0].host, site.door.questions[0].port) == ("other.example", 80)
-    site.door.door.answer(site.door.questions[0].identity, False, None)
+    site.guard.wait(questions=1)
+    assert (site.guard.questions[0].host, site.guard.questions[0].port) == ("other.example", 80)
+    site.guard.guard.answer(site.guard.questions[0].identity, False, None)
     assert b"mudroom net allow other.example" in read_all(client)
 
 
@@ -138,8 +138,8 @@ def test_tls_names_the_host_or_is_refused_with_an_alert(town: Town, island: Isla
     for name in ("evil.example", "sub.good.example", "good.example.evil.example", None):
         with pytest.raises(ssl.SSLError, match="ACCESS_DENIED"):
             context.wrap_socket(island.connect(address, port), server_hostname=name)
-    site.door.wait(flows=5)
-    flows = site.door.flows  # in the order in which they ended
+    site.guard.wait(flows=5)
+    flows = site.guard.flows  # in the order in which they ended
     assert sorted((flow.way, flow.verdict) for flow in flows) == [("tls", "allow")] + [("tls", "deny")] * 4
     assert sum("no SNI" in flow.reason for flow in flows) == 1
 
@@ -157,8 +157,8 @@ def test_the_usual_ports_carry_nothing_else(town: Town, island: Island) -> None:
         client = island.connect(address, port)
         client.sendall(words)
         assert read_all(client) == b"", words
-    site.door.wait(flows=5)
-    assert {flow.verdict for flow in site.door.flows} == {"deny"}
+    site.guard.wait(flows=5)
+    assert {flow.verdict for flow in site.guard.flows} == {"deny"}
     assert town.lookups() == []
 
 
@@ -168,14 +168,14 @@ def test_addresses_that_stand_for_no_name_are_judged_as_addresses(town: Town, is
     for port in (443, 8443):
         with pytest.raises((ssl.SSLError, ConnectionError)):
             ssl._create_unverified_context().wrap_socket(island.connect(address, port), server_hostname="good.example")
-    site.door.wait(flows=2)
-    assert {(flow.host, flow.verdict) for flow in site.door.flows} == {(address, "deny")}
+    site.guard.wait(flows=2)
+    assert {(flow.host, flow.verdict) for flow in site.guard.flows} == {(address, "deny")}
 
 
 def test_a_synthetic_address_that_was_never_given_is_refused(town: Town, island: Island) -> None:
     site = Site(town, island, (9000,), HostRule("allow", "198.18.77.77", (9000,)), HostRule("allow", "*", (9000,)))
     assert read_all(island.connect("198.18.77.77", 9000)) == b""
-    assert "no longer stands for a name" in site.door.flow().reason
+    assert "no longer stands for a name" in site.guard.flow().reason
 
 
 def test_an_address_that_is_listed_needs_no_name(town: Town, island: Island) -> None:
@@ -185,7 +185,7 @@ def test_an_address_that_is_listed_needs_no_name(town: Town, island: Island) -> 
     secure.sendall(b"hello")
     assert secure.recv(100) == b"hello"
     secure.close()
-    assert site.door.flow().verdict == "allow"
+    assert site.guard.flow().verdict == "allow"
 
 
 def test_a_server_that_speaks_first_is_heard(town: Town, island: Island) -> None:
@@ -220,21 +220,21 @@ def test_ports_that_are_redirected_are_known_by_their_original_destination(
     client.sendall(b"?hello")
     assert read_until(client, b"?hello") == b"?hello"
     client.close()
-    assert (site.door.flow().host, site.door.flow().port) == ("db.example", port)
+    assert (site.guard.flow().host, site.guard.flow().port) == ("db.example", port)
 
 
 def test_a_connection_that_nothing_redirected_is_refused(town: Town, island: Island) -> None:
     """Its destination is the listener itself, or cannot be told."""
-    door = town.door_at([("redirected", island.listener("::", 7777))], HostRule("allow", "*", (7777,)))
+    guard = town.guard_at([("redirected", island.listener("::", 7777))], HostRule("allow", "*", (7777,)))
     assert read_all(island.connect("127.0.0.1", 7777)) == b""
-    assert door.flow().verdict == "deny"
+    assert guard.flow().verdict == "deny"
 
 
 def test_a_connection_that_is_reset_at_once_has_its_destination_in_the_flow(town: Town) -> None:
-    door = town.door(kind="transparent")
+    guard = town.guard(kind="transparent")
     for _ in range(20):
-        client = door.connect()
+        client = guard.connect()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         client.close()
-    door.wait(flows=20)
-    assert {(flow.host, flow.port, flow.verdict) for flow in door.flows} == {("127.0.0.1", door.where[1], "deny")}
+    guard.wait(flows=20)
+    assert {(flow.host, flow.port, flow.verdict) for flow in guard.flows} == {("127.0.0.1", guard.where[1], "deny")}

@@ -14,7 +14,7 @@ import pytest
 
 from mudroom.core.network.host_rules import HostRule
 from origin import Web, certificate, client_context, tls
-from town import OpenDoor, Town, echo, read_all, read_exactly, read_until
+from town import OpenGuard, Town, echo, read_all, read_exactly, read_until
 
 pytestmark = pytest.mark.both_users
 
@@ -33,9 +33,9 @@ def allow(name: str, *ports: int) -> HostRule:
     return HostRule("allow", name, ports, private=True)
 
 
-def tunnel(door: OpenDoor, host: str, port: int) -> socket.socket:
+def tunnel(guard: OpenGuard, host: str, port: int) -> socket.socket:
     where = f"{host}:{port}".encode()
-    client = door.connect(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (where, where))
+    client = guard.connect(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (where, where))
     established = b"HTTP/1.1 200 Connection established\r\n\r\n"
     assert read_exactly(client, len(established)) == established, "what comes after it is the server's"
     return client
@@ -46,9 +46,9 @@ def socks_request(host: bytes, port: int, command: int = 1, kind: int = 3) -> by
     return bytes((5, 1, 0, 5, command, 0, kind)) + length + host + port.to_bytes(2, "big")
 
 
-def socks(door: OpenDoor, request: bytes) -> tuple[int, socket.socket]:
+def socks(guard: OpenGuard, request: bytes) -> tuple[int, socket.socket]:
     """The gate's code, and the connection."""
-    client = door.connect(request)
+    client = guard.connect(request)
     reply = read_exactly(client, 12)
     assert reply[:3] == b"\x05\x00\x05"
     return reply[3], client
@@ -60,13 +60,13 @@ def socks(door: OpenDoor, request: bytes) -> tuple[int, socket.socket]:
 def test_tls_to_the_host_of_the_tunnel(town: Town) -> None:
     port = town.serve(tls("good.example", Web()))
     town.names({"good.example": [["127.0.0.1"]]})
-    door = town.door(allow("good.example", port))
+    guard = town.guard(allow("good.example", port))
     with client_context("good.example").wrap_socket(
-        tunnel(door, "good.example", port), server_hostname="good.example"
+        tunnel(guard, "good.example", port), server_hostname="good.example"
     ) as secure:
         secure.sendall(b"GET / HTTP/1.1\r\nHost: good.example\r\n\r\n")
         assert b"hello\n" in read_until(secure, b"hello\n")
-    flow = door.flow()
+    flow = guard.flow()
     assert (flow.way, flow.verdict, flow.sent > 300, flow.received > 500) == ("connect", "allow", True, True)
 
 
@@ -76,12 +76,12 @@ def test_another_name_in_tls_is_no_way_round(town: Town, name: str | None) -> No
     reached = []
     port = town.serve(lambda client: reached.append(client.recv(10)))
     town.names({"good.example": [["127.0.0.1"]]})
-    door = town.door(allow("good.example", port))
+    guard = town.guard(allow("good.example", port))
     context = client_context("good.example")
     context.check_hostname = False
     with pytest.raises(ssl.SSLError, match="ACCESS_DENIED"):
-        context.wrap_socket(tunnel(door, "good.example", port), server_hostname=name)
-    flow = door.flow()
+        context.wrap_socket(tunnel(guard, "good.example", port), server_hostname=name)
+    flow = guard.flow()
     assert (flow.verdict, flow.reason.startswith("TLS: ")) == ("deny", True)
     assert reached in ([], [b""])
 
@@ -89,10 +89,10 @@ def test_another_name_in_tls_is_no_way_round(town: Town, name: str | None) -> No
 def test_the_case_and_the_dot_of_a_name_are_nothing(town: Town) -> None:
     port = town.serve(tls("good.example", echo))
     town.names({"good.example": [["127.0.0.1"]]})
-    door = town.door(allow("good.example", port))
+    guard = town.guard(allow("good.example", port))
     context = client_context("good.example")
     context.check_hostname = False
-    with context.wrap_socket(tunnel(door, "Good.Example.", port), server_hostname="GOOD.example") as secure:
+    with context.wrap_socket(tunnel(guard, "Good.Example.", port), server_hostname="GOOD.example") as secure:
         secure.sendall(b"x")
         assert secure.recv(1) == b"x"
 
@@ -100,8 +100,8 @@ def test_the_case_and_the_dot_of_a_name_are_nothing(town: Town) -> None:
 def test_a_hello_that_comes_byte_by_byte_is_read_all_the_same(town: Town) -> None:
     port = town.serve(tls("good.example", echo))
     town.names({"good.example": [["127.0.0.1"]]})
-    door = town.door(allow("good.example", port))
-    client = tunnel(door, "good.example", port)
+    guard = town.guard(allow("good.example", port))
+    client = tunnel(guard, "good.example", port)
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     inside, outside = ssl.MemoryBIO(), ssl.MemoryBIO()
     hidden = client_context("good.example").wrap_bio(inside, outside, server_hostname="good.example")
@@ -122,18 +122,18 @@ def test_a_hello_that_comes_byte_by_byte_is_read_all_the_same(town: Town) -> Non
     [b"SSH-2.0-x\r\n", b"GET / HTTP/1.1\r\nHost: good.example\r\n\r\n", b"\x16\x03\x01\0\x05garba", b"\x16\x02\0\0\0"],
 )
 def test_port_443_is_tls_and_nothing_else(town: Town, words: bytes) -> None:
-    door = town.door(HostRule("allow", "good.example", private=True))
+    guard = town.guard(HostRule("allow", "good.example", private=True))
     reached: list[bytes] = []
     try:
         town.serve(lambda client: reached.append(client.recv(10)), HERE, 443)
     except PermissionError:
         pytest.skip("port 443 is for root alone")
     town.names({"good.example": [[HERE]]})
-    client = tunnel(door, "good.example", 443)
+    client = tunnel(guard, "good.example", 443)
     client.sendall(words)
     said = read_all(client)
     assert said == (b"" if words[:1] != b"\x16" else b"\x15\x03\x03\x00\x02\x02\x31")
-    assert door.flow().verdict == "deny"
+    assert guard.flow().verdict == "deny"
     assert b"".join(reached) == b""
 
 
@@ -150,13 +150,13 @@ def test_another_protocol_on_port_443_needs_a_rule_that_names_it(
     except PermissionError:
         pytest.skip("port 443 is for root alone")
     town.names({"git.example": [[HERE]]})
-    door = town.door(allow("git.example", *ports))
-    client = tunnel(door, "git.example", 443)
+    guard = town.guard(allow("git.example", *ports))
+    client = tunnel(guard, "git.example", 443)
     if said:
         assert read_until(client, b"\n") == said  # the server is first
     client.sendall(b"SSH-2.0-client\r\n")
     assert read_all(client) == b""
-    assert door.flow().verdict == ("allow" if ports else "deny")
+    assert guard.flow().verdict == ("allow" if ports else "deny")
 
 
 def test_tls_is_held_to_its_name_on_a_port_that_is_named_too(town: Town) -> None:
@@ -165,17 +165,17 @@ def test_tls_is_held_to_its_name_on_a_port_that_is_named_too(town: Town) -> None
     except PermissionError:
         pytest.skip("port 443 is for root alone")
     town.names({"good.example": [[HERE]]})
-    door = town.door(allow("good.example", 443))
+    guard = town.guard(allow("good.example", 443))
     context = client_context("good.example")
     context.check_hostname = False
     with pytest.raises(ssl.SSLError, match="ACCESS_DENIED"):
-        context.wrap_socket(tunnel(door, "good.example", port), server_hostname="evil.example")
+        context.wrap_socket(tunnel(guard, "good.example", port), server_hostname="evil.example")
 
 
 def test_an_address_that_is_listed_may_go_without_a_name(town: Town) -> None:
     port = town.serve(tls("good.example", echo))
-    door = town.door(allow("127.0.0.1", port))
-    with ssl._create_unverified_context().wrap_socket(tunnel(door, "127.0.0.1", port)) as secure:
+    guard = town.guard(allow("127.0.0.1", port))
+    with ssl._create_unverified_context().wrap_socket(tunnel(guard, "127.0.0.1", port)) as secure:
         secure.sendall(b"x")
         assert secure.recv(1) == b"x"
 
@@ -185,8 +185,8 @@ def test_an_address_that_is_listed_may_go_without_a_name(town: Town) -> None:
 def test_curl_by_https(town: Town, scheme: str) -> None:
     port = town.serve(tls("good.example", Web()))
     town.names({"good.example": [["127.0.0.1"]]})
-    door = town.door(allow("good.example", port))
-    proxy = f"{scheme}://{door.where[0]}:{door.where[1]}"
+    guard = town.guard(allow("good.example", port))
+    proxy = f"{scheme}://{guard.where[0]}:{guard.where[1]}"
     command = ["curl", "-sS", "-x", proxy, "--cacert", str(certificate("good.example"))]
     done = subprocess.run([*command, f"https://good.example:{port}/"], capture_output=True, timeout=30, check=True)
     assert done.stdout == b"hello\n"
@@ -219,12 +219,12 @@ TARGETS = {
 
 @pytest.mark.parametrize("host", TARGETS.values(), ids=TARGETS.keys())
 def test_what_is_no_host_is_refused_before_anything_else(town: Town, host: bytes) -> None:
-    door = town.door(HostRule("allow", "*", (443,)), HostRule("allow", "**.good.example", (443,)))
-    client = door.connect(b"CONNECT %s:443 HTTP/1.1\r\nHost: good.example:443\r\n\r\n" % host)
+    guard = town.guard(HostRule("allow", "*", (443,)), HostRule("allow", "**.good.example", (443,)))
+    client = guard.connect(b"CONNECT %s:443 HTTP/1.1\r\nHost: good.example:443\r\n\r\n" % host)
     assert read_all(client).startswith(b"HTTP/1.1 400 ")
-    assert door.flow().verdict == "deny"
+    assert guard.flow().verdict == "deny"
     if b":" not in host:
-        code, _client = socks(door, socks_request(host, 443))
+        code, _client = socks(guard, socks_request(host, 443))
         assert code == 1
     assert town.lookups() == []
 
@@ -233,11 +233,11 @@ def test_what_is_no_host_is_refused_before_anything_else(town: Town, host: bytes
     "host", ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "169.254.169.254", "[64:ff9b::7f00:1]", "10.0.0.1", "0.0.0.0"]
 )
 def test_addresses_are_no_way_round_a_rule_for_names(town: Town, host: str) -> None:
-    door = town.door(HostRule("allow", "*"), HostRule("allow", "**.example"), ask=True)
-    client = door.connect(f"CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n".encode())
+    guard = town.guard(HostRule("allow", "*"), HostRule("allow", "**.example"), ask=True)
+    client = guard.connect(f"CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n".encode())
     assert read_all(client).startswith(b"HTTP/1.1 403 ")
-    assert door.flow().verdict == "deny"
-    assert door.questions == []  # such a thing is not even asked
+    assert guard.flow().verdict == "deny"
+    assert guard.questions == []  # such a thing is not even asked
 
 
 @pytest.mark.parametrize(
@@ -245,9 +245,9 @@ def test_addresses_are_no_way_round_a_rule_for_names(town: Town, host: str) -> N
     [b"Host: evil.example:443\r\n", b"Content-Length: 5\r\n", b"Host: good.example:444\r\n"],
 )
 def test_games_with_the_head_of_a_connect(town: Town, fields: bytes) -> None:
-    door = town.door(HostRule("allow", "*"))
+    guard = town.guard(HostRule("allow", "*"))
     host = b"" if fields.startswith(b"Host") else b"Host: good.example:443\r\n"
-    client = door.connect(b"CONNECT good.example:443 HTTP/1.1\r\n%s%s\r\n" % (host, fields))
+    client = guard.connect(b"CONNECT good.example:443 HTTP/1.1\r\n%s%s\r\n" % (host, fields))
     assert read_all(client).startswith(b"HTTP/1.1 400 ")
     assert town.lookups() == []
 
@@ -261,19 +261,19 @@ PRIVATE = ["127.0.0.1", "10.0.0.1", "192.168.1.1", "169.254.169.254", "100.100.1
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_a_name_that_leads_inside_is_not_dialled(town: Town, address: str) -> None:
-    door = town.door(HostRule("allow", "rebound.example", (443, 9999)))
+    guard = town.guard(HostRule("allow", "rebound.example", (443, 9999)))
     town.names({"rebound.example": [[address]]})
-    client = door.connect(b"CONNECT rebound.example:9999 HTTP/1.1\r\nHost: rebound.example:9999\r\n\r\n")
+    client = guard.connect(b"CONNECT rebound.example:9999 HTTP/1.1\r\nHost: rebound.example:9999\r\n\r\n")
     assert read_all(client).startswith(b"HTTP/1.1 403 ")
-    flow = door.flow()
+    flow = guard.flow()
     assert (flow.verdict, flow.address) == ("deny", "")
 
 
 def test_one_bad_address_spoils_the_answer(town: Town) -> None:
     port = town.serve(echo)
     town.names({"mixed.example": [["127.0.0.1", "169.254.169.254"]]})
-    door = town.door(allow("mixed.example", port))
-    client = door.connect(b"CONNECT mixed.example:%d HTTP/1.1\r\nHost: mixed.example:%d\r\n\r\n" % (port, port))
+    guard = town.guard(allow("mixed.example", port))
+    client = guard.connect(b"CONNECT mixed.example:%d HTTP/1.1\r\nHost: mixed.example:%d\r\n\r\n" % (port, port))
     assert read_all(client).startswith(b"HTTP/1.1 403 ")
 
 
@@ -281,13 +281,13 @@ def test_what_is_dialled_is_the_answer_that_was_vetted(town: Town) -> None:
     """A second lookup would be another answer, and is another's: each connection looks up once."""
     port = town.serve(echo)
     town.names({"rebound.example": [["127.0.0.1"], ["169.254.169.254"]]})
-    door = town.door(allow("rebound.example", port))
-    client = tunnel(door, "rebound.example", port)
+    guard = town.guard(allow("rebound.example", port))
+    client = tunnel(guard, "rebound.example", port)
     client.sendall(b"?")
     assert client.recv(1) == b"?"
     assert town.lookups() == ["rebound.example"]
     client.close()
-    client = door.connect(b"CONNECT rebound.example:%d HTTP/1.1\r\nHost: rebound.example:%d\r\n\r\n" % (port, port))
+    client = guard.connect(b"CONNECT rebound.example:%d HTTP/1.1\r\nHost: rebound.example:%d\r\n\r\n" % (port, port))
     assert read_all(client).startswith(b"HTTP/1.1 403 ")
     assert town.lookups() == ["rebound.example"] * 2
 
@@ -295,16 +295,16 @@ def test_what_is_dialled_is_the_answer_that_was_vetted(town: Town) -> None:
 def test_the_next_address_is_tried_and_a_closed_port_is_said(town: Town) -> None:
     port = town.serve(echo)
     town.names({"two.example": [["127.0.0.9", "127.0.0.1"]], "none.example": [["127.0.0.9"]]})
-    door = town.door(allow("two.example", port), allow("none.example", port))
-    tunnel(door, "two.example", port).close()
-    assert door.flow().address == "127.0.0.1"
-    client = door.connect(b"CONNECT none.example:%d HTTP/1.1\r\nHost: none.example:%d\r\n\r\n" % (port, port))
+    guard = town.guard(allow("two.example", port), allow("none.example", port))
+    tunnel(guard, "two.example", port).close()
+    assert guard.flow().address == "127.0.0.1"
+    client = guard.connect(b"CONNECT none.example:%d HTTP/1.1\r\nHost: none.example:%d\r\n\r\n" % (port, port))
     said = read_all(client)
     assert said.startswith(b"HTTP/1.1 504 ")
     assert b"refused" in said
-    client = door.connect(b"CONNECT none.example:%d HTTP/1.1\r\nHost: none.example:%d\r\n\r\n" % (port, port))
-    door.wait(flows=3)
-    assert {(flow.verdict, flow.error != "") for flow in door.flows[1:]} == {("allow", True)}
+    client = guard.connect(b"CONNECT none.example:%d HTTP/1.1\r\nHost: none.example:%d\r\n\r\n" % (port, port))
+    guard.wait(flows=3)
+    assert {(flow.verdict, flow.error != "") for flow in guard.flows[1:]} == {("allow", True)}
 
 
 def test_an_address_that_does_not_answer_holds_up_the_next_for_a_moment_only(tmp_path: Path) -> None:
@@ -316,25 +316,25 @@ def test_an_address_that_does_not_answer_holds_up_the_next_for_a_moment_only(tmp
                 one.setblocking(False)
                 one.connect_ex(deaf.getsockname())
             town.names({"two.example": [["127.0.0.9", "127.0.0.1"]], "none.example": [["127.0.0.9"]]})
-            door = town.door(allow("two.example", port), allow("none.example", port))
+            guard = town.guard(allow("two.example", port), allow("none.example", port))
             for _ in range(20):
-                client = tunnel(door, "two.example", port)
+                client = tunnel(guard, "two.example", port)
                 client.sendall(b"?")
                 assert client.recv(1) == b"?"
                 client.close()
-            client = door.connect(b"CONNECT none.example:%d HTTP/1.1\r\nHost: none.example:%d\r\n\r\n" % (port, port))
+            client = guard.connect(b"CONNECT none.example:%d HTTP/1.1\r\nHost: none.example:%d\r\n\r\n" % (port, port))
             assert b"timed out" in read_all(client)
             for one in crowd:
                 one.close()
-        door.wait(flows=21)
-        assert {flow.address for flow in door.flows} == {"127.0.0.1", ""}
+        guard.wait(flows=21)
+        assert {flow.address for flow in guard.flows} == {"127.0.0.1", ""}
 
 
 def test_a_name_that_does_not_exist(town: Town) -> None:
-    door = town.door(HostRule("allow", "nowhere.example"))
-    client = door.connect(b"CONNECT nowhere.example:443 HTTP/1.1\r\nHost: nowhere.example:443\r\n\r\n")
+    guard = town.guard(HostRule("allow", "nowhere.example"))
+    client = guard.connect(b"CONNECT nowhere.example:443 HTTP/1.1\r\nHost: nowhere.example:443\r\n\r\n")
     assert read_all(client).startswith(b"HTTP/1.1 502 ")
-    assert "cannot be looked up" in door.flow().error
+    assert "cannot be looked up" in guard.flow().error
 
 
 # --- SOCKS ---
@@ -343,16 +343,16 @@ def test_a_name_that_does_not_exist(town: Town) -> None:
 def test_socks_by_name_and_by_address(town: Town) -> None:
     port = town.serve(echo)
     town.names({"db.example": [["127.0.0.1"]]})
-    door = town.door(allow("db.example", port), allow("127.0.0.1", port))
+    guard = town.guard(allow("db.example", port), allow("127.0.0.1", port))
     mapped = socket.inet_pton(socket.AF_INET6, "::ffff:127.0.0.1")
     for host, kind in ((b"db.example", 3), (b"127.0.0.1", 3), (bytes((127, 0, 0, 1)), 1), (mapped, 4)):
-        code, client = socks(door, socks_request(host, port, kind=kind))
+        code, client = socks(guard, socks_request(host, port, kind=kind))
         assert code == 0
         client.sendall(b"?")
         assert client.recv(1) == b"?"
         client.close()
-    door.wait(flows=4)
-    assert {(flow.way, flow.verdict) for flow in door.flows} == {("socks", "allow")}
+    guard.wait(flows=4)
+    assert {(flow.way, flow.verdict) for flow in guard.flows} == {("socks", "allow")}
 
 
 @pytest.mark.parametrize(
@@ -369,18 +369,18 @@ def test_socks_by_name_and_by_address(town: Town) -> None:
     ids=["denied", "port", "bind", "udp", "kind", "port 0", "unreachable"],
 )
 def test_socks_says_why_not(town: Town, request_: bytes, code: int) -> None:
-    door = town.door(HostRule("allow", "good.example"), HostRule("allow", "nowhere.example"))
-    said, client = socks(door, request_)
+    guard = town.guard(HostRule("allow", "good.example"), HostRule("allow", "nowhere.example"))
+    said, client = socks(guard, request_)
     assert said == code
     assert read_all(client) == b""
-    assert door.flow().verdict == ("allow" if code == 4 else "deny")
+    assert guard.flow().verdict == ("allow" if code == 4 else "deny")
 
 
 @pytest.mark.parametrize("greeting", [b"\x05\x01\x02", b"\x04\x01\x00\x50\x7f\x00\x00\x01\x00", b"\x05\x00"])
 def test_socks_of_other_kinds_is_refused(town: Town, greeting: bytes) -> None:
-    door = town.door(HostRule("allow", "*"))
-    assert read_all(door.connect(greeting)) == b"\x05\x01\x00\x01\0\0\0\0\0\0"
-    assert door.flow().verdict == "deny"
+    guard = town.guard(HostRule("allow", "*"))
+    assert read_all(guard.connect(greeting)) == b"\x05\x01\x00\x01\0\0\0\0\0\0"
+    assert guard.flow().verdict == "deny"
 
 
 # --- the end ---
@@ -392,9 +392,9 @@ def test_half_closes_go_through(town: Town) -> None:
 
     port = town.serve(count)
     town.names({"db.example": [["127.0.0.1"]]})
-    door = town.door(allow("db.example", port))
-    client = tunnel(door, "db.example", port)
+    guard = town.guard(allow("db.example", port))
+    client = tunnel(guard, "db.example", port)
     client.sendall(b"?" * 100_000)
     client.shutdown(socket.SHUT_WR)
     assert read_all(client) == b"100000 bytes"
-    assert door.flow().sent == 100_000
+    assert guard.flow().sent == 100_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.network.host_rules import HostRule
-from mudroom.net.door import Gate
+from mudroom.net.gate_handle import Gate
 from mudroom.net.protocol.upstream import parse_upstream
 from town import Town, echo, read_all, read_exactly, read_until
 
@@ -37,16 +37,16 @@ def test_what_is_allowed_goes_through_it_and_is_not_looked_up_here(tmp_path: Pat
     with Town(tmp_path) as first:
         port = first.serve(proxy)
         with Town(tmp_path, f"http://me:pass%20word@127.0.0.1:{port}") as town:
-            door = town.door(HostRule("allow", "db.example", (9999,)))
-            client = door.connect(connect("db.example", 9999))
+            guard = town.guard(HostRule("allow", "db.example", (9999,)))
+            client = guard.connect(connect("db.example", 9999))
             assert read_exactly(client, len(ESTABLISHED)) == ESTABLISHED
             client.sendall(b"?hello")
             assert read_exactly(client, 6) == b"?hello"
             client.close()
-            assert read_all(door.connect(connect("evil.example", 9999))).startswith(b"HTTP/1.1 403 ")
-            door.wait(flows=2)
-            assert {flow.address for flow in door.flows} == {f"proxy 127.0.0.1:{port}", ""}
-            assert "word" not in repr(door.flows)
+            assert read_all(guard.connect(connect("evil.example", 9999))).startswith(b"HTTP/1.1 403 ")
+            guard.wait(flows=2)
+            assert {flow.address for flow in guard.flows} == {f"proxy 127.0.0.1:{port}", ""}
+            assert "word" not in repr(guard.flows)
             assert town.lookups() == []
     (head,) = proxy.heads
     assert head.startswith(b"CONNECT db.example:9999 HTTP/1.1\r\nHost: db.example:9999\r\n")
@@ -57,10 +57,12 @@ def test_private_hosts_are_reached_without_it(tmp_path: Path) -> None:
     with Town(tmp_path, "http://127.0.0.1:1") as town:
         port = town.serve(echo)
         town.names({"db.example": [["127.0.0.1"]]})
-        door = town.door(HostRule("allow", "db.example", (port,), private=True), HostRule("allow", "10.0.0.1", (port,)))
-        client = door.connect(connect("db.example", port))
+        guard = town.guard(
+            HostRule("allow", "db.example", (port,), private=True), HostRule("allow", "10.0.0.1", (port,))
+        )
+        client = guard.connect(connect("db.example", port))
         assert read_exactly(client, len(ESTABLISHED)) == ESTABLISHED
-        assert read_all(door.connect(connect("10.0.0.1", port))).startswith(b"HTTP/1.1 403 ")
+        assert read_all(guard.connect(connect("10.0.0.1", port))).startswith(b"HTTP/1.1 403 ")
 
 
 @pytest.mark.parametrize(
@@ -74,9 +76,9 @@ def test_a_proxy_that_does_not_let_us_through(tmp_path: Path, answer: bytes) -> 
     with Town(tmp_path) as first:
         port = first.serve(talk)
         with Town(tmp_path, f"127.0.0.1:{port}") as town:
-            door = town.door(HostRule("allow", "db.example", (9999,)))
-            assert read_all(door.connect(connect("db.example", 9999))).startswith(b"HTTP/1.1 502 ")
-            assert "proxy" in door.flow().error
+            guard = town.guard(HostRule("allow", "db.example", (9999,)))
+            assert read_all(guard.connect(connect("db.example", 9999))).startswith(b"HTTP/1.1 502 ")
+            assert "proxy" in guard.flow().error
 
 
 @pytest.mark.parametrize(

@@ -326,7 +326,7 @@ def test_an_accepted_connection_is_read_at_once_and_does_not_delay_small_pieces(
                 super().connection_made(transport)
                 recorders.append(self)
 
-        door = Acceptor(listener, Accepted)
+        guard = Acceptor(listener, Accepted)
         clients = [socket.create_connection(listener.getsockname()) for _ in range(3)]
         for client in clients:
             client.sendall(b"x")
@@ -339,7 +339,7 @@ def test_an_accepted_connection_is_read_at_once_and_does_not_delay_small_pieces(
         for recorder in recorders:
             option = recorder.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             assert option, "the listener's, inherited"
-        door.close()
+        guard.close()
         for client in clients:
             client.close()
         await until(lambda: all(recorder.events[-1][0] == "end" for recorder in recorders))
@@ -361,7 +361,7 @@ def test_without_descriptors_the_listener_waits(monkeypatch: pytest.MonkeyPatch)
             accepted.append(Recorder())
             return accepted[-1]
 
-        door = Acceptor(listener, protocol)
+        guard = Acceptor(listener, protocol)
         client = socket.create_connection(listener.getsockname())
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         highest = max(map(int, os.listdir("/proc/self/fd")))
@@ -380,7 +380,7 @@ def test_without_descriptors_the_listener_waits(monkeypatch: pytest.MonkeyPatch)
         client.close()
         await until(lambda: len(accepted) == 1 and bool(accepted[0].events))
         accepted[0].transport.abort()
-        door.close()
+        guard.close()
 
     run(work)
 

@@ -24,7 +24,6 @@ from clocks import give_way
 from conftest import Place
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import CommandNotStarted
-from mudroom.ext.containers.engine.box import ContainedLauncher
 from mudroom.sandbox.client import template
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.invocation import Invocation, RunOptions
@@ -34,7 +33,7 @@ from mudroom.sandbox.launcher import wire
 from mudroom.sandbox.launcher.step import STEPS
 from mudroom.sandbox.launcher.wire import NATIVE_STEPS
 from mudroom.sandbox.linux.syscall import number_of
-from native import COMPILERS, compile_init
+from native_init import COMPILERS, compile_init
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
 
@@ -396,9 +395,8 @@ def test_a_program_that_does_not_work(tmp_path: Path, content: str, monkeypatch:
         assert [init_of(box, plans()).startswith("python") for _number in range(3)] == [True] * 3
 
 
-def test_no_program_is_started_in_a_container(tmp_path: Path, native: LauncherClient) -> None:
-    """Its path may lead there to a file that a command has written."""
-    assert ContainedLauncher.is_local is False
+def test_no_program_is_started_where_it_is_forgone(tmp_path: Path, native: LauncherClient) -> None:
+    """As in a container: its path may lead there to a file that a command has written."""
     native.templates.forgo_native()
     box = box_of(tmp_path, native)
     plans = in_turn(box, "prepared")

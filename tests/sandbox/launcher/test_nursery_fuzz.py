@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mudroom.sandbox.launcher.wire import NATIVE_STEPS, PLAIN, PROTOCOL, send
-from native import COMPILERS, compile_init
+from native_init import COMPILERS, compile_init
 from tiers import SEED, sample
 
 SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")

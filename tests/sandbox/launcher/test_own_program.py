@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,43 +12,21 @@ import pytest
 
 from box import ENVIRONMENT, HELD_KINDS, Box, Conversation, if_namespaces
 from mudroom.errors import CommandNotStarted
-from mudroom.ext.keeper.launcher import LauncherSource
 from mudroom.sandbox.client import launcher_client
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.held import HeldSandbox, hold
 from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.client.report import StepFailed
-from mudroom.sandbox.launcher import wire
-from native import COMPILERS, compile_init
+from native_init import COMPILERS
+from own_program import MODE, init_program, is_on_a_read_only_mount, program
+
+__all__ = ["init_program", "program"]  # fixtures
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
 
 KINDS = [kind for kind in HELD_KINDS if kind != "bare"]
 """Without namespaces the host's interpreter is in sight by its path, and the mediator answers chmod(2)."""
-MODE = 0o755
-
-
-@pytest.fixture(scope="session")
-def init_program(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    return compile_init(tmp_path_factory.mktemp("init")) if COMPILERS else b""
-
-
-@pytest.fixture(params=["native", "python"])
-def program(
-    request: pytest.FixtureRequest, tmp_path: Path, init_program: bytes, monkeypatch: pytest.MonkeyPatch
-) -> Path:
-    """An interpreter that its user owns, as uv, pyenv and conda install them, with which launchers start."""
-    if request.param == "native" and not init_program:
-        pytest.skip("no C compiler")
-    native = init_program if request.param == "native" else b""
-    monkeypatch.setattr(wire, "NATIVE_INIT", native)
-    copied = tmp_path / "own" / "bin" / "python"
-    copied.parent.mkdir(parents=True)
-    shutil.copy(os.path.realpath(sys.executable), copied)
-    copied.chmod(MODE)
-    monkeypatch.setattr(sys, "executable", str(copied))
-    return copied
 
 
 @pytest.fixture
@@ -155,10 +131,6 @@ def test_no_command_reaches_the_interpreter_of_the_host(box: Box, program: Path,
     assert "changed\n" not in said
 
 
-def is_on_a_read_only_mount(pid: int) -> bool:
-    return bool(os.statvfs(f"/proc/{pid}/exe").f_flag & os.ST_RDONLY)
-
-
 def processes_below(pid: int) -> list[int]:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [pid, *(other for child in children for other in processes_below(int(child)))]
@@ -181,17 +153,6 @@ def test_every_process_of_a_sandbox_has_a_program_on_a_read_only_mount(box: Box,
             assert os.geteuid() != 0
     assert seen > 2 or os.geteuid() != 0
     assert talk.end() == 0
-
-
-def test_a_launcher_that_is_forked_for_a_keeper_has_its_program_there(program: Path) -> None:
-    source = LauncherSource()
-    ours, answer = source.request()
-    pid = int.from_bytes(os.read(answer, 4), "little")
-    assert is_on_a_read_only_mount(pid) and os.path.samefile(f"/proc/{pid}/exe", program)
-    for end in (ours, source):
-        end.close()
-    os.close(answer)
-    os.waitpid(source.pid, 0)
 
 
 def test_the_launcher_holds_no_copy_of_the_mounts(box: Box) -> None:

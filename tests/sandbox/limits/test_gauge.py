@@ -1,4 +1,4 @@
-"""A container's control group, from recorded trees of both versions; and the limits that containers enforce."""
+"""A container's control group, from recorded trees of both versions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.confinement.limit import Limits, Reading
-from mudroom.errors import Unsupported
-from mudroom.ext.containers.core.container import Engine
-from mudroom.ext.containers.engine.allowance import OWN_MEMORY, OWN_PROCESSES, allow
+from mudroom.core.confinement.limit import Reading
 from mudroom.sandbox.limits.gauge import Gauge, find
 
-ENGINE = Engine("docker", b"/usr/bin/docker")
 V1 = ("memory", "pids", "cpu", "cpuacct")
 
 
@@ -84,26 +80,3 @@ def test_a_container_that_is_gone_says_nothing(tmp_path: Path, first: str) -> No
     assert Gauge(find(7, first)).reading() is None
     assert Gauge(find(8, first)).reading() is None
     assert Gauge(None).reading() is None
-
-
-# --- limits of a container ---
-
-
-def test_its_own_processes_are_not_the_users() -> None:
-    limits = allow(Limits(memory=1 << 26, processes=10, cpus=2, open_files=99), ENGINE).limits
-    assert (limits.memory, limits.processes) == ((1 << 26) + OWN_MEMORY, 10 + OWN_PROCESSES)
-    assert (limits.cpus, limits.open_files) == (2, 99)
-    assert allow(Limits(), ENGINE).limits == Limits()
-
-
-@pytest.mark.parametrize("limits", [Limits(io=10**6), Limits(total_memory=10**9), Limits(total_cpus=1)])
-def test_what_no_container_holds_is_refused_unless_it_may_be_missing(limits: Limits) -> None:
-    with pytest.raises(Unsupported, match="at level 2 a limit of") as raised:
-        allow(limits, ENGINE)
-    needs = f"needs a control group that enforces it; found: containers of {ENGINE.kind}, whose control groups do not"
-    hint = "use level 1, remove the limit, or permit running without it: limits: {missing: degrade} in the policy"
-    assert str(raised.value).endswith(f", {needs} ({hint})")
-    allowed = allow(limits._replace(missing="degrade"), ENGINE)
-    assert allowed.limits == Limits(missing="degrade")
-    (note,) = allowed.notes
-    assert "not enforced" in note

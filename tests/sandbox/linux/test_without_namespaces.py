@@ -287,6 +287,7 @@ def test_doctor_says_so(contained: Contained) -> None:
 @pytest.mark.skipif(landlock_abi() < 4, reason="Landlock knows no ports before its ABI 4")
 def test_the_roots_for_inspection_can_be_read(contained: Contained) -> None:
     pytest.importorskip("cryptography")
+    pytest.importorskip("mudroom.ext.inspection")
     own = contained.place.project / ".mudroom"
     own.mkdir()
     (own / "policy.yaml").write_text("network: {inspect: [api.example]}\n")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +11,10 @@ import pytest
 
 from conftest import Place, listing
 from mudroom.core.settings import Settings
-from mudroom.session import upkeep
 from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import OPAQUE, LayerWriter, make_whiteout, read_directory
 from mudroom.stage.layers.union import OneLayer, Union
 from mudroom.stage.source import OpenSource
-from mudroom.stage.views.preflight import filesystem, mounts
 
 pytestmark = pytest.mark.both_users
 
@@ -98,24 +94,3 @@ def test_deletions_are_sealed_forked_and_applied(place: Place) -> None:
     session.forks.rollback(result.fork, "one")
     session.changes.apply(result.fork)
     assert sorted(listing(place.project)) == ["d", "d/new", "d/y", "kept", "kept/z"]
-
-
-def test_an_archive_has_one_form_only(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So what was staged in a container can be looked at outside of it, whatever kernel mounts it there."""
-    place.write("f", "f\n")
-    place.write("d/x", "x\n")
-    session, result = place.sh("rm f d/x", Settings(view="copy"))
-    session.forks.checkpoint(result.fork, "one")
-    archive = tmp_path / "fork.tar"
-    upkeep.send_away(session, result.fork, os.fsencode(archive), 1)
-    with tarfile.open(archive) as members:
-        assert sorted(os.path.basename(member.name) for member in members if member.ischr()) == ["f", "x"]
-    upkeep.take_in(session, os.fsencode(archive), "here", 1, upkeep.LIMIT)
-    monkeypatch.undo()
-    on_an_overlay = filesystem(os.fsencode(tmp_path), mounts()) == "overlay"
-    upkeep.take_in(session, os.fsencode(archive), "elsewhere", 1, upkeep.LIMIT)
-    for name in ("here", "elsewhere"):
-        assert sorted(change.path for change in session.changes.of(name).changes) == [b"d/x", b"f"]
-    trees = (place.state / "vaults").glob("*/layers/*/tree")
-    devices = [path.name for tree in trees for path in tree.rglob("*") if stat.S_ISCHR(path.lstat().st_mode)]
-    assert sorted(devices) == ([] if on_an_overlay else ["f", "x"]), "of the one that was taken in elsewhere"

@@ -20,7 +20,7 @@ from clocks import let_pass
 from conftest import Place
 from faults import KILL_AFTER, KILL_BEFORE, Decider, at, full_from, passing, watched
 from faults import why_impossible as why_not_watched
-from mudroom.cli.fork.ls import fork_rows
+from listed_rows import fork_rows
 from mudroom.core.retention import DAY
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session

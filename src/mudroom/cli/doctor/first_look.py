@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.cli.doctor.probe import Finding
+from mudroom.cli.doctor.probe import ENGINE, Finding
 from mudroom.cli.doctor.report import Fix, fixes
 from mudroom.typing import NamedTuple
 
 _LIMIT, _CONTAINER = "limit: ", "containers: "
-_ENGINE = "a container engine"
 
 
 class Level(NamedTuple):
@@ -31,7 +30,7 @@ class FirstLook(NamedTuple):
 
 def first_look(findings: Sequence[Finding]) -> FirstLook:
     limits = [row for row in findings if row.protection.startswith(_LIMIT)]
-    boxes = [row for row in findings if row.protection.startswith(_CONTAINER) or row.protection == _ENGINE]
+    boxes = [row for row in findings if row.protection.startswith(_CONTAINER) or row.protection == ENGINE]
     walls = [row for row in findings if row not in limits and row not in boxes]
     levels = (
         Level(0, "a staged view: nothing lands until you apply it", "yes", ()),

@@ -5,30 +5,30 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 
-from mudroom.cli.doctor.linux_row import PROTECTIONS, ROWS, RowProtection, state_of, try_rows
 from mudroom.cli.doctor.syscall_name import SYSCALL_NAMES
 from mudroom.core.confinement.access_reason import AccessReason
+from mudroom.core.registry import NotInstalled, part
 from mudroom.core.settings import EngineChoice, Settings
 from mudroom.errors import MudroomError, UsageError
-from mudroom.ext.certify.row import Certificate
-from mudroom.ext.macos.client import DarwinClient
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.host.denials import error_name, rules_for
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.sandbox.limits.limiter import survey
 from mudroom.sandbox.linux.forbidden import why_forbidden
 from mudroom.sandbox.linux.plan import PROXY_PORT, REDIRECTED
+from mudroom.sandbox.platform import system_name
 from mudroom.session import Session
-from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from mudroom.sandbox.client.client import Client
+from mudroom.typing import Literal, NamedTuple
 
 State = Literal["strict", "degraded", "missing", "not probed"]
 """``not probed``: the probe could not run."""
+
+
+ENGINE = "a container engine"
+"""The protection without which there is no level 2."""
 
 
 class Finding(NamedTuple):
@@ -76,7 +76,8 @@ def examine(
     """Run all probes in ``directory``, which is empty and on the file system of mudroom's state. ``engine``: the
     policy's container engine."""
     if sys.platform == "darwin":
-        return examine_mac(DarwinClient(), directory, home=home, environ=environ)
+        tried = part("platform", sys.platform, "mudroom on macOS").examine(directory, home=home, environ=environ)
+        return [Finding(*row) for row in tried]
     numbers = iter(range(1000))
 
     def run(settings: Settings, script: str) -> ShellTrial:
@@ -93,16 +94,16 @@ def examine(
     import resource  # Windows has none, and takes the values of this module
 
     os.mkdir(directory + b"/rows")
-    certificate = try_rows(ROWS, directory + b"/rows", home=home, environ=environ)
-    findings = diagnose(
-        run, certificate, landlock_abi(), _crashes(_core_pattern(), resource.getrlimit(resource.RLIMIT_CORE)[1])
-    )
+    rows = _by_rows(directory + b"/rows", home, environ)
+    crashes = _crashes(_core_pattern(), resource.getrlimit(resource.RLIMIT_CORE)[1])
+    findings = diagnose(run, rows, landlock_abi(), crashes)
     counts_processes = findings[0].state == "strict" and os.geteuid() != 0
     return [*findings, *_limits(directory, environ, counts_processes), *_containers(directory, environ, run, engine)]
 
 
 def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, engine: EngineChoice) -> list[Finding]:
-    from mudroom.ext.containers.cli.engine import examine_engines
+    """Test level 2. An installation without containers lacks it."""
+    from mudroom.core.registry import NotInstalled, part
 
     def contained(settings: Settings, script: str) -> ShellTrial:
         try:
@@ -114,18 +115,32 @@ def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, e
         _name, state, found, fix = _gate(contained)
         return state, found, fix
 
-    wanted = None if engine == "auto" else engine
-    return [Finding(*row) for row in examine_engines(directory + b"/state", environ, gate, wanted)]
-
-
-def examine_mac(client: Client, directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:
-    from mudroom.ext.macos.trial import try_seatbelt
-
-    search = [entry for entry in environ.get(b"PATH", b"/usr/bin:/bin").split(b":") if entry.startswith(b"/")]
     try:
-        return [Finding(*row) for row in try_seatbelt(client, directory, home=home, search=search)]
-    finally:
-        client.close()
+        examiner = part("doctor", "containers", "level 2")
+    except NotInstalled as error:
+        return [Finding(ENGINE, "missing", error.message, error.hint)]
+    findings: list[Finding] = examiner.examine_engines(directory + b"/state", environ, gate, engine)
+    return findings
+
+
+def _by_rows(directory: bytes, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:
+    """Return the protections of Linux that rows of certification show, tried in ``directory``, which is empty."""
+    try:
+        certify = part("certify", "cli", "mudroom certify")
+    except NotInstalled as error:
+        return [Finding("acts that are refused, one by one", "not probed", error.message, error.hint)]
+    found: list[Finding] = certify.try_protections(directory, home=home, environ=environ)
+    return found
+
+
+def certified(state: bytes) -> tuple[list[Finding], bool]:
+    """Return what the record of this machine opens and closes, and whether the platform is open."""
+    try:
+        certify = part("certify", "cli", f"mudroom on {system_name(sys.platform)}")
+    except NotInstalled as error:
+        return [Finding("a certificate", "missing", error.message, error.hint)], False
+    found: tuple[list[Finding], bool] = certify.findings_here(state)
+    return found
 
 
 def _limits(directory: bytes, environ: Mapping[bytes, bytes], counts_processes: bool) -> list[Finding]:
@@ -144,8 +159,8 @@ def _core_pattern() -> str:
         return stream.read().strip()
 
 
-def diagnose(run: Runner, certificate: Certificate, landlock: int, *others: Finding) -> list[Finding]:
-    """Return the findings of Linux. ``certificate``: the rows of certification that were tried (``linux_row.py``)."""
+def diagnose(run: Runner, by_rows: Sequence[Finding], landlock: int, *others: Finding) -> list[Finding]:
+    """Return the findings of Linux. ``by_rows``: those of rows of certification."""
 
     def attempt(settings: Settings, script: str) -> ShellTrial:
         try:
@@ -154,19 +169,13 @@ def diagnose(run: Runner, certificate: Certificate, landlock: int, *others: Find
             return ShellTrial(error=error.message)
 
     first, rest = (_sandbox, _overlay), (_gate, _privileges, _init, _filter, _reports)
-    rows = [_by_rows(one, certificate) for one in PROTECTIONS]
     return [
         *(probe(attempt) for probe in first),
-        *rows,
+        *by_rows,
         *(probe(attempt) for probe in rest),
         _landlock(landlock),
         *others,
     ]
-
-
-def _by_rows(one: RowProtection, certificate: Certificate) -> Finding:
-    state, found = state_of(one, certificate)
-    return Finding(one.protection, state, found, _PERMIT if state == "degraded" else "")
 
 
 def _not_probed(name: str, trial: ShellTrial) -> Finding:
@@ -178,7 +187,7 @@ def _is_ours(out: bytes, *kinds: str) -> bool:
     return any(os.fsencode(os.readlink(f"/proc/self/ns/{kind}")) in out for kind in kinds)
 
 
-_PERMIT = "permit user namespaces: see the first row"
+PERMIT = "permit user namespaces: see the first row"
 _REDIRECT = "nftables in the kernel: modprobe -a nf_tables nft_redir nft_chain_nat"
 
 
@@ -222,14 +231,14 @@ def _gate(run: Runner) -> Finding:
         return _not_probed(name, trial)
     if _is_ours(trial.out, "net"):
         if b"http://" in trial.out:
-            return Finding(name, "degraded", "one port of loopback, for programs that use http_proxy", _PERMIT)
-        return Finding(name, "missing", "no network namespace, and Landlock knows no ports before its ABI 4", _PERMIT)
+            return Finding(name, "degraded", "one port of loopback, for programs that use http_proxy", PERMIT)
+        return Finding(name, "missing", "no network namespace, and Landlock knows no ports before its ABI 4", PERMIT)
     if REDIRECTED in ports:
         return Finding(name, "strict", "every port of every address is redirected to it, and so are DNS queries")
     if PROXY_PORT in ports:
         usual = ", ".join(map(str, sorted(ports - {PROXY_PORT, 53})))
         if not usual:
-            return Finding(name, "degraded", "for programs that use http_proxy", _PERMIT)
+            return Finding(name, "degraded", "for programs that use http_proxy", PERMIT)
         return Finding(name, "degraded", f"by http_proxy, and ports {usual}; others are refused", _REDIRECT)
     return Finding(name, "missing", "no listener inside")
 
@@ -245,7 +254,7 @@ def _privileges(run: Runner) -> Finding:
         return Finding(name, "strict", "no capability, and no way to gain one")
     if int(fields[b"CapEff"], 16):
         return Finding(name, "missing", "capabilities are left")
-    return Finding(name, "degraded", "no capability left, but a bounding set that could not be emptied", _PERMIT)
+    return Finding(name, "degraded", "no capability left, but a bounding set that could not be emptied", PERMIT)
 
 
 def _init(run: Runner) -> Finding:

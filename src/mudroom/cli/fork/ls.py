@@ -17,7 +17,6 @@ from mudroom.vault.store.fork import Fork, last_holder
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.session import Session
 
 _EMPTY: dict[str, Any] = {
     "fork": "", "command": [], "state": "", "level": None, "changed": 0, "lines_added": 0, "lines_removed": 0,
@@ -48,11 +47,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     else:
         context.terminal.say("no forks")
     return 0
-
-
-def fork_rows(session: Session) -> list[dict[str, Any]]:
-    """Return the rows of a session's forks."""
-    return listed_forks(ProjectListing(session.vault, session.actor.settings, session.forks.known_record))
 
 
 def listed_forks(listing: ProjectListing) -> list[dict[str, Any]]:

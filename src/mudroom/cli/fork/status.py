@@ -61,7 +61,13 @@ def _certified(context: Context) -> list[str]:
     platform: str = sys.platform
     if platform == "linux":
         return []  # no record opens it; not worth the modules of the sandbox
-    from mudroom.ext.certify.cli.certification import certified
-    from mudroom.sandbox.platform import BY_RECORD
+    from mudroom.core.registry import NotInstalled, part
+    from mudroom.sandbox.platform import BY_RECORD, system_name
 
-    return certified(context.environ) if platform in BY_RECORD else []
+    if platform not in BY_RECORD:
+        return []
+    try:
+        lines: list[str] = part("certify", "cli", f"mudroom on {system_name(platform)}").certified(context.environ)
+    except NotInstalled as error:
+        lines = [f"none: {error.message}"]
+    return lines

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 
-from mudroom.cli.doctor.probe import Finding, examine
+from mudroom.cli.doctor.probe import certified, examine
 from mudroom.cli.doctor.report import SANDBOX, everything, screen
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
@@ -45,10 +45,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     require_private(place.state)
     with tempfile.TemporaryDirectory(dir=place.state, prefix=b"doctor-") as directory:
         findings = examine(directory, home=place.home, environ=context.environ, engine=_engine(context))
-    findings += certified(place.state) if sys.platform in BY_RECORD else []
+    findings += certified(place.state)[0] if sys.platform in BY_RECORD else []
     if context.as_json:
         rows = [finding._asdict() for finding in findings]
-        context.terminal.out(json.dumps({"schema": "mudroom.cli.doctor.probe/1", "protections": rows}))
+        context.terminal.out(json.dumps({"schema": "mudroom.doctor.probe/1", "protections": rows}))
     else:
 
         def style(text: str, name: str) -> str:
@@ -66,16 +66,6 @@ def screen_size() -> tuple[int, int]:
     except OSError:
         return 80, 24
     return max(columns or 80, 40), max(rows or 24, 12)
-
-
-def certified(state: bytes, platform: str = sys.platform, tool: bytes = b"") -> list[Finding]:
-    """Return what the record of this machine opens and closes. ``tool``: another one than the platform's."""
-    from mudroom.ext.certify.cli.certificate import findings
-    from mudroom.ext.certify.opening import look
-    from mudroom.ext.certify.table import TABLES
-    from mudroom.ext.macos.client import SANDBOX_EXEC
-
-    return findings(TABLES[platform], look(platform, state, tool or SANDBOX_EXEC))
 
 
 def _engine(context: Context) -> EngineChoice:

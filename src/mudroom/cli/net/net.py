@@ -27,7 +27,6 @@ from mudroom.core.registry import part, part_or_none
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import Unsupported, UsageError
-from mudroom.ext.inspection.cli.credential import manage_credentials
 from mudroom.policy.config import places, trusts_any
 from mudroom.policy.host_answers import drop, keep, load_entries, missing_answers
 from mudroom.typing import TYPE_CHECKING, Any, Protocol
@@ -484,6 +483,13 @@ def rule_to_json(rule: HostRule) -> dict[str, Any]:
     }
 
 
+def _credential(args: argparse.Namespace, context: Context) -> int:
+    from mudroom.core.registry import part
+
+    code: int = part("inspection", "net", "mudroom net credential").manage_credentials(args, context)
+    return code
+
+
 _ACTIONS = {
     "allow": _allow,
     "deny": _deny,
@@ -495,5 +501,5 @@ _ACTIONS = {
     "open": open_port,
     "show": lambda args, context: _forks("net show").show_ports(args, context),
     "reach": lambda args, context: _forks("net reach").reach_forks(args, context),
-    "credential": manage_credentials,
+    "credential": _credential,
 }

@@ -11,7 +11,7 @@ from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
 from mudroom.session import Session
-from mudroom.session.confinement.entrance import namespaces_at, show_inside
+from mudroom.session.confinement.namespace_listener import namespaces_at, show_inside
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _find_running(session: Session, fork: str | None) -> tuple[str, int, list[in
     names = [fork] if fork is not None else [fork.name for fork in session.vault.forks()]
     for name in names:
         try:
-            running.append((name, *namespaces_at(session.vault.fork(name).entrance)))
+            running.append((name, *namespaces_at(session.vault.fork(name).namespace_listener)))
         except OSError:
             continue  # no command runs there
     if len(running) == 1:

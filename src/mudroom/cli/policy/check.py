@@ -17,7 +17,7 @@ from mudroom.policy.config import left_out, load_policy, not_above, places, user
 from mudroom.policy.host_answers import NAME
 from mudroom.policy.host_answers import load as answered
 from mudroom.policy.parse import GivenSetting, settings_from
-from mudroom.session import policy_above
+from mudroom.stage.views.preflight import policy_above
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -209,12 +209,9 @@ def text(value: str) -> str:
 def forget_typed(descriptor: int) -> bool:
     """Discard input typed before the question. Return False if the terminal is gone."""
     if sys.platform == "win32":
-        import msvcrt
+        from mudroom.core.registry import twin
 
-        from mudroom.ext.windows.win32.api import Library
-        from mudroom.ext.windows.win32.console import discard_typed
-
-        discard_typed(Library(), msvcrt.get_osfhandle(descriptor))
+        twin("console").forget_typed(descriptor)
         return True
     import termios
 

@@ -64,7 +64,7 @@ def _sweep_other(
     holder = f"`mudroom vault gc --all` (process {os.getpid()})"
     vault.lock.acquire(holder, context.terminal.tell_waiting)
     try:
-        total = upkeep.holdings_of(vault)
+        total = upkeep.vault_total(vault)
         if not total.exists and not args.dry_run and _may_remove(total, args, context):
             upkeep.remove_vault(vault)
             return [(vault, upkeep.PruneResult(leftovers=1, size=total.size, remarks=("the whole vault",)))]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_beside, fold_row
 from mudroom.cli.vault.gc import amount, sweep
+from mudroom.core.registry import part
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -174,17 +174,18 @@ def _require_stream(descriptor: int, hint: str) -> None:
 
 
 def _export(args: argparse.Namespace, context: Context) -> int:
+    archives = part("call", "archives", "mudroom vault export")
     fork, path = args.words
     if path == STREAM:
         _require_stream(1, f"mudroom vault export {fork} {fork}.tar.gz")
         if context.as_json:
             raise UsageError("--json and the archive both go to stdout", f"mudroom vault export {fork} -")
         with open_session(context) as session, open(1, "wb", buffering=0, closefd=False) as stream:
-            exported = session.export(fork, stream)
+            exported = archives.export(session, fork, stream)
         path = "stdout"
     else:
         with open_session(context) as session:
-            exported = upkeep.send_away(session, fork, disk.absolute_path(os.fsencode(path)), time.time_ns())
+            exported = archives.export_file(session, fork, disk.absolute_path(os.fsencode(path)))
     if context.as_json:
         report = {"schema": "mudroom.export/1", "fork": fork, "file": path, "bytes": exported.size}
         context.terminal.out(json.dumps({**report, "remarks": list(exported.remarks)}))
@@ -196,18 +197,19 @@ def _export(args: argparse.Namespace, context: Context) -> int:
 
 
 def _import(args: argparse.Namespace, context: Context) -> int:
-    limit = size(args.limit, "--limit") if args.limit else upkeep.LIMIT
+    archives = part("call", "archives", "mudroom vault import")
+    limit = size(args.limit, "--limit") if args.limit else archives.LIMIT
     path, name = args.words[0], args.words[1] if len(args.words) > 1 else None
     if path == STREAM:
         _require_stream(0, "mudroom vault export FORK - | mudroom vault import -")
     with open_session(context) as session:
         if path == STREAM:
             with open(0, "rb", buffering=0, closefd=False) as stream:
-                imported = upkeep.take_in_stream(session, stream, name, time.time_ns(), limit)
+                imported = archives.import_stream(session, stream, name, limit)
         else:
             given = os.fsencode(path)
             given = disk.absolute_path(given) if sys.platform == "win32" else given
-            imported = upkeep.take_in(session, given, name, time.time_ns(), limit)
+            imported = archives.import_file(session, given, name, limit)
     if context.as_json:
         report = {"name": imported.name, "changed": imported.changed, "strangers": imported.strangers}
         shown = {"schema": "mudroom.import/1", **report, "project": text(imported.project)}

@@ -23,18 +23,13 @@ _NAMES = frozenset(
     PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_CACHE_DIR""".split()
 )
 _PREFIXES = (b"LC_",)
-_OF_A_TERMINAL = frozenset(
-    b"TERM COLORTERM TERM_PROGRAM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI TZ".split()
-)
-_PATH_OF_IMAGES = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""The default PATH of container engines, for an image without one."""
 _USELESS = {
     b"NODE_OPTIONS": (b"--require", b"-r ", b"--import", b"--loader", b"--experimental-loader", b"--inspect"),
     b"MAKEFLAGS": (b"--jobserver",),
 }
 """Values that drop a variable: they name files or descriptors that are missing in the sandbox (an editor's debugger,
 the parent make), and every such command would fail."""
-_PROXY_NAMES = frozenset(
+PROXY_NAMES = frozenset(
     b"http_proxy https_proxy ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY".split()
 )
 _PROXIES = b"http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY".split()
@@ -58,29 +53,10 @@ def select_variables(
     ``network``, the host's network. ``proxy`` is the URL of the gate inside the sandbox.
     """
     chosen = {name: value for name, value in environ.items() if _is_allowed(name, value, network)}
-    return _completed(chosen, environ, home, cwd, proxy, extra)
+    return completed(chosen, environ, home, cwd, proxy, extra)
 
 
-def select_image_variables(
-    image: Mapping[bytes, bytes],
-    environ: Mapping[bytes, bytes],
-    *,
-    home: bytes,
-    cwd: bytes,
-    user: bytes,
-    proxy: bytes = b"",
-    extra: Collection[bytes] = (),
-) -> dict[bytes, bytes]:
-    """Return the variables for a command in an image: the image's, without proxies, and from the host only those of the
-    terminal. Paths in other variables of the host do not exist in the image."""
-    chosen = {name: value for name, value in image.items() if name not in _PROXY_NAMES}
-    chosen |= {name: value for name, value in environ.items() if name in _OF_A_TERMINAL}
-    chosen |= {b"USER": user, b"LOGNAME": user}
-    chosen.setdefault(b"PATH", _PATH_OF_IMAGES)
-    return _completed(chosen, environ, home, cwd, proxy, extra)
-
-
-def _completed(
+def completed(
     chosen: dict[bytes, bytes],
     environ: Mapping[bytes, bytes],
     home: bytes,
@@ -88,6 +64,7 @@ def _completed(
     proxy: bytes,
     extra: Collection[bytes],
 ) -> dict[bytes, bytes]:
+    """Return the chosen variables with those of the gate, the policy and the sandbox; ``chosen`` is changed."""
     if proxy:
         chosen |= dict.fromkeys(_PROXIES, proxy) | dict.fromkeys((b"no_proxy", b"NO_PROXY"), _OWN)
     for item in extra:
@@ -101,17 +78,6 @@ def _completed(
     return chosen
 
 
-def engine_environment(environ: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the variables of a container engine: those of the user, without directories that are named relative to the
-    current one, which is the project. The XDG Base Directory Specification calls such a path invalid; Podman makes it
-    in the current directory, also that of TMPDIR (podman(1))."""
-    return {name: value for name, value in environ.items() if not (_is_place(name) and value[:1] != b"/")}
-
-
-def _is_place(name: bytes) -> bool:
-    return name == b"TMPDIR" or (name.startswith(b"XDG_") and name.endswith((b"_HOME", b"_DIR")))
-
-
 def is_inside(environ: Mapping[bytes, bytes]) -> bool:
     """Return whether this process is a command of mudroom, by its environment. A project's settings can set the
     variable, so it may only make refusals."""
@@ -119,7 +85,7 @@ def is_inside(environ: Mapping[bytes, bytes]) -> bool:
 
 
 def _is_allowed(name: bytes, value: bytes, network: bool) -> bool:
-    if name in _PROXY_NAMES:
+    if name in PROXY_NAMES:
         return network
     if name not in _NAMES and not name.startswith(_PREFIXES):
         return False

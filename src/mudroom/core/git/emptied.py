@@ -6,7 +6,7 @@ of a fork's objects asks here, whatever the fork's own index says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from mudroom.core.git.index import TreeItem
 
@@ -47,12 +47,6 @@ class Emptied:
         if item is None or not _is_empty(item) or not self.may_hold(path):
             return False
         return not any(base is not None and _is_empty(base) for base in bases)
-
-    def in_tree(self, tree: Mapping[bytes, TreeItem], *bases: Mapping[bytes, TreeItem]) -> list[bytes]:
-        """Return the paths of emptied files in a tree, sorted. ``tree`` maps whole paths to files, and needs only those
-        that differ from the ``bases``."""
-        paths = (path for path, item in tree.items() if self.is_emptied(path, item, [base.get(path) for base in bases]))
-        return sorted(paths)
 
 
 def _is_empty(item: TreeItem) -> bool:

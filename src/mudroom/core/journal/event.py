@@ -129,12 +129,6 @@ def data_of(event: Event) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def first_broken(events: Iterable[Event]) -> int | None:
-    """Return the number of the first event that does not follow from the previous ones, or None."""
-    broken = examine(events).broken
-    return None if broken is None else broken.number
-
-
 def examine(events: Iterable[Event], start: ChainHead = BEGIN, kept: ChainHead | None = None) -> ChainCheck:
     """Verify the chain from ``start`` on. ``kept``: the head that was stored elsewhere."""
     rows = iter(events)

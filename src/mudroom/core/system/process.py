@@ -113,8 +113,9 @@ if sys.platform == "darwin":
         return 0 if info is None else start_in(info)
 
 elif sys.platform == "win32":
-    from mudroom.ext.windows.win32.process import boot_name as _boot
-    from mudroom.ext.windows.win32.process import start_time as _started
+    from mudroom.core.registry import twin
+
+    _boot, _started = twin("process").boot_name, twin("process").start_time
 
     def _end_of(pid: int) -> tuple[int, Callable[[], None]]:
         raise OSError(errno.ENOTSUP, "no descriptor is the end of a process", str(pid))

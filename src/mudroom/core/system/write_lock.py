@@ -14,12 +14,14 @@ import struct
 import sys
 
 if sys.platform == "win32":
-    from mudroom.ext.windows.win32.lock import LOCK_EX, LOCK_NB, flock
+    from mudroom.core.registry import twin
+
+    _locks = twin("lock")
 
     def try_write_lock(descriptor: int) -> bool:
         """Try to lock the whole of a file that is open for writing. Return whether that was possible. Raise OSError."""
         try:
-            flock(descriptor, LOCK_EX | LOCK_NB)
+            _locks.flock(descriptor, _locks.LOCK_EX | _locks.LOCK_NB)
         except BlockingIOError:
             return False
         return True

@@ -8,7 +8,6 @@ import functools
 from collections.abc import Iterator, Sequence
 
 from mudroom.core.text.issued_token_table import PLACES, TOKENS
-from mudroom.typing import NamedTuple
 
 _ALPHABETS = {
     "d": "0-9",
@@ -26,23 +25,6 @@ _LONGEST_PART = 1024
 """Characters of a part with another one behind it, at most, so that the time of a search stays proportional."""
 _KEY = 4
 """Characters of a prefix without a separator that are looked up."""
-
-
-class TokenShape(NamedTuple):
-    shape: str
-    issuer: str
-    source: str
-
-
-@functools.cache
-def token_shapes() -> tuple[TokenShape, ...]:
-    rows = []
-    for line in TOKENS.splitlines():
-        if line:
-            shape, _blanks, rest = line.partition(" ")
-            issuer, _blanks, source = rest.strip().rpartition(" ")
-            rows.append(TokenShape(shape, issuer.strip(), source))
-    return tuple(rows)
 
 
 def _parts(shape: str) -> Iterator[tuple[str, str, int, bool]]:

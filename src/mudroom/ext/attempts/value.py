@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mudroom.core.result import text
+from mudroom.library.satellite import AttemptState, Score
 from mudroom.typing import Any, Literal, NamedTuple
 
 FORMAT = 1
@@ -18,11 +19,6 @@ SCHEMA = "mudroom.try/1"
 MOST = 1000
 """Attempts of one try: the forks of a project are listed and read one by one."""
 
-AttemptState = Literal[
-    "running", "passed", "failed", "ended early", "timed out", "refused", "not started", "error", "interrupted"
-]
-"""``error``: mudroom could not run it or collect its changes. ``interrupted``: mudroom was killed while it ran."""
-Score = Literal["exit", "json", "-lines"]
 SCORES: tuple[Score, ...] = ("exit", "json", "-lines")
 
 JUDGED = ("passed", "failed")

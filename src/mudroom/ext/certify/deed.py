@@ -1,9 +1,8 @@
 """Deeds: what a confined command may not do, as functions that try it. They run inside a sandbox.
 
 Rules of this file:
-1. It stands alone: ``python -I -S -c`` with its text runs it (``main``), and the escape suite of the tests copies it
-   into its sandboxes. It imports the standard library only. A deed that is a call of macOS alone does on other systems
-   what a stand-in for that call can refuse.
+1. It stands alone: ``python -I -S -c`` with its text runs it (``main``). It imports the standard library only. A deed
+   that is a call of macOS alone does on other systems what a stand-in for that call can refuse.
 2. A deed is told of the host all of it: a command that gets out knows where to go. It returns evidence, or None if its
    effect shows by itself. An OSError is a refusal.
 3. A deed says nothing about its own success: that is looked for from outside (``trial.py``).
@@ -52,7 +51,7 @@ def get(path: str) -> str:
         os.close(descriptor)
 
 
-# --- files: shared with the escape suite of Linux ---
+# --- files: as in the escape suite of Linux ---
 
 
 def plain_write(place: "Place") -> None:

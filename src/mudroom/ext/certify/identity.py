@@ -16,15 +16,15 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 DECIDING: Sequence[str] = (
     "ext/certify", "core/confinement/plan.py", "core/confinement/spec.py", "sandbox/client/launcher_client.py",
     "sandbox/host/host.py", "sandbox/host/process_table.py", "sandbox/launcher/wire.py", "ext/macos",
-    "sandbox/platform.py", "net/gate", "stage/clone.py", "stage/copy.py", "stage/disk.py", "core/system",
-    "ext/windows/stage/nt_disk.py", "vault/apply",
+    "sandbox/platform.py", "net/gate", "stage/clone.py", "stage/copy.py", "stage/disk.py", "core/registry.py",
+    "core/system", "vault/apply",
 )  # fmt: skip
 """Modules and folders of mudroom that decide what a command may do, or how that is tried."""
 DECIDING_ON_WINDOWS: Sequence[str] = (
     "ext/certify", "core/confinement/plan.py", "core/confinement/spec.py", "ext/windows/core/windows_command.py",
     "ext/windows/core/windows_plan.py", "core/tree/windows_name.py", "core/tree/windows_path.py", "sandbox/platform.py",
     "ext/windows/sandbox", "stage/copy.py", "ext/windows/stage/nt_call.py", "ext/windows/stage/nt_disk.py",
-    "ext/windows/stage/nt_private.py", "core/system", "vault/apply", "ext/windows/win32",
+    "ext/windows/stage/nt_private.py", "core/registry.py", "core/system", "vault/apply", "ext/windows/win32",
 )  # fmt: skip
 _VERSION = "/System/Library/CoreServices/SystemVersion.plist"
 _PC_CASE_SENSITIVE = 11

@@ -9,17 +9,19 @@ from collections.abc import Mapping, Sequence
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import SandboxSpec
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.ext.certify.identity import Identity, identity
+from mudroom.ext.certify.identity import Identity, identity, tool_of
 from mudroom.ext.certify.record import load, save
 from mudroom.ext.certify.row import Certificate, Closes, RowResult, closed, opens, sentence
 from mudroom.ext.certify.table import TABLES
 from mudroom.ext.certify.trial import Progress, Trial, certify
-from mudroom.sandbox.platform import UNPORTED, Platform
+from mudroom.sandbox.platform import Platform
 from mudroom.typing import NamedTuple
 
 HINT = "mudroom certify tries it, in less than a minute"
 _NAMES = {"network": "a closed network", "gate": "the gate"}
 _UNTRIED = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
+UNPORTED: Mapping[str, Mapping[str, str]] = {"darwin": {}, "win32": {}}
+"""Parts whose half on the host is not ported, with the reason. They are refused there with every record."""
 
 
 class PlatformOpening(NamedTuple):
@@ -46,6 +48,11 @@ def look(platform: str, state: bytes, tool: bytes) -> PlatformOpening:
 def can_be_tried(platform: str) -> bool:
     """Return whether each row that closes the platform has a deed."""
     return all(row.deed for row in TABLES[platform] if row.closes == "platform")
+
+
+def open_here(platform: Platform, state: bytes) -> Platform:
+    """As ``open_platform``, by the platform's own program that confines."""
+    return open_platform(platform, state, tool_of(platform.name))
 
 
 def open_platform(platform: Platform, state: bytes, tool: bytes) -> Platform:

@@ -83,7 +83,7 @@ def join(path: str, target: str) -> None:
 
 
 class Volume(NamedTuple):
-    """The calls that are tried. Those of the vault come from ``cli/doctor/killed_apply.py``."""
+    """The calls that are tried. Those of the vault come from ``ext/certify/killed_apply.py``."""
 
     killed_apply: Callable[[str], tuple[bool | None, str]]
     move: Callable[[At, At], None]

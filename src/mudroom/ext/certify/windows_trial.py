@@ -19,9 +19,9 @@ from mudroom.ext.windows.core.windows_command import join
 from mudroom.ext.windows.core.windows_plan import CHANGE, READ
 from mudroom.ext.windows.sandbox.calls import FileCalls
 from mudroom.ext.windows.sandbox.plan import text
+from mudroom.ext.windows.sandbox.platform import streams
 from mudroom.ext.windows.win32.api import CallFailed
 from mudroom.sandbox.client.invocation import Invocation
-from mudroom.sandbox.platform import WIN32
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def prepare_by(files: FileCalls) -> Prepare:
 
 def _start_by(client: Client, variables: Mapping[str, str]) -> Start:
     root = next((value for name, value in variables.items() if name.upper() == "SYSTEMROOT"), "C:\\Windows")
-    assert WIN32.streams is not None
-    captured, attend = WIN32.streams()
+    captured, attend = streams()
 
     def start(plan: Plan, words: Sequence[bytes], ground: TrialGround, patience: float) -> tuple[int, bytes, bool]:
         environment = {b"PATH": join(root, "System32").encode(), b"HOME": os.fsencode(ground.private)}

@@ -304,7 +304,8 @@ def _flush_fork(session: Session, fork: str) -> None:
 def _open_session(project: bytes) -> Session:
     """Return a new session, which is closed with the file system."""
     from mudroom.policy.config import environment, places
-    from mudroom.session import Session, find_project
+    from mudroom.session import Session
+    from mudroom.stage.views.preflight import find_project
 
     environ = environment()
     place = places(environ)

@@ -1,37 +1,32 @@
-"""The credentials that the gate puts into requests of this project's commands: names and places, never values.
+"""The credentials that the gate puts into requests of this project's commands.
 
-They are kept in the vault, which belongs to the user and is outside the project. A policy file comes with a repository,
-and a cloned repository must not be able to send the user's variables anywhere.
+Rules of this file: their names and places are kept in the vault, never their values. The vault belongs to the user and
+is outside the project: a policy file comes with a repository, and a cloned repository must not be able to send the
+user's variables anywhere. Values are read on the host and for the gate process only, and are in no message. ``keyring``
+is imported when a credential comes from there.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping, Sequence
 
+from mudroom.core.network.inspection import Credential
 from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError
+from mudroom.errors import MudroomError, Unsupported, UsageError
+from mudroom.ext.inspection.placeholder import CredentialRule, with_value
 from mudroom.stage import disk
+from mudroom.vault.store.store import CREDENTIALS
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mudroom.ext.inspection.core.placeholder import CredentialRule
-
-_NAME = b"/credentials.json"
-
-
-def has_credentials(vault: bytes) -> bool:
-    """Whether credentials are configured. Costs one stat(2) for each command."""
-    return os.path.exists(vault + _NAME)
+_LONGEST = 64 << 10
+"""Bytes of a file with a value."""
 
 
 def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
     """Return the configured credentials. Raise MudroomError if the file is damaged, instead of using none."""
-    import json
-
-    from mudroom.ext.inspection.core.placeholder import CredentialRule
-
     try:
-        with open(vault + _NAME, "rb") as stream:
+        with open(vault + CREDENTIALS, "rb") as stream:
             rows = json.load(stream)
         rules = tuple(CredentialRule(**row) for row in rows)
         if not all(rule.foreign in ("refuse", "strip", "allow") for rule in rules):
@@ -40,7 +35,7 @@ def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
     except FileNotFoundError:
         return ()
     except (ValueError, TypeError) as error:
-        raise MudroomError(f"{show(vault + _NAME)} cannot be read: {error}", "repair or remove it") from error
+        raise MudroomError(f"{show(vault + CREDENTIALS)} cannot be read: {error}", "repair or remove it") from error
 
 
 def _row(rule: CredentialRule) -> dict[str, object]:
@@ -54,16 +49,84 @@ def _row(rule: CredentialRule) -> dict[str, object]:
 def save_credentials(vault: bytes, rules: tuple[CredentialRule, ...]) -> None:
     if not rules:
         try:
-            os.unlink(vault + _NAME)
+            os.unlink(vault + CREDENTIALS)
         except FileNotFoundError:
             pass
         return
-    import json
-
-    new = vault + _NAME + b".new"
+    new = vault + CREDENTIALS + b".new"
     descriptor = disk.open_path(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | disk.O_CLOEXEC | disk.O_NOFOLLOW, 0o600)
     with open(descriptor, "w") as stream:
         json.dump([_row(rule) for rule in rules], stream, indent=1)
         stream.flush()
         os.fsync(descriptor)
-    disk.rename_path(new, vault + _NAME)
+    disk.rename_path(new, vault + CREDENTIALS)
+
+
+# --- values ---
+
+
+def read_credentials(
+    wanted: Sequence[CredentialRule], environ: Mapping[bytes, bytes], home: bytes
+) -> tuple[Credential, ...]:
+    """Return the credentials with their values and new placeholders. ``environ``, ``home``: the user's; ``~/`` of a
+    file is the home.
+
+    Raise UsageError if a value is missing or invalid in a header, Unsupported if it is in a keyring and the library is
+    missing.
+    """
+    credentials = []
+    for rule in wanted:
+        hint = f"mudroom net credential --remove {rule.name} does without it"
+        try:
+            credentials.append(with_value(rule, _READ[rule.origin](rule, environ, home), os.urandom(32)))
+        except ValueError as error:
+            raise UsageError(str(error), hint) from error
+        except MudroomError as error:
+            error.hint = f"{error.hint}; {hint}" if error.hint else hint
+            raise
+    return tuple(credentials)
+
+
+def variables(credentials: Sequence[Credential]) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the variables for the sandbox, with placeholders as values."""
+    return tuple((credential.name.encode(), credential.placeholder.encode()) for credential in credentials)
+
+
+def _from_environment(rule: CredentialRule, environ: Mapping[bytes, bytes], home: bytes) -> str:  # noqa: ARG001
+    value = environ.get(os.fsencode(rule.where))
+    if value is None:
+        raise UsageError(f"the credential {rule.name}: there is no variable {rule.where}", "set it")
+    return value.decode("utf-8", "surrogateescape")
+
+
+def _from_file(rule: CredentialRule, environ: Mapping[bytes, bytes], home: bytes) -> str:  # noqa: ARG001
+    path = os.fsencode(rule.where)
+    path = home + path[1:] if path.startswith(b"~/") else path
+    if not path.startswith(b"/"):
+        raise UsageError(f"the credential {rule.name}: {show(path)} is not an absolute path", "write file:~/NAME")
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(_LONGEST).decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise UsageError(f"the credential {rule.name}: {show(path)}: {error.strerror}") from error
+
+
+def _from_keyring(rule: CredentialRule, environ: Mapping[bytes, bytes], home: bytes) -> str:  # noqa: ARG001
+    try:
+        import keyring
+        from keyring.errors import KeyringError
+    except ImportError as error:
+        hint = "pip install 'keyring>=25'"
+        raise Unsupported(f"the credential {rule.name}", "the library keyring", "not installed", hint) from error
+    service, _slash, user = rule.where.partition("/")
+    try:
+        value: str | None = keyring.get_password(service, user)
+    except KeyringError as error:
+        raise UsageError(f"the credential {rule.name}: the keyring: {type(error).__name__}", "unlock it") from error
+    if value is None:
+        hint = f"keyring set {service} {user}"
+        raise UsageError(f"the credential {rule.name}: the keyring has no password of {user} for {service}", hint)
+    return value
+
+
+_READ = {"env": _from_environment, "file": _from_file, "keyring": _from_keyring}

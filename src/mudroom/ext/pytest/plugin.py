@@ -16,8 +16,7 @@ import pytest
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mudroom.library.fork_handle import ForkHandle
-    from mudroom.library.room import Room
+    from mudroom.api import ForkHandle, Room
 
 _FAILED = pytest.StashKey[bool]()
 
@@ -31,9 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def mudroom_room(request: pytest.FixtureRequest) -> Iterator[Room]:
     """The room on pytest's root directory."""
-    from mudroom.library.opening import open as open_room
+    from mudroom import api
 
-    with open_room(request.config.rootpath) as room:
+    with api.open(request.config.rootpath) as room:
         yield room
 
 

@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.widgets import Static
 
-from mudroom.core.tree.path import show_path
+from mudroom.api import show_path
 from mudroom.ext.tui.choice import Item, flags_of
 from mudroom.ext.tui.diffrow import FileRows
 from mudroom.ext.tui.diffview import WIDE, DiffView

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from mudroom.core.tree.path import show_path
+from mudroom.api import show_path
 from mudroom.ext.tui.choice import (
     FLAGS,
     WHOLE,

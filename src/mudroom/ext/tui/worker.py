@@ -9,8 +9,7 @@ from typing import Any
 
 from textual.dom import DOMNode
 
-from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError
+from mudroom.api import MudroomError, show
 
 Work = Callable[[], Awaitable[None]]
 

@@ -11,13 +11,10 @@ import asyncio
 
 import h11
 
-from mudroom.ext.inspection.core.placeholder import MisusedPlaceholder
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
-from mudroom.net.gate.message_relay import relay_messages
+from mudroom.net.gate.inspector import Rewrite
 from mudroom.net.gate.peer import Peer, PeerGone
-from mudroom.net.gate.relay import relay
 from mudroom.net.gate.response_writer import ResponseWriter
-from mudroom.net.gate.rewrite import Rewrite
 from mudroom.net.protocol.head import RequestHead, end_to_end
 from mudroom.net.protocol.target import Target
 from mudroom.typing import NamedTuple
@@ -52,8 +49,7 @@ class Dialogue:
         """Bytes of each end that h11 was given last, and may still hold."""
         self._refusal: RefusedExchange | None = None
         """Set if the body was refused after the request had been let through."""
-        must_search = rewrite.must_search(exchange)
-        self._answer = ResponseWriter(client, rewrite.sanitizer, must_search=must_search)
+        self._answer = ResponseWriter(client, rewrite.sanitizer)
         self._from_client = self._answer.connection
         self._toward_server = h11.Connection(h11.CLIENT, max_incomplete_event_size=_RESPONSE_HEAD)
 
@@ -122,12 +118,12 @@ class Dialogue:
         except h11.RemoteProtocolError as error:
             self._exchange.error = f"the client's body: {error}"
             self._server.cut()
-        except MisusedPlaceholder as error:
-            self._refusal = self._exchange.refuse(str(error))
+        except RefusedExchange as refusal:
+            self._refusal = refusal
             self._server.cut()
 
     async def _pass_body(self) -> None:
-        watch = self._rewrite.watch()
+        watch = self._rewrite.watch(self._exchange)
         while True:
             event = self._from_client.next_event()
             if event is h11.NEED_DATA:
@@ -138,7 +134,7 @@ class Dialogue:
                 self._feed(self._from_client, self._client)
             elif isinstance(event, h11.Data):
                 if watch is not None:
-                    watch.see(bytes(event.data))
+                    watch(bytes(event.data))
                 await self._to_server(h11.Data(data=event.data))
             elif isinstance(event, h11.EndOfMessage):
                 await self._to_server(h11.EndOfMessage())
@@ -169,7 +165,7 @@ class Dialogue:
                     await self._answer.informational(event.status_code, end_to_end(event.headers.raw_items()))
             elif isinstance(event, h11.Response):
                 fields = self._response_fields(event)
-                self._answer.check(event.status_code, fields)
+                self._rewrite.check(self._exchange, event.status_code, fields)
                 self._exchange.status = event.status_code
                 await self._answer.head(event.status_code, fields, event.reason)
             elif isinstance(event, h11.Data):
@@ -207,7 +203,7 @@ class Dialogue:
         if not self._upgrade or fields.get(b"upgrade", b"").lower() != b"websocket":
             raise PeerGone("the server switched to a protocol that nobody asked for")
         answer = self._rewrite.response(self._exchange, end_to_end(event.headers.raw_items()))
-        self._answer.check(101, answer)
+        self._rewrite.check(self._exchange, 101, answer)
         self._exchange.status = 101
         await self._answer.switch(answer)
         return True
@@ -219,9 +215,6 @@ class Dialogue:
             self._fed[peer] = 0
         before = self._client.count - len(self._client.buffer)
         try:
-            if self._rewrite.sanitizer.searches:
-                await relay_messages(self._client, self._server, self._rewrite.sanitizer)
-            else:
-                await relay(self._client, self._server)
+            await self._rewrite.relay(self._client, self._server)
         finally:
             self._exchange.sent += self._client.count - before

@@ -19,7 +19,7 @@ from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, ne
 from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Request, covering, vet
 from mudroom.net.gate.dial import adopt, dial, error_text
 from mudroom.net.gate.fork_dials import ForkUnreachable
-from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.guard import Guard
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.resolve import LocalAddresses
 from mudroom.net.gate.transport import UNCHARGED
@@ -47,7 +47,7 @@ class Unreachable(Exception):
 class Exchange:
     """``host`` is canonical, or escaped for display if it is not a valid host."""
 
-    def __init__(self, guard: DoorGuard, way: Way, host: str, port: int, method: str = "", path: str = "") -> None:
+    def __init__(self, guard: Guard, way: Way, host: str, port: int, method: str = "", path: str = "") -> None:
         self.guard = guard
         self.way = way
         self.host = host

@@ -1,4 +1,4 @@
-"""Connections of a door to servers in other forks, which the host makes.
+"""Connections of a guard to servers in other forks, which the host makes.
 
 Rules of this file: the host decides about each connection, since this process has read untrusted data. A pair of forks
 has a bounded number of open connections; what goes beyond is refused, and counted as refusals are (``flow_log.py``).

@@ -1,10 +1,10 @@
-"""A door inside the gate process: its rules, its questions, its limits, and its messages to the host.
+"""A guard inside the gate process: its rules, its questions, its limits, and its messages to the host.
 
 Rules of this file: only ``judge`` allows a request. A question without an answer in time is denied. If the host does
 not read its messages, no new connection is served, and no further request of an open one: what could not be journalled
-does not happen. A flow leaves the gate without the values of credentials, whoever has written it. A door has a share of
-the process's memory and connections (``budget.py``). Where it is used up, its own connections that wait for a request
-make room for new ones.
+does not happen. A flow leaves the gate without the values of credentials, whoever has written it. A guard has a share
+of the process's memory and connections (``budget.py``). Where it is used up, its own connections that wait for a
+request make room for new ones.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from collections.abc import Coroutine
 from mudroom.core.network.budget import FLOOR, MemoryBudget
 from mudroom.core.network.flow import Flow, FlowQuestion, Way
 from mudroom.core.network.fork_host import decide_fork, is_fork_host
-from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, vet
-from mudroom.ext.inspection.core.inspection import Inspection, connection_rules, is_inspected, uninspected
-from mudroom.ext.inspection.core.placeholder import Credential
-from mudroom.ext.inspection.core.sanitizer import Sanitizer
-from mudroom.net.gate.cookie import KnownCookies
+from mudroom.core.network.host_rules import HostDecision, HostRule, Request, concerns, decide, vet
+from mudroom.core.network.inspection import Inspection, changing, connection_rules, is_inspected, uninspected
+from mudroom.core.registry import part_or_none
 from mudroom.net.gate.fork_dials import ForkDials
 from mudroom.net.gate.peer import Peer, PeerGone, complete
 from mudroom.net.gate.resolve import LocalAddresses, Resolver
+from mudroom.net.gate.sanitizer import CredentialSanitizer
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.upstream import parse_upstream
 from mudroom.typing import Any, NamedTuple
@@ -45,6 +44,8 @@ MOST_HELD = 192 << 20
 ROOM_TIME = 15.0
 """Seconds that a connection waits for the memory that it needs to be inspected."""
 
+NO_INSPECTOR = "its rule requires inspection, which is not part of this installation: it lacks mudroom/ext/inspection"
+
 
 class _Pending(NamedTuple):
     identity: int
@@ -52,18 +53,18 @@ class _Pending(NamedTuple):
     """Empty if answered, else the reason why there is no answer."""
 
 
-class DoorGuard:
+class Guard:
     def __init__(
         self, channel: socket.socket, message: wire.OpenMessage, resolver: Resolver, budget: MemoryBudget
     ) -> None:
-        """``budget``: of all doors of the process."""
+        """``budget``: of all guards of the process."""
         self.resolver = resolver
         self.share = budget.share(MAX_CONNECTIONS)
         self.rules: list[HostRule] = message.rules
         self.upstream = parse_upstream(message.upstream) if message.upstream else None
         self.inspection: Inspection | None = message.inspection
-        self.sanitizer = Sanitizer(self.credentials)
-        self.cookies = KnownCookies()
+        self.inspector: Any = None
+        """An ``Inspector``. None until credentials or a rule need it, and where ``ext/inspection`` is absent."""
         self.clients: set[Peer] = set()
         self._channel = channel
         self._ask = message.ask
@@ -83,7 +84,6 @@ class DoorGuard:
         """As ``_decided``."""
         self._kept: dict[tuple[HostDecision, bytes, int], str | None] = {}
         """As ``_decided``, for addresses of connections that were made before."""
-        self.may_change = _changing(message.rules)
         self._waiting = 0
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
@@ -93,10 +93,12 @@ class DoorGuard:
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_shut = False
         self._is_crowded = False
+        self._look_at_rules()
 
     @property
-    def credentials(self) -> tuple[Credential, ...]:
-        return () if self.inspection is None else self.inspection.credentials
+    def sanitizer(self) -> CredentialSanitizer | None:
+        sanitizer: CredentialSanitizer | None = None if self.inspector is None else self.inspector.sanitizer
+        return sanitizer
 
     # --- decisions ---
 
@@ -129,7 +131,7 @@ class DoorGuard:
                 rules = connection_rules(request.host, request.port, rules)
             judge = decide_fork if is_fork_host(request.host) else decide
             decision = judge(request, rules)
-            reason = "" if request.method or decision.action == "deny" else uninspected(request, self.inspection)
+            reason = "" if decision.action == "deny" else self._why_not_inspected(request)
             if reason:
                 decision = HostDecision("deny", decision.rule, reason)
             self._decided[request] = decision
@@ -145,6 +147,17 @@ class DoorGuard:
         if not self._ask:
             return HostDecision("deny", decision.rule, f"{decision.reason}; nobody is there to be asked")
         return decision
+
+    def _why_not_inspected(self, request: Request) -> str:
+        """Return why a request that has to be inspected cannot be, or an empty string."""
+        host, port = request.host, request.port
+        if self.inspector is None and (
+            self.inspection is not None
+            or self.is_inspected(host, port)
+            or any(concerns(rule, host, port) for rule in self.may_change)
+        ):
+            return NO_INSPECTOR
+        return "" if request.method else uninspected(request, self.inspection)
 
     async def judge(self, request: Request, way: Way, peer: Peer) -> HostDecision:
         """Judge a request; ask the host where the rules say so, and wait for the answer. Raise PeerGone if the client
@@ -192,7 +205,7 @@ class DoorGuard:
     def answer(self, message: wire.AnswerMessage) -> None:
         if message.rule is not None:
             self.rules.append(message.rule)
-            self._forget_decisions()
+            self._look_at_rules()
         for key, pending in list(self._pending.items()):
             if pending.identity == message.identity:
                 del self._pending[key]
@@ -203,14 +216,20 @@ class DoorGuard:
 
     def update(self, rules: list[HostRule]) -> None:
         self.rules = rules
-        self._forget_decisions()
+        self._look_at_rules()
         self._settle()
 
-    def _forget_decisions(self) -> None:
+    def _look_at_rules(self) -> None:
+        """Forget decisions by other rules, and have an inspector if the rules need one."""
         self._decided.clear()
         self._inspected.clear()
         self._kept.clear()
-        self.may_change = _changing(self.rules)
+        self.may_change = changing(self.rules)
+        if self.inspector is None and (
+            self.inspection is not None or self.may_change or any(rule.inspect for rule in self.rules)
+        ):
+            module = part_or_none("inspection", "gate")
+            self.inspector = None if module is None else module.GuardInspector(self)
 
     def _settle(self) -> None:
         """Resume the connections whose questions the rules now answer."""
@@ -223,13 +242,14 @@ class DoorGuard:
 
     def began(self, flow: Flow) -> int:
         number = next(self._numbers)
-        flow = self.sanitizer.flow(flow) if self.sanitizer.searches else flow
-        self._send(wire.BeganMessage(number, flow))
+        self._send(wire.BeganMessage(number, self._clean(flow)))
         return number
 
     def ended(self, flow: Flow, number: int = 0) -> None:
-        flow = self.sanitizer.flow(flow) if self.sanitizer.searches else flow
-        self._send(wire.EndedMessage(number, flow))
+        self._send(wire.EndedMessage(number, self._clean(flow)))
+
+    def _clean(self, flow: Flow) -> Flow:
+        return flow if self.sanitizer is None else self.sanitizer.flow(flow)
 
     def dropped(self, number: int) -> None:
         self._send(wire.DroppedMessage(number))
@@ -363,8 +383,3 @@ class DoorGuard:
         self._send(wire.ClosedMessage())
         while self._unsent:
             await asyncio.sleep(0.001)
-
-
-def _changing(rules: list[HostRule]) -> list[HostRule]:
-    """Return the rules that change an inspected request, or restrict its credentials."""
-    return [rule for rule in rules if rule.set_headers or rule.remove_headers or rule.foreign]

@@ -16,11 +16,11 @@ from mudroom.core.network.host import Authority
 from mudroom.core.tree.path import show
 from mudroom.net.gate.dialogue import Dialogue, Message
 from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
-from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.guard import Guard
+from mudroom.net.gate.inspector import RefusedResponse, Rewrite, rewrite_of
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.request_head import IDLE, read_head
-from mudroom.net.gate.response_writer import Unsearchable, send_refusal
-from mudroom.net.gate.rewrite import Rewrite
+from mudroom.net.gate.response_writer import send_refusal
 from mudroom.net.protocol import refusal as say
 from mudroom.net.protocol.head import BadHead, RequestHead, as_judged, end_to_end
 from mudroom.net.protocol.target import Target, parse_target
@@ -40,23 +40,22 @@ class Link(NamedTuple):
 
 async def serve_http(
     client: Peer,
-    guard: DoorGuard,
+    guard: Guard,
     head: RequestHead | None = None,
     origin: Authority | None = None,
     link: Link | None = None,
     rewrite: Rewrite | None = None,
 ) -> None:
     """Serve the requests of a client connection to its end. ``head``: the first request's head, if already read.
-    ``origin``: as for ``parse_target``. ``link``: an open server connection. ``rewrite``: that of plain HTTP if not
-    given."""
-    rewrite = rewrite or Rewrite(guard)
+    ``origin``: as for ``parse_target``. ``link``: an open server connection. ``rewrite``: that of plain HTTP, by the
+    guard's present rules, if not given."""
     server = _RequestServer(client, guard, origin, link, rewrite)
     endpoint = (origin.host.text, origin.port) if origin else ("", 0)
     try:
         while (head := head or await read_head(client, IDLE)) is not None and await server.serve(head):
             head = None
     except BadHead as error:
-        Exchange(guard, rewrite.way, *endpoint).refuse(str(error))
+        Exchange(guard, server.rewrite.way, *endpoint).refuse(str(error))
         await send_refusal(client, guard.sanitizer, error.status, str(error))
     finally:
         server.close()
@@ -66,10 +65,10 @@ class _RequestServer:
     def __init__(
         self,
         client: Peer,
-        guard: DoorGuard,
+        guard: Guard,
         origin: Authority | None,
         link: Link | None,
-        rewrite: Rewrite,
+        rewrite: Rewrite | None,
     ) -> None:
         self._client = client
         self._guard = guard
@@ -77,19 +76,23 @@ class _RequestServer:
         self._link = link
         self._rewrite = rewrite
 
+    @property
+    def rewrite(self) -> Rewrite:
+        return self._rewrite or rewrite_of(self._guard)
+
     async def serve(self, head: RequestHead) -> bool:
         """Serve one request to the end of its response. Return whether another may follow. Raise BadHead, PeerGone."""
         target = parse_target(head, self._origin)
         host, port = target.authority.host.text, target.authority.port
         method, path = as_judged(head.method, show(target.path.partition(b"?")[0]), head.fields)
-        exchange = Exchange(self._guard, self._rewrite.way, host, port, method, path)
+        exchange = Exchange(self._guard, self.rewrite.way, host, port, method, path)
         try:
             return await self._exchange(exchange, head, target)
         except RefusedExchange as refusal:
             await self._refuse(403, say.denied(host, port, str(refusal)))
         except Unreachable as failure:
             await self._refuse(failure.status, str(failure))
-        except (PeerGone, Unsearchable, h11.ProtocolError) as error:
+        except (PeerGone, RefusedResponse, h11.ProtocolError) as error:
             await self._fail(exchange, str(error))
         finally:
             exchange.error = exchange.error or ("" if exchange.status else "it was cut")
@@ -118,13 +121,13 @@ class _RequestServer:
         upgrade = head.get(b"upgrade")
         if upgrade is not None and upgrade.lower() == b"websocket":
             is_partial = decision.rule is not None and (decision.rule.methods or decision.rule.paths)
-            if is_partial and not self._rewrite.opens_websockets:
+            if is_partial and not self.rewrite.opens_websockets:
                 raise exchange.refuse(
                     "its rule is for some requests only, and the content of a websocket cannot be judged"
                 )
         else:
             upgrade = None
-        path, fields = self._rewrite.request(exchange, decision.rule, target.path, end_to_end(head.fields))
+        path, fields = self.rewrite.request(exchange, decision.rule, target.path, end_to_end(head.fields))
         if is_fork_host(exchange.host):
             named = with_caller(fields, self._guard.fork)
             if named is None:
@@ -135,7 +138,7 @@ class _RequestServer:
         peer = await self._server(exchange, target.authority)
         exchange.begin()
         try:
-            return await Dialogue(self._client, peer, exchange, message, self._rewrite).run()
+            return await Dialogue(self._client, peer, exchange, message, self.rewrite).run()
         except (PeerGone, h11.RemoteProtocolError):
             if not is_reused or exchange.received or head.has_body or head.method not in _SAFE or self._client.lost:
                 raise
@@ -143,7 +146,7 @@ class _RequestServer:
         self.close()
         exchange.error, exchange.sent = "", 0
         peer = await self._server(exchange, target.authority)
-        return await Dialogue(self._client, peer, exchange, message, self._rewrite).run()
+        return await Dialogue(self._client, peer, exchange, message, self.rewrite).run()
 
     async def _server(self, exchange: Exchange, authority: Authority) -> Peer:
         link = self._link
@@ -152,6 +155,6 @@ class _RequestServer:
             exchange.reuse(link.address)
             return link.peer
         self.close()
-        peer = await self._rewrite.reach(exchange)
+        peer = await self.rewrite.reach(exchange)
         self._link = Link(authority, peer, exchange.address)
         return peer

@@ -1,7 +1,7 @@
 """Synthetic addresses that stand for names: the gate's DNS returns them, and the gate maps them back when a program
 connects.
 
-Rules of this file: pure. The n-th name of a door gets the n-th address of each range. Addresses are reused only after
+Rules of this file: pure. The n-th name of a guard gets the n-th address of each range. Addresses are reused only after
 the whole range, about 130,000 names; a name that is looked up again keeps its address. At most ``MOST`` names are
 stored at one time: the least recently looked-up is forgotten, and its address stands for no name then.
 """

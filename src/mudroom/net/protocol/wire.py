@@ -17,12 +17,13 @@ import msgspec
 from mudroom.core.network.flow import Flow, FlowQuestion
 from mudroom.core.network.fork_host import ForkDial
 from mudroom.core.network.host_rules import HostRule
-from mudroom.ext.inspection.core.inspection import Inspection
+from mudroom.core.network.inspection import Inspection
 
 if sys.platform == "win32":
-    from mudroom.ext.windows.system.nt_packet import SocketPacketReader as PacketReader
-    from mudroom.ext.windows.system.nt_packet import framed, send_framed
-    from mudroom.ext.windows.system.nt_packet import packet_pair as packet_pair
+    from mudroom.core.registry import twin
+
+    PacketReader, packet_pair = twin("packet").SocketPacketReader, twin("packet").packet_pair
+    framed, send_framed = twin("packet").framed, twin("packet").send_framed
 else:
     from mudroom.core.system.packet import PacketReader, framed, send_framed
     from mudroom.core.system.packet import packet_pair as packet_pair
@@ -42,7 +43,7 @@ class BrokenMessage(Exception):
 
 
 class OpenMessage(msgspec.Struct, tag="open", array_like=True):
-    """A new door. Its descriptors: the door's own socket, then the listeners in this order."""
+    """A new guard. Its descriptors: the guard's own socket, then the listeners in this order."""
 
     kinds: list[str]
     rules: list[HostRule]
@@ -135,7 +136,7 @@ class DroppedMessage(msgspec.Struct, tag="dropped", array_like=True):
 
 
 class ClosedMessage(msgspec.Struct, tag="closed", array_like=True):
-    """The door is shut; this is the last message."""
+    """The guard is shut; this is the last message."""
 
 
 ToGate = OpenMessage | AnswerMessage | DialledMessage | UpdateMessage | ListenMessage | CloseMessage | ShutMessage

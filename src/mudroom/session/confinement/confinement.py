@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 from _blake2 import blake2b
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from mudroom.core.confinement.cache_place import CACHES, NO_CACHES, CacheShare, CacheView, places_apart
 from mudroom.core.confinement.default_limit import NO_NAMESPACES, counters, session_rlimits, tmpfs_size
-from mudroom.core.confinement.environment import select_image_variables, select_variables
+from mudroom.core.confinement.environment import select_variables
 from mudroom.core.confinement.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
 from mudroom.core.confinement.limit import Limits, requested, rlimits
 from mudroom.core.confinement.plan import Plan
@@ -17,7 +18,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.client.report import StepFailed
-from mudroom.sandbox.host.host import Host, own_settings, settings_of, survey, umask, user_name, without
+from mudroom.sandbox.host.host import Host, own_settings, settings_of, survey, umask, without
 from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.confinement.grant import PLAIN, Grant, free_links, graphics, in_the_way, is_socket
@@ -29,8 +30,7 @@ from mudroom.vault.caches.fork_cache import CacheUse
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
-    from mudroom.ext.containers.core.image import User
-    from mudroom.ext.containers.engine.image_file import ProvidedImage
+    from mudroom.session.confinement.level_two import SessionContainers
 
 Rlimits = tuple[tuple[int, int, int], ...]
 _SHARED = (b"/tmp", b"/var/tmp", b"/dev/shm", b"/dev/mqueue", b"/run", b"/var/run", b"/proc")
@@ -78,24 +78,31 @@ def _within(network: Network, *, bare: bool, unheard: bool) -> Network:
     return "open" if bare else "none" if unheard else "gate"
 
 
-def _made_for(mode: Mode, spec: SandboxSpec, machine: str, grant: Grant) -> Plan:
-    """Return the plan in a container that is made for the command's fork. Raise Unsupported."""
-    from mudroom.ext.containers.engine.plain_plan import compile_inside, compile_remote
+def owner_inside(level: int) -> tuple[int, int] | None:
+    """Return user and group of the commands of root's containers; None for all others, which are this process's."""
+    if level < 2 or disk.user():
+        return None
+    from mudroom.core.confinement.container import NOBODY
 
-    if mode == "plain":
-        return compile_inside(spec, machine)
-    if not grant.image:
-        raise Unsupported(
-            "level 2 without an image",
-            "an engine whose containers run on this machine itself, and can be shown its programs",
-            "one whose containers run in a virtual machine",
-            "name an image: container.image in the policy, or --image",
-        )
-    return compile_remote(spec)
+    return NOBODY
+
+
+def kept_file(vault: bytes, path: bytes, content: bytes) -> Bind:
+    """Write a file's content to disk, once, and return its bind, for what can only mount. It holds no secret."""
+    directory = vault + b"/contained"
+    place = directory + b"/" + blake2b(content, digest_size=12).hexdigest().encode()
+    if not os.path.exists(place):
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        new = place + b".%d.%d" % (os.getpid(), _thread.get_ident())
+        with open(new, "wb") as stream:
+            stream.write(content)
+        os.chmod(new, 0o644)
+        os.rename(new, place)
+    return Bind(place, path)
 
 
 class Confinement:
-    """``images``: returns an image by name, for a user of it. ``mask``: the umask of commands; None: this process's.
+    """``containers``: returns those of the session. ``mask``: the umask of commands; None: this process's.
 
     Used by all threads of a session without a lock. Its state is caches, which every thread fills alike, and the
     strongest mode that has not failed, which another thread may at worst try once more."""
@@ -106,19 +113,18 @@ class Confinement:
         home: bytes,
         environ: Mapping[bytes, bytes],
         platform: Platform,
-        images: Callable[[str, User], ProvidedImage],
+        containers: Callable[[], SessionContainers],
         mask: int | None = None,
     ) -> None:
         """``mask``: the umask of commands; None: that of this process."""
         self.platform = platform
         self._vault, self._home, self.variables = vault, home, environ
-        self._images = images
+        self._containers = containers
         self.home = self.own_home = home
-        self._hidden: tuple[bytes, ...] = (vault.path,)
         if vault.is_elsewhere:
             from mudroom.session.confinement.appearance import own_home
 
-            self.own_home, self._hidden = own_home(home), (vault.path, vault.source)
+            self.own_home = own_home(home)
         self._host: Host | None = None
         self._umask = umask() if mask is None else mask
         self._mounts = MountTable()
@@ -160,10 +166,8 @@ class Confinement:
                 hint = "set MUDROOM_STATE to a directory on another one"
                 raise Unsupported("the overlay view", "a file system with xattrs for the state", where, hint)
             return "copy", [f"{where} has no xattrs, so that no overlay can be laid over it: working in a copy"]
-        if level == 2 and not disk.user():
-            from mudroom.core.confinement.container import NOBODY
-
-            return "copy", [f"root is nobody in a container: working in a copy of the project, as user {NOBODY[0]}"]
+        if owner := owner_inside(level):
+            return "copy", [f"root is nobody in a container: working in a copy of the project, as user {owner[0]}"]
         return mode, [f"{inside}: {_IN_A_COPY}"] if inside else []
 
     def spanned(self, settings: Settings) -> str:
@@ -289,13 +293,8 @@ class Confinement:
     def _compiled(self, spec: SandboxSpec, mode: Mode, host: Host, limits: Limits, grant: Grant) -> Plan:
         """Return the plan of a spec. Raise Unsupported for a machine whose system calls are not known."""
         try:
-            if mode in CONTAINERS:
-                spec = spec._replace(binds=(*spec.binds, *self._kept(spec.files)))
-                return self._in_its_image(_made_for(mode, spec, host.machine, grant), grant)
-            if grant.image:
-                from mudroom.ext.containers.engine.image_plan import compile_imaged
-
-                return self._in_its_image(compile_imaged(spec, host.machine, self._hidden), grant)
+            if mode in CONTAINERS or grant.image:
+                return self._containers().plan(spec, mode, host.machine, grant.image)
             plan = (LINUX if grant.level == 2 else self.platform).compile(spec, host.machine)
         except ValueError as error:
             if host.machine in ("x86_64", "aarch64"):
@@ -340,9 +339,7 @@ class Confinement:
         proxy = b"http://127.0.0.1:%d" % port if port else b""
         extra = (*settings.environment, *grant.variables)
         if grant.image:
-            provided = self._provided(grant.image)
-            image, user = dict(provided.image.environment), os.fsencode(provided.user.name)
-            env = select_image_variables(image, self.variables, home=home, cwd=cwd, user=user, proxy=proxy, extra=extra)
+            env = self._containers().variables(grant.image, home=home, cwd=cwd, proxy=proxy, extra=extra)
         else:
             hosts = network == "open" or (grant.level == 0 and network == "gate" and not port)
             env = select_variables(self.variables, home=home, cwd=cwd, network=hosts, proxy=proxy, extra=extra)
@@ -399,7 +396,7 @@ class Confinement:
             if os.path.isfile(place) and not is_below(place, b"/run"):
                 with open(place, "rb") as stream:
                     known = stream.read(_MOST_HOSTS)
-                self._knows_itself = Resolver(tuple(self._kept([(place, known + _OWN_NAME)])), ())
+                self._knows_itself = Resolver((kept_file(self._vault.path, place, known + _OWN_NAME),), ())
         return self._knows_itself
 
     def _resolver(self) -> Resolver:
@@ -422,30 +419,6 @@ class Confinement:
                 self._resolves = Resolver((Bind(ours, place),), ())
         return self._resolves
 
-    def _provided(self, image: str) -> ProvidedImage:
-        from mudroom.core.confinement.container import user_of
-        from mudroom.ext.containers.core.image import User
-
-        uid, gid = user_of(disk.user(), disk.group())
-        return self._images(image, User(user_name(), uid, gid, self._home))
-
-    def _in_its_image(self, plan: Plan, grant: Grant) -> Plan:
-        """Return the plan; if it is for an image, with the mounts and volumes that its container needs."""
-        if not grant.image:
-            return plan
-        from mudroom.ext.containers.core.image import volumes_in_memory
-
-        provided = self._provided(grant.image)
-        image, mounts = provided.image, (*provided.mounts, *plan.mounts)
-        kept = (self._vault.project, self._home, self._vault.path)
-        try:
-            volumes = volumes_in_memory(image, kept, [place for _source, place, _writable in mounts])
-        except ValueError as error:
-            needs, hint = "volumes that leave commands what is theirs", "an image without that volume"
-            raise Unsupported(f"the image {image.name}", needs, f"it {error}", hint) from error
-        emptied = tuple(dict.fromkeys(name for name, _value in image.environment))
-        return plan._replace(image=image.identity, mounts=mounts, memory=(*plan.memory, *volumes), emptied=emptied)
-
     def _host_at(self, grant: Grant, settings: Settings) -> Host:
         """Return the host as a command with this grant sees it. With an image, only the user's settings in the home and
         the paths of ``read`` are shown, and credentials in them stay hidden."""
@@ -455,19 +428,12 @@ class Confinement:
             shown = (*settings.read, *(bind.path for bind in home))
             masks = tuple(mask for mask in host.masks if any(is_below(mask, path) for path in shown))
             host = host._replace(links=(), system=(), home=home, masks=masks)
-        if grant.level < 2 or disk.user():
+        owner = owner_inside(grant.level)
+        if owner is None:
             return host
-        from mudroom.core.confinement.container import NOBODY
-
-        uid, gid = NOBODY
+        uid, gid = owner
         uid_map, gid_map = b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid)
         return host._replace(as_root=False, deny_setgroups=True, uid_map=uid_map, gid_map=gid_map)
-
-    def _kept(self, files: Iterable[tuple[bytes, bytes]]) -> Iterator[Bind]:
-        """Write the files to disk and yield their binds."""
-        from mudroom.ext.containers.engine.owner import kept
-
-        yield from (kept(self._vault.path + b"/contained", path, content) for path, content in files)
 
     def cache_places(self, mode: Mode, settings: Settings, grant: Grant) -> tuple[tuple[bytes, bytes], ...]:
         """Return the caches that a command sees, as (name, path). A cache inside a toolchain that is shown read-only is
@@ -485,19 +451,11 @@ class Confinement:
     def cache_use(self, grant: Grant, agent: str | None, share: CacheShare) -> CacheUse:
         """Return the caches of a command. Root's caches are not shared with the user of root's containers, nor the
         caches of one image with another."""
-        owner = self.owner_inside(grant)
+        owner = owner_inside(grant.level)
         variant = b"contained" if owner else b"host"
         if grant.image:
             variant += b"-image-" + blake2b(grant.image.encode(), digest_size=6).hexdigest().encode()
         return CacheUse(variant, agent, share, owner)
-
-    def owner_inside(self, grant: Grant) -> tuple[int, int] | None:
-        """Return user and group of the commands of root's containers; None for all others, which are this process's."""
-        if grant.level < 2 or disk.user():
-            return None
-        from mudroom.core.confinement.container import NOBODY
-
-        return NOBODY
 
     def _masks(self, host: Host, settings: Settings) -> tuple[bytes, ...]:
         shown = [self._home + path[1:] for path in settings.credentials]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 from mudroom.core.network.fork_host import ForkDial
 from mudroom.errors import MudroomError
-from mudroom.net.door import Door
+from mudroom.net.gate_handle import GuardHandle
 from mudroom.session.confinement.dialler import Dialler, ForkRefused, PendingConnection
 
 MOST_DIALS = 16
@@ -34,7 +34,7 @@ class DialDesk:
     def descriptors(self) -> list[int]:
         return [connection.fileno() for _identity, connection in self._dials]
 
-    def dial(self, door: Door, request: ForkDial) -> None:
+    def dial(self, guard: GuardHandle, request: ForkDial) -> None:
         try:
             if self._make is None:
                 raise ForkRefused(_APART)
@@ -44,18 +44,18 @@ class DialDesk:
                 self._dialler = self._make()
             connection = self._dialler.begin(request.host, request.port, request.path)
         except MudroomError as error:
-            door.dialled(request.identity, -1, error.message, is_refused=isinstance(error, ForkRefused))
+            guard.dialled(request.identity, -1, error.message, is_refused=isinstance(error, ForkRefused))
             return
         if connection.fileno() < 0:
-            _hand_over(door, request.identity, connection)
+            _hand_over(guard, request.identity, connection)
         else:
             self._dials.append((request.identity, connection))
 
-    def attend(self, door: Door, ready: Collection[int]) -> None:
+    def attend(self, guard: GuardHandle, ready: Collection[int]) -> None:
         """Hand connections to the gate as they are made, or fail."""
         for dial in [dial for dial in self._dials if dial[1].fileno() in ready]:
             self._dials.remove(dial)
-            _hand_over(door, *dial)
+            _hand_over(guard, *dial)
 
     def close(self) -> None:
         while self._dials:
@@ -64,15 +64,15 @@ class DialDesk:
             self._dialler.close()
 
 
-def _hand_over(door: Door, identity: int, connection: PendingConnection) -> None:
+def _hand_over(guard: GuardHandle, identity: int, connection: PendingConnection) -> None:
     try:
         made = connection.result()
     except MudroomError as error:
-        door.dialled(identity, -1, error.message, is_refused=isinstance(error, ForkRefused))
+        guard.dialled(identity, -1, error.message, is_refused=isinstance(error, ForkRefused))
         return
     finally:
         connection.close()
     try:
-        door.dialled(identity, made.descriptor, rule=made.rule, http=made.http)
+        guard.dialled(identity, made.descriptor, rule=made.rule, http=made.http)
     finally:
         os.close(made.descriptor)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from mudroom.core.agent.level_decision import LevelDecision, LevelSupport, decide_level
 from mudroom.core.agent.sandbox_level import BARE
-from mudroom.core.settings import Settings
+from mudroom.core.settings import EngineChoice, Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Refused, Unsupported
 from mudroom.typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +21,6 @@ from mudroom.typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard, StagedStore
     from mudroom.core.confinement.spec import Bind
-    from mudroom.ext.containers.core.container import EngineKind
 
 
 class Grant(NamedTuple):
@@ -77,13 +76,8 @@ def decide(
     settings: Settings, card: AgentCard | None, asked: int | None, environ: Mapping[bytes, bytes]
 ) -> LevelDecision:
     """Return the decision about the level. ``asked``: the level of the command line, or None."""
-    means = LevelSupport(_Lacking(environ, engine_of(settings)))
+    means = LevelSupport(_Lacking(environ, settings.engine))
     return decide_level(card, settings.levels, means, asked=asked, default=settings.level if card is None else 0)
-
-
-def engine_of(settings: Settings) -> EngineKind | None:
-    """Return the engine of the policy; None: the first usable."""
-    return None if settings.engine == "auto" else settings.engine
 
 
 class _Lacking(Mapping[int, str]):
@@ -92,7 +86,7 @@ class _Lacking(Mapping[int, str]):
     Owner: the caller, who judges one command.
     """
 
-    def __init__(self, environ: Mapping[bytes, bytes], wanted: EngineKind | None) -> None:
+    def __init__(self, environ: Mapping[bytes, bytes], wanted: EngineChoice) -> None:
         self._environ, self._wanted = environ, wanted
         self._why: str | None = None
 
@@ -102,9 +96,13 @@ class _Lacking(Mapping[int, str]):
         if self._why is None and sys.platform == "win32":
             self._why = "Windows"
         elif self._why is None:
-            from mudroom.ext.containers.engine.engine import why_none
+            from mudroom.core.registry import NotInstalled
+            from mudroom.session.confinement.level_two import level_two
 
-            self._why = why_none(self._environ, self._wanted)
+            try:
+                self._why = level_two().why_none(self._environ, self._wanted)
+            except NotInstalled as error:
+                self._why = error.message
         if not self._why:
             raise KeyError(level)
         return self._why
@@ -127,9 +125,10 @@ def granted(
             hint = "use level 1, or mudroom in WSL 2"
             raise Unsupported(f"level {decision.asked} of {subject}", "a container of Linux", decision.reason, hint)
         if decision.rule == "machine":
-            from mudroom.ext.containers.engine.engine import needed
+            from mudroom.session.confinement.level_two import level_two
 
-            raise Unsupported(f"level {decision.asked} of {subject}", needed(engine_of(settings)), decision.reason)
+            needed = level_two(f"level 2 of {subject}").needed(settings.engine)
+            raise Unsupported(f"level {decision.asked} of {subject}", needed, decision.reason)
         raise Refused(f"{subject} is refused: {decision.reason}", f"{decision.rule} in the policy decides")
     notes = [BARE] if decision.level == 0 else []
     if decision.is_raised:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.network.host_rules import ASKED, HostRule, concerns
 from mudroom.errors import MudroomError
-from mudroom.net.door import Door
+from mudroom.net.gate_handle import GuardHandle
 from mudroom.typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ class HostQuestions:
         approver: Callable[[], Approver | None],
         remember: Callable[[HostRule], None],
         screen: CommandScreen,
-        renew: Callable[[Door], object],
+        renew: Callable[[GuardHandle], object],
         note: Callable[[str], None],
     ) -> None:
-        """``approver``: returns who is asked now. ``remember`` keeps a lasting answer. ``renew`` gives the door its
+        """``approver``: returns who is asked now. ``remember`` keeps a lasting answer. ``renew`` gives the guard its
         rules again, with those of the answers. ``note`` adds a note to the command's result."""
         self._approver, self._remember, self._screen = approver, remember, screen
         self._renew, self._note = renew, note
@@ -49,25 +49,25 @@ class HostQuestions:
     def descriptors(self) -> list[int]:
         return [bell for _question, waiting in self._waiting if (bell := waiting.fileno()) >= 0]
 
-    def ask(self, door: Door, question: FlowQuestion, running: Running | None) -> None:
+    def ask(self, guard: GuardHandle, question: FlowQuestion, running: Running | None) -> None:
         """Answer the gate, or have the question wait. ``running``: the command; None once it is over."""
         approver = self._approver()
         if hasattr(approver, "elsewhere"):
             at_terminal = cast("TerminalApprover", approver)
             answer = self._at_terminal(at_terminal, question, running)
             if answer is not None:
-                self._settle(door, question, answer)
+                self._settle(guard, question, answer)
                 return
             approver = at_terminal.elsewhere
         begin = getattr(approver, "begin", None)
         if begin is not None and running is not None and not running.has_report():
             self._waiting.append((question, begin(question)))
-            self.look(door)  # it may have been answered or refused already
+            self.look(guard)  # it may have been answered or refused already
             self._show_sign()
             return
         with self._screen.suspended():
             answer = _answer(approver, question, running)
-        self._settle(door, question, answer)
+        self._settle(guard, question, answer)
 
     def _at_terminal(
         self, approver: TerminalApprover, question: FlowQuestion, running: Running | None
@@ -87,34 +87,34 @@ class HostQuestions:
             "" if not hosts else f"mudroom: {number if hosts[1:] else f'allow {hosts[0]}?'} (mudroom approve)"
         )
 
-    def look(self, door: Door) -> None:
+    def look(self, guard: GuardHandle) -> None:
         """Answer the questions that were answered elsewhere."""
         for question, waiting in list(self._waiting):
             answer = waiting.look()
             if answer is not None:
                 self._waiting.remove((question, waiting))
                 waiting.close()
-                self._settle(door, question, answer)
+                self._settle(guard, question, answer)
                 self._show_sign()
 
-    def _settle(self, door: Door, question: FlowQuestion, answer: FlowAnswer) -> None:
+    def _settle(self, guard: GuardHandle, question: FlowQuestion, answer: FlowAnswer) -> None:
         if not answer.lasting:
-            door.refuse(question.identity, answer.why)
+            guard.refuse(question.identity, answer.why)
             return
         rule = HostRule("allow" if answer.allowed else "deny", question.host, (question.port,), source=ASKED)
         kept = rule
         if answer.allowed and answer.preset:
-            kept = self._allow_preset(door, question, answer.preset)
+            kept = self._allow_preset(guard, question, answer.preset)
             rule = rule._replace(source=f"{ASKED} {answer.preset}")
         self.rules.append(rule._replace(source=f"{ASKED}, {answer.why}") if answer.why else rule)
-        door.answer(question.identity, answer.allowed, self.rules[-1])
+        guard.answer(question.identity, answer.allowed, self.rules[-1])
         if answer.keep:
             try:
                 self._remember(kept)
             except MudroomError as error:  # the answer is valid for this command
                 self._note(f"the answer about {question.host} could not be kept: {error}")
 
-    def _allow_preset(self, door: Door, question: FlowQuestion, word: str) -> HostRule:
+    def _allow_preset(self, guard: GuardHandle, question: FlowQuestion, word: str) -> HostRule:
         """Allow the hosts of the preset that the question offered, to this command. Return the rule to be remembered.
         Questions about those hosts that wait elsewhere are answered by it."""
         from mudroom.core.network.host_entry import expand, parse_entry
@@ -126,7 +126,7 @@ class HostQuestions:
         kept = parse_entry(word, "allow", "asked")
         hosts = list(expand([kept]))
         self.rules += hosts
-        self._renew(door)
+        self._renew(guard)
         for asked, waiting in list(self._waiting):
             if any(concerns(rule, asked.host, asked.port) for rule in hosts):
                 self._waiting.remove((asked, waiting))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Running
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.session.confinement.agent_home import SharedFiles
-    from mudroom.session.confinement.gateway import Doorkeeper
+    from mudroom.session.confinement.command_gate import CommandGate
     from mudroom.session.shared_sandbox.visitor import Visitors
 
 JUST_ENDED = ("the background commands of this fork have just ended", "try again")
@@ -139,7 +139,7 @@ class SharedSandbox:
         self,
         basis: Basis,
         held: HeldSandbox,
-        gate: Doorkeeper | None,
+        gate: CommandGate | None,
         leaf: Leaf | None,
         resources: ExitStack,
         over: Callable[[SharedSandbox], None],

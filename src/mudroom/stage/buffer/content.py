@@ -1,40 +1,22 @@
 """File contents of a write buffer: in memory while they are small and few, else spilled to a directory.
 
-This module does not need Linux. On Windows files are opened by ``ext/windows/stage/nt_disk.py``: a file that was opened
-another way cannot be removed before it is closed."""
+This module does not need Linux. Files are opened by ``stage/disk.py``: on Windows a file that was opened another way
+cannot be removed before it is closed."""
 
 from __future__ import annotations
 
 import io
 import itertools
 import os
-import sys
 from _thread import RLock  # threading.RLock, without the rest of that module on the fast path
 
+from mudroom.stage import disk
 from mudroom.typing import BinaryIO
 
 PER_FILE, TOTAL = 4 << 20, 64 << 20
 """Bytes: the largest content that is held in memory, and the total of contents in memory."""
-if sys.platform == "win32":
-    from mudroom.ext.windows.stage.nt_disk import O_CLOEXEC, O_NOFOLLOW, open_path, unlink
-
-    def _open(path: bytes, flags: int) -> int:
-        return open_path(path, flags)
-
-    def _unlink(path: bytes) -> None:
-        unlink(None, path)
-else:
-    O_CLOEXEC, O_NOFOLLOW = os.O_CLOEXEC, os.O_NOFOLLOW
-
-    def _open(path: bytes, flags: int) -> int:
-        return os.open(path, flags, 0o600)
-
-    def _unlink(path: bytes) -> None:
-        os.unlink(path)
-
-
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | O_CLOEXEC
-_READ = os.O_RDONLY | O_CLOEXEC | O_NOFOLLOW
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC
+_READ = os.O_RDONLY | disk.O_CLOEXEC | disk.O_NOFOLLOW
 _CHUNK = 1 << 20
 
 
@@ -111,7 +93,7 @@ class Contents:
     def open(self, content: BufferedContent) -> int:
         """Return a descriptor for reading, at the beginning. It stays valid when the content is released."""
         if content.data is None:
-            return _open(content.path, _READ)
+            return disk.open_path(content.path, _READ)
         descriptor = os.memfd_create("mudroom") if hasattr(os, "memfd_create") else self._nameless()
         try:
             _write_whole(descriptor, content.data)
@@ -125,13 +107,13 @@ class Contents:
         if content.data is not None:
             self._leave(content)
         else:
-            _unlink(content.path)
+            disk.unlink(None, content.path)
 
     def new_file(self) -> tuple[int, bytes]:
         while True:
             path = self._directory + b"/%d" % next(self._numbers)
             try:
-                return _open(path, _NEW), path
+                return disk.open_path(path, _NEW, 0o600), path
             except FileNotFoundError:
                 os.makedirs(self._directory, 0o700)
             except FileExistsError:
@@ -139,7 +121,7 @@ class Contents:
 
     def _nameless(self) -> int:
         descriptor, path = self.new_file()
-        _unlink(path)
+        disk.unlink(None, path)
         return descriptor
 
     def _spill(self, data: bytes) -> bytes:
@@ -147,7 +129,7 @@ class Contents:
         try:
             _write_whole(descriptor, data)
         except BaseException:
-            _unlink(path)
+            disk.unlink(None, path)
             raise
         finally:
             os.close(descriptor)
@@ -189,7 +171,7 @@ class Spool:
             os.lseek(descriptor, self._stream.tell(), os.SEEK_SET)
         except BaseException:
             os.close(descriptor)
-            _unlink(path)
+            disk.unlink(None, path)
             raise
         self._stream, self._path = io.FileIO(descriptor, "r+"), path
         self._uncount()
@@ -227,7 +209,7 @@ class Spool:
             self._uncount()
         self._stream.close()
         if self._path:
-            _unlink(self._path)
+            disk.unlink(None, self._path)
             self._path = b""
 
 

@@ -321,9 +321,9 @@ def _strip(root: int, path: bytes) -> bool:
 def _strip_one(root: int, path: bytes) -> bool:
     """Strip by path. Only mudroom writes below the slots, and the last link is not followed."""
     if sys.platform == "win32":
-        from mudroom.ext.windows.stage import nt_disk
+        from mudroom.core.registry import twin
 
-        nt_disk.leave_layer(root, path)
+        twin("disk").leave_layer(root, path)
         return False
     if sys.platform != "linux":
         return _strip_open(root, path)

@@ -294,7 +294,7 @@ class Fork:
         return self.path + b"/record"
 
     @property
-    def entrance(self) -> bytes:
+    def namespace_listener(self) -> bytes:
         """Socket of a running command that may use the network."""
         return self.path + b"/entrance"
 

@@ -10,6 +10,7 @@
         (vault/journal/journal.py)
         approvals/<id>/ one question about a command or a host, with its answer (vault/approvals/question.py)
         scratch/        stays empty: sandboxes mount their root over it
+        credentials.json, inspection/  of the part that inspects TLS (ext/inspection)
         cache/          the caches of package managers: pools that commands read (vault/caches/fork_cache.py)
         forks/<name>/   one fork: its state and the changes of its last command (vault/store/fork.py)
         layers/<id>/    one layer: tree/, originals/, and once it is sealed the record of the stack up to it
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from mudroom.vault.journal.journal import Journal
 
 FORMAT = b"2"
+CREDENTIALS = b"/credentials.json"
+"""Names and places of credentials (``ext/inspection/credentials.py``), in a vault."""
 _DIRECTORIES = (b"scratch", b"cache", b"forks", b"layers", b"bases", b"applies", b"trash")
 HELD = (errno.ENOTEMPTY, errno.EBUSY)
 """Errors of rmdir(2) where a file system renames an open file that is removed, until it is closed: ``.nfs…``
@@ -106,6 +109,11 @@ class Vault:
         self._told: Mask | None = None
         """The mask whose values the journal knows."""
         self._whole: Vault | None = None
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether the gate inserts credentials into requests of this project's commands. Costs a stat(2)."""
+        return os.path.exists(self.path + CREDENTIALS)
 
     def masked(self, mask: Mask) -> Vault:
         """Return the same vault with another mask, for one command. Locks, turn and journal are shared."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from mudroom.core.registry import part_or_none
 from mudroom.errors import ForkMoved
 from mudroom.session import Session
-from mudroom.session.upkeep import send_away, take_in
 
 from .landing import LANDINGS, TOP
 from .outside import Accomplice, Ground, changed, lines
@@ -21,6 +21,7 @@ Found = dict[str, str]
 GIVER = "a"
 TRIES = 3
 """Reviews before a user gives up."""
+ARCHIVES = part_or_none("call", "archives")
 QUIET = [name for name, landing in LANDINGS.items() if landing.when == "after" or name.startswith("mapped")]
 
 
@@ -137,10 +138,10 @@ def by_transfer(ground: Ground, session: Session, accomplice: Accomplice) -> Fou
     hand_over(ground, ForkSide(session, GIVER), accomplice)
     accomplice.act("before")
     accomplice.act("during")
-    bundle = os.fsencode(ground.root / "bundle")
-    send_away(session, GIVER, bundle, time.time_ns())
+    bundle = io.BytesIO()
+    ARCHIVES.export(session, GIVER, bundle)
     session.forks.discard(GIVER)
-    take_in(session, bundle, "again", time.time_ns())
+    ARCHIVES.import_stream(session, io.BytesIO(bundle.getvalue()), "again")
     landed = applied(session, "again")
     accomplice.act("after")
     return changed(ground.project) if landed else {}
@@ -167,7 +168,7 @@ WAYS: dict[str, Callable[[Ground, Session, Accomplice], Found]] = {
     "rollback": by_rollback,
     "undo": by_undo,
     "redo": by_redo,
-    "export and import": by_transfer,
+    **({} if ARCHIVES is None else {"export and import": by_transfer}),
     "mount": by_mount,
 }
 

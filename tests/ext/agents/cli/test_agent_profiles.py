@@ -358,7 +358,7 @@ def test_wrong_words(agent: Agent, words: tuple[str, ...], code: int, message: s
 
 
 def test_a_profile_of_the_users_that_does_not_parse_is_one_line(agent: Agent) -> None:
-    own = agent.home / ".config/mudroom/ext/agents"
+    own = agent.home / ".config/mudroom/agents"
     own.mkdir(parents=True)
     (own / "claude.toml").write_text("format = 1\nname = ")
     agent.script("true")

@@ -189,14 +189,6 @@ def test_what_the_policy_raises_is_raised(cli: Cli, place: Place) -> None:
     assert "raised from 0 to 1: the least that the policy permits (levels.minimum)" in found["notes"]
 
 
-def test_what_the_machine_cannot_do(cli: Cli, place: Place) -> None:
-    cli.environment["PATH"] = str(place.home)  # where no engine is
-    done = run(cli, write_card(place, level=2), "true")
-    assert done.returncode == 125
-    assert "needs a container engine: Docker, Podman or Apple container; found: no docker" in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 def test_bad_words(cli: Cli, place: Place) -> None:
     card = write_card(place)
     for words, message in (

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from archived import archived
 from clocks import give_way
 from conftest import Place, act_as
 from mudroom.core.clock import CommandStart
@@ -412,16 +413,14 @@ def test_the_host_s_file_is_whole_at_any_time(place: Place, monkeypatch: pytest.
     assert done == [("sync", False, False), ("rename", False, True), ("sync", True, True)]
 
 
-def test_the_copy_is_not_a_setting_and_not_in_an_archive(place: Place, tmp_path: Path) -> None:
+def test_the_copy_is_not_a_setting_and_not_in_an_archive(place: Place) -> None:
     session, host = opened(place), log_in(place)
     python(session, ".codex/auth.json", "new = '{\"t\": \"SECRET-' + 'TOKEN\"}'\n" + WAYS["renamed"])
     from mudroom.ext.agents.session.agent_settings import agent_settings
 
     assert agent_settings(session, "f") == []
     assert "SECRET-TOKEN" in host.read_text()
-    with open(tmp_path / "f.tar", "wb") as stream:
-        session.export("f", stream, packed=False)
-    assert b"SECRET-TOKEN" not in (tmp_path / "f.tar").read_bytes()
+    assert b"SECRET-TOKEN" not in archived(session, "f")
     session.close()  # the launcher removes directories until then
     assert [path for path in place.state.rglob("*") if path.is_file() and b"SECRET-TOKEN" in path.read_bytes()] == []
 

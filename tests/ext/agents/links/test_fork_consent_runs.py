@@ -426,7 +426,7 @@ def test_a_command_of_another_machine_reaches_a_fork_here_as_the_policy_says(pla
     settings = policy(["coder:8000"], [8000])
     caller = ForkIdentity("planner", "errand e1")
     with place.session(settings) as session, served(session, 8000, 8001):
-        pool, vault = session.machine.gateway.inner_sockets, session.vault
+        pool, vault = session.machine.gate.inner_sockets, session.vault
         pending = dial_from_afar(vault, pool, caller, "coder.mudroom.internal", 8000, settings)
         with socket.socket(fileno=pending.result().descriptor) as connection:
             connection.setblocking(True)
@@ -450,7 +450,7 @@ def test_a_fork_that_is_not_here_is_dialled_through_a_link(place: Place) -> None
 
     with place.session(policy(["coder:8000"], [8000])) as session:
         fork = session.forks.new("planner")
-        pool = session.machine.gateway.inner_sockets
+        pool = session.machine.gate.inner_sockets
         dialler = ForkDialler(session.vault, fork, pool, session.actor.settings.fork_rules, (), remote)
         made = dialler.begin("elsewhere.mudroom.internal", 8000, "").result()
         with socket.socket(fileno=made.descriptor) as connection:
@@ -486,9 +486,9 @@ def test_the_door_to_an_agent_of_this_machine(place: Place, monkeypatch: pytest.
                 with pytest.raises(MudroomError, match=whole(told)):
                     open_agent(session, "codex", "coder")
             assert len(os.listdir("/proc/self/fd")) <= before + 3, "the maker of sockets inside stays"
-            fork, pool = session.vault.fork("coder"), session.machine.gateway.inner_sockets
+            fork, pool = session.vault.fork("coder"), session.machine.gate.inner_sockets
             with pytest.raises(MudroomError, match=whole("the fork was replaced meanwhile")):
-                pool.make(fork.entrance, "another", lambda: identity_of(fork), b"4")
+                pool.make(fork.namespace_listener, "another", lambda: identity_of(fork), b"4")
 
 
 def test_a_list_of_agents_beyond_the_buffer_of_a_socket(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -503,8 +503,8 @@ def test_a_list_of_agents_beyond_the_buffer_of_a_socket(place: Place, monkeypatc
         for number in range(20):
             fork = session.forks.new(f"a-{number}")
             register(fork, AgentEndpoint("x", 1, 8000, name="\U0001f600" * 128))
-            Path(os.fsdecode(fork.entrance)).touch()
-        pool, rules = session.machine.gateway.inner_sockets, session.actor.settings.fork_rules
+            Path(os.fsdecode(fork.namespace_listener)).touch()
+        pool, rules = session.machine.gate.inner_sockets, session.actor.settings.fork_rules
         dialler = ForkDialler(session.vault, session.forks.new("planner"), pool, rules, ())
         real, before = socket.socketpair, len(os.listdir("/proc/self/fd"))
         with monkeypatch.context() as patch:

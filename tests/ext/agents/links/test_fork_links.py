@@ -22,7 +22,7 @@ from mudroom.core.settings import Settings
 from mudroom.ext.agents.core.card_fields import parse_card
 from mudroom.ext.agents.session.run_agent import run_agent
 from mudroom.session import Session
-from mudroom.session.confinement.entrance import Entrance
+from mudroom.session.confinement.namespace_listener import NamespaceListener
 from mudroom.vault.forks.fork_summary import ForkSummaries
 
 pytestmark = pytest.mark.both_users
@@ -187,20 +187,20 @@ def test_a_server_that_accepts_nothing_holds_up_its_own_clients_alone(place: Pla
     assert not [pid for pid in children if b"late_socket" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
-def test_an_entrance_forgets_visitors_that_have_gone(tmp_path: Path) -> None:
+def test_a_namespace_listener_forgets_visitors_that_have_gone(tmp_path: Path) -> None:
     """A long command is asked for its namespaces by many others."""
-    entrance = Entrance(os.fsencode(tmp_path / "entrance"))
-    entrance.open()
+    listener = NamespaceListener(os.fsencode(tmp_path / "entrance"))
+    listener.open()
     try:
         with open("/dev/null") as null:
             for _visit in range(5):
                 visitor = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 visitor.connect(os.fspath(tmp_path / "entrance"))
-                entrance.admit([null.fileno(), null.fileno()])
+                listener.admit([null.fileno(), null.fileno()])
                 descriptors = socket.recv_fds(visitor, 64, 2)[1]
                 visitor.close()
                 for descriptor in descriptors:
                     os.close(descriptor)
-        assert len(entrance._visitors) == 1
+        assert len(listener._visitors) == 1
     finally:
-        entrance.close()
+        listener.close()

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -23,6 +24,7 @@ from mudroom.errors import ContainerEnded, MudroomError, Unsupported
 from mudroom.ext.containers.engine import box
 from mudroom.ext.containers.engine.owner import this_process
 from mudroom.ext.containers.engine.pool import Rules
+from mudroom.ext.containers.session.containers import Containers
 from mudroom.session import Session, Stdio
 
 MB = 1_000_000
@@ -136,7 +138,7 @@ def test_many_containers_one_after_another_leave_nothing(place: Place, engine: E
         found["mounts"] = str(Path("/proc/self/mountinfo").read_text().count("mudroom-"))
         return found
 
-    session.machine.containers._pool.rules = Rules(uses=1)
+    cast(Containers, session.machine.containers)._pool.rules = Rules(uses=1)
     script(session, "true")
     assert engine.left(place.root) == []
     before = things()
@@ -260,7 +262,7 @@ def test_when_mudroom_is_killed_nothing_is_left_after_the_next_start(
 def test_an_orphan_is_removed_and_who_lives_is_not(place: Place, engine: EngineHere) -> None:
     with engine.session(place) as session:
         assert script(session, "true").exit_code == 0
-        image = session.machine.containers._host_image
+        image = cast(Containers, session.machine.containers)._host_image
     here = this_process()
     owners = {
         "gone": here._replace(started=1),

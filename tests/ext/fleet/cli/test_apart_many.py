@@ -22,7 +22,8 @@ from box import if_namespaces
 from conftest import Place, listing
 from mudroom.core.network.host_rules import HostRule
 from mudroom.ext.fleet.origin.book import ErrandBook
-from mudroom.ext.inspection.core.placeholder import parse_credential
+from mudroom.ext.inspection.credentials import save_credentials
+from mudroom.ext.inspection.placeholder import parse_credential
 from mudroom.policy import command_answers, host_answers
 from mudroom.session import Session
 from mudroom.vault.forks.result_digest import result_digest
@@ -141,7 +142,7 @@ def _plant_in_mudroom(session: Session, place: Place, tokens: dict[str, list[str
             file.write_text(value)
             file.chmod(0o600)
             sources.append(parse_credential(name, "api.example.org", "authorization", f"file:{file}"))
-    session.machine.keep_credentials(tuple(sources))
+    save_credentials(session.vault.path, tuple(sources))
     first, second, third = tokens["answer"]
     project, state = os.fsencode(place.project), os.fsencode(place.state)
     command_answers.remember(project, f"deploy --password {first}", state=state)

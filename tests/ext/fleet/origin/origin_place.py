@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +17,8 @@ from mudroom.ext.fleet.origin.link import Transport
 from mudroom.ext.fleet.origin.report import FleetReport, WorkerGone, WorkerHere, WorkerNote
 from mudroom.ext.fleet.origin.roster import FleetWorker
 from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, FleetRun, begin, resume
+from mudroom.ext.transfer.archives import export_file
 from mudroom.session import Session
-from mudroom.session.upkeep import send_away
 
 
 class RunHere(NamedTuple):
@@ -79,7 +78,7 @@ def archive(session: Session, tmp_path: Path) -> bytes:
     """An archive as a worker makes it: one file changed, one added."""
     path = os.fsencode(tmp_path / "away.tar.gz")
     fork = session.run([b"sh", b"-c", b"echo more >> a.txt; echo new > new"]).fork
-    send_away(session, fork, path, time.time_ns())
+    export_file(session, fork, path)
     session.forks.discard(fork)
     return Path(os.fsdecode(path)).read_bytes()
 

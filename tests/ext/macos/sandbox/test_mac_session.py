@@ -27,12 +27,13 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.ext.macos.client import DarwinClient
+from mudroom.ext.macos.platform import PLATFORM as DARWIN
 from mudroom.ext.macos.seatbelt import real
 from mudroom.sandbox.client.capture import SIGKILL
 from mudroom.sandbox.client.invocation import Exit, Invocation
 from mudroom.sandbox.client.launcher_client import LaunchedCommand
 from mudroom.sandbox.host.process_table import carries, rows
-from mudroom.sandbox.platform import DARWIN, LINUX, PLATFORMS, platform_here
+from mudroom.sandbox.platform import LINUX, platform_here, platform_of
 from mudroom.session import Session, Stdio
 from mudroom.session.confinement.confinement import _permitted
 
@@ -328,7 +329,7 @@ import os, sys
 sys.path[:0] = {sys.path!r}
 from mudroom.core.settings import Settings
 from mudroom.ext.macos.client import DarwinClient
-from mudroom.sandbox.platform import DARWIN
+from mudroom.ext.macos.platform import PLATFORM as DARWIN
 from mudroom.session import Session, Stdio
 client = DarwinClient(tool={fake_sandbox_exec(tmp_path)!r})
 with Session.open(
@@ -481,7 +482,7 @@ def test_platforms() -> None:
         with pytest.raises(Unsupported) as raised:
             platform_here(name)
         assert str(raised.value) == told
-    assert PLATFORMS["darwin"] is DARWIN  # for a caller's request only: never a command's, never by the environment
+    assert platform_of("darwin") is DARWIN  # for a caller's request only: never a command's, never by the environment
 
 
 def test_a_warden_that_is_killed_is_told(mac: Mac, tmp_path: Path) -> None:

@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 from macbox import fake_sandbox_exec
 
-from mudroom.cli.doctor.probe import Finding, examine_mac
 from mudroom.ext.macos import trial
 from mudroom.ext.macos.client import DarwinClient
+from mudroom.ext.macos.platform import examine
 from mudroom.ext.macos.trial import SeatbeltTrial, _try_connecting, _try_reading, _try_signalling, _try_writing
 
 
-def examined(tmp_path: Path, tool: bytes) -> dict[str, Finding]:
+def examined(tmp_path: Path, tool: bytes) -> dict[str, SeatbeltTrial]:
     place = tmp_path / "d"
     place.mkdir()
     environ = {b"PATH": os.environb[b"PATH"]}
-    found = examine_mac(DarwinClient(tool=tool), bytes(place), home=bytes(tmp_path / "home"), environ=environ)
+    client = DarwinClient(tool=tool)
+    found = examine(bytes(place), home=bytes(tmp_path / "home"), environ=environ, client=client)
     return {one.protection: one for one in found}
 
 

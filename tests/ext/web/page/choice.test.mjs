@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { choose, extent, wants } from "../../../src/mudroom/ext/web/page/choice.js";
+import { choose, extent, wants } from "../../../../src/mudroom/ext/web/page/choice.js";
 
 test("null is everything, and everything becomes null", () => {
   assert.equal(wants(null, 3), true);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { isDrafted, makeDrafts, NOTHING, put } from "../../../src/mudroom/ext/web/page/drafts.js";
+import { isDrafted, makeDrafts, NOTHING, put } from "../../../../src/mudroom/ext/web/page/drafts.js";
 
 /** A memory as a browser has it. */
 function storage(most = Infinity) {

@@ -16,9 +16,9 @@ globalThis.fetch = /** @type {any} */ (async (/** @type {string} */ path, /** @t
   if (path.endsWith("/short")) return { ok: true, status: 200, text: async () => (number % 3 ? "[1]" : "[2]"), headers: new Headers() };
   return { ok: true, status: 200, text: async () => JSON.stringify({ path, number }), headers: new Headers({ etag: '"t1"' }) };
 });
-const { early, first, forget } = await import("../../../src/mudroom/ext/web/page/early.js");
-const { at, atFork, get, takeOld } = await import("../../../src/mudroom/ext/web/page/api.js");
-const { ROUTES, routeOf } = await import("../../../src/mudroom/ext/web/page/route.js");
+const { early, first, forget } = await import("../../../../src/mudroom/ext/web/page/early.js");
+const { at, atFork, get, takeOld } = await import("../../../../src/mudroom/ext/web/page/api.js");
+const { ROUTES, routeOf } = await import("../../../../src/mudroom/ext/web/page/route.js");
 
 test("what a view shows first", () => {
   const home = ["/me", "/projects"];

@@ -20,7 +20,7 @@ globalThis.EventSource = /** @type {any} */ (Source);
 /** A worker of its own, and how a page comes to it: what that one is told. */
 async function worker(/** @type {string} */ name) {
   begun.length = 0;
-  await import("../../../src/mudroom/ext/web/page/events.worker.js?" + name);
+  await import("../../../../src/mudroom/ext/web/page/events.worker.js?" + name);
   const connect = /** @type {any} */ (globalThis).onconnect;
   return (/** @type {string} */ address) => {
     const port = { told: /** @type {string[]} */ ([]), onmessage: (/** @type {any} */ _said) => {}, postMessage: (/** @type {any} */ [kind]) => void port.told.push(kind) };

@@ -17,7 +17,7 @@ globalThis.fetch = /** @type {any} */ (() => new Promise((resolve, reject) => {
   refuse = (status) => (status ? resolve({ ok: false, status, text: async () => JSON.stringify({ error: "no such job", code: "not-found" }) }) : reject(new TypeError("Failed to fetch")));
   answer = (job) => resolve({ ok: true, status: 200, text: async () => JSON.stringify(job) });
 }));
-const { finished } = await import("../../../src/mudroom/ext/web/page/api.js");
+const { finished } = await import("../../../../src/mudroom/ext/web/page/api.js");
 
 const begun = { id: "j", state: "running", output: "" };
 

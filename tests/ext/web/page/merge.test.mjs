@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { answers, decided, filled, onePiece, outcome, placed, places, split, unseen, wanted, written } from "../../../src/mudroom/ext/web/page/merge.js";
+import { answers, decided, filled, onePiece, outcome, placed, places, split, unseen, wanted, written } from "../../../../src/mudroom/ext/web/page/merge.js";
 
 /** @returns {any[]} lines as the server has them, numbered from `first` */
 const lines = (/** @type {string[]} */ texts, first = 1) => texts.map((text, at) => [" ", 0, first + at, text, -1, [], [], 0, true]);

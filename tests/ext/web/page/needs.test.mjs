@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { needsOf, runningOf } from "../../../src/mudroom/ext/web/page/needs.js";
+import { needsOf, runningOf } from "../../../../src/mudroom/ext/web/page/needs.js";
 
 const notice = (kind, fork, more = {}) => ({ kind, fork, agent: "claude", files: 3, badge: {}, exit_code: 0, ...more });
 const project = (id, notices = [], more = {}) => ({ id, path: "/" + id, notices, questions: 0, running: 0, ...more });

@@ -1,7 +1,7 @@
 // Which two candidates of a try are compared.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { alike, BASE, canShow, groupOf, listed, pairOf, sideName, verdict } from "../../../src/mudroom/ext/web/page/pair.js";
+import { alike, BASE, canShow, groupOf, listed, pairOf, sideName, verdict } from "../../../../src/mudroom/ext/web/page/pair.js";
 
 const group = (...candidates) => ({ candidates, change: "modified", added: 1, removed: 0 });
 const path = (groups, unchanged = [], compared = true) => ({ id: "YQ", path: "a", extent: "", groups, unchanged, compared });

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { makePending } from "../../../src/mudroom/ext/web/page/pending.js";
-import { among, blocksOf, carried, dropped, initial, request, want, wantBlocks, wantMode } from "../../../src/mudroom/ext/web/page/picked.js";
+import { makePending } from "../../../../src/mudroom/ext/web/page/pending.js";
+import { among, blocksOf, carried, dropped, initial, request, want, wantBlocks, wantMode } from "../../../../src/mudroom/ext/web/page/picked.js";
 
 /** @returns {any} */
 const row = (/** @type {string} */ id, /** @type {any} */ more = {}) => ({ id, path: id, flags: [], stamp: "1", hunks: true, ...more });

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { among, blocksOf, carried, counted, extentOf, initial, modeOf, repositories, request, ticked, want, wantBlocks, wantMode, together } from "../../../src/mudroom/ext/web/page/picked.js";
-import { flat, grow, lines, offered, sifted } from "../../../src/mudroom/ext/web/page/tree.js";
+import { among, blocksOf, carried, counted, extentOf, initial, modeOf, repositories, request, ticked, want, wantBlocks, wantMode, together } from "../../../../src/mudroom/ext/web/page/picked.js";
+import { flat, grow, lines, offered, sifted } from "../../../../src/mudroom/ext/web/page/tree.js";
 
 const row = (path, more = {}) => ({
   id: path, path, change: "modified", type: "file", added: 1, removed: 2, size: 3, flags: [], source: "", hunks: true, stamp: "1", ...more,

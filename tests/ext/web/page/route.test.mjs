@@ -1,7 +1,7 @@
 // What an address of the page means.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { routeOf, toFork, toProject, toTry } from "../../../src/mudroom/ext/web/page/route.js";
+import { routeOf, toFork, toProject, toTry } from "../../../../src/mudroom/ext/web/page/route.js";
 
 test("addresses of views", () => {
   assert.deepEqual(routeOf(""), { view: "home" });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { gaps, open, pairs, returns, runs, shown } from "../../../src/mudroom/ext/web/page/rows.js";
+import { gaps, open, pairs, returns, runs, shown } from "../../../../src/mudroom/ext/web/page/rows.js";
 
 /** @returns {any} */
 const hunk = (/** @type {number} */ old_start, /** @type {number} */ old_lines, /** @type {number} */ new_start,

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { blocksOf, whereabouts } from "../../../src/mudroom/ext/web/page/difftable.js";
-import { remarks } from "../../../src/mudroom/ext/web/page/sides.js";
-import { plural, size } from "../../../src/mudroom/ext/web/page/wording.js";
+import { blocksOf, whereabouts } from "../../../../src/mudroom/ext/web/page/difftable.js";
+import { remarks } from "../../../../src/mudroom/ext/web/page/sides.js";
+import { plural, size } from "../../../../src/mudroom/ext/web/page/wording.js";
 
 test("sizes and counts", () => {
   assert.deepEqual([0, 1, 999, 1000, 1500, 99_999, 999_400, 999_600, 5e6, 2e12].map(size),

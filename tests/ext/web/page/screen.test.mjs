@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Screen, printable, styled } from "../../../src/mudroom/ext/web/page/screen.js";
+import { Screen, printable, styled } from "../../../../src/mudroom/ext/web/page/screen.js";
 
 /** What is seen, line by line, after all of these were printed one after the other. */
 function seen(...parts) {

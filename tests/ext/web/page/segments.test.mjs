@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { chip, chips, escape, nameParts, pieces } from "../../../src/mudroom/ext/web/page/segments.js";
+import { chip, chips, escape, nameParts, pieces } from "../../../../src/mudroom/ext/web/page/segments.js";
 
 const texts = (/** @type {any[]} */ found) => found.map((one) => one.text);
 

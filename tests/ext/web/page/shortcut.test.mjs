@@ -1,7 +1,7 @@
 // What a key press means: the table is unambiguous, and typing is typing.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { meant, named, SCOPES, SHORTCUTS, types } from "../../../src/mudroom/ext/web/page/shortcut.js";
+import { meant, named, SCOPES, SHORTCUTS, types } from "../../../../src/mudroom/ext/web/page/shortcut.js";
 
 const BODY = { tag: "BODY" };
 

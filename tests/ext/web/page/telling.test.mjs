@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { initial, want, wantBlocks } from "../../../src/mudroom/ext/web/page/picked.js";
-import { amount, fateOf, fates, loses, saidOf } from "../../../src/mudroom/ext/web/page/telling.js";
+import { initial, want, wantBlocks } from "../../../../src/mudroom/ext/web/page/picked.js";
+import { amount, fateOf, fates, loses, saidOf } from "../../../../src/mudroom/ext/web/page/telling.js";
 
 const row = (id, more = {}) => ({ id, path: id, flags: [], stamp: "1", ...more });
 const side = (exists, path = "f") => ({ side: { exists }, path });

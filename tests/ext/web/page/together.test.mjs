@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { initial, want } from "../../../src/mudroom/ext/web/page/picked.js";
-import { gathered, needs } from "../../../src/mudroom/ext/web/page/together.js";
+import { initial, want } from "../../../../src/mudroom/ext/web/page/picked.js";
+import { gathered, needs } from "../../../../src/mudroom/ext/web/page/together.js";
 
 const row = (path, needs = [], more = {}) => ({ id: path, path, flags: [], stamp: "1", needs, ...more });
 const INSIDE = ["d/e/y", "d/x", "g/a"]; // g/a was moved out of d

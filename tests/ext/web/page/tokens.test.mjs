@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import hljs from "../../../src/mudroom/ext/web/page/vendor/highlight.js";
-import { byLine, kindOf } from "../../../src/mudroom/ext/web/page/tokens.js";
+import hljs from "../../../../src/mudroom/ext/web/page/vendor/highlight.js";
+import { byLine, kindOf } from "../../../../src/mudroom/ext/web/page/tokens.js";
 
 const colour = (/** @type {string} */ language, /** @type {string} */ text) =>
   byLine(hljs.highlight(text, { language, ignoreIllegals: true })._emitter, text.split("\n").length);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { flat, grow, lines, offered, repositories } from "../../../src/mudroom/ext/web/page/tree.js";
+import { flat, grow, lines, offered, repositories } from "../../../../src/mudroom/ext/web/page/tree.js";
 
 /** @param {string} path @param {any} [more] @returns {any} */
 const row = (path, more = {}) => ({ id: "id:" + path, path, change: "added", added: 1, removed: 2, flags: [], source: "", ...more });

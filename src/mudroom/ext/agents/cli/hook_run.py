@@ -17,7 +17,6 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.agents.core.hook_answer import DENY, HookAnswer, HookPlace, answer, message
 from mudroom.ext.agents.core.hook_contract import CONTRACTS
 from mudroom.ext.agents.core.hook_settings import exec_words
-from mudroom.ext.keeper.client import SCRIPT
 from mudroom.policy.config import places
 from mudroom.stage.views.preflight import find_project
 from mudroom.typing import Any
@@ -25,6 +24,8 @@ from mudroom.vault.store.store import vault_path
 
 LIMIT = 64 << 20
 """Bytes of an event. A file that is written whole is in it."""
+_SCRIPT = "mudroom-python"
+"""As in ``ext/keeper/client.py``: the console script, where ``mudroom`` is the native client."""
 
 
 def answer_event(
@@ -103,7 +104,7 @@ def own_words() -> tuple[str, ...]:
     """Return the words that start this mudroom, from any directory: by an absolute path, and with no module of the
     current directory."""
     program = os.path.abspath(sys.argv[0])
-    if os.path.basename(program) == SCRIPT:
+    if os.path.basename(program) == _SCRIPT:
         program = os.path.join(os.path.dirname(program), "mudroom")  # the native client
     if os.path.basename(program) == "mudroom" and os.access(program, os.X_OK) and os.path.isfile(program):
         return (program,)

@@ -36,11 +36,6 @@ def matcher(patterns: Sequence[str]) -> Callable[[bytes], bool]:
     return matches
 
 
-def is_artifact(path: bytes, patterns: Sequence[str]) -> bool:
-    """Return whether any of the patterns matches a file of the project."""
-    return matcher(patterns)(path)
-
-
 Part = Callable[[bytes], bool] | None
 """Matches one name; None: any number of directories."""
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from mudroom.core.confinement.fallback import CONTAINERS, ELSEWHERE, Mode
 from mudroom.ext.agents.home.agent_home import AgentHome
 from mudroom.ext.agents.home.dotfiles import PLACE, SETTINGS, Dotfiles
-from mudroom.session.confinement.confinement import Confinement
+from mudroom.session.confinement.confinement import Confinement, owner_inside
 from mudroom.session.confinement.grant import Grant
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.fork import Fork
@@ -92,7 +92,7 @@ def _with_home(
     if confinement.own_home != confinement.home:  # another user's, on this machine
         return grant._replace(staged=()), ()
     mounts, opened = mode not in ELSEWHERE, grant.live
-    owner = confinement.owner_inside(grant)
+    owner = owner_inside(grant.level)
     if grant.level and mode not in CONTAINERS and mode != "job":  # Windows: links need a privilege
         seen = Dotfiles(fork, confinement.home).prepare(mounts=mounts, owner=owner)
         grant = grant._replace(live=(*grant.live, seen.bind), links=seen.links)

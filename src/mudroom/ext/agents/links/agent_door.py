@@ -40,7 +40,7 @@ def running_agents(vault: Vault, agent: str) -> list[Fork]:
     forks = []
     for fork in vault.forks():
         endpoint = endpoint_of(fork)
-        if endpoint is not None and endpoint.agent == agent and os.path.lexists(fork.entrance):
+        if endpoint is not None and endpoint.agent == agent and os.path.lexists(fork.namespace_listener):
             forks.append(fork)
     return forks
 
@@ -57,7 +57,7 @@ def open_agent(session: Session, agent: str, fork: str) -> OpenAgent:
         raise UsageError(
             f"the fork {fork} does not show the port of its agent", f"mudroom net show {endpoint.port} --fork {fork}"
         )
-    pool, where = session.machine.gateway.inner_sockets, f"{side.fork.label}:{endpoint.port}"
+    pool, where = session.machine.gate.inner_sockets, f"{side.fork.label}:{endpoint.port}"
     pending = connect_inside(pool, place, side.fork, endpoint.port, where, DialledFork(-1, shown[0]))
     try:
         if pending.fileno() >= 0:

@@ -41,7 +41,7 @@ def agents_for(
     names = [fork.name for fork in forks]
     for fork in forks:
         endpoint = endpoint_of(fork)
-        if endpoint is None or not os.path.lexists(fork.entrance):
+        if endpoint is None or not os.path.lexists(fork.namespace_listener):
             continue
         try:
             far = side_of(fork)

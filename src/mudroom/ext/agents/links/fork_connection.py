@@ -28,7 +28,7 @@ def connect_inside(
     number = errno.ECONNREFUSED
     for family, address in _LOOPBACKS:
         try:
-            inner = pool.make(fork.entrance, identity, lambda: identity_of(fork), family)
+            inner = pool.make(fork.namespace_listener, identity, lambda: identity_of(fork), family)
         except OSError as error:
             if family == _LOOPBACKS[0][0]:
                 raise MudroomError(

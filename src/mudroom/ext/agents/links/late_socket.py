@@ -12,7 +12,7 @@ import os
 import select
 import socket
 
-from mudroom.net.entrances.late_listener import enter
+from mudroom.net.listeners.late_listener import enter
 
 FAMILIES = {b"4": socket.AF_INET, b"6": socket.AF_INET6}
 READY = b"ready"

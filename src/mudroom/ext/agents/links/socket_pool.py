@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable
 
 from mudroom.errors import MudroomError
 from mudroom.ext.agents.links.late_socket import READY
-from mudroom.session.confinement.entrance import namespaces_at
+from mudroom.session.confinement.namespace_listener import namespaces_at
 from mudroom.session.confinement.namespace_program import start
 
 PATIENCE = 1.0
@@ -37,9 +37,9 @@ MOST = 64
 class _Maker:
     """A process in the namespaces of a command. Guarded by the lock of its pool."""
 
-    def __init__(self, entrance: bytes) -> None:
+    def __init__(self, listener: bytes) -> None:
         """Raise OSError if no command is running there, or its namespaces cannot be entered."""
-        self._gone, namespaces = namespaces_at(entrance, PATIENCE)
+        self._gone, namespaces = namespaces_at(listener, PATIENCE)
         try:
             self._pid, self._channel = start("mudroom.ext.agents.links.late_socket", [], (*namespaces, self._gone))
         except OSError:
@@ -108,48 +108,48 @@ class SocketPool:
     def __init__(self) -> None:
         self._lock = _thread.allocate_lock()
         self._makers: dict[bytes, tuple[Hashable, _Maker]] = {}
-        """By the path of the command's entrance: the fork that it is for, and the process."""
+        """By the path of the command's namespace listener: the fork that it is for, and the process."""
         self._silent: dict[bytes, float] = {}
         """By the path: until when it is not asked again."""
 
-    def make(self, entrance: bytes, wanted: Hashable, identity: Callable[[], Hashable], family: bytes) -> socket.socket:
-        """Return a non-blocking socket in the network namespace of the command behind an entrance. ``wanted``: the fork
+    def make(self, listener: bytes, wanted: Hashable, identity: Callable[[], Hashable], family: bytes) -> socket.socket:
+        """Return a non-blocking socket in the network namespace of the command behind a listener. ``wanted``: the fork
         that is meant; ``identity`` returns which fork has that path now. Raise OSError if no command is running there,
         MudroomError if another fork has taken the path meanwhile."""
         with self._lock:
-            held = self._makers.get(entrance)
+            held = self._makers.get(listener)
             if held is not None and (held[0] != wanted or held[1].is_over):
-                self._drop(entrance)
+                self._drop(listener)
                 held = None
             if held is None:
-                held = self._makers[entrance] = wanted, self._enter(entrance)
+                held = self._makers[listener] = wanted, self._enter(listener)
                 if identity() != wanted:
-                    self._drop(entrance)
+                    self._drop(listener)
                     raise MudroomError("the fork was replaced meanwhile")
             try:
                 return held[1].make(family)
             except OSError as error:
                 if error.errno not in (errno.EAFNOSUPPORT, errno.EMFILE, errno.ENFILE, errno.ENOBUFS):
-                    self._drop(entrance)  # the process has ended
+                    self._drop(listener)  # the process has ended
                 raise
 
-    def _enter(self, entrance: bytes) -> _Maker:
-        if self._silent.get(entrance, 0.0) > time.monotonic():
+    def _enter(self, listener: bytes) -> _Maker:
+        if self._silent.get(listener, 0.0) > time.monotonic():
             raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
         for path in list(self._makers):
             if len(self._makers) >= MOST or self._makers[path][1].is_over:
                 self._drop(path)
         try:
-            return _Maker(entrance)
+            return _Maker(listener)
         except TimeoutError:
             self._silent = {path: until for path, until in self._silent.items() if until > time.monotonic()}
-            self._silent[entrance] = time.monotonic() + PAUSE
+            self._silent[listener] = time.monotonic() + PAUSE
             raise
 
-    def _drop(self, entrance: bytes) -> None:
-        self._makers.pop(entrance)[1].close()
+    def _drop(self, listener: bytes) -> None:
+        self._makers.pop(listener)[1].close()
 
     def close(self) -> None:
         with self._lock:
-            for entrance in list(self._makers):
-                self._drop(entrance)
+            for listener in list(self._makers):
+                self._drop(listener)

@@ -60,10 +60,10 @@ def find_program(word: bytes, search: Sequence[bytes], cwd: bytes) -> HostProgra
 
 def _find_on_windows(word: bytes, search: Sequence[bytes], cwd: bytes) -> HostProgram | None:
     """As ``WindowsClient`` finds it: by PATH alone, never in the current directory."""
-    from mudroom.ext.windows.core import windows_command
+    from mudroom.core.registry import twin
 
     places, here = os.fsdecode(b";".join(search)), os.fsdecode(cwd).replace("/", "\\")
-    path = windows_command.find_program(os.fsdecode(word), places, _STARTED, os.path.isfile, here)
+    path = twin("command").find_program(os.fsdecode(word), places, _STARTED, os.path.isfile, here)
     if path is None:
         return None
     real = os.fsencode(os.path.realpath(path).replace("\\", "/"))

@@ -14,7 +14,8 @@ from mudroom.core.tree.change import Changeset, Summary, summarise
 from mudroom.errors import CommandNotStarted, ForkExists, MudroomError, UsageError
 from mudroom.ext.attempts.session.judge import OutputEnd, judged
 from mudroom.ext.attempts.session.request import VARIABLE, AttemptRequest, with_variables
-from mudroom.ext.attempts.value import AttemptRecord, AttemptState, numbered
+from mudroom.ext.attempts.value import AttemptRecord, numbered
+from mudroom.library.satellite import AttemptState
 from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
 from mudroom.session.order import Stdio
 from mudroom.session.session import Session

@@ -17,7 +17,8 @@ from mudroom.ext.attempts.session.attempt import Origin, described, new_fork
 from mudroom.ext.attempts.session.judge import discard_unused, judged
 from mudroom.ext.attempts.session.request import AttemptRequest
 from mudroom.ext.attempts.session.union import merge_into
-from mudroom.ext.attempts.value import JUDGED, AttemptRecord, Score, TryRecord, key, ranked
+from mudroom.ext.attempts.value import JUDGED, AttemptRecord, TryRecord, key, ranked
+from mudroom.library.satellite import Score
 from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
 from mudroom.session.session import Session
 from mudroom.typing import NamedTuple

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 
 from mudroom.errors import UsageError
-from mudroom.ext.attempts.value import MOST, SCORES, Score
+from mudroom.ext.attempts.value import MOST, SCORES
+from mudroom.library.satellite import Score
 from mudroom.session.actor import Actor
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 

@@ -7,18 +7,17 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from mudroom.cli.doctor.probe import ENGINE, Finding, State
 from mudroom.core.confinement.limit import NAMES
+from mudroom.core.settings import EngineChoice
 from mudroom.errors import MudroomError
-from mudroom.ext.containers.core.container import KINDS, Engine, EngineKind
+from mudroom.ext.containers.core.container import KINDS, Engine
 from mudroom.ext.containers.engine.engine import ANY, FoundEngine, install, survey
 from mudroom.ext.containers.engine.image import provide_host_image
 from mudroom.ext.containers.engine.trial import ContainerTrial, attempt, keep
 from mudroom.ext.containers.session.containers import provide_profile
-from mudroom.typing import Literal, NamedTuple
 
-State = Literal["strict", "degraded", "missing", "not probed"]
-ENGINE, WALLS, INSIDE, GATE, LIMITS = (
-    "a container engine",
+WALLS, INSIDE, GATE, LIMITS = (
     "containers: walls",
     "containers: namespaces in them",
     "containers: the gate",
@@ -27,26 +26,19 @@ ENGINE, WALLS, INSIDE, GATE, LIMITS = (
 _KINDS = ("memory", "processes", "cpus")
 
 
-class EngineRow(NamedTuple):
-    protection: str
-    state: State
-    found: str
-    fix: str = ""
-
-
 Gate = Callable[[], tuple[State, str, str]]
 """Runs a command at level 2 and returns the state of the gate as seen inside."""
 
 
 def examine_engines(
-    directory: bytes, environ: Mapping[bytes, bytes], gate: Gate, wanted: EngineKind | None = None
-) -> list[EngineRow]:
+    directory: bytes, environ: Mapping[bytes, bytes], gate: Gate, wanted: EngineChoice = "auto"
+) -> list[Finding]:
     """Return the rows for containers. ``directory``: mudroom's state directory during the examination. ``wanted``: the
-    policy's engine, the only one that commands could use; None: the first that works."""
-    kinds = KINDS if wanted is None else (wanted,)
+    policy's engine, the only one that commands could use; ``auto``: the first that works."""
+    kinds = KINDS if wanted == "auto" else (wanted,)
     with ThreadPoolExecutor(len(kinds)) as pool:  # engines in parallel, so that one that hangs does not delay the next
         surveyed = list(pool.map(lambda kind: next(survey(environ, (kind,))), kinds))
-    candidates = [found for found in surveyed if found.is_installed or wanted is not None]
+    candidates = [found for found in surveyed if found.is_installed or wanted != "auto"]
     local = [found.engine for found in candidates if found.engine is not None and not found.engine.remote]
     if not local:
         return [_by_the_policy(_none(candidates, wanted), wanted), *_not_probed("no container can be started")]
@@ -54,20 +46,20 @@ def examine_engines(
     try:
         tried, trial = _try(engine, directory, environ)
     except MudroomError as error:
-        row = EngineRow(ENGINE, "missing", error.message, error.hint)
+        row = Finding(ENGINE, "missing", error.message, error.hint)
         return [_by_the_policy(row, wanted), *_not_probed("no container could be started")]
     return [
         _by_the_policy(_engine(tried, candidates), wanted),
         walls(trial),
         inside(tried),
-        EngineRow(GATE, *gate()),
+        Finding(GATE, *gate()),
         limits(tried),
     ]
 
 
-def _by_the_policy(row: EngineRow, wanted: EngineKind | None) -> EngineRow:
+def _by_the_policy(row: Finding, wanted: EngineChoice) -> Finding:
     """Add the setting that excludes all other engines."""
-    if wanted is None:
+    if wanted == "auto":
         return row
     fix = f"{row.fix}; or {ANY}" if row.fix else ""
     return row._replace(found=f"{row.found}; container.engine is {wanted}", fix=fix)
@@ -81,32 +73,32 @@ def _try(engine: Engine, directory: bytes, environ: Mapping[bytes, bytes]) -> tu
     return tried, trial
 
 
-def _none(candidates: list[FoundEngine], wanted: EngineKind | None) -> EngineRow:
+def _none(candidates: list[FoundEngine], wanted: EngineChoice) -> Finding:
     remote = next((found.engine for found in candidates if found.engine is not None), None)
     if remote is not None:
         found = f"{remote.title}, in a virtual machine: commands in a copy, a container for each"
-        return EngineRow(ENGINE, "degraded", found, "an engine of this machine itself")
+        return Finding(ENGINE, "degraded", found, "an engine of this machine itself")
     problems = "; ".join(found.problem for found in candidates) or "none is installed"
-    return EngineRow(
+    return Finding(
         ENGINE, "missing", problems, "; or ".join(found.hint for found in candidates if found.hint) or install(wanted)
     )
 
 
-def _not_probed(why: str) -> list[EngineRow]:
-    return [EngineRow(name, "not probed", why, "an engine first") for name in (WALLS, INSIDE, GATE, LIMITS)]
+def _not_probed(why: str) -> list[Finding]:
+    return [Finding(name, "not probed", why, "an engine first") for name in (WALLS, INSIDE, GATE, LIMITS)]
 
 
-def _engine(engine: Engine, candidates: list[FoundEngine]) -> EngineRow:
+def _engine(engine: Engine, candidates: list[FoundEngine]) -> Finding:
     """Return the row of the first engine; the others are listed, with their problems."""
     by = f" by {' '.join(engine.options)}" if engine.options else ""
     others = [found for found in candidates if found.kind != engine.kind]
     usable = [found.engine.title for found in others if found.engine is not None]
     more = f"; container.engine chooses another: {', '.join(usable)}" if usable else ""
     broken = "".join(f"; not usable: {found.problem}" for found in others if found.engine is None)
-    return EngineRow(ENGINE, "strict", f"{engine.title}{by}{more}{broken}")
+    return Finding(ENGINE, "strict", f"{engine.title}{by}{more}{broken}")
 
 
-def walls(trial: ContainerTrial) -> EngineRow:
+def walls(trial: ContainerTrial) -> Finding:
     lost = [
         problem
         for problem, holds in (
@@ -119,20 +111,20 @@ def walls(trial: ContainerTrial) -> EngineRow:
         if not holds
     ]
     if lost:
-        return EngineRow(
+        return Finding(
             WALLS, "missing", ", ".join(lost), "the engine ignores its options: use another engine, or level 1"
         )
     found = f"user {trial.user}, no capability, no_new_privs, our filter, no network but its own loopback"
-    return EngineRow(WALLS, "strict", found)
+    return Finding(WALLS, "strict", found)
 
 
-def inside(engine: Engine) -> EngineRow:
+def inside(engine: Engine) -> Finding:
     if engine.nested:
-        return EngineRow(INSIDE, "strict", "commands in the container have the namespaces of level 1")
+        return Finding(INSIDE, "strict", "commands in the container have the namespaces of level 1")
     found = (
         "none: commands share a container per fork, in a copy, and programs that ignore proxy settings have no network"
     )
-    return EngineRow(INSIDE, "degraded", found, _permit())
+    return Finding(INSIDE, "degraded", found, _permit())
 
 
 _PERMITTING = {"kernel/apparmor_restrict_unprivileged_userns": "0", "kernel/unprivileged_userns_clone": "1"}
@@ -149,11 +141,11 @@ def _permit() -> str:
     return "permit user namespaces in containers: sudo sysctl user.max_user_namespaces=15000"
 
 
-def limits(engine: Engine) -> EngineRow:
+def limits(engine: Engine) -> Finding:
     held = [NAMES[kind] for kind in _KINDS if kind in engine.limits]
     lost = [NAMES[kind] for kind in _KINDS if kind not in engine.limits]
     if not lost:
-        return EngineRow(LIMITS, "strict", f"{', '.join(held)}: by its control groups; io and totals are not held")
+        return Finding(LIMITS, "strict", f"{', '.join(held)}: by its control groups; io and totals are not held")
     fix = "control groups of version 2, delegated to you: Delegate=cpu memory pids in user@.service"
     found = f"{', '.join(held) or 'none'} held; {', '.join(lost)} not, so commands that ask for them are refused"
-    return EngineRow(LIMITS, "degraded" if held else "missing", found, fix)
+    return Finding(LIMITS, "degraded" if held else "missing", found, fix)

@@ -70,8 +70,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             "container.image in the policy, or --image, names another one to use",
         )
     if args.engine is None:
-        chosen = settings_of(context, project_of(context)).engine
-        args.engine = None if chosen == "auto" else chosen
+        args.engine = settings_of(context, project_of(context)).engine
     return run(args, context)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from mudroom.core.confinement.fallback import Mode
 from mudroom.core.text.regex import regex
 from mudroom.typing import Literal, NamedTuple
 
@@ -56,6 +57,11 @@ class Engine(NamedTuple):
     """Namespaces can be created in its containers; determined by a trial (``ext/containers/engine/trial.py``)."""
     runtime: str = ""
     """The configured OCI runtime, such as runc or crun."""
+
+    @property
+    def mode(self) -> Mode:
+        """The strongest mode of commands in its containers."""
+        return "remote" if self.remote else "overlay" if self.nested else "plain"
 
     @property
     def title(self) -> str:
@@ -150,7 +156,7 @@ def run_argv(engine: Engine, box: Container, *, wait: bool = False) -> tuple[byt
         raise ValueError(f"{box.image!r} is not the name of an image")
     front = () if wait else (b"--detach",)
     words = _RUN[engine.kind](engine, box)
-    return (*_front(engine), b"run", *front, *words, box.image.encode(), *box.entry[1:])
+    return (*engine_words(engine), b"run", *front, *words, box.image.encode(), *box.entry[1:])
 
 
 def session_argv(engine: Engine, box: Container) -> tuple[bytes, ...]:
@@ -168,7 +174,7 @@ def exec_argv(
     variables are then neither visible in the process list nor set for the engine's command line, which runs unconfined.
     """
     words = [b"exec", b"--interactive", *([b"--tty"] if terminal else []), b"--workdir", cwd, b"--env-file", variables]
-    return (*_front(engine), *words, name.encode(), *argv)
+    return (*engine_words(engine), *words, name.encode(), *argv)
 
 
 def variable_lines(env: Mapping[bytes, bytes]) -> bytes:
@@ -293,29 +299,24 @@ def variants(engine: Engine, runtimes: Sequence[str]) -> tuple[Engine, ...]:
     return (*ways, *(way._replace(nested=False) for way in ways))
 
 
-def _front(engine: Engine) -> tuple[bytes, ...]:
+def engine_words(engine: Engine) -> tuple[bytes, ...]:
+    """Return the first words of every command line of an engine."""
     return (engine.program, *(option.encode() for option in engine.options))
 
 
 def remove_argv(engine: Engine, name: str) -> tuple[bytes, ...]:
     """Return the command line that kills and removes a container in any state."""
     volumes = () if engine.kind == "container" else (b"--volumes",)
-    return (*_front(engine), b"rm", b"--force", *volumes, name.encode())
+    return (*engine_words(engine), b"rm", b"--force", *volumes, name.encode())
 
 
 def list_argv(engine: Engine) -> tuple[bytes, ...]:
     """Return the command line that lists mudroom's containers in every state, one JSON object a line. Apple's engine
     lists all containers, as one JSON document."""
     if engine.kind == "container":
-        return (*_front(engine), b"list", b"--all", b"--format=json")
-    return (
-        *_front(engine),
-        b"ps",
-        b"--all",
-        b"--no-trunc",
-        b"--filter=label=" + LABEL.encode(),
-        b"--format={{json .}}",
-    )
+        return (*engine_words(engine), b"list", b"--all", b"--format=json")
+    own = b"--filter=label=" + LABEL.encode()
+    return (*engine_words(engine), b"ps", b"--all", b"--no-trunc", own, b"--format={{json .}}")
 
 
 def events_argv(engine: Engine, name: str, since: float, until: float) -> tuple[bytes, ...]:
@@ -323,4 +324,5 @@ def events_argv(engine: Engine, name: str, since: float, until: float) -> tuple[
     object a line."""
     times = (b"--since=%d" % int(since), b"--until=%.3f" % until)
     own = (b"--stream=false",) if engine.kind == "podman" else ()
-    return (*_front(engine), b"events", *times, *own, b"--filter=container=" + name.encode(), b"--format={{json .}}")
+    which = b"--filter=container=" + name.encode()
+    return (*engine_words(engine), b"events", *times, *own, which, b"--format={{json .}}")

@@ -73,12 +73,8 @@ def parse_inspected(name: str, description: Any, machine: str) -> Image:
     if unusable is not None:
         raise ValueError(f"sets {unusable.decode()}, with which no program of it runs")
     identity = info["Id"] if info["Id"].startswith("sha256:") else "sha256:" + info["Id"]
-    return Image(
-        name,
-        identity,
-        environment,
-        tuple(sorted({_normalise_volume(volume) for volume in settings.get("Volumes") or ()})),
-    )
+    volumes = {_normalise_volume(volume) for volume in settings.get("Volumes") or ()}
+    return Image(name, identity, environment, tuple(sorted(volumes)))
 
 
 _TRACING = (b"LD_TRACE_LOADED_OBJECTS",)

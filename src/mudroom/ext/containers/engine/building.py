@@ -13,14 +13,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
-from mudroom.core.confinement.environment import engine_environment
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
-from mudroom.ext.containers.core.container import Engine
+from mudroom.ext.containers.core.container import Engine, engine_words
+from mudroom.ext.containers.core.environment import engine_environment
 from mudroom.ext.containers.core.image import bases
 from mudroom.ext.containers.core.image_recipe import Recipe, bootstrap_words, build_words, error_line, import_words
 from mudroom.ext.containers.engine.engine import ask
-from mudroom.ext.containers.engine.image_file import engine_words, inspect_image
+from mudroom.ext.containers.engine.image_file import inspect_image
 from mudroom.ext.containers.engine.packing import PackedTree, pack_host, pack_root
 from mudroom.typing import IO, NamedTuple
 

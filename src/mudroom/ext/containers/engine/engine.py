@@ -20,10 +20,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from mudroom.core.confinement.environment import engine_environment
+from mudroom.core.settings import EngineChoice
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.ext.containers.core.container import KINDS, NAMES, Engine, EngineKind
+from mudroom.ext.containers.core.environment import engine_environment
 from mudroom.typing import Any, NamedTuple
 
 PATIENCE = 60.0
@@ -108,7 +109,7 @@ def _last_line(text: bytes) -> str:
     return messages[-1] if messages else "it failed without a message"
 
 
-def current(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -> Engine:
+def current(environ: Mapping[bytes, bytes], wanted: EngineChoice = "auto") -> Engine:
     """Choose an engine as ``choose`` does, remote ones included, with a cache. One thread looks while others wait. A
     choice stays fresh for a moment, a failure for a shorter one."""
     key = (wanted, *(environ.get(name, b"") for name in DECISIVE))
@@ -136,7 +137,7 @@ DECISIVE = (
 """Variables by which engines are found and configured."""
 
 
-def why_none(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -> str:
+def why_none(environ: Mapping[bytes, bytes], wanted: EngineChoice = "auto") -> str:
     """Return why no container can be started, with the fix, in one line; empty if one can."""
     try:
         current(environ, wanted)
@@ -145,14 +146,14 @@ def why_none(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -
     return ""
 
 
-def choose(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None, *, remote: bool = False) -> Engine:
+def choose(environ: Mapping[bytes, bytes], wanted: EngineChoice = "auto", *, remote: bool = False) -> Engine:
     """Return the engine to use: the kind that is wanted, or the first usable of ``KINDS``. With ``remote``, an engine
     in a virtual machine is taken if this machine has none. Raise Unsupported if there is none, with the problem of
     each."""
     reasons: list[str] = []
     hints: list[str] = []
     remote_engines: list[Engine] = []
-    for result in survey(environ, (wanted,) if wanted is not None else KINDS):
+    for result in survey(environ, KINDS if wanted == "auto" else (wanted,)):
         if result.engine is not None and not result.engine.remote:
             return result.engine
         remote_engines += [result.engine] if result.engine is not None else []
@@ -164,7 +165,7 @@ def choose(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None, *, 
         inside = "a command in a sandbox of mudroom, where no engine is visible"
         raise Unsupported("level 2", needed(wanted), inside, "outside of the sandbox: mudroom run --level 2")
     hint = hints[0] if hints else install(wanted)
-    raise Unsupported("level 2", needed(wanted), "; ".join(reasons), f"{hint}; or {ANY}" if wanted else hint)
+    raise Unsupported("level 2", needed(wanted), "; ".join(reasons), hint if wanted == "auto" else f"{hint}; or {ANY}")
 
 
 _STATUS = "/proc/self/status"
@@ -185,9 +186,9 @@ SANDBOXED = "mudroom"
 """The host name in every plan's step ``hostname``, and in every container."""
 
 
-def needed(wanted: EngineKind | None) -> str:
+def needed(wanted: EngineChoice) -> str:
     """Return the requirement of level 2, for a message: where the policy names an engine, only that one is used."""
-    if wanted is None:
+    if wanted == "auto":
         return "a container engine: Docker, Podman or Apple container"
     return f"the engine of the policy, {NAMES[wanted]}"
 
@@ -195,9 +196,9 @@ def needed(wanted: EngineKind | None) -> str:
 INSTALL = "install Podman, which needs no daemon and no root: apt install podman uidmap"
 
 
-def install(wanted: EngineKind | None) -> str:
+def install(wanted: EngineChoice) -> str:
     """Return the fix where no usable engine is installed."""
-    return INSTALL if wanted in (None, "podman") else f"install {NAMES[wanted]}"
+    return INSTALL if wanted == "auto" or wanted == "podman" else f"install {NAMES[wanted]}"
 
 
 ANY = "container.engine: auto"

@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Mapping
 
 from mudroom.errors import MudroomError
-from mudroom.ext.containers.core.container import Engine
+from mudroom.ext.containers.core.container import Engine, engine_words
 from mudroom.ext.containers.engine.engine import PATIENCE, Unusable, ask
 
 HOST_IMAGE = "mudroom-host:2"
@@ -20,7 +20,7 @@ _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 def provide_host_image(engine: Engine, environ: Mapping[bytes, bytes]) -> str:
     """Return the name of the empty image, and make it if it does not exist. Raise MudroomError."""
-    prefix = (engine.program, *(option.encode() for option in engine.options))
+    prefix = engine_words(engine)
     listed = ask((*prefix, b"images", b"--quiet", HOST_IMAGE.encode()), environ)
     if not listed.strip():
         try:

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from mudroom.core.confinement.container import name_error
-from mudroom.core.confinement.environment import engine_environment
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
-from mudroom.ext.containers.core.container import LABEL, Engine
+from mudroom.ext.containers.core.container import LABEL, Engine, engine_words
+from mudroom.ext.containers.core.environment import engine_environment
 from mudroom.ext.containers.core.image import Image, User, group, parse_inspected, passwd
 from mudroom.ext.containers.engine.engine import PATIENCE, ask
 from mudroom.ext.containers.engine.orphans import OWNER
@@ -65,11 +65,6 @@ _FILES = (b"group", b"hosts", b"ld.so.preload", b"passwd", b"resolv.conf")
 _NO_LINKS = (b"/etc", b"/etc/ld.so.preload", b"/.mudroom", b"/.mudroom-door")
 """Paths that may not be symlinks of the image: the engine, which mounts there, may resolve them differently from a
 program inside."""
-
-
-def engine_words(engine: Engine) -> tuple[bytes, ...]:
-    """Return the first words of every command line of an engine."""
-    return (engine.program, *(option.encode() for option in engine.options))
 
 
 def inspect_image(engine: Engine, name: str, environ: Mapping[bytes, bytes]) -> Image:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import _thread
 import itertools
 import os
-from _blake2 import blake2b
 
-from mudroom.core.confinement.spec import Bind
 from mudroom.typing import NamedTuple
 
 _numbers = itertools.count()
@@ -51,20 +49,6 @@ def beside(path: bytes) -> bytes:
     """Return a temporary name beside ``path``, for a file that will be renamed to it; unique among processes and
     threads."""
     return path + b".%d.%d.%d" % (os.getpid(), _thread.get_ident(), next(_numbers))
-
-
-def kept(directory: bytes, path: bytes, content: bytes) -> Bind:
-    """Write a file's content to disk, once, and return its bind, for containers, which can only mount. It holds no
-    secret."""
-    place = directory + b"/" + blake2b(content, digest_size=12).hexdigest().encode()
-    if not os.path.exists(place):
-        os.makedirs(directory, mode=0o700, exist_ok=True)
-        new = beside(place)
-        with open(new, "wb") as stream:
-            stream.write(content)
-        os.chmod(new, 0o644)
-        os.rename(new, place)
-    return Bind(place, path)
 
 
 def _inode(name: str) -> int:

@@ -20,7 +20,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from mudroom.core.confinement.environment import engine_environment
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.ext.containers.core.container import (
@@ -31,6 +30,7 @@ from mudroom.ext.containers.core.container import (
     session_argv,
     variable_lines,
 )
+from mudroom.ext.containers.core.environment import engine_environment
 from mudroom.ext.containers.engine import multiplex
 from mudroom.ext.containers.engine.engine import ask
 from mudroom.sandbox.client.client import NO_TEMPLATES

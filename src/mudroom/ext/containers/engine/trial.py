@@ -144,12 +144,8 @@ def attempt(
             first = first or error
             continue
         if trial.boot != _boot():
-            raise Unsupported(
-                "level 2",
-                "containers on this machine's own kernel",
-                f"{engine.title} runs them on another one",
-                "use an engine of this machine, or level 1",
-            )
+            needs, hint = "containers on this machine's own kernel", "use an engine of this machine, or level 1"
+            raise Unsupported("level 2", needs, f"{engine.title} runs them on another one", hint)
         return variant._replace(nested=variant.nested and trial.nested), trial
     reason = first.message if first is not None else "nothing"
     hint = "mudroom doctor looks for the cause; level 1 needs no engine"

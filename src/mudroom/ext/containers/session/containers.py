@@ -15,31 +15,30 @@ from contextlib import contextmanager, suppress
 
 from mudroom import __version__
 from mudroom.core.confinement.container import user_of
-from mudroom.core.confinement.limit import Limits, requested
+from mudroom.core.confinement.fallback import CONTAINERS, Mode
+from mudroom.core.confinement.limit import Limits, UnenforcedLimits, requested
 from mudroom.core.confinement.plan import Plan
-from mudroom.core.settings import Settings
+from mudroom.core.confinement.spec import SandboxSpec
+from mudroom.core.settings import EngineChoice, Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import ContainerEnded, MudroomError, Unsupported
-from mudroom.ext.containers.core.container import (
-    LABEL,
-    NAMES,
-    Container,
-    ContainerMount,
-    Engine,
-    EngineKind,
-    path_error,
-)
-from mudroom.ext.containers.core.image import User
-from mudroom.ext.containers.engine.allowance import AllowedLimits, allow
+from mudroom.ext.containers.core.container import LABEL, NAMES, Container, ContainerMount, Engine, path_error
+from mudroom.ext.containers.core.environment import select_image_variables
+from mudroom.ext.containers.core.image import User, volumes_in_memory
+from mudroom.ext.containers.engine.allowance import allow
 from mudroom.ext.containers.engine.box import Box, mounts_of, name_of, start
 from mudroom.ext.containers.engine.engine import current
 from mudroom.ext.containers.engine.image import provide_host_image
 from mudroom.ext.containers.engine.image_file import ProvidedImage, provide
+from mudroom.ext.containers.engine.image_plan import compile_imaged
 from mudroom.ext.containers.engine.orphans import OLD, OWNER, sweep_containers, sweep_directory
 from mudroom.ext.containers.engine.owner import beside, this_process
+from mudroom.ext.containers.engine.plain_plan import compile_inside, compile_remote
 from mudroom.ext.containers.engine.pool import Pool
 from mudroom.ext.containers.engine.profile import profile
 from mudroom.ext.containers.engine.trial import ready
+from mudroom.sandbox.host.host import user_name
+from mudroom.session.confinement.confinement import kept_file
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.store import Vault
@@ -61,8 +60,7 @@ _NETWORK = "mudroom net allow HOST opens what is needed; or --level 1"
 class Containers:
     """The containers of one session. To be closed. ``_lock`` guards the engine, its image and the sweeper."""
 
-    def __init__(self, vault: Vault, environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -> None:
-        """``wanted``: the kind of engine; None: the first usable."""
+    def __init__(self, vault: Vault, environ: Mapping[bytes, bytes], wanted: EngineChoice = "auto") -> None:
         self._vault, self._environ, self._wanted = vault, environ, wanted
         self._numbers = itertools.count(1)
         self._lock = _thread.allocate_lock()
@@ -96,21 +94,21 @@ class Containers:
         return os.path.dirname(os.path.dirname(self._vault.path))
 
     @contextmanager
-    def lend(self, plan: Plan, settings: Settings, fork: str, local: Callable[[], Client]) -> Iterator[Box | RemoteBox]:
-        """Yield a container for one command, or for all commands of one sandbox. ``local``: returns the launcher that
-        runs the command line of a remote engine. Raise ContainerEnded if the container has ended before the command,
-        Unsupported if the policy opens the host's network."""
+    def lend(self, plan: Plan, settings: Settings, fork: str, local: Callable[[], Client]) -> Iterator[Client]:
+        """Yield the client of a container, for one command or for all commands of one sandbox. ``local``: returns the
+        launcher that runs the command line of a remote engine. Raise ContainerEnded if the container has ended before
+        the command, Unsupported if the policy opens the host's network."""
         if settings.network_at(2) == "open":
             raise Unsupported("the host's network", "level 1", "level 2, whose containers have none", _NETWORK)
         if self.engine.remote:
             with self._made(plan, settings, local()) as remote:
-                yield remote
+                yield remote.client
             return
         self._pool.keep_warm(settings.warm)
         box = self._pool.acquire(self.container(plan, settings), fork)
         box.launcher.gauge.begin()
         try:
-            yield box
+            yield box.client
         except MudroomError as error:
             if not box.is_healthy():
                 self._pool.discard(box)
@@ -140,22 +138,65 @@ class Containers:
         """Drop the containers of a fork that is gone."""
         self._pool.forget(fork)
 
-    def allowed(self, limits: Limits) -> AllowedLimits:
-        """Return the limits that a container enforces, and notes. Raise Unsupported for a required limit that no
-        container enforces."""
-        return allow(limits, self.engine)
+    def allowed(self, limits: Limits) -> UnenforcedLimits:
+        """Return substitutes for the limits that no container enforces, and notes. Raise Unsupported for a required
+        one."""
+        _held, rlimits, notes = allow(limits, self.engine)
+        return UnenforcedLimits(rlimits, notes)
 
-    def image(self, name: str, user: User) -> ProvidedImage:
+    def variables(
+        self, image: str, *, home: bytes, cwd: bytes, proxy: bytes, extra: tuple[bytes, ...]
+    ) -> dict[bytes, bytes]:
+        """Return the variables for a command in a named image. Raise as ``_provided``."""
+        provided = self._provided(image, home)
+        own, user = dict(provided.image.environment), os.fsencode(provided.user.name)
+        return select_image_variables(own, self._environ, home=home, cwd=cwd, user=user, proxy=proxy, extra=extra)
+
+    def _provided(self, name: str, home: bytes) -> ProvidedImage:
         """Return a named image as it was at its first use in this session. Raise UsageError if it does not exist,
         Unsupported if it cannot be used here."""
+        user = User(user_name(), *user_of(disk.user(), disk.group()), home)
         image = self._images.get((name, user))
         if image is None:
             place = self._state + b"/images"
             image = self._images[name, user] = provide(self.engine, name, user, place, self._environ)
         return image
 
+    def plan(self, spec: SandboxSpec, mode: Mode, machine: str, image: str) -> Plan:
+        """Return the plan in a container that is made for the command's fork, or from a named image. Raise Unsupported,
+        ValueError for an unknown machine."""
+        if mode in CONTAINERS:
+            files = (kept_file(self._vault.path, path, content) for path, content in spec.files)
+            spec = spec._replace(binds=(*spec.binds, *files))
+        if mode == "plain":
+            plan = compile_inside(spec, machine)
+        elif mode != "remote":
+            hidden = (self._vault.path, *((self._vault.source,) if self._vault.is_elsewhere else ()))
+            plan = compile_imaged(spec, machine, hidden)
+        elif image:
+            plan = compile_remote(spec)
+        else:
+            needs = "an engine whose containers run on this machine itself, and can be shown its programs"
+            hint = "name an image: container.image in the policy, or --image"
+            found = "one whose containers run in a virtual machine"
+            raise Unsupported("level 2 without an image", needs, found, hint)
+        return self._in_its_image(plan, spec, image) if image else plan
+
+    def _in_its_image(self, plan: Plan, spec: SandboxSpec, name: str) -> Plan:
+        """Return the plan with the mounts and volumes that a container of the image needs."""
+        provided = self._provided(name, spec.home)
+        image, mounts = provided.image, (*provided.mounts, *plan.mounts)
+        own = (spec.project, spec.home, self._vault.path)
+        try:
+            volumes = volumes_in_memory(image, own, [place for _source, place, _writable in mounts])
+        except ValueError as error:
+            needs, hint = "volumes that leave commands what is theirs", "an image without that volume"
+            raise Unsupported(f"the image {image.name}", needs, f"it {error}", hint) from error
+        emptied = tuple(dict.fromkeys(name for name, _value in image.environment))
+        return plan._replace(image=image.identity, mounts=mounts, memory=(*plan.memory, *volumes), emptied=emptied)
+
     def container(self, plan: Plan, settings: Settings) -> Container:
-        limits = self.allowed(requested(settings.limits)).limits
+        limits = allow(requested(settings.limits), self.engine).limits
         mounts = self._mounts(plan)
         _require_speakable((path for mount in mounts for path in (mount.source, mount.target)), self.engine)
         return Container(

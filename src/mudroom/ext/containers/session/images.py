@@ -11,14 +11,14 @@ import os
 from collections.abc import Callable, Mapping
 
 from mudroom.core.confinement.container import name_error
+from mudroom.core.settings import EngineChoice
 from mudroom.errors import MudroomError, UsageError
-from mudroom.ext.containers.core.container import Engine, EngineKind
+from mudroom.ext.containers.core.container import Engine, engine_words
 from mudroom.ext.containers.core.image import LABEL, shown_labels
 from mudroom.ext.containers.core.image_recipe import Recipe, default_name, labels, recipe_error, suite_of
 from mudroom.ext.containers.engine.building import Progress, Workshop, build
 from mudroom.ext.containers.engine.engine import ask, choose
 from mudroom.ext.containers.engine.image import provide_host_image
-from mudroom.ext.containers.engine.image_file import engine_words
 from mudroom.ext.containers.engine.trial import ready
 from mudroom.typing import NamedTuple
 
@@ -64,7 +64,7 @@ def make(
     environ: Mapping[bytes, bytes],
     made: str,
     progress: Progress,
-    engine: EngineKind | None = None,
+    engine: EngineChoice = "auto",
 ) -> MadeImage:
     """Make an image. It replaces an image of mudroom with the same name. ``made`` is the time in ISO 8601.
 
@@ -84,7 +84,7 @@ def make(
     return image._replace(note=note)
 
 
-def listed(*, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) -> tuple[Engine, list[MadeImage]]:
+def listed(*, environ: Mapping[bytes, bytes], engine: EngineChoice = "auto") -> tuple[Engine, list[MadeImage]]:
     """Return the engine, and the images that mudroom has made with it. Raise Unsupported without an engine."""
     chosen = choose(environ, engine)
     argv = (*engine_words(chosen), b"images", b"--quiet", b"--no-trunc", b"--filter", f"label={LABEL}".encode())
@@ -92,7 +92,7 @@ def listed(*, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) 
     return chosen, sorted(_describe(chosen, list(ids), environ), key=lambda image: image.names)
 
 
-def remove(name: str, *, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) -> MadeImage:
+def remove(name: str, *, environ: Mapping[bytes, bytes], engine: EngineChoice = "auto") -> MadeImage:
     """Remove an image. Raise UsageError if it does not exist or mudroom has not made it, MudroomError if it is in
     use."""
     wrong = name_error(name)

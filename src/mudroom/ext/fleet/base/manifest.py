@@ -24,8 +24,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError
+from mudroom.api import MudroomError, show
 from mudroom.ext.fleet.wire.message import DIGEST, Base
 
 FILE: Final = "f"

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 from mudroom.ext.fleet.origin.book import AttemptRow
 from mudroom.ext.fleet.origin.fetching import LandedArchive
+from mudroom.ext.transfer.archives import arrive
 from mudroom.ext.transfer.vault.arrival import Arrival, Arrived
 from mudroom.session.session import Session
 from mudroom.typing import Any
@@ -38,7 +39,7 @@ class ArchivePier:
                 )
                 for row, name, file in archives
             ]
-            outcomes = self._session.arrive(arrivals, limit=self._limit)
+            outcomes = arrive(self._session, arrivals, limit=self._limit)
         for outcome, (_row, _name, file) in zip(outcomes, archives, strict=True):
             if outcome.state in ("new", "late"):
                 self._keep_output(outcome.name, os.path.dirname(file))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from mudroom.core.tree.path import show
+from mudroom.api import show
 from mudroom.ext.fleet.origin.book import AttemptRow
 from mudroom.ext.fleet.wire.frame import LinkError
 from mudroom.ext.fleet.wire.message import DIGEST, ErrandOutcome, WorkerHello

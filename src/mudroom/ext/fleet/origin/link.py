@@ -19,8 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
 
-from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError
+from mudroom.api import MudroomError, show
 from mudroom.ext.fleet.origin.inbox import FeedFailed, LinkEnd, LinkInbox
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame, FrameReader, LinkError, encode

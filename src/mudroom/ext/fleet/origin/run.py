@@ -40,8 +40,8 @@ from mudroom.ext.fleet.wire.message import PROTOCOL, Errand, OriginHello
 from mudroom.ext.fleet.wire.settings import encode
 from mudroom.ext.transfer.vault.import_fork import LIMIT
 from mudroom.sandbox.host.host import umask
+from mudroom.session.confinement.command_gate import upstream_of
 from mudroom.session.confinement.dialler import fork_links
-from mudroom.session.confinement.gateway import upstream_of
 from mudroom.session.session import Session
 from mudroom.typing import NamedTuple
 from mudroom.vault.record import FORMAT
@@ -123,7 +123,7 @@ class FleetRun:
             upstream=upstream_of(session.machine.confinement.variables),
             dial_fork=lambda fork, errand, host, port: fork_links().dial_from_afar(
                 session.vault,
-                session.machine.gateway.inner_sockets,
+                session.machine.gate.inner_sockets,
                 ForkIdentity(label_of(fork), f"errand {errand}", session.actor.agent or ""),
                 host,
                 port,
@@ -319,7 +319,7 @@ def _without_credentials(settings: Settings) -> Settings:
     """Return the settings without headers that put a credential into requests: it would be the worker's."""
     if not any(rule.set_headers for rule in settings.hosts):
         return settings
-    from mudroom.ext.inspection.core.foreign_credential import find_foreign
+    from mudroom.ext.inspection.foreign_credential import find_foreign
 
     def is_credential(name: str, value: str) -> bool:
         return bool(find_foreign(b"/", [(name.encode(), value.encode())], (), lambda _cookie: False).where)

@@ -24,6 +24,14 @@ REHEARSED = (
 )
 
 
+def start_if_wanted(environ: Mapping[bytes, bytes]) -> None:
+    """Start a keeper, behind a command that found none."""
+    from mudroom.ext.keeper.start import is_wanted, start
+
+    if is_wanted(environ):
+        start(PROGRAM, environ)
+
+
 def main() -> None:
     """Be a keeper. The arguments are those of ``Place``, and those of ``start``."""
     began = time.time_ns()

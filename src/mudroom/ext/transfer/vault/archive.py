@@ -13,8 +13,7 @@ from _blake2 import blake2b
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError
+from mudroom.api import MudroomError, show
 from mudroom.ext.transfer.vault.pack import ENTRY_LIMIT, HEADER_LIMIT
 from mudroom.typing import IO, Any, cast
 

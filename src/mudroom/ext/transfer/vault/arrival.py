@@ -29,8 +29,7 @@ from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.transfer.vault.archive import RefusedArchive
 from mudroom.ext.transfer.vault.bundle import Label
-from mudroom.ext.transfer.vault.import_fork import LIMIT, UnpackedFork, take_back, unpack_fork
-from mudroom.ext.transfer.vault.known_base import KnownBase, known_base
+from mudroom.ext.transfer.vault.import_fork import LIMIT, KnownBase, UnpackedFork, take_back, unpack_fork
 from mudroom.stage import disk, safe_open
 from mudroom.stage.disk import sync_filesystem
 from mudroom.stage.layers.landed import LANDED, add_landed
@@ -123,20 +122,18 @@ def arrive(
     is_exact: bool = False,
 ) -> list[Arrived]:
     """Make forks of archives, and return the outcome of each, in their order. ``limit``: bytes that one archive may
-    have. ``known``: None: the bases that were remembered. ``is_exact``: refuse an archive whose name is taken.
+    have. ``known``: None: no base is known. ``is_exact``: refuse an archive whose name is taken.
 
     Raise OSError as the disk does; then none of them has become a fork.
     """
-    lookup = known or (lambda base: known_base(vault, base))
     outcomes: dict[int, Arrived] = {}
     ready: list[_Ready] = []
     with unpacking(vault.path):
         try:
             for number, arrival in enumerate(arrivals):
                 try:
-                    unpacked = unpack_fork(
-                        vault, arrival.stream, time, limit, lookup, _checker(vault, arrival, is_exact)
-                    )
+                    check = _checker(vault, arrival, is_exact)
+                    unpacked = unpack_fork(vault, arrival.stream, time, limit, known, check)
                 except MudroomError as error:
                     outcomes[number] = Arrived("refused", "", arrival.name or "", problem=error.message, error=error)
                     continue

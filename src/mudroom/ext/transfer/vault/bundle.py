@@ -13,7 +13,7 @@
 A fork that works in a copy is sealed first, as before a fork is made of it: its copy is not in the archive. The archive
 of a fork on a snapshot includes the snapshot, because the changes are relative to it, unless the archive names its base
 by id: then it holds the originals of the changed paths instead, as a fork of the live project does, and only a vault
-that knows the base takes it (``known_base.py``).
+that knows the base takes it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, Checkpoint, ForkState, from_text
 from mudroom.ext.transfer.vault.archive import ArchiveReader, RefusedArchive, name_of, refusing
 from mudroom.ext.transfer.vault.bundle import BASE_ID, FORMAT, Label
-from mudroom.ext.transfer.vault.known_base import KnownBase
 from mudroom.ext.transfer.vault.recheck_layers import THEIRS, LayerRecheck, RecheckedFork
 from mudroom.ext.transfer.vault.unpack import TreeWriter
 from mudroom.stage import disk
@@ -39,6 +38,9 @@ _LAYER_LIMIT = 1000
 _OTHER_RECORDS = (b"record", b"landed", b"digests")
 _DIGESTS = list[tuple[bytes, Entry, bytes]]
 _T = TypeVar("_T")
+
+KnownBase = Callable[[bytes], str | None]
+"""Returns what the id of a base stands for: ``live``, the id of a snapshot, or None if it is not known."""
 
 
 class UnpackedFork(NamedTuple):
@@ -60,7 +62,7 @@ class UnpackedFork(NamedTuple):
 
 
 def unpack_fork(
-    vault: Vault, stream: IO[bytes], time: int, limit: int, known: KnownBase, check: Callable[[Label], None]
+    vault: Vault, stream: IO[bytes], time: int, limit: int, known: KnownBase | None, check: Callable[[Label], None]
 ) -> UnpackedFork:
     """Unpack an archive. ``stream`` is open for reading at its beginning; it need not seek, and is read to its end.
     ``check`` may raise as soon as the label is read.
@@ -85,7 +87,7 @@ def take_back(vault: Vault, made: Iterable[bytes]) -> None:
 
 
 class _Unpacking:
-    def __init__(self, vault: Vault, archive: ArchiveReader, time: int, known: KnownBase) -> None:
+    def __init__(self, vault: Vault, archive: ArchiveReader, time: int, known: KnownBase | None) -> None:
         self._vault, self._archive, self._time, self._known = vault, archive, time, known
         self._ids: dict[str, str] = {}
         self._base = LIVE
@@ -162,7 +164,7 @@ class _Unpacking:
     def _place_base(self, state: ForkState, label: Label) -> None:
         """Find what the fork stands on here: the project, a snapshot of this vault, or one that the archive brings."""
         if label.base:
-            stands_for = self._known(label.base)
+            stands_for = self._known(label.base) if self._known is not None else None
             if stands_for is None or state.base != LIVE:
                 raise RefusedArchive(f"it stands on the base {label.base.hex()[:16]}, which is not known here")
             self._base = stands_for

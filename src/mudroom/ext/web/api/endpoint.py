@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from mudroom.core.tree.path import show
+from mudroom.api import show
 from mudroom.ext.web.state.refusal import Refusal
 
 if TYPE_CHECKING:

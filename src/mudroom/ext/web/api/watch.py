@@ -24,7 +24,8 @@ from mudroom.vault.forks.live_output import PLACE
 
 if TYPE_CHECKING:
     from mudroom.core.background import BackgroundEnd, BackgroundStart
-    from mudroom.session import ProcessUsage, StreamPart
+    from mudroom.sandbox.host.processes import ProcessUsage
+    from mudroom.vault.forks.background import StreamPart
 
 _MS = 10**6
 """Nanoseconds."""

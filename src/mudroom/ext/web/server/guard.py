@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from mudroom.core.tree.path import show
+from mudroom.api import show
 from mudroom.ext.web.server.login import CSRF, KEY
 from mudroom.ext.web.shape import ProblemShape
 

@@ -29,7 +29,7 @@ if sys.platform == "win32":
     _ALONE = socket.SO_EXCLUSIVEADDRUSE
     _LINGER = struct.pack("HH", 1, 0)
 else:
-    from mudroom.net.entrances.peer_user import stranger_uid as stranger_of
+    from mudroom.net.listeners.peer_user import stranger_uid as stranger_of
 
     _LAST = signal.SIGHUP
     _ALONE = socket.SO_REUSEADDR

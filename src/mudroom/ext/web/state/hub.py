@@ -13,7 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from mudroom.errors import MudroomError
+from mudroom.api import MudroomError
 
 POLL_INTERVAL = 0.3
 """Seconds between two polls of the stamps."""

@@ -183,15 +183,11 @@ def examine_here(directory: bytes, variables: Mapping[str, str]) -> tuple[list[W
     """Return the rows of ``examine`` with those of the certificate, and whether the platform is open. Raise OSError,
     MudroomError."""
     rows = examine(directory, variables)  # first: it says if this is no Windows
-    from mudroom.ext.certify.cli.certificate import findings
-    from mudroom.ext.certify.identity import tool_of
-    from mudroom.ext.certify.opening import look
-    from mudroom.ext.certify.table import WINDOWS
+    from mudroom.cli.doctor.probe import certified
     from mudroom.policy.config import environment, places
 
-    opening = look("win32", places(environment()).state, tool_of("win32"))
-    certified = [WindowsRow(*finding) for finding in findings(WINDOWS, opening)]
-    return [*rows, *certified], opening.is_open
+    findings, is_open = certified(places(environment()).state)
+    return [*rows, *(WindowsRow(*finding) for finding in findings)], is_open
 
 
 def _run(

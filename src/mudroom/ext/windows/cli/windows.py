@@ -71,7 +71,7 @@ def _doctor(terminal: Terminal, as_json: bool) -> int:
         return error.exit_code
     if as_json:
         protections = [row._asdict() for row in rows]
-        terminal.out(json.dumps({"schema": "mudroom.cli.doctor.probe/1", "protections": protections}))
+        terminal.out(json.dumps({"schema": "mudroom.doctor.probe/1", "protections": protections}))
     else:
         width = max(len(row.protection) for row in rows)
         for row in rows:
@@ -79,9 +79,8 @@ def _doctor(terminal: Terminal, as_json: bool) -> int:
             if row.fix:
                 terminal.out(f"{'':<{width}}            fix: {row.fix}")
     if not is_open:
-        from mudroom.ext.certify import opening
-
-        terminal.say(f"no command runs on Windows without a certificate of this machine ({opening.HINT})")
+        hint = "mudroom certify tries it, in less than a minute"
+        terminal.say(f"no command runs on Windows without a certificate of this machine ({hint})")
     return 0 if is_open else 1
 
 

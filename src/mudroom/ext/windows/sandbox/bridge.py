@@ -153,7 +153,7 @@ class GateBridge:
             back.start()
             self._inward(pipe, channel)
         except OSError:
-            pass  # the gate is gone; ``door.py`` says so
+            pass  # the gate is gone; ``net/gate_handle.py`` says so
         finally:
             if is_connected:
                 back.join()

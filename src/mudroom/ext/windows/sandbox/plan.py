@@ -38,6 +38,7 @@ from mudroom.ext.windows.core.windows_command import (
 from mudroom.ext.windows.core.windows_plan import CAPABILITIES, CHANGE, EVERYONE, READ, Step, WindowsPlan
 from mudroom.ext.windows.win32 import types as w
 from mudroom.ext.windows.win32.pipe import PREFIX
+from mudroom.sandbox.platform import no_gate_at_level_0
 from mudroom.typing import NamedTuple
 
 LOW = w.SECURITY_MANDATORY_LOW_RID
@@ -177,12 +178,6 @@ def _check(spec: SandboxSpec, machine: WindowsMachine, contained: bool) -> None:
     if contained and not machine.appcontainer:
         raise Unsupported("a sandbox", "AppContainers", "a Windows without them", "Windows 8 and later have them")
     require(spec)
-
-
-def no_gate_at_level_0() -> Unsupported:
-    """Return the refusal, which a session raises before it opens a door."""
-    found = "a restricted token, which no firewall knows"
-    return Unsupported("the gate at level 0", "an AppContainer", found, "use level 1")
 
 
 def require(spec: SandboxSpec) -> None:

@@ -1,29 +1,30 @@
-"""Windows: the functions of its row in ``sandbox/platform.py``."""
+"""Windows: its row among the platforms (``sandbox/platform.py``), and the functions of the row."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from mudroom.core.confinement.limit import NO_LIMITS, Limits
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import HostView, SandboxSpec
 from mudroom.core.tree.windows_path import inner_path
 from mudroom.errors import UsageError
-from mudroom.ext.windows.sandbox.client import WindowsRunning, attend
+from mudroom.ext.windows.sandbox.client import WindowsClient, WindowsRunning, attend
 from mudroom.ext.windows.sandbox.plan import require
 from mudroom.ext.windows.sandbox.stream import Heard, PipedOutput
 from mudroom.sandbox.client.invocation import Exit
 from mudroom.sandbox.host.around import NamedStore
 from mudroom.sandbox.host.host import Host
+from mudroom.sandbox.platform import Platform
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mudroom.sandbox.client.capture import Beside, Watch
 
 
-def compile_windows(spec: SandboxSpec) -> Plan:
+def compile_windows(spec: SandboxSpec, _machine: str) -> Plan:
     """Return the plan that ``WindowsClient`` compiles further when it knows the command. Raise Unsupported for a
     request that no command can get here."""
     require(spec)
@@ -83,13 +84,15 @@ def console_relay(descriptors: tuple[int | None, ...]) -> Any:
     return ConsoleRelay(user, PipeCalls(read, write, library.CloseHandle))
 
 
-def survey_windows() -> Host:
+def survey_windows(*_arguments: Any) -> Host:
     """Return the host. No directory is named: an AppContainer reads what its system lets all packages read, a
     restricted token what its user can."""
     return Host((), (), (), (), (), (), b"", b"", False, False, 0, platform.machine())
 
 
-def look_around_windows(opened: NamedStore) -> tuple[HostView, tuple[tuple[bytes, bytes], ...]]:
+def look_around_windows(
+    _home: bytes, opened: NamedStore, *_arguments: Any, **_named: Any
+) -> tuple[HostView, tuple[tuple[bytes, bytes], ...]]:
     """As ``around.look_around``. Nothing is hidden at level 0: a restricted token reads all that its user can."""
     return HostView(live=opened.live), ()
 
@@ -101,3 +104,23 @@ def true_path(path: bytes) -> bytes:
         return inner_path(os.path.realpath(path.decode()))
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def new_client(environ: Mapping[bytes, bytes]) -> WindowsClient:
+    return WindowsClient(variables={os.fsdecode(name): os.fsdecode(value) for name, value in environ.items()})
+
+
+PLATFORM = Platform(
+    "win32",
+    "job",
+    compile_windows,
+    new_client,
+    survey_windows,
+    look_around_windows,
+    true_path,
+    has_groups=False,
+    hold=hold,
+    streams=streams,
+    is_bridged=True,
+    console=console_relay,
+)

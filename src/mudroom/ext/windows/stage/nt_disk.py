@@ -371,7 +371,7 @@ def symlink(at: int, name: bytes, target: bytes) -> None:
     raise PermissionError(errno.EPERM, "links are not made on Windows: they need a privilege", name)
 
 
-def unlink(at: int, name: bytes | str) -> None:
+def unlink(at: int | None, name: bytes | str) -> None:
     with _place(at, name) as (root, last):
         if is_layer(root) and drop_whiteout(root, last):
             return

@@ -18,9 +18,9 @@ from collections.abc import Collection
 from mudroom.core.tree.path import show
 from mudroom.core.tree.windows_path import outer_path
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.windows.stage import nt_disk as disk
 from mudroom.ext.windows.win32 import owner
 from mudroom.ext.windows.win32.api import CallFailed, Library
-from mudroom.stage import disk
 
 _OWN_DIRECTORY = "set MUDROOM_STATE to a directory of your own"
 

@@ -70,6 +70,13 @@ def size(library: Library, output_handle: int) -> tuple[int, int] | None:
     return max(1, right - left + 1), max(1, bottom - top + 1)
 
 
+def forget_typed(descriptor: int) -> None:
+    """As ``discard_typed``, by this machine's library."""
+    import msvcrt
+
+    discard_typed(Library(), msvcrt.get_osfhandle(descriptor))  # type: ignore[attr-defined,unused-ignore]
+
+
 def discard_typed(library: Library, input_handle: int) -> None:
     """Discard what was typed before a question, as tcflush(3) does. Other handles keep what is in them."""
     if mode(library, input_handle) is not None:

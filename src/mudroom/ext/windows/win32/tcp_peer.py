@@ -1,6 +1,6 @@
 """The user at the other end of a loopback connection, as Windows tells: GetExtendedTcpTable names the process that made
 a socket and the time at which it did, and the token of that process has the user. The twin of
-``net/entrances/peer_user.py`` for the page.
+``net/listeners/peer_user.py`` for the page.
 
 Rules of this file:
 1. An owner that is not known is another user: a process that has gone, that may not be asked, or that the table does

@@ -1,0 +1,181 @@
+"""Changes to requests and responses beyond judging them: the same for HTTP/1 and HTTP/2.
+
+Rules of this file: no reading and no writing. A request that carries the placeholder of a credential to a host that it
+does not belong to is refused, in any protocol; so is one that carries a credential of the command's own to the host of
+a credential. Real values, and the headers of a rule, are only put into requests over TLS to a server that has proved
+its identity. Where a response must be searched (``must_search``: a credential belongs to the host), one that cannot be,
+because it is compressed, is refused.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from mudroom.core.network.flow import Way
+from mudroom.core.network.har import keep_headers
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.inspection import Credential
+from mudroom.ext.inspection.foreign_credential import describe_foreign, find_foreign, strictest
+from mudroom.ext.inspection.placeholder import (
+    MisusedPlaceholder,
+    PlaceholderScan,
+    check_path,
+    check_trailers,
+    insert_credentials,
+)
+from mudroom.ext.inspection.sanitizer import Sanitizer
+from mudroom.ext.inspection.websocket import relay_messages
+from mudroom.net.gate.exchange import Exchange
+from mudroom.net.gate.inspector import RefusedResponse
+from mudroom.net.gate.peer import Peer
+from mudroom.net.gate.relay import relay
+
+Fields = list[tuple[bytes, bytes]]
+
+_COMPRESSION = (b"accept-encoding", b"grpc-accept-encoding", b"sec-websocket-extensions", b"te")
+"""Headers by which a client offers to take compressed data (RFC 9110 12.5.3, gRPC over HTTP/2, RFC 7692, RFC 9110
+10.1.4)."""
+_CODINGS = (b"content-encoding", b"grpc-encoding", b"sec-websocket-extensions")
+"""Headers of a response that say how its body is compressed (RFC 9110 8.4, gRPC over HTTP/2, RFC 7692)."""
+_MOST_COOKIES = 1_024
+
+
+def without_compression(fields: Fields) -> Fields:
+    """Return a request's fields that ask for a response that can be searched."""
+    kept = [
+        (name, value)
+        for name, value in fields
+        if name.lower() not in _COMPRESSION or (name.lower() == b"te" and value.lower() == b"trailers")
+    ]
+    return [*kept, (b"accept-encoding", b"identity")]
+
+
+class KnownCookies:
+    """The cookies that servers have set in responses to requests with the user's own credentials. A command may send
+    these back to the host that has set them, and no others where a credential is configured: a cookie that comes from
+    elsewhere can be a stranger's session. The least recently set are forgotten."""
+
+    def __init__(self) -> None:
+        self._pairs: OrderedDict[tuple[str, bytes], None] = OrderedDict()
+
+    def learn(self, host: str, value: bytes) -> None:
+        """``value``: of a ``Set-Cookie`` header (RFC 6265 4.1.1)."""
+        self._pairs[host, value.partition(b";")[0].strip()] = None
+        self._pairs.move_to_end((host, value.partition(b";")[0].strip()))
+        if len(self._pairs) > _MOST_COOKIES:
+            self._pairs.popitem(last=False)
+
+    def knows(self, host: str, pair: bytes) -> bool:
+        return (host, pair) in self._pairs
+
+
+class CredentialRewrite:
+    """The changes for plain HTTP (``net/gate/inspector.py``)."""
+
+    way: Way = "http"
+    port = 80
+    opens_websockets = False
+
+    def __init__(self, credentials: Sequence[Credential], sanitizer: Sanitizer | None, cookies: KnownCookies) -> None:
+        """``sanitizer``: None if there are no credentials."""
+        self.credentials = credentials
+        self.sanitizer = sanitizer
+        self.cookies = cookies
+
+    def must_search(self, exchange: Exchange) -> bool:
+        """Return whether a response that cannot be searched is refused: a credential is for the host."""
+        return bool(self.credentials) and bool(self._own(exchange))
+
+    async def reach(self, exchange: Exchange) -> Peer:
+        return await exchange.reach()
+
+    def _own(self, exchange: Exchange) -> list[Credential]:
+        return [credential for credential in self.credentials if credential.host == exchange.host]
+
+    def request(self, exchange: Exchange, rule: HostRule | None, path: bytes, fields: Fields) -> tuple[bytes, Fields]:  # noqa: ARG002
+        rules = exchange.changing_rules()  # only what they say of foreign credentials holds without TLS
+        if not self.credentials and not rules:
+            return path, fields
+        return self._insert(exchange, path, fields, rules, secure=False)
+
+    def _insert(
+        self, exchange: Exchange, path: bytes, fields: Fields, rules: Sequence[HostRule], *, secure: bool
+    ) -> tuple[bytes, Fields]:
+        """``rules``: of ``Exchange.changing_rules``."""
+        try:
+            check_path(path, self.credentials)
+            with_values = insert_credentials(fields, self.credentials, exchange.host, exchange.port, secure=secure)
+        except MisusedPlaceholder as error:
+            raise exchange.refuse(str(error)) from None
+        kept_path, kept = self._without_foreign(exchange, path, fields, rules)
+        if (kept_path, kept) != (path, fields):
+            path, fields = kept_path, kept
+            with_values = insert_credentials(fields, self.credentials, exchange.host, exchange.port, secure=secure)
+        exchange.is_authorized = with_values != fields
+        return path, without_compression(with_values) if self.must_search(exchange) else with_values
+
+    def _without_foreign(
+        self, exchange: Exchange, path: bytes, fields: Fields, rules: Sequence[HostRule]
+    ) -> tuple[bytes, Fields]:
+        own = self._own(exchange)
+        action = strictest(own, [rule.foreign for rule in rules if rule.foreign])
+        if action == "allow":
+            return path, fields
+        foreign = find_foreign(path, fields, own, lambda pair: self.cookies.knows(exchange.host, pair))
+        if foreign.where and exchange.request:
+            exchange.request = keep_headers(foreign.fields)
+        if foreign.where and action == "refuse":
+            raise exchange.refuse(describe_foreign(foreign, exchange.host, own))
+        return foreign.path, foreign.fields
+
+    def trailers(self, exchange: Exchange, fields: Fields) -> None:
+        """Check the client's trailers. Raise RefusedExchange."""
+        try:
+            check_trailers(fields, self.credentials)
+        except MisusedPlaceholder as error:
+            raise exchange.refuse(str(error)) from None
+        if self._without_foreign(exchange, b"", fields, exchange.changing_rules())[1] != fields:
+            raise exchange.refuse("a credential is in a trailer")
+
+    def response(self, exchange: Exchange, fields: Fields) -> Fields:
+        if exchange.is_authorized and self.sanitizer is not None:
+            for name, value in fields:
+                if name.lower() == b"set-cookie":
+                    self.cookies.learn(exchange.host, self.sanitizer.whole(value))
+        return fields
+
+    def check(self, exchange: Exchange, status: int, fields: Fields) -> None:
+        if not self.must_search(exchange):
+            return
+        if status in (204, 304):  # no body (RFC 9110 6.4.1); 304 has the headers of the one that the client has
+            return
+        for name, value in fields:
+            if name.lower() in _CODINGS and value.strip().lower() not in (b"", b"identity"):
+                raise RefusedResponse(
+                    "the server has compressed its response although it was asked not to, and so it cannot be searched"
+                    " for the credential of this host"
+                )
+
+    def scan(self) -> PlaceholderScan | None:
+        """Return a scanner for the request's body, or None if no scan is needed."""
+        return PlaceholderScan(self.credentials) if self.credentials else None
+
+    def watch(self, exchange: Exchange) -> Callable[[bytes], None] | None:
+        scan = self.scan()
+        if scan is None:
+            return None
+
+        def see(piece: bytes) -> None:
+            try:
+                scan.see(piece)
+            except MisusedPlaceholder as error:
+                raise exchange.refuse(str(error)) from None
+
+        return see
+
+    async def relay(self, client: Peer, server: Peer) -> None:
+        if self.sanitizer is None:
+            await relay(client, server)
+        else:
+            await relay_messages(client, server, self.sanitizer.stream)

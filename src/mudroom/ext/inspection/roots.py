@@ -1,0 +1,153 @@
+"""The files of root certificates that a sandbox is shown, created on the host: see
+``ext/inspection/certificate_trust.py``.
+
+Rules of this file: the files hold no secret. When their sources change, new ones are created atomically under a new
+name: running commands keep the old ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError, Unsupported
+from mudroom.ext.inspection.authority import certificate_of
+from mudroom.ext.inspection.certificate_trust import (
+    BUNDLE,
+    EXTRA,
+    PASSWORD,
+    PLACES,
+    STORE,
+    CertificateTrust,
+    merge,
+    named_bundles,
+    trust,
+)
+
+_PREFIX = b"trust-"
+
+
+def prepare(
+    directory: bytes, authority: str, environ: Mapping[bytes, bytes], *, mounts: bool = True
+) -> CertificateTrust:
+    """Return the binds and variables by which the programs of a sandbox trust the authority (of ``load_authority``).
+
+    ``directory``: that of the authority. ``environ``: the user's. Raise MudroomError if the files cannot be created,
+    and Unsupported if the system's roots are at no known path: without them, no other server would be trusted.
+    """
+    places = [place for place in PLACES if os.path.isfile(place)]
+    if not places:
+        hint = "install the package ca-certificates"
+        raise Unsupported("inspection", "the system's root certificates", "none of the usual files", hint)
+    own = [path for path in named_bundles(environ) if os.path.isfile(path)]
+    java = _has_java(environ)
+    try:
+        bundle_directory = directory + b"/" + _PREFIX + _stamp(authority, [places[0], *own], java)
+        if not os.path.isdir(bundle_directory):
+            _make(
+                bundle_directory,
+                _read(places[0]),
+                [_read(path) for path in own],
+                certificate_of(authority).encode(),
+                java,
+            )
+            _forget(directory, bundle_directory)
+    except OSError as error:
+        path = show(os.fsencode(error.filename or directory))
+        hint = f"ls -ld {path} shows its owner and mode"
+        raise MudroomError(f"the root certificates for inspection, {path}: {error.strerror}", hint) from error
+    real = [os.path.realpath(place) for place in places]
+    return trust(bundle_directory, real, java=java, java_options=environ.get(b"JAVA_TOOL_OPTIONS", b""), mounts=mounts)
+
+
+def own_roots(environ: Mapping[bytes, bytes]) -> str:
+    """Return the PEM of the files that the user's own variables name, such as a company's roots, which are trusted on
+    the host, too. Raise MudroomError."""
+    try:
+        bundles = [_read(path) for path in named_bundles(environ) if os.path.isfile(path)]
+    except OSError as error:
+        name = show(os.fsencode(error.filename))
+        hint = "SSL_CERT_FILE, or a variable like it, names this file: correct it, or unset it"
+        raise MudroomError(f"the root certificates {name} cannot be read: {error.strerror}", hint) from error
+    return merge(bundles).decode("ascii")
+
+
+def _has_java(environ: Mapping[bytes, bytes]) -> bool:
+    homes = (environ[name] + b"/bin" for name in (b"JAVA_HOME", b"GRAALVM_HOME") if environ.get(name))
+    paths = [*homes, *environ.get(b"PATH", os.fsencode(os.defpath)).split(b":")]
+    return any(os.access(path + b"/java", os.X_OK) for path in paths if path)
+
+
+def _stamp(authority: str, paths: Sequence[bytes], java: bool) -> bytes:
+    import hashlib
+
+    digest = hashlib.sha256(repr((certificate_of(authority), java)).encode())
+    for path in paths:
+        status = os.stat(path)
+        digest.update(repr((path, status.st_ino, status.st_size, status.st_mtime_ns)).encode())
+    return digest.hexdigest()[:16].encode()
+
+
+def _read(path: bytes) -> bytes:
+    with open(path, "rb") as stream:
+        try:
+            return stream.read()
+        except OSError as error:
+            error.filename = path  # read(2) has none
+            raise
+
+
+def _make(path: bytes, system: bytes, own: Sequence[bytes], authority: bytes, java: bool) -> None:
+    bundle = merge([system, *own, authority])
+    files = {BUNDLE: bundle, EXTRA: merge([*own, authority])}
+    if java:
+        files[STORE] = _store(bundle)
+    new = path + b".%d" % os.getpid()
+    os.makedirs(new, 0o755, exist_ok=True)
+    for name, content in files.items():
+        with open(new + b"/" + name, "wb") as stream:
+            stream.write(content)
+    try:
+        os.rename(new, path)
+    except OSError:
+        if not os.path.isdir(path):
+            raise
+        _remove(new)  # another process was first
+
+
+def _store(bundle: bytes) -> bytes:
+    """Return a Java trust store: the certificates in PKCS #12, each with the attribute that makes it trusted.
+    Unreadable certificates are left out."""
+    import warnings
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import PrivateFormat, pkcs12
+
+    certificates, end = [], b"-----END CERTIFICATE-----\n"
+    for number, block in enumerate(bundle.split(end)[:-1]):
+        try:
+            with warnings.catch_warnings(action="ignore"):  # some old roots have invalid serial numbers
+                certificate = x509.load_pem_x509_certificate(block + end)
+        except ValueError:
+            continue
+        certificates.append(pkcs12.PKCS12Certificate(certificate, b"%d" % number))
+    light = PrivateFormat.PKCS12.encryption_builder().kdf_rounds(1).build(PASSWORD)  # no secret to protect
+    return pkcs12.serialize_java_truststore(certificates, light)
+
+
+def _forget(directory: bytes, kept: bytes) -> None:
+    """Remove older files. A running command keeps those that it was shown, because mounts hold them."""
+    for name in os.listdir(directory):
+        path = directory + b"/" + name
+        if name.startswith(_PREFIX) and path != kept and b"." not in name:
+            _remove(path)
+
+
+def _remove(path: bytes) -> None:
+    try:
+        for name in os.listdir(path):
+            os.unlink(path + b"/" + name)
+        os.rmdir(path)
+    except OSError:
+        pass  # another process removes or uses it; the next creation tries again

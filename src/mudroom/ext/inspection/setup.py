@@ -1,0 +1,41 @@
+"""Set up inspection in one call: the gate's part and the sandbox's part.
+
+Rules of this file: it is called only where a rule inspects or a credential is used (``Machine.equipment``); other
+commands cost nothing and trust no further authority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.inspection import Inspection
+from mudroom.ext.inspection.authority import load_authority
+from mudroom.ext.inspection.credentials import load_credentials, read_credentials, variables
+from mudroom.ext.inspection.roots import own_roots, prepare
+from mudroom.session.confinement.command_gate import Equipment
+
+DIRECTORY = b"/inspection"
+"""Of the authority and the roots, in a vault; it is created when needed."""
+
+
+def equip(
+    vault: bytes,
+    project: bytes,
+    environ: Mapping[bytes, bytes],
+    home: bytes,
+    *,
+    never: Sequence[HostRule] = (),
+    mounts: bool = True,
+) -> Equipment:
+    """Return what a command needs. ``environ`` and ``home``: the user's. ``mounts``: False where a sandbox can show a
+    file only at its own path.
+
+    Placeholders are new at each call. Raise Unsupported (without the libraries, or on a system without roots),
+    UsageError (for a missing credential) and MudroomError (for files).
+    """
+    authority = load_authority(vault + DIRECTORY, project)
+    revealed = read_credentials(load_credentials(vault), environ, home)
+    trust = prepare(vault + DIRECTORY, authority, environ, mounts=mounts)
+    inspection = Inspection(authority, tuple(never), revealed, own_roots(environ))
+    return Equipment(inspection, (*trust.environment, *variables(revealed)), trust.binds)

@@ -1,0 +1,40 @@
+"""macOS: its row among the platforms (``sandbox/platform.py``), and the probes of ``mudroom doctor``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mudroom.ext.macos.client import DarwinClient
+from mudroom.ext.macos.host import look_around_mac, survey_mac, true_path
+from mudroom.ext.macos.seatbelt import compile_seatbelt
+from mudroom.sandbox.platform import Platform
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mudroom.ext.macos.trial import SeatbeltTrial
+    from mudroom.sandbox.client.client import Client
+
+PLATFORM = Platform(
+    "darwin",
+    "seatbelt",
+    lambda spec, _machine: compile_seatbelt(spec),
+    lambda _environ: DarwinClient(),
+    survey_mac,
+    look_around_mac,
+    true_path,
+    has_groups=False,
+)
+
+
+def examine(
+    directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes], client: Client | None = None
+) -> list[SeatbeltTrial]:
+    """Return the protections of this Mac, tried in ``directory``, which is empty. ``client`` is closed."""
+    from mudroom.ext.macos.trial import try_seatbelt
+
+    client = client or DarwinClient()
+    search = [entry for entry in environ.get(b"PATH", b"/usr/bin:/bin").split(b":") if entry.startswith(b"/")]
+    try:
+        return try_seatbelt(client, directory, home=home, search=search)
+    finally:
+        client.close()

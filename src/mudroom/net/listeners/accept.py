@@ -1,0 +1,177 @@
+"""Serve a connection to a listener, by the listener's kind."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import functools
+import hmac
+import socket
+from collections.abc import Callable, Coroutine
+
+from mudroom.core.network.host import Authority, parse_authority, parse_host
+from mudroom.core.network.loopback import LoopbackPlace
+from mudroom.net.gate.exchange import Exchange
+from mudroom.net.gate.guard import Guard
+from mudroom.net.gate.peer import Peer, PeerGone
+from mudroom.net.gate.request_head import read_head
+from mudroom.net.listeners.connect import connect
+from mudroom.net.listeners.loopback import serve_loopback
+from mudroom.net.listeners.responder import Responder
+from mudroom.net.listeners.socks import socks
+from mudroom.net.listeners.transparent import Destination, original_destination, own_address, serve_transparent
+from mudroom.net.listeners.tunnel import HandedConnection
+from mudroom.net.protocol import refusal
+from mudroom.net.protocol.head import BadHead, RequestHead
+from mudroom.net.protocol.synthetic import Synthetic
+from mudroom.typing import Any, NamedTuple
+
+FIRST_BYTE = 10.0
+"""Seconds until the first byte."""
+_SOCKS5, _SOCKS4 = 5, 4
+
+
+class ListenerContext(NamedTuple):
+    """The objects that all connections of a guard share."""
+
+    guard: Guard
+    names: Synthetic
+    responder: Responder
+
+
+class ListenerClient(Peer):
+    """A connection from the sandbox to a listener. Used by the event loop of the gate's process alone."""
+
+    def __init__(self, context: ListenerContext, serve: Serve, find: Find | None = None) -> None:
+        super().__init__()
+        self._context = context
+        self._serve_kind = serve
+        self._find = find
+        self.destination: Destination | OSError = OSError(errno.EINVAL, "it was not captured")
+        """The destination of a captured connection, or the reason why it is unknown."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self._find is not None:
+            try:
+                self.destination = self._find(self.transport.get_extra_info("socket"))
+            except OSError as error:
+                self.destination = error
+        if self._context.guard.register(self):
+            self._context.guard.start(self._serve())
+        else:
+            self.cut()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._context.guard.unregister(self)
+        super().connection_lost(error)
+
+    async def _serve(self) -> None:
+        try:
+            await self._serve_kind(self, self._context)
+            await self.dismiss()
+        except PeerGone:
+            pass  # the flow has already been reported
+        finally:
+            self.end()
+
+
+async def _proxied(client: Peer, context: ListenerContext) -> None:
+    guard = context.guard
+    try:
+        if not client.buffer:
+            async with asyncio.timeout(FIRST_BYTE):
+                while not client.buffer:
+                    if not await client.more():
+                        return
+    except TimeoutError:
+        return
+    if client.buffer[0] in (_SOCKS5, _SOCKS4):
+        connection = await socks(client, guard)
+    else:
+        head = await _first_head(client, guard)
+        if head is None:
+            return
+        if head.method != "CONNECT":
+            await _http(client, guard, head)
+            return
+        connection = await connect(client, guard, head)
+    if connection is not None:
+        await _serve_handed(client, guard, connection)
+
+
+async def _keyed(client: Peer, context: ListenerContext, key: bytes) -> None:
+    """Serve a connection that begins with the key as a proxy's; end others without a word: they are strangers'."""
+    try:
+        async with asyncio.timeout(FIRST_BYTE):
+            while len(client.buffer) < len(key):
+                if not await client.more():
+                    return
+    except TimeoutError:
+        return
+    if hmac.compare_digest(client.take(len(key)), key):
+        await _proxied(client, context)
+
+
+async def _first_head(client: Peer, guard: Guard) -> RequestHead | None:
+    try:
+        return await read_head(client, FIRST_BYTE)
+    except BadHead as error:
+        Exchange(guard, "http", "", 0).refuse(str(error))
+        await client.write(refusal.response(error.status, str(error)))
+        return None
+
+
+async def _captured(client: ListenerClient, context: ListenerContext) -> None:
+    destination = client.destination
+    if isinstance(destination, OSError):
+        Exchange(context.guard, "raw", "", 0).refuse(f"its destination is unknown: {destination.strerror}")
+        return
+    connection = await serve_transparent(client, context.guard, context.names, destination)
+    if connection is not None:
+        await _serve_handed(client, context.guard, connection)
+
+
+async def _http(client: Peer, guard: Guard, head: RequestHead) -> None:
+    from mudroom.net.gate.http import serve_http  # importing h11 takes a third of the process's start time
+
+    await serve_http(client, guard, head)
+
+
+async def _serve_handed(client: Peer, guard: Guard, handed: HandedConnection) -> None:
+    from mudroom.net.gate.http import Link, serve_http
+
+    exchange, server = handed
+    origin = Authority(parse_host(exchange.host.encode()), exchange.port)
+    link = None if server is None else Link(origin, server, exchange.address)
+    await serve_http(client, guard, None, origin, link)
+
+
+async def _dns(client: Peer, context: ListenerContext) -> None:
+    await context.responder.serve_tcp(client)
+
+
+async def _loopback(client: Peer, context: ListenerContext, place: LoopbackPlace) -> None:
+    connection = await serve_loopback(client, context.guard, place)
+    if connection is not None:
+        await _serve_handed(client, context.guard, connection)
+
+
+Serve = Callable[[ListenerClient, ListenerContext], Coroutine[Any, Any, None]]
+Find = Callable[[socket.socket], Destination]
+
+_SERVE: dict[str, Serve] = {"proxy": _proxied, "transparent": _captured, "redirected": _captured, "dns-tcp": _dns}
+FIND: dict[str, Find] = {"transparent": own_address, "redirected": original_destination}
+"""How the destination of a captured connection is found, by kind."""
+LOOPBACK, KEYED = "loopback=", "keyed="
+
+
+def serve_of(kind: str) -> Serve:
+    """Return the function that serves the connections of a listener. Raise KeyError for an unknown kind, ValueError for
+    a place that is none."""
+    if kind.startswith(KEYED):
+        return functools.partial(_keyed, key=bytes.fromhex(kind.removeprefix(KEYED)))
+    if not kind.startswith(LOOPBACK):
+        return _SERVE[kind]
+    host, port = parse_authority(kind.removeprefix(LOOPBACK).encode())
+    return functools.partial(_loopback, place=LoopbackPlace(host.text, port))

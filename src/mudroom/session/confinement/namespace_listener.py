@@ -1,0 +1,130 @@
+"""The listener that leads to the servers of a running command: ``mudroom net open``, connections between forks."""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import os
+from collections.abc import Callable, Sequence
+
+from mudroom.typing import Any
+from mudroom.vault.socket_path import short_path
+
+_SOCK_SEQPACKET = _socket.SOCK_SEQPACKET
+
+
+class NamespaceListener:
+    """A socket in the vault that hands the namespaces of a running command to a process of the same user, which can
+    then connect to servers inside. Only the user can enter the vault's directory, and it is hidden from every
+    command.
+
+    Owner: the thread that attends to the command.
+    """
+
+    def __init__(self, path: bytes) -> None:
+        self._path = path
+        self._socket: _socket.socket | None = None
+        self._visitors: list[_socket.socket] = []
+        """Connected processes. The end of a connection tells the process that the command has ended."""
+
+    def descriptors(self) -> list[int]:
+        return [] if self._socket is None else [self._socket.fileno()]
+
+    def open(self) -> None:
+        """Open the socket. Raise OSError on failure; the socket is closed then."""
+        listener = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
+        try:
+            listener.setblocking(False)
+            with short_path(self._path) as path:
+                try:
+                    listener.bind(path)
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE:
+                        raise
+                    os.unlink(path)  # of a command that was killed with its host process
+                    listener.bind(path)
+            listener.listen()
+        except OSError:
+            listener.close()
+            raise
+        self._socket = listener
+
+    def admit(self, namespaces: Sequence[int]) -> None:
+        assert self._socket is not None
+        try:
+            listening: Any = self._socket  # the type stub lacks ``_accept``
+            accepted, _address = listening._accept()
+        except BlockingIOError:
+            return  # the process has gone
+        peer = _socket.socket(fileno=accepted)
+        self._forget_gone()
+        rights = b"".join(descriptor.to_bytes(4, "little") for descriptor in namespaces)
+        try:
+            peer.sendmsg([b"namespaces"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+            self._visitors.append(peer)
+        except OSError:
+            peer.close()  # the process has gone
+
+    def _forget_gone(self) -> None:
+        """Close the connections of processes that have gone: a long command has many visitors."""
+        for visitor in list(self._visitors):
+            try:
+                visitor.setblocking(False)
+                is_gone = not visitor.recv(1)
+            except BlockingIOError:
+                is_gone = False
+            except OSError:
+                is_gone = True
+            if is_gone:
+                visitor.close()
+                self._visitors.remove(visitor)
+
+    def close(self) -> None:
+        while self._visitors:
+            self._visitors.pop().close()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+            with short_path(self._path) as path:
+                try:
+                    os.unlink(path)
+                except FileNotFoundError:
+                    pass
+
+
+def namespaces_at(path: bytes, patience: float | None = None) -> tuple[int, list[int]]:
+    """Return a descriptor that reaches its end when the listener's command has ended, and the descriptors of the
+    command's user and network namespaces. The caller closes all. Raise OSError if no command is running, or its host
+    process does not answer within ``patience`` seconds (None: no limit)."""
+    asking = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
+    try:
+        asking.settimeout(patience)
+        with short_path(path) as short:
+            asking.connect(short)
+        _data, ancillary, _flags, _address = asking.recvmsg(64, _socket.CMSG_SPACE(8), _socket.MSG_CMSG_CLOEXEC)
+        rights = b"".join(data for _level, _kind, data in ancillary)
+        if len(rights) != 8:
+            raise ConnectionResetError("the command has just ended")
+        return asking.detach(), [int.from_bytes(rights[:4], "little"), int.from_bytes(rights[4:], "little")]
+    finally:
+        asking.close()
+
+
+def show_inside(
+    namespaces: Sequence[int],
+    gone: int,
+    inside: int,
+    outside: int,
+    opened: Callable[[int], None],
+    refused: Callable[[str], None] | None,
+) -> None:
+    """Serve the port ``inside`` of a command (``namespaces_at``) on the host's loopback until the command ends: on the
+    port ``outside``, or a free port if that is 0. ``opened`` is called with the port, ``refused`` with whose connection
+    was refused; None: connections of all users of the machine are served. Raise MudroomError if the port is taken."""
+    from mudroom.net.listeners.inbound import InboundListener, SocketMaker
+
+    maker = SocketMaker(namespaces)
+    try:
+        InboundListener(maker, inside, outside, refused).run(gone, opened)
+    finally:
+        maker.close()
