@@ -26,9 +26,7 @@ from mudroom.sandbox.launcher import wire
 from mudroom.session import Session
 
 pytest_plugins = ["deep_table", "left_out", "outcome_file", "skip_budget", "tiers"]
-pytest_plugins += [
-    name for name in ("browser", "engines") if find_spec(name)
-]  # of satellites
+pytest_plugins += [name for name in ("browser", "engines") if find_spec(name)]  # of satellites
 
 for name, action in (("SIGHUP", signal.SIG_DFL), ("SIGQUIT", signal.SIG_DFL), ("SIGINT", signal.default_int_handler)):
     # nohup(1), or the background of a shell script: programs under test would inherit the ignored signal

@@ -74,5 +74,3 @@ def test_the_holder_of_a_background_command_is_killed(told: Told, monkeypatch: p
     assert told("exec --background -- true") == (
         "mudroom: the process that was to hold the command has died (run the command again)\n"
     )
-
-

@@ -91,7 +91,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "fleet": ("transfer",),
     "tui": ("attempts",),
-    "web": ("agents", "attempts"),
+    "web": ("attempts",),
 }
 """Satellites without which another cannot be loaded: where one is absent, that one is, too."""
 
