@@ -75,7 +75,7 @@ def _is_try(session: Session, name: str) -> bool:
 def _print_json(session: Session, name: str, context: Context) -> int:
     """Print the review as JSON. An apply can be bound to its fingerprint, as to that of ``diff --json``."""
     from mudroom.core.text.hunk import hunks
-    from mudroom.library.review.rows import review_fork
+    from mudroom.ext.review.rows import review_fork
 
     look = session.changes.review(name)
     reviewed = review_fork(session, name)

@@ -1,6 +1,6 @@
 """Commits of a fork: the list, and one with its differences.
 
-All input is hostile. Texts come escaped from ``vault/git/log.py``, lines from ``core/text/difference.py``; both are
+All input is hostile. Texts come escaped from ``vault/git/log.py``, lines from ``review/core/difference.py``; both are
 bounded there.
 """
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
-from mudroom.core.text.difference import Texts
 from mudroom.core.tree.path import relpath, show_path
 from mudroom.errors import UsageError
+from mudroom.ext.review.core.difference import Texts
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of, path_of
 from mudroom.ext.web.api.file import hunk_shape
