@@ -16,7 +16,6 @@ from test_vault_verb import Cli
 COLUMNS = 40
 LISTS = (
     "log",
-    "agent ls",
     "net ls",
     "net why pypi.org a.example",
     "setup",

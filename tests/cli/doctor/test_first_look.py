@@ -12,6 +12,7 @@ from mudroom.cli.doctor.first_look import first_look
 from mudroom.cli.doctor.probe import Finding
 from mudroom.cli.host import setup
 from mudroom.cli.main import run
+from mudroom.core.registry import is_installed
 
 SANDBOX = Finding("a sandbox", "strict", "namespaces")
 ENGINE = Finding("a container engine", "missing", "no engine is installed", "apt install podman")
@@ -56,7 +57,7 @@ def test_setup_is_one_screen_and_ends_with_a_command_to_try(
     assert code in (0, 1)
     assert len(text.splitlines()) <= 28
     assert any(line.split()[:1] == ["try"] for line in text.splitlines())
-    assert 'eval "$(mudroom completion zsh)"' in text
+    assert ('eval "$(mudroom completion zsh)"' in text) == is_installed("completion")
     assert "apt install podman" in text
     assert "sudo" not in text.split()
 
