@@ -8,6 +8,7 @@ import pytest
 
 from conftest import Place
 from mudroom.cli.main import run
+from test_narrow_lists import require_narrow
 from test_usage_messages import ENVIRON, require_told
 
 WRONG = {
@@ -32,3 +33,7 @@ def test_a_shim_has_a_directory(
     before = os.listdir()
     assert run(["shell-shim", ""], ENVIRON) == 125
     assert "DIR is empty" in capfd.readouterr().err and os.listdir() == before
+
+
+def test_the_list_of_agents_is_no_wider_than_the_terminal(place: Place) -> None:
+    require_narrow(place, ("agent ls",))
