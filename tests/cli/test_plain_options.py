@@ -100,7 +100,7 @@ def test_usual_lines_are_plain(line: str) -> None:
     [
         "run --he", "run --help", "run --ye -- true", "run --yes --no -- true", "run --level 3 -- true", "run -yk",
         "run --level x", "run --timeout", "run --timeout -- true", "run --yes=1", "status x", "exec --ask nobody -- x",
-        "policy show", "resolve x", "agent ls", "run -y5 -- true", "run a --n", "run a b --e=1", "run --tmp=-- -- true",
+        "policy show", "resolve x", "run -y5 -- true", "run a --n", "run a b --e=1", "run --tmp=-- -- true",
     ],
 )  # fmt: skip
 def test_other_lines_are_left_to_argparse(line: str) -> None:

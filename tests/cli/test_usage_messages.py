@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -29,7 +29,6 @@ WRONG = {
     "ls x": "ls takes no argument x (mudroom ls --help)",
     "net alow a.com": "net has no action 'alow' (did you mean mudroom net allow? mudroom net --help)",
     "vault qqq": "vault has no action 'qqq' (choose from ",
-    "agent": "agent needs an action: run, ls, show, settings, check, card (mudroom agent --help)",
     "run --level 7 -- true": "--level 7: choose from 0, 1, 2 (mudroom run --help)",
     "run --yes --no -- true": "--no/-n is not for a line with --yes/-y (mudroom run --help)",
     "run --timeout": "--timeout needs a value (mudroom run --help)",
@@ -44,7 +43,6 @@ WRONG = {
     "policy": "policy needs an action: why, check, init, schema, show, trust, distrust (mudroom policy --help)",
     "fork": "fork needs an action: new, ls, rename, rm (mudroom fork --help)",
     "vault": "vault needs an action: ls, init, gc, check, export, import (mudroom vault --help)",
-    "fleet": "fleet needs an action: add, ",
     "image": "image needs an action: build, ls, rm (mudroom image --help)",
     "policy why rm -rf /": "policy has no option -rf (a command stands after --: mudroom policy why -- rm -rf /)",
     "apply --dry-run": "apply has no option --dry-run (mudroom diff shows what it would apply)",
@@ -54,7 +52,6 @@ WRONG = {
     "run -it ubuntu bash": "run has no option -it (mudroom run --help)",
     "run -yes -- ls": "run has no option -yes (did you mean --yes? mudroom run --help)",
     "run --yes=1 -- ls": "--yes/-y takes no value (mudroom run --help)",
-    "serve x": "serve takes no argument x (mudroom serve --help)",
     "run --network off -- ls": "run has no option --network (mudroom run --net none -- COMMAND has no network)",
     "run --no-network -- ls": "run has no option --no-network (mudroom run --net none -- COMMAND has no network)",
     "run --offline ls": "run has no option --offline (mudroom run --net none -- COMMAND has no network)",
@@ -68,32 +65,30 @@ WRONG = {
     "net block x.com": "net has no action 'block' (did you mean mudroom net deny? mudroom net --help)",
     "net list": "net has no action 'list' (did you mean mudroom net ls? mudroom net --help)",
     "vault clean": "vault has no action 'clean' (did you mean mudroom vault gc? mudroom vault --help)",
-    "agent list": "agent has no action 'list' (did you mean mudroom agent ls? mudroom agent --help)",
-    "agent claude": "agent has no action 'claude' (mudroom agent run claude runs it; mudroom agent --help)",
-    "hook install": "hook install needs agent: claude, codex, ",
-    "hook uninstall claude": "there is no action 'uninstall' of hook (mudroom hook install claude --remove)",
     "shell x": "shell takes no argument x (mudroom shell --fork x)",
-    "serve 8080": "serve takes no argument 8080 (mudroom serve --port 8080)",
     "rollback x green": "rollback takes no argument green (mudroom rollback CHECKPOINT --fork FORK)",
     "-- ls -l": "there is no verb '--' (did you mean: mudroom run -- ls -l)",
     "--": "there is no verb '--' (options follow the verb; mudroom --help lists the verbs)",
     "-C /tmp status": "there is no verb '-C' (did you mean: mudroom status --project /tmp)",
     "--project /tmp status": "--project belongs behind the verb (mudroom status --project /tmp)",
-    "web": "there is no verb 'web' (did you mean mudroom serve --open?)",
     "version": "there is no verb 'version' (did you mean mudroom --version?)",
     "gc": "there is no verb 'gc' (did you mean mudroom vault gc?)",
     "stash": "there is no verb 'stash' (did you mean mudroom checkpoint?)",
     "conflicts": "there is no verb 'conflicts' (did you mean mudroom diff --conflicts?)",
     "commits": "there is no verb 'commits' (did you mean mudroom diff --commits?)",
     "-v": "there is no verb '-v' (did you mean mudroom --version?)",
-    "agent ls --all": "agent has no option --all (mudroom agent --help)",
     "rollback": "rollback needs CHECKPOINT (mudroom rollback --help)",
     "--verbose": "there is no verb '--verbose' (options follow the verb; mudroom --help lists the verbs)",
 }
 
 
 def test_a_wrong_word_names_the_right_one(capfd: pytest.CaptureFixture[str]) -> None:
-    for line, told in WRONG.items():
+    require_told(WRONG, capfd)
+
+
+def require_told(lines: Mapping[str, str], capfd: pytest.CaptureFixture[str]) -> None:
+    """Assert that each line has one message, which begins so."""
+    for line, told in lines.items():
         if line.partition(" ")[0] in VERBS.keys() - offered_verbs().keys():
             continue  # of a satellite that is absent
         assert run(line.split(), ENVIRON) == 125, line
@@ -141,16 +136,6 @@ def test_a_number_of_any_length_is_a_wrong_one(
     environ = ENVIRON | {b"MUDROOM_STATE": os.fsencode(place.state)}
     assert run(["net", "open", nines], environ) == 125
     assert capfd.readouterr().err.count("\n") == 1
-
-
-def test_a_shim_has_a_directory(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: Place
-) -> None:
-    """An empty word, of an unset variable, was the current directory: the project."""
-    monkeypatch.chdir(place.project)
-    before = os.listdir()
-    assert run(["shell-shim", ""], ENVIRON) == 125
-    assert "DIR is empty" in capfd.readouterr().err and os.listdir() == before
 
 
 def test_help_fits_a_terminal() -> None:

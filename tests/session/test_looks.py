@@ -22,7 +22,6 @@ from conftest import Place
 from mounted_fork import sh
 from mudroom.core.settings import Settings
 from mudroom.errors import ForkMoved, MudroomError, NotReviewed
-from mudroom.library.review.rows import difference, review_fork
 from mudroom.session import Session
 from mudroom.session.background import Background
 from mudroom.stage.views.preflight import is_in_memory
@@ -144,10 +143,8 @@ def test_no_apply_takes_the_fingerprint_that_any_front_door_shows_of_a_fork_in_u
     marks = {
         session.changes.fingerprint("f"),
         session.changes.look("f").fingerprint,
-        review_fork(session, "f").fingerprint,
         *(summary.fingerprint for summary in ForkSummaries().all(session.vault)),
     }
-    assert review_fork(session, "f").in_use == session.changes.look("f").in_use
     background.end()
     assert all(mark.startswith(review.LOOK) for mark in marks)
     for mark in marks:
@@ -221,8 +218,6 @@ def test_the_rest_of_an_apply_is_shown(place: Place, view: View) -> None:
     assert b"+theirs" in b"".join(session.changes.diff("f", reviewed=look.changeset.changes))
     ((_change, _base, staged),) = session.changes.texts("f", reviewed=look.changeset.changes)
     assert staged == b"theirs\n"
-    shown = difference(session, "f", b"a.txt")
-    assert shown.texts is not None
 
 
 def mounted(session: Session) -> Path:

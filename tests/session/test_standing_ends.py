@@ -90,7 +90,6 @@ from mudroom.errors import CommandNotStarted, Unsupported
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.plan import StandingPlan
 from mudroom.core.settings import Settings
-from mudroom.library.review.rows import is_at_rest
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.client.template import StandingPlace
 from mudroom.session import Session

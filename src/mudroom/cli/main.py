@@ -311,8 +311,9 @@ def _suggest(words: Sequence[str], environ: Mapping[bytes, bytes]) -> str:
         both = shlex.join(["mudroom", *_OF_FORKS[word][0].split(), *words[1:]]) if of_forks else ""
         return f"did you mean {both}, or: {line}" if both else f"did you mean: {line}"
     offered = offered_verbs()
-    if _MEANT.get(word, "").partition(" ")[0] in (*offered, "--version"):
-        return f"did you mean mudroom {_MEANT[word]}?"
+    meant = _MEANT.get(word, "")
+    if meant.partition(" ")[0] in (*offered, "--version"):
+        return f"did you mean mudroom {meant}?"
     near = difflib.get_close_matches(word, (*offered, "help"), 1) or difflib.get_close_matches(
         word, _agents(environ).names(), 1, _LIKELY
     )

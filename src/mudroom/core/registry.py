@@ -95,8 +95,8 @@ ROWS: Mapping[str, Mapping[str, str]] = {
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "fleet": ("transfer",),
-    "tui": ("attempts",),
-    "web": ("agents", "attempts"),
+    "tui": ("attempts", "review"),
+    "web": ("attempts", "review"),
 }
 """Satellites without which another cannot be loaded: where one is absent, that one is, too."""
 

@@ -34,7 +34,7 @@ class Settings(NamedTuple):
     agent_links: tuple[AgentLink, ...] = ()
     """Which fork may reach a server in which other (``core/network/fork_host.py``)."""
     fork_rules: tuple[ForkRule, ...] = ()
-    """Ports that forks show to each other, and that they may reach (``ext/agents/core/fork_consent.py``)."""
+    """Ports that forks show to each other, and that they may reach (``core/network/fork_rule.py``)."""
     network_cards: tuple[str, ...] = ()
     """Agents (by agentId) whose cards may add hosts, unless a rule denies them."""
     never_inspect: tuple[HostRule, ...] = ()

@@ -42,7 +42,7 @@ _SOURCES = (
     *(
         "policy/trust.py",
         "core/command/program/classification.py",
-        "ext/agents/core/fork_consent.py",
+        "core/network/fork_rule.py",
         "core/network/fork_host.py",
         "core/network/host_entry.py",
         "core/network/host_rules.py",

@@ -7,7 +7,6 @@ apply; it is passed in (``verification.py``).
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -15,7 +14,6 @@ from mudroom.core.result import text
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import ApplyUnwritten, MudroomError, UsageError
-from mudroom.session.file_tools import LOOK
 from mudroom.session.forks import Forks, await_stamps, set_aside, to_read
 from mudroom.session.retention import tidy
 from mudroom.typing import TYPE_CHECKING, Any, TypeVar
@@ -432,29 +430,6 @@ def _recorded(opened: OpenFork, reviewed: Iterable[Change] | None) -> SourceCont
 def _both_ways(changes: Iterable[Change]) -> bool:
     """Return whether the changes hold both additions and deletions."""
     return {"added", "deleted"} <= {change.verb for change in changes}
-
-
-def flush_write(forks: Forks, name: str, patience: float | None = None) -> bool:
-    """Flush what a file tool has just written. Return whether that is on disk. ``patience``: seconds to wait; None:
-    until the end of a command that was started between the choice of the buffer and the write.
-
-    The fork's lock is tried and not waited for: a thread of this session that begins a command holds it from before
-    its own flush until the command has ended."""
-    fork = forks.vault.fork(name)
-    until = None if patience is None else time.monotonic() + patience
-    while forks.tools.has_unflushed(name) and mount_note(fork) is None:
-        if forks.exclusive.is_ours:
-            with forks.at_rest(name):
-                return True
-        with fork.lock_if_free("mudroom") as is_free:
-            if is_free:
-                with forks.at_rest(name, held=fork):
-                    return True
-        # A write that came between is flushed when the command ends. Those after it are in the command's mount.
-        if until is not None and (forks.tools.is_live(name) or time.monotonic() >= until):
-            return False
-        time.sleep(LOOK)
-    return True
 
 
 def _tell(forks: Forks, step: str) -> None:

@@ -191,6 +191,14 @@ class Forks:
         if discarded(self, fork, is_unused, users=1) and state is not None and state.named:
             self.journal("discard", fork.name, {})  # its creation is in the journal
 
+    def is_at_rest(self, name: str) -> bool:
+        """Return whether no command is running in the fork; a lock on it is then available soon."""
+        fork = self.vault.fork(name)
+        if fork.interrupted is None:
+            return True
+        with fork.lock_if_free("looking at what runs", standing=True) as free:
+            return free
+
     def discard_unchanged(self, name: str) -> None:
         """Discard the fork of a command that has changed nothing, unless another user has used it since."""
         fork = self.vault.fork(name)

@@ -224,18 +224,6 @@ class Sandboxes:
         out, err = marks
         return read_part(place + b"/stdout", out, limit), read_part(place + b"/stderr", err, limit)
 
-    def printed_at(self, name: str) -> int | None:
-        """Return the time of that command's last output, in nanoseconds since 1970; None if there is no output."""
-        from mudroom.vault.forks.live_output import PLACE
-
-        times = []
-        for stream in (b"/stdout", b"/stderr"):
-            try:
-                times.append(os.stat(self._forks.vault.fork(name).path + PLACE + stream).st_mtime_ns)
-            except FileNotFoundError:
-                continue
-        return max(times, default=None)
-
     # --- in the background ---
 
     def backgrounds(self, name: str | None = None) -> list[tuple[BackgroundStart, BackgroundEnd | None]]:

@@ -18,6 +18,7 @@ from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.stage.views.git_mask import GitMasks
+    from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.store.fork import Fork
 
 _RECENT = 1.0
@@ -127,6 +128,10 @@ class Secrets:
         if time.monotonic() - self._looked >= _RECENT:
             self.look()
         return path not in self._vault.mask.known
+
+    def hides_conflict(self, conflict: ForkConflict) -> bool:
+        """Return whether the path of any side is a secret: a rename does not make a secret readable."""
+        return any(map(self.hides, {conflict.path, conflict.base.path, conflict.ours.path, conflict.theirs.path}))
 
 
 def _require_known(settings: Settings) -> None:

@@ -12,7 +12,7 @@ from mudroom.cli.doctor.first_look import first_look
 from mudroom.cli.doctor.probe import Finding
 from mudroom.cli.host import setup
 from mudroom.cli.main import run
-from mudroom.cli.terminal.extra import install_hint
+from mudroom.core.registry import is_installed
 
 SANDBOX = Finding("a sandbox", "strict", "namespaces")
 ENGINE = Finding("a container engine", "missing", "no engine is installed", "apt install podman")
@@ -57,7 +57,7 @@ def test_setup_is_one_screen_and_ends_with_a_command_to_try(
     assert code in (0, 1)
     assert len(text.splitlines()) <= 28
     assert any(line.split()[:1] == ["try"] for line in text.splitlines())
-    assert 'eval "$(mudroom completion zsh)"' in text
+    assert ('eval "$(mudroom completion zsh)"' in text) == is_installed("completion")
     assert "apt install podman" in text
     assert "sudo" not in text.split()
 
@@ -85,12 +85,6 @@ def test_the_first_command_is_one_that_works_here(
 def test_a_wrong_word_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["setup", "now"], {}) == 125
     assert capfd.readouterr().err.strip() == "mudroom: setup takes no argument now (mudroom setup --help)"
-
-
-def test_a_hint_is_in_the_words_of_the_tool_that_installed_mudroom() -> None:
-    assert install_hint("tui", "/home/a/.local/share/pipx/venvs/mudroom") == "pipx inject mudroom 'textual>=6'"
-    assert install_hint("tui", "/home/a/.local/share/uv/tools/mudroom").startswith("uv pip install --python /home/a")
-    assert install_hint("tui", "/home/a/.venv") == "pip install 'textual>=6'"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])

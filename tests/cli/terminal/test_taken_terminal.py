@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 
 import pytest
@@ -166,22 +165,6 @@ def test_a_narrow_terminal_that_is_taken(cli: Approving) -> None:
     cli.queue.decide(cli.waiting(screen), allow=False, by="page")
     screen.expect("told HTTP/1.1 403")
     assert screen.exit_code() == 0
-
-
-def test_an_agents_denied_host_never_asks(cli: Approving) -> None:
-    """By its profile: telemetry."""
-    place = cli.place
-    programs = place.home / "bin"
-    programs.mkdir()
-    (programs / "claude").write_text(f"#!{sys.executable}\n{FULL_SCREEN}")
-    (programs / "claude").chmod(0o755)
-    words = [sys.executable, "-m", "mudroom", "agent", "run", "--", "claude", "statsig.anthropic.com:443"]
-    path = f"{programs}:{os.environ['PATH']}"
-    screen = Screen(place, "env", f"PATH={path}", *words, columns=300)
-    seen = screen.expect("told HTTP/1.1 403.*changed nothing").string.decode()
-    assert "Allow" not in seen and PUSH not in seen and BELL not in seen
-    assert screen.exit_code() == 0
-    assert cli.queue.rows() == []
 
 
 def test_what_was_refused_is_in_the_journal(cli: Approving) -> None:

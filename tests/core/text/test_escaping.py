@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mudroom.core.text.escaping import WIDEST, escape_line, utf16_spans
+from mudroom.core.text.escaping import WIDEST, escape_line
 
 LINES = st.one_of(st.binary(max_size=60), st.text(max_size=40).map(lambda text: text.encode("utf-8", "surrogatepass")))
 
@@ -110,12 +110,3 @@ def test_five_megabytes_in_one_line_are_cut() -> None:
     text, _odd, cut, until = escape_line(line)
     assert (len(text), cut, until) == (WIDEST, 5_000_000 - WIDEST, WIDEST)
     assert escape_line(line, until).text == text
-
-
-@given(st.text(max_size=30).filter(lambda text: text.isprintable()), st.data())
-def test_spans_as_javascript_counts(text: str, data: st.DataObject) -> None:
-    places = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=2, max_size=2)))
-    span = (places[0], places[1])
-    ((start, end),) = utf16_spans(text, [span])
-    units = text.encode("utf-16-le")
-    assert units[2 * start : 2 * end].decode("utf-16-le") == text[span[0] : span[1]]

@@ -16,8 +16,8 @@ from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.network.flow import Flow, flow_to_json
 from mudroom.core.tree.stack import ForkState, from_text
 from mudroom.errors import ForkMoved
+from mudroom.ext.review.activity import preview, roll_back, search
 from mudroom.ext.web.state.refusal import Refusal
-from mudroom.library.review.activity import preview, roll_back, search
 
 MS = 10**6
 NOW = 1_790_000_000_000 * MS

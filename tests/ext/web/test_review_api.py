@@ -12,11 +12,11 @@ from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show_path
+from mudroom.ext.review.rows import review_fork
 from mudroom.ext.web import shape
 from mudroom.ext.web.api import review
 from mudroom.ext.web.api.endpoint import id_of
 from mudroom.ext.web.api.review import FEW, MOST, row_of
-from mudroom.library.review.rows import review_fork
 from mudroom.stage.originals import collection
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\6\0\0\0"

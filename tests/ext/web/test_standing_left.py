@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from conftest import Place
 from mudroom.ext.web.state.server_state import require_at_rest
-from mudroom.library.review.rows import is_at_rest
 from standing_fork import stand, stands
 
 
@@ -12,6 +11,6 @@ def test_lists_and_pages_leave_it(place: Place) -> None:
     session = place.session()
     stand(session)
     session.sandboxes.foreground()
-    assert is_at_rest(session, "f")
+    assert session.forks.is_at_rest("f")
     require_at_rest(session, "f")
     assert stands(session)

@@ -146,7 +146,7 @@ def _own_files(changes: Sequence[Change]) -> set[bytes]:
 
 def _settings(session: Session, name: str) -> list[str]:
     """Return the section about the settings of the fork's agent."""
-    from mudroom.library.review.agent_settings import changed_settings, section
+    from mudroom.cli.change.agent_settings import changed_settings, section
 
     return section(name, changed_settings(session, name))
 
@@ -173,7 +173,6 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
     from mudroom.cli.change.resolve import conflict_to_json
     from mudroom.core.merge.marker import Labels, with_markers
     from mudroom.core.text.linediff import unified_diff
-    from mudroom.library.review.rows import is_masked_conflict
 
     conflicts = session.changes.conflicts(name, project_paths(words, session))
     if context.as_json:
@@ -185,7 +184,7 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
         for conflict in conflicts:
             shown = show_path(conflict.path).encode()
             yield b"conflict %s: %s\n" % (shown, conflict.reason.encode())
-            if is_masked_conflict(session, conflict):
+            if session.forks.secrets.hides_conflict(conflict):
                 yield b"a secret: it is not shown\n"
             elif (merged := conflict.merged) is not None:
                 marked = with_markers(merged, Labels(b"project", b"original", name.encode()))

@@ -133,9 +133,8 @@ def _split(line: str) -> list[str]:
 
 
 def _require_shown(session: Session, conflict: ForkConflict) -> None:
-    from mudroom.library.review.rows import is_masked_conflict
 
-    if is_masked_conflict(session, conflict):
+    if session.forks.secrets.hides_conflict(conflict):
         raise UsageError(
             f"{show_path(conflict.path)} is a secret: no program is given it",
             "--mine or --theirs, or --show PATH beside it",

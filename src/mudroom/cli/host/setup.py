@@ -17,10 +17,10 @@ from mudroom.cli.terminal.fold import fold_beside, visible
 from mudroom.core.known_agents import known_agents
 from mudroom.core.registry import is_installed
 from mudroom.core.settings import EngineChoice
+from mudroom.core.system.search_path import find_program
 from mudroom.core.text.json_text import to_json_text
 from mudroom.errors import UsageError
 from mudroom.policy.config import places, user_config
-from mudroom.sandbox.host.program import find_program
 from mudroom.stage.private_directory import require_private
 from mudroom.stage.views.preflight import check_project
 from mudroom.typing import TYPE_CHECKING, NamedTuple
@@ -90,10 +90,8 @@ def _engine(context: Context, project: bytes) -> EngineChoice:
 
 
 def _advice(context: Context, project: bytes) -> _Advice:
-    search = context.environ.get(b"PATH", os.defpath.encode()).split(b":")
-
     def is_there(program: str | bytes) -> bool:
-        return find_program(os.fsencode(program), search, b"/") is not None
+        return find_program(os.fsdecode(program), context.environ) is not None
 
     known = known_agents(user_config(context.environ))
     agents = tuple(known.installed(is_there)) if known.names() else None

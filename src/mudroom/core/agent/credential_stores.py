@@ -107,14 +107,6 @@ AGENTS = (
 )  # fmt: skip
 """Stores of agents. A store also holds settings that run later, so only its logins are opened: ``agent_store.py``."""
 
-_ALIASES: Mapping[str, str] = {"claude-code": "claude", "github-cli": "gh", "gemini-cli": "gemini"}
-
-
-def store_of_agent(agent: str) -> str | None:
-    """Return the store with the agent's own name, which ``needsOAuth: true`` means; None if there is none."""
-    name = _ALIASES.get(agent, agent)
-    return name if name in STORES else None
-
 
 def store_places() -> tuple[bytes, ...]:
     """Return every path in the home that is hidden unless its store is named."""

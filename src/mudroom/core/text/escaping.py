@@ -5,7 +5,7 @@ characters that change the direction of text (CVE-2021-42574, https://trojansour
 other characters without a width. A tab stays. The positions of escapes are returned beside the text, since a file may
 hold the letters ``\\u202e`` itself.
 
-Spans count characters; ``utf16`` converts them to the UTF-16 code units of JavaScript and the DOM.
+Spans count characters.
 """
 
 from __future__ import annotations
@@ -72,13 +72,3 @@ def escape_character(character: str) -> str:
         return f"\\x{code - 0xDC00:02x}"
     named = {"\r": "\\r", "\n": "\\n"}.get(character)
     return named or (f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
-
-
-def utf16_spans(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Return spans of characters as spans of UTF-16 code units."""
-    if text.isascii() or not spans or max(text) < "\U00010000":
-        return list(spans)
-    places = [0]
-    for character in text:
-        places.append(places[-1] + 1 + (character > "\uffff"))
-    return [(places[start], places[end]) for start, end in spans]

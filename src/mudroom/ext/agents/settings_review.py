@@ -6,9 +6,9 @@ import os
 import posixpath
 from collections.abc import Iterator, Sequence
 
+from mudroom.cli.change.agent_settings import section
 from mudroom.core.text.escaping import escape_line
 from mudroom.core.tree.path import show
-from mudroom.library.review.agent_settings import section
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

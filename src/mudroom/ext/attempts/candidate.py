@@ -16,12 +16,11 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from mudroom.core.tree.agreement import EXTENTS, Content, Extent, agreement, changed_paths
 from mudroom.core.tree.change import Change, Changeset, Verb, summarise
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.attempts.agreement import EXTENTS, Content, Extent, agreement, changed_paths
 from mudroom.ext.attempts.record import Tries, is_running, load, tries
 from mudroom.ext.attempts.value import AttemptRecord, TryRecord, ranked
-from mudroom.library.review.rows import is_at_rest
 from mudroom.stage.source import Source
 from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
 from mudroom.vault.forks.damage import UNREADABLE, damage_of, require_files
@@ -251,7 +250,7 @@ def _read(
     if fork is None:
         return "gone", "", None, ""
     try:
-        if not is_at_rest(session, attempt.fork):
+        if not session.forks.is_at_rest(attempt.fork):
             return "running", "", None, ""
         view = view_record(session.vault.reading, session.forks.record(attempt.fork))
         require_files(fork)

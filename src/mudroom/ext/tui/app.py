@@ -19,6 +19,7 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.errors import MudroomError
 from mudroom.ext.attempts.candidate import all_tries
 from mudroom.ext.attempts.value import distinct
+from mudroom.ext.review.rows import fewer_collections
 from mudroom.ext.tui.base_app import BaseApp, ReviewHooks
 from mudroom.ext.tui.candidate_action import CandidateReview
 from mudroom.ext.tui.candidate_model import CandidateModel
@@ -27,7 +28,6 @@ from mudroom.ext.tui.pane import Pieces
 from mudroom.ext.tui.review import ReviewScreen
 from mudroom.ext.tui.review_model import ForkRow, ReviewModel, forks_of
 from mudroom.ext.tui.worker import begin
-from mudroom.library.review.rows import fewer_collections
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ from textual.app import App
 from mudroom.core.journal.event import Event
 from mudroom.core.text.escaping import escape_character
 from mudroom.errors import MudroomError
+from mudroom.ext.review.rows import cache_record
 from mudroom.ext.tui.dialog import Working
 from mudroom.ext.tui.review_model import ReviewModel
-from mudroom.library.review.rows import cache_record
 
 if TYPE_CHECKING:
     from mudroom.ext.commits.git.user_settings import UserFiles

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from mudroom.core.tree.agreement import EXTENTS
+from mudroom.ext.attempts.agreement import EXTENTS
 from mudroom.ext.attempts.candidate_text import standing
 from mudroom.ext.tui.candidate_model import next_side
 from mudroom.ext.tui.candidate_screen import EXTENT_NAMES, CandidateScreen

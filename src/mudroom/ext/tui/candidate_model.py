@@ -13,13 +13,13 @@ from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.attempts.candidate import ComparedPath, ResultGroup, TryReview, review_try
+from mudroom.ext.review.rows import difference, stamp_of
 from mudroom.ext.tui.diffrow import FileRows, FileText
 from mudroom.ext.tui.review_model import KIND_NOTES
-from mudroom.library.review.rows import difference, stamp_of
 
 if TYPE_CHECKING:
     from mudroom.core.tree.change import Change
-    from mudroom.library.review.rows import RowDifference
+    from mudroom.ext.review.rows import RowDifference
     from mudroom.session import Session
 
 P = ParamSpec("P")

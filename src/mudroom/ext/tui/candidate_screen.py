@@ -13,9 +13,9 @@ from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.widgets import Static
 
-from mudroom.core.tree.agreement import EXTENTS, Extent
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
+from mudroom.ext.attempts.agreement import EXTENTS, Extent
 from mudroom.ext.attempts.candidate import ComparedPath, TryReview
 from mudroom.ext.attempts.candidate_text import differences, table
 from mudroom.ext.tui.candidate_model import CandidateModel, Pair, pair_of

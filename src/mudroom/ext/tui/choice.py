@@ -207,7 +207,7 @@ _KNOWN, _NONE = frozenset(flag for flag, _sign, _words in FLAGS), frozenset[str]
 
 
 def flags_of(item: Item, tags: Iterable[str], conflicts: Mapping[bytes, bool]) -> frozenset[str]:
-    """Return the flags of a row. ``tags``: as ``library/review/rows.py`` has them. ``conflicts``: path → whether it is
+    """Return the flags of a row. ``tags``: as ``ext/review/rows.py`` has them. ``conflicts``: path → whether it is
     decided."""
     flags = _NONE if item.is_repository else _KNOWN.intersection(tags)
     if item.to_be_named:

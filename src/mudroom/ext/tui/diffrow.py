@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mudroom.core.text.escaping import Span
 from mudroom.core.text.linediff import Block, diff_lines, split_lines
-from mudroom.core.text.worddiff import Budget, diff_words, differing_spans
 from mudroom.core.tree.path import show_path
+from mudroom.ext.review.core.worddiff import Budget, diff_words, differing_spans
 from mudroom.ext.tui.line import text_of_line
 
 if TYPE_CHECKING:
-    from mudroom.library.review.rows import MovedRow
+    from mudroom.ext.review.rows import MovedRow
 
 Kind = Literal["note", "moved", "mode", "hunk", "same", "old", "new", "pair"]
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
+from mudroom.cli.change.agent_settings import changed_settings
 from mudroom.core.journal.event import Event
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.registry import part
@@ -18,11 +19,10 @@ from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mo
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import ForkMoved, MudroomError, ProjectClosed
+from mudroom.ext.review.activity import DroppedChanges, preview, roll_back
+from mudroom.ext.review.rows import difference, review_fork, stamp_of
 from mudroom.ext.tui.choice import Choice, Item, Pick, items_of
 from mudroom.ext.tui.diffrow import FileRows, FileText
-from mudroom.library.review.activity import DroppedChanges, preview, roll_back
-from mudroom.library.review.agent_settings import changed_settings
-from mudroom.library.review.rows import difference, is_masked_conflict, review_fork, stamp_of
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ class ReviewModel:
 
     def is_masked(self, conflict: ForkConflict) -> bool:
         """Return whether the content of a conflict is never shown. Any thread may ask."""
-        return is_masked_conflict(self.session, conflict)
+        return self.session.forks.secrets.hides_conflict(conflict)
 
     def decide(self, conflict: ForkConflict, take: Take, content: bytes | None = None) -> None:
         self._require_at_rest()

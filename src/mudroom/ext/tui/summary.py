@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from mudroom.cli.change.agent_settings import TITLE
 from mudroom.core.merge.apply_summary import apply_words, undo_words
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import MADE, is_left_out
@@ -16,7 +17,6 @@ from mudroom.core.tree.stack import Checkpoint
 from mudroom.ext.tui.choice import Choice, is_covered
 from mudroom.ext.tui.pane import Pieces
 from mudroom.ext.tui.review_model import SeenFork
-from mudroom.library.review.agent_settings import TITLE
 
 if TYPE_CHECKING:
     from mudroom.session import ApplyResult, LandingResult

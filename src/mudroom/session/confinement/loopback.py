@@ -44,7 +44,7 @@ def make_listeners(
     words = [word for place in places for word in (place.address, str(place.port))]
     listeners: list[tuple[str, int]] = []
     notes: list[str] = []
-    with inside("late_listener", words, namespaces) as channel:
+    with inside("mudroom.net.listeners.late_listener", words, namespaces) as channel:
         for place in places:
             reply, descriptors, _flags, _address = socket.recv_fds(channel, 16, 1)
             if descriptors:

@@ -1,5 +1,5 @@
-"""Small programs that run in the network namespace of a command: each is a process of its own (``late_listener.py``,
-``late_socket.py``), because a process cannot leave a user namespace again."""
+"""Small programs that run in the network namespace of a command: each is a process of its own (``late_listener.py``),
+because a process cannot leave a user namespace again."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-_PROGRAM = "import sys; sys.path.insert(0, {root!r}); from mudroom.net.listeners.{name} import main; main()"
+_PROGRAM = "import sys; sys.path.insert(0, {root!r}); from {name} import main; main()"
 
 
 def start(name: str, words: Sequence[str], namespaces: Sequence[int]) -> tuple[int, socket.socket]:
-    """Run the module ``mudroom.net.listeners.NAME`` with ``words`` as its arguments. Return its process id, which the
+    """Run the function ``main`` of a module with ``words`` as its arguments. Return its process id, which the
     caller waits for, and a socket for its replies. ``namespaces``: the user and the network namespace of the
     command."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -98,10 +98,10 @@ def test_every_review_shows_the_settings_and_no_apply_takes_them(place: Place) -
     pytest.importorskip("starlette", reason="the extra web")
     from pageside import PageSide
 
+    from mudroom.cli.change.agent_settings import TITLE
     from mudroom.ext.tui.choice import choice_of, first_choice
     from mudroom.ext.tui.review_model import ReviewModel
     from mudroom.ext.tui.summary import before_apply
-    from mudroom.library.review.agent_settings import TITLE
 
     session = claude(place)
     run(session, PLANT + "; echo 1 > new")

@@ -32,9 +32,9 @@ from mudroom.ext.agents.acp.question import EditorForHosts
 from mudroom.ext.agents.acp.session_text import AgentPlace
 from mudroom.ext.agents.acp.stream import Outbox
 from mudroom.ext.agents.acp.terminal import ForkTerminals
+from mudroom.ext.agents.session.flush import flush_write
 from mudroom.ext.agents.session.run_agent import workspace
 from mudroom.session import Actor, Session
-from mudroom.session.changes import flush_write
 from mudroom.session.order import Pipes
 from mudroom.typing import Any, NamedTuple
 from mudroom.vault.forks.review import fingerprint

@@ -105,7 +105,7 @@ def _serve_inside(args: argparse.Namespace, context: Context, client: Client) ->
 def _serve_outside(args: argparse.Namespace, context: Context, client: Client) -> int:
     from mudroom.ext.agents.acp.serve import AgentStart
     from mudroom.ext.agents.cli.agent_profile import NOT_FOUND, chosen_profile, search_of
-    from mudroom.sandbox.host.program import find_program
+    from mudroom.ext.agents.session.host_program import find_program
 
     profile, word = chosen_profile(args.command[0], context), os.fsencode(args.command[0])
     if find_program(word, search_of(context.environ), working_directory()) is None:

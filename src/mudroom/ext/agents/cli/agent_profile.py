@@ -21,8 +21,8 @@ from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.ext.agents.catalog import Catalog
 from mudroom.ext.agents.core.inner_sandbox import InnerSandbox, switched_off
 from mudroom.ext.agents.core.profile import GENERIC, AgentProfile
+from mudroom.ext.agents.session.host_program import HostProgram, find_program
 from mudroom.policy.config import user_config
-from mudroom.sandbox.host.program import HostProgram, find_program
 from mudroom.typing import Any, NamedTuple
 
 _GENERIC = "generic"

@@ -212,7 +212,7 @@ def actor_with_program(session: Session, request: AgentRequest, context: Context
         _require_readable(session, request.profiled)
         return session.actor
     from mudroom.ext.agents.cli.agent_profile import search_of
-    from mudroom.sandbox.host.program import needed_places
+    from mudroom.ext.agents.session.host_program import needed_places
 
     confinement, settings = session.machine.confinement, session.actor.settings
     binds = (*confinement.host.system, *confinement.host.home)

@@ -5,8 +5,10 @@ A card is a JSON object. docs/card.schema.json describes the same keys as ``_FIE
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mudroom.core.agent.card import AgentCard, AgentStore, Requirements
-from mudroom.core.agent.credential_stores import STORES, store_of_agent
+from mudroom.core.agent.credential_stores import STORES
 from mudroom.core.agent.endpoint import EndpointAddress
 from mudroom.core.agent.sandbox_level import LEVELS
 from mudroom.core.confinement.container import name_error
@@ -48,6 +50,15 @@ class CredentialRequest(NamedTuple):
     agents: tuple[AgentStore, ...] = ()
     """Stores of agents: only their logins are opened."""
     notes: tuple[str, ...] = ()
+
+
+_ALIASES: Mapping[str, str] = {"claude-code": "claude", "github-cli": "gh", "gemini-cli": "gemini"}
+
+
+def store_of_agent(agent: str) -> str | None:
+    """Return the store with the agent's own name, which ``needsOAuth: true`` means; None if there is none."""
+    name = _ALIASES.get(agent, agent)
+    return name if name in STORES else None
 
 
 def requested_credentials(card: AgentCard) -> CredentialRequest:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Hashable
 
 from mudroom.errors import MudroomError
-from mudroom.net.listeners.late_socket import READY
+from mudroom.ext.agents.links.late_socket import READY
 from mudroom.session.confinement.namespace_listener import namespaces_at
 from mudroom.session.confinement.namespace_program import start
 
@@ -41,7 +41,7 @@ class _Maker:
         """Raise OSError if no command is running there, or its namespaces cannot be entered."""
         self._gone, namespaces = namespaces_at(listener, PATIENCE)
         try:
-            self._pid, self._channel = start("late_socket", [], (*namespaces, self._gone))
+            self._pid, self._channel = start("mudroom.ext.agents.links.late_socket", [], (*namespaces, self._gone))
         except OSError:
             os.close(self._gone)
             raise

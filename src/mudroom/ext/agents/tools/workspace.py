@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkExists, MudroomError
+from mudroom.ext.agents.session.flush import flush_write
 from mudroom.ext.agents.tools.error import ToolError
 from mudroom.ext.agents.tools.path import inside, shown
-from mudroom.session.changes import flush_write
 from mudroom.typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Commits of a fork: the list, and one with its differences.
 
-All input is hostile. Texts come escaped from ``ext/commits/git/log.py``, lines from ``core/text/difference.py``; both
-are bounded there.
+All input is hostile. Texts come escaped from ``ext/commits/git/log.py``, lines from ``ext/review/core/difference.py``;
+both are bounded there.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from mudroom.core.registry import NotInstalled, part
-from mudroom.core.text.difference import Texts
 from mudroom.core.tree.path import relpath, show_path
 from mudroom.errors import UsageError
+from mudroom.ext.review.core.difference import Texts
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of, path_of
 from mudroom.ext.web.api.file import hunk_shape

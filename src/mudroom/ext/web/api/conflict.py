@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from mudroom.core.text.linediff import split_lines
-from mudroom.core.text.picture import HEAD, picture_of
 from mudroom.core.tree.path import show_path
+from mudroom.ext.review.core.picture import HEAD, picture_of
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of, path_of
 from mudroom.ext.web.api.region import MOST, regions_of, result_of, shown_lines
 from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import require_at_rest, require_fork
-from mudroom.library.review.rows import is_masked_conflict
 
 if TYPE_CHECKING:
     from mudroom.session import ForkConflict, Session
@@ -67,7 +66,7 @@ def conflict(call: ApiCall) -> shape.ConflictShape:
     with call.server.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
         current = require_conflict(session, fork, path_of(query.file))
-        merged = current.merged if not is_masked_conflict(session, current) else None
+        merged = current.merged if not session.forks.secrets.hides_conflict(current) else None
         shown = shown_conflict(session, current)
         if not shown.secret:
             shown.regions = regions_of(merged) if merged is not None else None
@@ -85,7 +84,7 @@ def require_conflict(session: Session, fork: str, path: bytes) -> ForkConflict:
 def shown_conflict(session: Session, current: ForkConflict, before: ForkConflict | None = None) -> shape.ConflictShape:
     """Return a conflict as it is sent. ``before``: a conflict with the same sides that is merged already, to avoid
     merging again."""
-    secret = is_masked_conflict(session, current)
+    secret = session.forks.secrets.hides_conflict(current)
     return shape.ConflictShape(
         id_of(current.path),
         show_path(current.path),
@@ -158,7 +157,7 @@ def lines(call: ApiCall) -> shape.TextShape:
     with call.server.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
         current = require_conflict(session, fork, path_of(query.file))
-        if is_masked_conflict(session, current) or not current.is_text:
+        if session.forks.secrets.hides_conflict(current) or not current.is_text:
             raise Refusal(400, "bad-request", f"{show_path(current.path)} has no lines that are shown")
         if not are_same_sides(versions_of(current), query.versions):
             raise changed_refusal(current.path)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from mudroom.core.text.difference import DifferenceLine
 from mudroom.core.text.escaping import WIDEST, escape_line
+from mudroom.ext.review.core.difference import DifferenceLine
 
 _PART = 4 * WIDEST + 4
 """Bytes of a line that are kept: enough for everything that is shown of it."""

@@ -15,23 +15,23 @@ from urllib.parse import quote
 
 from msgspec import Meta, Struct
 
-from mudroom.core.text.escaping import utf16_spans
-from mudroom.core.text.picture import HEAD, picture_of
 from mudroom.core.tree.path import name as last
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, UsageError
+from mudroom.ext.review.core.picture import HEAD, picture_of
+from mudroom.ext.review.rows import difference, open_side, tags_of
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, Raw, id_of, path_of
 from mudroom.ext.web.api.excerpt import excerpt
 from mudroom.ext.web.api.language import language_of
 from mudroom.ext.web.api.review import AGAIN, Index, mode_of, row_stamp
+from mudroom.ext.web.api.utf16 import utf16_spans
 from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import require_at_rest, require_fork
-from mudroom.library.review.rows import difference, open_side, tags_of
 
 if TYPE_CHECKING:
-    from mudroom.core.text import difference as core
-    from mudroom.library.review.rows import MovedRow, RowSide
+    from mudroom.ext.review.core import difference as core
+    from mudroom.ext.review.rows import MovedRow, RowSide
     from mudroom.session import Session
 
 BLOB_LIMIT = 20 << 20

@@ -10,6 +10,7 @@ from mudroom.core.journal.event import Event, data_of, wall
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.journal.event_text import event_words, flow_text, gravity, printable
 from mudroom.core.network.flow import flow_from_json
+from mudroom.ext.review.activity import points, preview, roll_back, search
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint
 from mudroom.ext.web.api.project import summary_of
@@ -17,7 +18,6 @@ from mudroom.ext.web.api.review import row_of
 from mudroom.ext.web.state.job import JobMessage
 from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import require_fork
-from mudroom.library.review.activity import points, preview, roll_back, search
 
 _MS = 10**6
 """Nanoseconds."""

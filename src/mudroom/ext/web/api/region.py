@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from mudroom.core.merge.diff3 import Chunk, Lines, MergedText
 from mudroom.core.merge.marker import why_not_mergeable
 from mudroom.core.merge.read_resolution import read_choices
-from mudroom.core.text.difference import line_of
-from mudroom.core.text.escaping import escape_line, utf16_spans
+from mudroom.core.text.escaping import escape_line
 from mudroom.core.text.linediff import split_lines
-from mudroom.core.text.worddiff import Budget, diff_words
+from mudroom.ext.review.core.difference import line_of
+from mudroom.ext.review.core.worddiff import Budget, diff_words
 from mudroom.ext.web import shape
+from mudroom.ext.web.api.utf16 import utf16_spans
 
 CONTEXT_LINES = 3
 """Unchanged lines that are shown before and after a change."""

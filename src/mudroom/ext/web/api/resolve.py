@@ -26,7 +26,6 @@ from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, path_of
 from mudroom.ext.web.api.region import editable
 from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import require_at_rest
-from mudroom.library.review.rows import is_masked_conflict
 
 if TYPE_CHECKING:
     from mudroom.session import ForkConflict, Session
@@ -83,7 +82,7 @@ def _both(session: Session, fork: str, current: ForkConflict) -> bytes:
 
 
 def _content(session: Session, current: ForkConflict, choices: list[Any]) -> bytes:
-    if current.merged is None or is_masked_conflict(session, current):
+    if current.merged is None or session.forks.secrets.hides_conflict(current):
         raise Refusal(400, "bad-request", f"{show_path(current.path)} can only be decided as a whole")
     try:
         return resolve_text(current.merged, choices)
@@ -92,7 +91,7 @@ def _content(session: Session, current: ForkConflict, choices: list[Any]) -> byt
 
 
 def _edited(session: Session, current: ForkConflict, request: shape.DecideRequestShape) -> bytes:
-    before = current.result if not is_masked_conflict(session, current) else None
+    before = current.result if not session.forks.secrets.hides_conflict(current) else None
     if before is None or editable(before) is None:
         raise Refusal(400, "bad-request", f"{show_path(current.path)} cannot be edited as a whole", "decide it first")
     lines = split_lines(before)

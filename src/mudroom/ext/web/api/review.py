@@ -7,21 +7,21 @@ from zlib import crc32
 
 from msgspec import Meta, Struct, msgpack, structs
 
+from mudroom.cli.change.agent_settings import changed_settings
 from mudroom.core.tree import dependent_rows
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.landing_form import OWNER
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
+from mudroom.ext.review.rows import has_hunks, review_fork, tags_of
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of
 from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import require_fork
-from mudroom.library.review.agent_settings import changed_settings
-from mudroom.library.review.rows import has_hunks, is_at_rest, review_fork, tags_of
 
 if TYPE_CHECKING:
     from mudroom.core.tree.entry import Entry
-    from mudroom.library.review.rows import ReviewedFork, TaggedRows
+    from mudroom.ext.review.rows import ReviewedFork, TaggedRows
     from mudroom.session import Session
 
 FEW = 2_000
@@ -77,7 +77,7 @@ def _conflicts(session: Session, reviewed: ReviewedFork, drift: list[Remark]) ->
     """Return the paths of undecided conflicts; None if finding them takes too long."""
     if not drift and all(change.original_known for change in reviewed.changes):
         return set()
-    if not is_at_rest(session, reviewed.fork):
+    if not session.forks.is_at_rest(reviewed.fork):
         return None
     try:
         return {path for path, decided in session.changes.conflict_paths(reviewed.fork).items() if not decided}

@@ -20,6 +20,7 @@ from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import require_fork
 from mudroom.session import Background, Session
 from mudroom.session.upkeep import usage_of
+from mudroom.vault.forks.live_output import PLACE
 
 if TYPE_CHECKING:
     from mudroom.core.background import BackgroundEnd, BackgroundStart
@@ -78,7 +79,7 @@ def _row(started: BackgroundStart, ended: BackgroundEnd | None, used: ProcessUsa
 def _last_foreground(session: Session, fork: str) -> list[shape.CommandShape]:
     """Return the last command that ran in the foreground of a fork, if its output is still stored. Archived events are
     not searched: this is polled."""
-    when = session.sandboxes.printed_at(fork)
+    when = _printed_at(session, fork)
     if when is None:
         return []
     event = next(session.vault.journal.newest(EventFilter(("run",), (fork,)), archived=False), None)
@@ -95,6 +96,17 @@ def _last_foreground(session: Session, fork: str) -> list[shape.CommandShape]:
     )
     row.ended, row.exit_code, row.timed_out = ended // _MS, _number(data, "exit_code"), bool(data.get("timed_out"))
     return [row]
+
+
+def _printed_at(session: Session, fork: str) -> int | None:
+    """Return the time of the fork's last output in the foreground, in nanoseconds since 1970; None if there is none."""
+    times = []
+    for stream in (b"/stdout", b"/stderr"):
+        try:
+            times.append(os.stat(session.vault.fork(fork).path + PLACE + stream).st_mtime_ns)
+        except FileNotFoundError:
+            continue
+    return max(times, default=None)
 
 
 def _number(data: Mapping[str, Any], name: str) -> int:

@@ -112,10 +112,12 @@ def _check(args: argparse.Namespace) -> None:
 def _agents(paths: list[str], context: Context) -> dict[str, tuple[Any, Any]]:
     if not paths:
         return {}
-    from mudroom.ext.agents.card import load_card
+    from mudroom.core.known_agents import agent_cards
+
+    read = agent_cards("--card")
     from mudroom.ext.agents.cli.a2a_card import card_of
 
-    cards = [load_card(os.fsencode(path)) for path in paths]
+    cards = [read.load_card(os.fsencode(path)) for path in paths]
     agents = {card.agent: (card_of(card, context), card_of(card, context, old=True)) for card in cards}
     if len(agents) < len(cards):
         raise UsageError("two cards are of the same agent", "each agentId once")

@@ -22,13 +22,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mudroom.core.agent.endpoint import AgentEndpoint
 from mudroom.errors import MudroomError
-from mudroom.ext.agents.core.a2a import UNSUPPORTED, is_forwarded, rpc_error
-from mudroom.ext.agents.links.agent_door import OpenAgent, open_agent, running_agents
 from mudroom.ext.web.state.refusal import Refusal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from mudroom.ext.agents.links.agent_door import OpenAgent
     from mudroom.ext.web.state.server_state import ServerState
 
 BODY_LIMIT = 1 << 20
@@ -48,6 +47,7 @@ _CHUNK = 1 << 16
 
 def forwarding(server: ServerState, agent: str) -> Callable[[Request], Any]:
     """Return the handler of an agent's interface."""
+    from mudroom.ext.agents.core.a2a import UNSUPPORTED, is_forwarded, rpc_error
 
     async def answer(request: Request) -> Response:
         body = b""
@@ -74,6 +74,8 @@ def forwarding(server: ServerState, agent: str) -> Callable[[Request], Any]:
 
 def _open(server: ServerState, agent: str, fork: str | None, method: str) -> OpenAgent:
     """Raise MudroomError or Refusal if the agent does not run, runs in several forks, or its port is not shown."""
+    from mudroom.ext.agents.links.agent_door import open_agent, running_agents
+
     places = []
     for vault in server.vaults():
         with closing(vault):
@@ -97,6 +99,8 @@ def _open(server: ServerState, agent: str, fork: str | None, method: str) -> Ope
 
 
 async def _exchange(opened: OpenAgent, body: bytes, passed: list[tuple[str, str]], call: Any) -> Response:
+    from mudroom.ext.agents.core.a2a import rpc_error
+
     reader, writer = await _streams(opened.connection)
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_LIMIT)
     try:

@@ -15,8 +15,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mudroom.errors import UsageError
+from mudroom.ext.review.rows import fewer_collections
 from mudroom.ext.web.server.guard import STRANGER
-from mudroom.library.review.rows import fewer_collections
 
 if TYPE_CHECKING:
     from mudroom.ext.web.server.guard import RequestGuard

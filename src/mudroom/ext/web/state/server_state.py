@@ -15,12 +15,12 @@ from typing import Any
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.attempts.candidate import ComparisonCache
+from mudroom.ext.review.rows import stamp_of
 from mudroom.ext.web.state.hub import ChangeBell, Hub, Look
 from mudroom.ext.web.state.job import Jobs
 from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.request_lock import RequestLocks
 from mudroom.ext.web.state.server_environment import ServerEnvironment
-from mudroom.library.review.rows import stamp_of
 from mudroom.session import Session
 from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
 from mudroom.stage import disk

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.tree.agreement import EXTENTS, PathAgreement, agreements, changed_paths
 from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.path import sort_key
+from mudroom.ext.attempts.agreement import EXTENTS, PathAgreement, agreements, changed_paths
 from sample import added, deleted, directory, file, modified, symlink
 
 

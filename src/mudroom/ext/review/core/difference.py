@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from mudroom.core.text.escaping import Span, escape_line
 from mudroom.core.text.linediff import Block, diff_lines, split_lines
-from mudroom.core.text.worddiff import Budget, diff_words
+from mudroom.ext.review.core.worddiff import Budget, diff_words
 from mudroom.typing import Literal, NamedTuple
 
 Sign = Literal[" ", "-", "+"]

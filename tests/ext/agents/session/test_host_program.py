@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.sandbox.host.program import find_program, needed_places
+from mudroom.ext.agents.session.host_program import find_program, needed_places
 
 SYSTEM = [b"/usr", b"/bin", b"/lib", b"/etc"]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.text.worddiff import Budget, diff_words, differing_spans, pair_lines
+from mudroom.ext.review.core.worddiff import Budget, diff_words, differing_spans, pair_lines
 
 WORDS = st.lists(st.sampled_from(["foo", "bar", "x", "1", " ", "  ", "(", ")", "=", "é", "😀"]), max_size=12).map(
     "".join

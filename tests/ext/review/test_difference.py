@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.text import difference, hunk
-from mudroom.core.text.difference import DifferenceHunk, Texts
+from mudroom.core.text import hunk
+from mudroom.ext.review.core import difference
+from mudroom.ext.review.core.difference import DifferenceHunk, Texts
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"  d\n", b"def e\n", b"\r\n", b"\xff\n"]), max_size=14)
 TEXT = st.builds(lambda lines, last: b"".join(lines) + last, LINES, st.sampled_from([b"", b"z", b"a"]))

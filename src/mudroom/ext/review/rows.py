@@ -1,5 +1,5 @@
-"""Rows of a fork's review: its changes with their contents, and which of them can be selected, for ``web/`` and
-``tui/``. Values; this module writes nothing and marks nothing as reviewed."""
+"""Rows of a fork's review: its changes with their contents, and which of them can be selected, for the page and
+the terminal. Values; this module writes nothing and marks nothing as reviewed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from mudroom.core.text.linediff import is_binary
-from mudroom.core.text.picture import HEAD, picture_of
 from mudroom.core.tree.change import Change, Remark, Summary
 from mudroom.core.tree.path import show
 from mudroom.core.tree.review_tags import TEXT_LIMIT, has_hunks, tags_of
 from mudroom.errors import UsageError
+from mudroom.ext.review.core.picture import HEAD, picture_of
 from mudroom.stage.stamp import stamp_of
 from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -27,7 +27,6 @@ __all__ = [
     "difference",
     "fewer_collections",
     "has_hunks",
-    "is_at_rest",
     "open_side",
     "review_fork",
     "stamp_of",
@@ -35,9 +34,9 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from mudroom.core.text.difference import Texts
     from mudroom.core.tree.entry import Entry
-    from mudroom.session import ForkConflict, Session
+    from mudroom.ext.review.core.difference import Texts
+    from mudroom.session import Session
     from mudroom.vault.forks.both_sides import BothSides, SidePair, Which
     from mudroom.vault.forks.record_view import TaggedRows
 
@@ -72,21 +71,12 @@ def review_fork(session: Session, fork: str) -> ReviewedFork:
 
     look = session.forks.look(fork, live=False)
     view = view_record(session.vault.reading, look.record)
-    tagged, running = view.tagged(session.vault), not is_at_rest(session, fork)
+    tagged, running = view.tagged(session.vault), not session.forks.is_at_rest(fork)
     changes, remarks, _hidden = view.changeset
     mark = look.sign(view.fingerprint)
     return ReviewedFork(
         fork, mark, changes, view.rows, tagged.tags, remarks, running, look.in_use, view.summary, tagged
     )
-
-
-def is_at_rest(session: Session, fork: str) -> bool:
-    """Return whether no command is running in the fork; a lock on it is then available soon."""
-    place = session.vault.fork(fork)
-    if place.interrupted is None:
-        return True
-    with place.lock_if_free("looking at what runs", standing=True) as free:
-        return free
 
 
 @contextmanager
@@ -191,12 +181,6 @@ def is_masked(session: Session, pair: SidePair, between: tuple[str, str] | None 
     )
 
 
-def is_masked_conflict(session: Session, conflict: ForkConflict) -> bool:
-    """Return whether the path of any side is a secret: a rename does not make a secret readable."""
-    paths = {conflict.path, conflict.base.path, conflict.ours.path, conflict.theirs.path}
-    return any(session.forks.secrets.hides(path) for path in paths)
-
-
 def difference(
     session: Session,
     fork: str,
@@ -208,7 +192,7 @@ def difference(
 ) -> RowDifference:
     """Return the difference at the path of a row. A similar rename is compared with its old path, unless ``as_new``.
     Raise UsageError if there is no change (any more), and ForkMoved if the file has changed since it was recorded."""
-    from mudroom.core.text.difference import Texts
+    from mudroom.ext.review.core.difference import Texts
 
     with open_sides(session, fork, between) as sides:
         pair = before = find_change(sides, path)

@@ -1,0 +1,1 @@
+"""What the page and the terminal show of a fork: the rows of its changes with their contents, and its history."""

@@ -1,1 +1,0 @@
-"""Values that front doors draw: the rows of a fork, the activity of a project, a folder for a new project."""
