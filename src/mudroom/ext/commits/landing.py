@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mudroom.core.git.outcome import TransferResult
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Landing
 from mudroom.core.tree.change import Remark
@@ -35,7 +36,6 @@ from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
 
 if TYPE_CHECKING:
-    from mudroom.core.git.outcome import TransferResult
     from mudroom.ext.commits.git.ref_transaction import RefFailure
     from mudroom.ext.commits.git.transfer import Commits, ForkSide, RepositorySides, Transfer
 
@@ -153,6 +153,7 @@ def open_git_landing(
 def require_unemptied_repositories(vault: Vault, fork: Fork, tops: Iterable[bytes]) -> None:
     """Raise UsageError with the path if one of these repositories, which the fork made, holds a masked file as an empty
     one."""
+    require_dulwich()
     from mudroom.ext.commits.git.made import require_unemptied
 
     with OpenFork(vault, fork) as opened:
@@ -267,7 +268,6 @@ def move_refs(records: Sequence[RepositoryMoves], *, back: bool = False, again: 
     ``again``: they were begun before, and may have been cut off."""
     if not records:
         return []
-
     require_dulwich()
     from mudroom.ext.commits.git.ref_transaction import RefFailure, perform_moves, reversed_moves
 

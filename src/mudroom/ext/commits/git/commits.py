@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from mudroom.core.git.outcome import Commit
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
-from mudroom.ext.commits.git.check import check_attributes, check_submodules
+from mudroom.ext.commits.git.check import CommitText, check_attributes, check_submodules
 from mudroom.ext.commits.git.read import read_small, refusal
 from mudroom.stage import disk
 from mudroom.stage.source import Source
@@ -25,7 +25,6 @@ from mudroom.vault.git.place import RepositoryPlace, is_outside
 from mudroom.vault.git.private_directory import private_problem
 
 if TYPE_CHECKING:
-    from mudroom.ext.commits.git.check import CommitText
     from mudroom.ext.commits.git.objects import ForkObjects
     from mudroom.ext.commits.git.repository import Repository
     from mudroom.ext.commits.git.walk import NewObjects
