@@ -7,9 +7,7 @@ import asyncio
 import os
 import pickle
 import shlex
-import shutil
 import socket
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,6 @@ from mudroom.policy.parse import PolicyFolder, parse
 from mudroom.session.confinement.appearance import require_appearance
 from mudroom.stage.private_directory import require_private
 from mudroom.vault.approvals.question import decision_at
-from mudroom.vault.git.index_file import read_index
 
 LINES = {
     # two options that exclude each other, or an option of another action
@@ -243,49 +240,6 @@ def test_wrong_arguments_of_the_library(place: Place, monkeypatch: pytest.Monkey
     )
 
 
-REPOSITORY = {
-    ".git/HEAD.lock": "another git command is at work in the repository (if not, remove ",
-    ".git/MERGE_HEAD": "a merge is not finished in the repository (git status shows it)",
-    ".git/config": "commit.gpgSign is set, and mudroom cannot sign",
-    ".git/index": "no commit can be made: ",
-    ".git/HEAD": "HEAD of the repository leads to no branch (git status shows it)",
-}
-"""A file of the repository, and the reason why an apply makes no commit. The fork stays as it is."""
-_CONTENT = {
-    ".git/config": "[commit]\n\tgpgsign = true\n",
-    ".git/HEAD": "ref: refs/x\n",
-    ".git/MERGE_HEAD": "1" * 40 + "\n",
-}
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_a_repository_in_which_no_commit_can_be_made(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    place.write("a", "1\n")
-    for words in (("init", "-q"), ("add", "a"), ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one")):
-        subprocess.run(["git", *words], cwd=place.project, check=True)
-    variables = {"HOME": str(place.home), "MUDROOM_STATE": str(place.state), "PATH": "/usr/bin:/bin"}
-    with mudroom.open(place.project, environ=variables) as room:
-        room.fork("f").write("a", "2\n")
-    monkeypatch.chdir(place.project)
-    problems = []
-    for name, told in REPOSITORY.items():
-        path = place.project / name
-        before = path.read_bytes() if path.exists() else None
-        path.write_bytes((before if name == ".git/config" and before else b"") + _CONTENT.get(name, "").encode())
-        code = run(["apply", "f", "--yes", "--commit", "-m", "two"], environ_of(place))
-        said = capfd.readouterr().err
-        if code != 125 or told not in said:
-            problems.append(f"{name}: {code} {said}")
-        path.unlink() if before is None else path.write_bytes(before)
-    assert not problems, "\n".join(problems)
-    assert (place.project / "a").read_text() == "1\n"
-    assert run(["apply", "f", "--yes"], environ_of(place)) == 0
-    assert run(["redo", "u1"], environ_of(place)) == 125
-    assert "u1 cannot be redone (it has not been undone)" in capfd.readouterr().err
-
-
 def test_wrong_lines_about_conflicts_and_checkpoints(
     place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -310,7 +264,6 @@ def test_wrong_lines_about_conflicts_and_checkpoints(
         "resolve f gone --hunk 1 --mine": "gone cannot be merged in parts: ",
         f"resolve f a.txt --tool '{marked} %O %A %B'": "left conflict markers in a.txt (nothing was decided;",
         "resolve f b --mine": "the fork has no change at b (mudroom diff shows what it has)",
-        "diff f --commits": "there is no git repository at .git (",
         f"run --read {place.root}/socket -- true": "is a socket: a command that connects to it can do",
         f"run --read {state} -- true": "cannot be shown to commands: mudroom's own state lies in it (",
         "log verify --fork f": "mudroom log verify has no --fork (it is an option of mudroom log",
@@ -342,10 +295,6 @@ def test_wrong_places(place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pyte
     assert f"mudroom's own state ({inside}) lies in the project" in told("ls", MUDROOM_STATE=inside)
     assert "the project cannot be" in told(f"ls --project {place.root}")
     assert "does not exist" in told("ls --project /no/such")
-    place.write(".git", "no link\n")
-    assert run(["fork", "new", "f"], environ) == 0
-    capfd.readouterr()
-    assert ".git is not a git repository (its file .git begins with gitdir: and names one)" in told("diff f --commits")
     gone = place.root / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -386,5 +335,3 @@ def test_damaged_files(place: Place) -> None:
         [(question, "/decided is damaged, or of another version of mudroom")],
         lambda path: decision_at(os.fsencode(path)),
     )
-    index = place.write("index", "no index")
-    refused([(index, "the index of the repository is damaged: ")], lambda path: read_index(os.fsencode(path), 20))

@@ -444,7 +444,6 @@ def test_nothing_is_applied_to_a_base(machines: Machines) -> None:
         with session.alone("a test"):
             for action in (
                 lambda: changes.apply("k"),
-                lambda: changes.bring_commits("k"),
                 changes.undo,
                 changes.redo,
                 session.vault.new_apply,

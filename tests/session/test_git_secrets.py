@@ -15,7 +15,6 @@ from clocks import give_way
 from conftest import Place, full_listing
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.errors import UsageError
 from mudroom.session.session import Session
 from mudroom.stage.layers import git_layer
 from mudroom.stage.stamp import is_settled
@@ -292,14 +291,6 @@ def test_conflict_stages_stay(project: Place, view: str) -> None:
     assert before
     result = run(project.session(settings(view)), "git status --porcelain; git ls-files -u")
     assert result.stdout.decode() == "UU a\n" + before
-
-
-def test_a_commit_of_an_emptied_file_is_refused(project: Place) -> None:
-    project.write(".env", "T\n")
-    run(project.session(), "git add -f .env; git commit -qm forced", "f")
-    with pytest.raises(UsageError, match=r"\.env"):
-        project.session().changes.bring_commits("f")
-    assert git(project.project, "git branch --list 'mudroom/*'") == ""
 
 
 # --- where repositories lie ---

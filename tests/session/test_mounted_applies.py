@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -130,21 +129,3 @@ def test_conflicts_are_shown_while_it_is_mounted(place: Place, session: Session,
     with session.alone("a test"):
         assert session.changes.apply("f").applied.conflicts
     assert (at / "file").read_text() == "theirs\n"
-
-
-def test_commits_in_a_mounted_fork(place: Place, session: Session, kind: Kind) -> None:
-    git = ["git", "-c", "user.name=n", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
-    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
-        subprocess.run([*git, *words], cwd=place.project, check=True)
-    at = mounted_new(session, kind)
-    (at / "file").write_text("by the user\n")
-    subprocess.run([*git, "commit", "-qam", "second"], cwd=at, check=True)
-    result = sh(
-        session, "echo two > d/x; git -c user.name=n -c user.email=a@b commit -qam third; git log --oneline | wc -l"
-    )
-    assert result.stdout.strip() == b"3", result.stderr
-    assert [commit.subject for commit in session.changes.commits("f").commits] == ["second", "third"]
-    session.forks.unmount("f")
-    with session.alone("a test"):
-        brought = session.changes.bring_commits("f")
-    assert [commit.subject for commit in brought.commits] == ["second", "third"]

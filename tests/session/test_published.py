@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -55,6 +56,9 @@ def test_each_attempt_and_test_that_a_row_names_exists() -> None:
     for hole in HOLES:
         for name in hole.tests:
             path, _, function = name.partition("::")
+            satellite = re.match("tests/ext/[^/]+", path)
+            if satellite and not (published.ROOT / satellite[0]).exists():
+                continue  # it is not part of this checkout
             if not (published.ROOT / path).is_file() or function not in functions(published.ROOT / path):
                 missing.append((hole.id, name))
     assert missing == []

@@ -17,9 +17,7 @@ GIT = "git -c user.name=Test -c user.email=test@example.org -c init.defaultBranc
 DATES = "export GIT_AUTHOR_DATE=2026-01-01T00:00:00Z GIT_COMMITTER_DATE=2026-01-01T00:00:00Z;"
 
 
-def compare(
-    place: Place, script: str, *, network: bool = False, ignore: tuple[str, ...] = (), repository: bool = False
-) -> None:
+def compare(place: Place, script: str, *, network: bool = False, ignore: tuple[str, ...] = ()) -> None:
     """Run ``script`` on a copy without mudroom, and staged and applied on the project; the trees must be the same."""
     bare = place.root / "bare" / "project"
     bare.parent.mkdir()
@@ -36,16 +34,7 @@ def compare(
     if named:
         session.changes.apply(result.fork, named)
     assert _without(listing(place.project), ignore) == _without(listing(bare), ignore)
-    if repository:
-        assert _repository(place.project) == _repository(bare)
     session.changes.undo()
-
-
-def _repository(project: Path) -> str:
-    """Return the refs, index, state of files and damage of a repository; objects may be packed or not."""
-    script = "cat .git/HEAD; git for-each-ref; git ls-files -s; git status --porcelain; git fsck --strict --no-dangling"
-    done = subprocess.run(["sh", "-ec", script], cwd=project, capture_output=True, text=True, check=True)
-    return done.stdout + done.stderr
 
 
 def _without(tree: Listing, ignore: tuple[str, ...]) -> Listing:
@@ -62,20 +51,6 @@ def source_tree(place: Place) -> None:
     place.write("README", "Read me.\n")
     place.write("run.sh", "#!/bin/sh\necho run\n", 0o755)
     os.symlink("README", place.project / "link")
-
-
-@needs("git")
-def test_git_commit(place: Place) -> None:
-    source_tree(place)
-    subprocess.run(
-        ["sh", "-c", f"{DATES} {GIT} init -q && {GIT} add -A && {GIT} commit -qm one"], cwd=place.project, check=True
-    )
-    script = (
-        f"{DATES} sed -i s/x/y/ src/part1/*.py && {GIT} add -A && {GIT} commit -qm two && {GIT} checkout -q -b topic"
-    )
-    before = _repository(place.project)
-    compare(place, script, ignore=(".git",), repository=True)
-    assert _repository(place.project) == before, "undo"
 
 
 @needs("make")

@@ -13,8 +13,6 @@ import pytest
 from conftest import Place, full_listing, listing
 from mudroom.cli.change.preview import preview
 from mudroom.cli.terminal.terminal import Terminal
-from mudroom.errors import UsageError
-from whole_text import whole
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 GIT = "git -c user.name=T -c user.email=t@example.org -c init.defaultBranch=main -c protocol.file.allow=always"
@@ -54,61 +52,10 @@ def test_a_commit_stays_in_the_fork(project: Place) -> None:
     assert git(project.project, "git log --format=%s").split() == ["one"]
 
 
-def test_a_commit_comes_as_a_whole_when_it_is_asked_for(project: Place) -> None:
-    staged(project, "echo two >> file; git commit -qam two; echo new > new; git add new; echo 3 >> file", git=True)
-    assert git(project.project, "git log --format=%s").split() == ["two", "one"]
-    assert git(project.project, "git status --porcelain") == " M file\n?? new\n", "the fork's index stays in the fork"
-    assert git(project.project, "git fsck --strict") == ""
-
-
-def test_undo_and_redo_of_a_commit_with_a_status_in_between(project: Place) -> None:
-    staged(project, "echo two >> file; git commit -qam two; git tag v1", git=True)
-    changes, show = project.session().changes, "git status --porcelain; git fsck --strict; git log --format=%s; git tag"
-    applied = git(project.project, show)
-    changes.undo()
-    assert git(project.project, show).split() == ["one"] or "dangling" in git(project.project, show)
-    assert git(project.project, "git status --porcelain; git log --format=%s; git tag").split() == ["one"]
-    changes.redo()
-    assert git(project.project, show) == applied
-
-
-def test_a_commit_that_comes_in_both_ways_in_any_order(project: Place) -> None:
-    session, result = project.sh(with_settings("echo two >> file; git commit -qam two"))
-    session.changes.bring_commits(result.fork)
-    session.changes.apply(result.fork, git=True)
-    show = "git status --porcelain; git fsck --strict; git log --format=%s"
-    assert git(project.project, show).split() == ["two", "one"]
-    session.changes.undo()
-    session.changes.undo()
-    assert git(project.project, "git status --porcelain; git log --format=%s; git branch").split() == [
-        "one",
-        "*",
-        "main",
-    ]
-
-
 def test_removing_the_repository_does_not_remove_it(project: Place) -> None:
     staged(project, "rm -rf .git file; echo new > new")
     assert sorted(path.name for path in project.project.iterdir()) == [".git", "new"]
     assert git(project.project, "git fsck --strict; git log --format=%s").split() == ["one"]
-
-
-def test_removing_the_repository_does_not_remove_it_even_if_it_is_asked_for(project: Place) -> None:
-    before = full_listing(project.project)
-    with pytest.raises(UsageError, match=r"\.git in the fork is gone: its commits cannot be brought"):
-        staged(project, "rm -rf .git; echo new > new", git=True)
-    assert full_listing(project.project) == before
-    assert git(project.project, "git status --porcelain; git fsck --strict") == ""
-
-
-def test_hooks_and_settings_are_not_lifted_by_asking_for_the_repository(project: Place) -> None:
-    config = (project.project / ".git/config").read_text()
-    script = "git config core.fsmonitor /tmp/evil; mkdir -p .git/hooks; echo evil > .git/hooks/post-commit"
-    _result, landed = staged(project, script + "; echo x > file; git commit -qam two", git=True)
-    assert (project.project / ".git/config").read_text() == config
-    assert not (project.project / ".git/hooks/post-commit").exists()
-    assert {b".git/config", b".git/hooks/post-commit"} <= set(landed.withheld)  # type: ignore[attr-defined]
-    assert git(project.project, "git log --format=%s").split() == ["two", "one"]
 
 
 CLONE = "git clone -q --no-hardlinks ."
@@ -252,10 +199,6 @@ def test_a_work_tree_that_the_fork_made_is_left_out(project: Place) -> None:
     assert {b"trees/wt", b"trees/wt/w", b"trees/wt/.git"} <= {*landed.withheld}
     assert [remark.path for remark in landed.applied.remarks] == [b"trees/wt"]
     assert not any(path.startswith((b"trees", b".git/worktrees")) and b"commondir" in path for path in landed.untold)
-    session.changes.apply(result.fork, git=True)
-    assert git(project.project, "git worktree list --porcelain").count("worktree ") == 1
-    assert git(project.project, "git worktree add trees/wt feature; git -C trees/wt status --porcelain; ls trees/wt")
-    assert git(project.project, "git fsck --full --strict") == ""
 
 
 def test_a_work_tree_that_is_named_comes_as_plain_files(project: Place) -> None:
@@ -266,22 +209,6 @@ def test_a_work_tree_that_is_named_comes_as_plain_files(project: Place) -> None:
     assert sorted(listing(project.project / "wt")) == ["d", "d/d", "file", "w"]
     assert landed.withheld == (b"wt/.git",)
     assert git(project.project, "git status --porcelain; git fsck --full --strict") == "?? wt/\n"
-
-
-def test_a_submodule_that_the_fork_added_is_made_by_git(project: Place) -> None:
-    git(project.project, "mkdir lib; cd lib; git init -q; echo l > l; git add -A; git commit -qm lib")
-    git(project.project, "echo /lib > .gitignore; git add .gitignore; git commit -qm ignore")
-    script = "git submodule --quiet add ./lib sub; git commit -qm sub"
-    session, result = project.sh(with_settings(script.replace("./lib", f"file://{project.project}/lib")))
-    assert result.exit_code == 0, result.stderr
-    assert "git submodule update --init sub makes it" in remarks(result)[b"sub"]
-    landed = session.changes.apply(result.fork, git=True)
-    assert not (project.project / "sub/l").exists() and b"sub/l" in landed.withheld
-    assert git(project.project, "git log -1 --format=%s; git status --porcelain; git fsck --full --strict") == "sub\n"
-    git(project.project, "git submodule --quiet update --init sub")
-    assert git(project.project, "cat sub/l; git status --porcelain; git submodule status; git fsck --full").startswith(
-        "l\n"
-    )
 
 
 def test_a_submodule_that_only_the_fork_has_initialised(project: Place) -> None:
@@ -336,24 +263,6 @@ def test_the_hooks_path_of_a_repository_around_the_project_or_of_a_work_tree(pro
     inner.project = project.root / "tree"
     result, _landed = staged(inner, "mkdir .checks; echo x > .checks/pre-push")
     assert "executes-later" in flags(result)[b".checks/pre-push"]
-
-
-def test_a_new_repository_does_not_hold_a_masked_file_emptied(place: Place) -> None:
-    place.write(".env", "KEY=1\n")
-    place.write("file", "one\n")
-    session, result = place.sh(with_settings("git init -q; git add -A; git commit -qm one"))
-    told = ".env is masked, and the index of .git, which the fork made, holds it as an empty file"
-    hint = "in the fork: git rm --cached .env, and commit anew; or apply without it: name other paths"
-    with pytest.raises(UsageError, match=whole(f"{told} ({hint})")):
-        session.changes.apply(result.fork)
-    assert sorted(listing(place.project)) == [".env", "file"]
-    session.run([b"sh", b"-c", with_settings("git rm -q --cached .env; git commit -qm two").encode()], fork=result.fork)
-    with pytest.raises(UsageError, match=r"\.env is masked, and the commit [0-9a-f]{12} of \.git"):
-        session.changes.apply(result.fork)
-    script = with_settings("git update-ref -d HEAD; git add file; git commit -qm one")
-    session.run([b"sh", b"-c", script.encode()], fork=result.fork)
-    assert session.changes.apply(result.fork).withheld == ()
-    assert git(place.project, "git status --porcelain; git fsck --full --strict; cat .env") == "?? .env\nKEY=1\n"
 
 
 def test_removing_a_nested_repository_leaves_it(project: Place) -> None:
@@ -449,16 +358,6 @@ def test_of_a_file_in_it_that_is_left_out_not_even_the_directory_comes(place: Pl
         assert sorted(listing(place.project)) == [".git", ".git/HEAD"]
         session.changes.apply("f", [b".git/hooks/post-commit"], exact=True)
     assert sorted(listing(place.project)) == [".git", ".git/HEAD", ".git/hooks", ".git/hooks/post-commit"]
-
-
-def test_a_file_that_the_user_changed_after_the_merge_is_still_a_conflict(project: Place) -> None:
-    session, result = project.sh(with_settings("echo two >> file; git commit -qam two; echo three >> file"))
-    git(project.project, "git commit -q --allow-empty -m theirs")
-    session.changes.apply(result.fork, git=True)
-    git(project.project, f"git merge -qm merged mudroom/{result.fork}")
-    project.write("file", "one\ntwo\nmine\n")
-    assert [conflict.path for conflict in session.changes.apply(result.fork).conflicts] == [b"file"]
-    assert (project.project / "file").read_text() == "one\ntwo\nmine\n"
 
 
 def test_a_bare_repository_in_other_spellings_is_left_out(place: Place) -> None:

@@ -33,6 +33,11 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "cli": "certify.cli.certification",
         "opening": "certify.opening",
     },
+    "commits": {
+        "cli": "commits.cli",
+        "landing": "commits.landing",
+        "session": "commits.session",
+    },
     "doctor": {
         "containers": "containers.cli.engine",
     },

@@ -26,16 +26,12 @@ if TYPE_CHECKING:
     from mudroom.core.merge.resolution_words import Take
     from mudroom.core.tree.change import Change, Remark
     from mudroom.core.tree.similar_renames import Move
-    from mudroom.session.commit_apply import CommitRequest, CommittedApply
     from mudroom.stage.source import SourceContent
     from mudroom.vault.apply.applied import ApplyDetail
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.landing import Check, LandingResult
     from mudroom.vault.apply.transaction import ApplyResult, Recovery
     from mudroom.vault.forks.review import ForkLook
-    from mudroom.vault.git.commit_diff import CommitDiff
-    from mudroom.vault.git.log import CommitLog, ForkLog
-    from mudroom.vault.git.transfer import Commits
 
     OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
     Verify = Callable[[OnVerify | None], Check | None]
@@ -212,92 +208,6 @@ class Changes:
             self._journal_applied("apply", name, landed.applied, **more)
             tidy(self._forks, applied=True)
         return landed
-
-    def apply_as_commit(
-        self,
-        name: str,
-        request: CommitRequest,
-        paths: Sequence[bytes] = (),
-        *,
-        parts: Mapping[bytes, PartialChoice] | None = None,
-        exact: bool = False,
-        **options: Any,
-    ) -> CommittedApply:
-        """``apply``, and commit what has landed on the checked-out branch; ``undo`` takes both back. ``options``: those
-        of ``apply``. Raise UsageError, with nothing applied, if no commit could be made."""
-        from mudroom.session.commit_apply import apply_as_commit
-
-        require_own(self._vault)
-
-        def land() -> LandingResult:
-            return self.apply(name, paths, parts=parts, exact=exact, **options)
-
-        done = apply_as_commit(self._forks, name, request, paths, land, parts or {}, exact=exact)
-        if done.commit is not None:
-            branch = f"refs/heads/{done.commit.branch}" if done.commit.branch else "HEAD"
-            data = {"branch": branch, "head": done.commit.id, "commits": 1, "apply": done.landed.applied.name}
-            self._forks.journal("commits", name, data)
-        return done
-
-    def bring_commits(self, name: str, *, branch: str | None = None, repository: bytes = b".git") -> Commits:
-        """Bring the commits of a fork into the project's repository: its HEAD as a branch (default:
-        ``mudroom/<fork>``), its other branches, tags, notes and stashes under their names. The project's files, index
-        and HEAD stay unchanged. Hold the vault's lock. Raise UsageError if there are no commits, or they cannot be
-        brought; no ref has changed then."""
-        from mudroom.vault.apply.git_landing import bring_commits
-        from mudroom.vault.apply.landing import read_record
-
-        require_own(self._vault)
-        self._forks.secrets.look()
-        with self._forks.at_rest(name) as fork:
-            commits = bring_commits(self._vault, fork, read_record(fork), branch, repository, self._forks.clock())
-        data = {
-            "branch": commits.branch,
-            "head": commits.head,
-            "commits": len(commits.commits),
-            "before": commits.before,
-            "apply": commits.name,
-        }
-        if commits.name:
-            self._forks.journal("commits", name, data)
-        return commits
-
-    def commits(self, name: str, repository: bytes = b".git", *, cheaply: bool = False) -> CommitLog:
-        """Return the commits of a fork that the project's repository does not have, oldest first: of its HEAD, and of
-        the branches, tags and stash that it changed. Raise UsageError if the project has no repository there, or that
-        of the fork cannot be read. ``cheaply``: refuse a repository of which much has to be read."""
-        with self._open_log(name, repository, cheaply=cheaply) as log:
-            return log.read()
-
-    def commit_diff(self, name: str, commit: str, repository: bytes = b".git") -> CommitDiff:
-        """Return the changes of a listed commit against its first parent; ``commit``: its id, the beginning of its id,
-        or a ref of the fork. Secrets are masked. Raise UsageError as ``commits``, and if there is no such commit."""
-        return next(self.commit_diffs(name, [commit], repository))
-
-    def commit_diffs(self, name: str, commits: Sequence[str] = (), repository: bytes = b".git") -> Iterator[CommitDiff]:
-        """Yield the changes of these commits, or of all listed ones, as ``commit_diff``, one at a time."""
-        from mudroom.vault.git.commit_diff import read_commit_diff
-
-        work_tree = repository.removesuffix(b".git")
-        with self._open_log(name, repository) as log:
-            names = [log.find(commit) for commit in commits] if commits else log.names()
-            for found in names:
-                yield read_commit_diff(log, found, lambda path: self._forks.secrets.hides(work_tree + path))
-
-    @contextmanager
-    def _open_log(self, name: str, repository: bytes, *, cheaply: bool = False) -> Iterator[ForkLog]:
-        from mudroom.vault.git.commits import require_dulwich
-
-        require_dulwich()
-        from mudroom.vault.git.fork_refs import OriginalFiles
-        from mudroom.vault.git.log import LogSource, open_log
-
-        changeset = self.of(name)
-        with OpenFork(self._vault, self._vault.fork(name)) as opened:
-            original = OriginalFiles(opened.ground(changeset), {change.path: change for change in changeset.changes})
-            source = LogSource(opened.merged(), original, changeset.changes)
-            with open_log(self._vault.source, repository, source, cheaply=cheaply) as log:
-                yield log
 
     def _report(self, label: str) -> Callable[[int, int], None] | None:
         progress = self._forks.progress

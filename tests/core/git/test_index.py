@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.git.index import (
@@ -16,11 +16,9 @@ from mudroom.core.git.index import (
     TreeItem,
     encode_index,
     is_same_staging,
-    move_entries,
     parse_index,
     with_skip_worktree,
 )
-from tiers import examples
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 GIT = ("git", "-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main")
@@ -237,39 +235,6 @@ def test_staging_is_compared_without_caches_and_flags() -> None:
     assert not is_same_staging(one, encode_index([]))
     assert not is_same_staging(one, b"garbage")
     assert is_same_staging(b"garbage", b"garbage")
-
-
-@needs_git
-@settings(max_examples=examples(15), deadline=None)
-@given(st.data())
-def test_a_move_is_that_of_read_tree(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """``git read-tree -m OLD NEW`` for every combination of a file in the index, the old and the new tree that it does
-    not refuse."""
-    repository = tmp_path_factory.mktemp("moved")
-    git(repository, "init", "-q")
-    blobs = [git(repository, "hash-object", "-w", "--stdin", input=text).strip() for text in (b"1", b"2", b"3")]
-    choices = st.sampled_from([None, *blobs])
-    rows: dict[str, tuple[bytes | None, bytes | None, bytes | None]] = {}
-    for number in range(6):
-        old, new, staged = (data.draw(choices) for _side in range(3))
-        rows[f"f{number}"] = (old, new, staged if old == new or staged == new else old)
-    trees, maps = [], []
-    for side in range(3):
-        git(repository, "read-tree", "--empty")
-        for name, row in rows.items():
-            blob = row[side]
-            if blob is not None:
-                git(repository, "update-index", "--add", "--cacheinfo", f"100644,{blob.decode()},{name}")
-        maps.append({entry.path: entry.item for entry in _entries(repository)})
-        trees.append(git(repository, "write-tree").strip().decode())
-    before = _entries(repository)
-    git(repository, "read-tree", "-m", trees[0], trees[1])
-    expected = {entry.path: entry.item for entry in _entries(repository)}
-    assert {entry.path: entry.item for entry in move_entries(before, maps[0], maps[1])} == expected
-
-
-def _entries(repository: Path) -> tuple[IndexEntry, ...]:
-    return parse_index(index_of(repository)).entries
 
 
 def test_a_refreshed_index_stages_the_same() -> None:

@@ -14,10 +14,11 @@ import pytest
 
 from conftest import Place
 from mudroom.core.settings import Settings
+from mudroom.ext.commits.session import bring_commits
 from mudroom.ext.transfer.archives import export_file, import_file
 from mudroom.stage.views.preflight import filesystem, mounts
 from test_appearance import VIEWS, Machines, digests, machines, sh  # noqa: F401 - a fixture
-from test_worktrees import linked, out
+from worktree import linked, out
 
 pytestmark = pytest.mark.both_users
 
@@ -37,7 +38,7 @@ def test_an_archive_of_a_fork(place: Place) -> None:
         b"new",
     }
     assert out(place, "git log --format=%s; git status --porcelain", "g").split() == ["two", "one", "??", "new"]
-    assert [c.subject for c in place.session().changes.bring_commits("g").commits] == ["two"]
+    assert [c.subject for c in bring_commits(place.session(), "g").commits] == ["two"]
 
 
 @pytest.mark.parametrize("view", VIEWS)

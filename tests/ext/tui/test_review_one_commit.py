@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("textual", reason="the extra tui is not installed")
 
 from driving import Driver, drive
+from handgit import git
 
 from conftest import Place
-from handgit import git
-from mudroom.vault.git.user_settings import UserFiles
+from mudroom.ext.commits.git.user_settings import UserFiles
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
 ME = "[user]\n\tname = Me\n\temail = me@example.org\n"

@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra web")
 
+from handgit import fsck, git
 from pageside import PageSide, changed, pick
 
 from conftest import Place
-from handgit import fsck, git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 ME = "[user]\n\tname = Me Myself\n\temail = me@example.org\n"

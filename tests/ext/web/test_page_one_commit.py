@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browser import OpenPage, Site, staged
+from handgit import git
 
 from conftest import Place
-from handgit import git
 from test_page_accessible import AXE, violations
 from test_page_story import apply, review
 

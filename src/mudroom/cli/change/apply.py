@@ -10,6 +10,7 @@ from mudroom.cli.change.preview import commit_lines, credentials_line, left_out,
 from mudroom.cli.project_session import exclusive, only_fork, open_session, print_remarks, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import apply_words
+from mudroom.core.registry import part
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.change import Change, Changeset, counted_changes
 from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import argparse
 
     from mudroom.session import LandingResult, Session, Verification
-    from mudroom.session.commit_apply import CommittedApply
 
 EXAMPLES = """\
 examples:
@@ -59,32 +59,28 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if args.branch and not args.commits:
         raise UsageError("--branch is for --commits", "mudroom apply FORK --commits --branch NAME")
     _require_commit_options(args)
+    if args.commits or args.commit:
+        _commits(f"mudroom apply --commit{'s' if args.commits else ''}")  # before anything is asked
     with open_session(context) as session:
         name = only_fork(session, args.fork)
         with exclusive(session, context, f"mudroom apply {name}"):
             if args.commits:
-                from mudroom.cli.change.commits import bring_commits
-
-                return bring_commits(session, name, args, context)
-            done = _apply(session, name, args, context)
+                code: int = _commits().bring_commits(session, name, args, context)
+                return code
+            landed = _apply(session, name, args, context)
         print_remarks(session, context)
-    if done is None:
+    if landed is None:
         return 0
-    landed = done.landed
     if context.as_json:
         report = {"schema": "mudroom.applied/1", "fork": name} | landed_to_json(landed)
         if args.commit:
-            from mudroom.cli.change.one_commit import one_commit_to_json
-
-            report |= one_commit_to_json(done)
+            report |= _commits().one_commit_to_json(landed)
         context.terminal.out(json.dumps(report))
     else:
         print_landed(landed, name, context)
         if args.commit:
-            from mudroom.cli.change.one_commit import print_one_commit
-
-            print_one_commit(done, context)
-    return exit_code(landed) or (1 if done.problem else 0)
+            _commits().print_one_commit(landed, context)
+    return exit_code(landed) or (1 if landed.commit_problem else 0)
 
 
 def _require_commit_options(args: argparse.Namespace) -> None:
@@ -99,7 +95,11 @@ def _require_commit_options(args: argparse.Namespace) -> None:
             )
 
 
-def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> CommittedApply | None:
+def _commits(what: str = "a report of commits") -> Any:
+    return part("commits", "cli", what)
+
+
+def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> LandingResult | None:
     """Return the outcome; None if the user has chosen to apply no change."""
     if args.patch:
         _require_terminal(context, "-p asks about each hunk")
@@ -134,19 +134,15 @@ def _land(
     args: argparse.Namespace,
     context: Context,
     options: dict[str, Any],
-) -> CommittedApply:
-    from mudroom.session.commit_apply import CommitRequest, CommittedApply
-
+) -> LandingResult:
     if not args.commit:
-        return CommittedApply(session.changes.apply(name, paths, **options), None)
-    from mudroom.cli.terminal.git_files import user_git_files
-
+        return session.changes.apply(name, paths, **options)
     message = args.message
     if message is None:
         _require_terminal(context, "-m MESSAGE gives the message of the commit")
         message = context.terminal.ask("message of the commit: ")
-    request = CommitRequest(message, user_git_files(context.environ))
-    return session.changes.apply_as_commit(name, request, paths, **options)
+    landed: LandingResult = _commits().apply_as_commit(session, name, message, paths, context, options)
+    return landed
 
 
 def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name: str) -> None:
@@ -216,8 +212,6 @@ def exit_code(landed: LandingResult) -> int:
 
 
 def landed_to_json(landed: LandingResult) -> dict[str, Any]:
-    from mudroom.cli.change.commits import transfers_to_json
-
     applied, verified = landed.applied, landed.verified
     failed = verified is not None and not verified.passed
     return {
@@ -230,7 +224,7 @@ def landed_to_json(landed: LandingResult) -> dict[str, Any]:
         "verified": _verified(verified) if verified is not None else None,
         "withheld": [text(path) for path in landed.withheld],
         "remarks": [{"path": text(remark.path), "text": remark.text} for remark in applied.remarks],
-        "repositories": transfers_to_json(landed.repositories) if landed.repositories else [],
+        "repositories": _commits().transfers_to_json(landed.repositories) if landed.repositories else [],
         "undo": applied.name or None,
     }
 
@@ -273,9 +267,7 @@ def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
     if landed.kept:
         terminal.say(f"  the project's was kept: {name_some(landed.kept)}")
     if landed.repositories:
-        from mudroom.cli.change.commits import print_transfers
-
-        print_transfers(landed.repositories, {conflict.path for conflict in applied.conflicts}, context)
+        _commits().print_transfers(landed.repositories, {conflict.path for conflict in applied.conflicts}, context)
     if any(git_directory(conflict.path) is None for conflict in applied.conflicts):
         terminal.say(f"  mudroom resolve {fork} decides them, mudroom diff {fork} --conflicts shows them")
     for remark in applied.remarks:

@@ -10,6 +10,7 @@ from mudroom.cli.change.preview import credentials_line, look_line, look_to_json
 from mudroom.cli.project_session import only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
+from mudroom.core.registry import part
 from mudroom.core.result import changes_to_json
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.flag import git_directory, is_protected, repositories
@@ -60,9 +61,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         name = words.pop(0) if words else only_fork(session, None)
         _require_fork(session, name, context)
         if args.commits:
-            from mudroom.cli.change.commit_log import show_commits
-
-            return show_commits(session, only_fork(session, name), words, args, context)
+            commits = part("commits", "cli", "mudroom diff --commits")
+            code: int = commits.show_commits(session, only_fork(session, name), words, args, context)
+            return code
         old, new = ("base", name) if not words or not _is_side(session, words[0]) else (name, words.pop(0))
         if args.conflicts:
             return _conflicts(session, only_fork(session, new), words, context)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mudroom.cli.terminal.terminal import Terminal
+from mudroom.core.registry import part_or_none
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import Change, Changeset, summarise
 from mudroom.core.tree.flag import git_directory, is_left_out, is_protected, repositories
@@ -13,17 +14,14 @@ from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mo
 from mudroom.core.tree.path import ancestors, name, show_path
 from mudroom.core.tree.rollup import Roll, roll_up
 from mudroom.core.tree.runs_later import LaterGroup, group_later
-from mudroom.errors import MudroomError
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mudroom.session import Session
     from mudroom.vault.forks.review import ForkLook
-    from mudroom.vault.git.log import CommitLog
 
 LINES = 20
 """A preview has about this many rows; directories stand for their files until it fits."""
-_SUBJECTS, _SUBJECT_WIDTH, _MOST_REPOSITORIES = 3, 50, 4
 _SOURCES = 3
 """Old paths of renamed files that the row of a directory names."""
 _MOST_TIMES = 6
@@ -53,17 +51,17 @@ def preview(
 
 
 def commit_lines(session: Session, fork: str, changes: Sequence[Change]) -> dict[bytes, str]:
-    """Return a line about the new commits of each repository whose refs the fork changed. A repository is left out if
-    its commits cannot be read, or not cheaply: a preview never fails for that."""
-    lines: dict[bytes, str] = {}
-    for unit in repositories(change for change in changes if _is_of_refs(change.path)):
-        if len(lines) < _MOST_REPOSITORIES:
-            try:
-                log = session.changes.commits(fork, unit, cheaply=True)
-            except (MudroomError, OSError):
-                continue
-            if log.commits:
-                lines[unit] = _commit_line(unit, log, fork)
+    """Return a line about the new commits of each repository whose refs the fork changed, as far as they can be read
+    cheaply, or that they stay in the fork."""
+    units = repositories(change for change in changes if _is_of_refs(change.path))
+    if not units:
+        return {}
+    commits = part_or_none("commits", "cli")
+    if commits is None:
+        from mudroom.core.git.outcome import STAYING
+
+        return {unit: f"{show_path(unit)} {STAYING}" for unit in repositories(changes)}
+    lines: dict[bytes, str] = commits.commit_lines(session, fork, units)
     return lines
 
 
@@ -72,27 +70,6 @@ def _is_of_refs(path: bytes) -> bool:
         return False
     within = path.rpartition(b".git/")[2]
     return within in (b"HEAD", b"packed-refs") or within.startswith(b"refs/")
-
-
-def _commit_line(unit: bytes, log: CommitLog, fork: str) -> str:
-    names = [ref.removeprefix("refs/heads/") for commit in log.commits for ref in commit.refs if "/heads/" in ref]
-    branches = list(dict.fromkeys(names))
-    place = f" on {', '.join(branches[:3])}{' …' if len(branches) > 3 else ''}" if branches else ""
-    place += f" in {show_path(unit[:-5])}" if unit != b".git" else ""
-    hint = "apply --git brings them with the files"
-    hint += f", --commits as branch mudroom/{fork}" if unit == b".git" else ""
-    commits = [commit for commit in log.commits if commit.refs != ("refs/stash",)]
-    total = log.total - len(log.commits) + len(commits)
-    subjects = [_shortened(commit.subject) or "(no message)" for commit in commits]
-    more = f" and {total - _SUBJECTS:,} more" if total > _SUBJECTS else ""
-    if not commits:
-        return "a stash   (apply --git brings it)"
-    count = f"{total:,} commit{'' if total == 1 else 's'}"
-    return f"{count}{place}: {', '.join(subjects[:_SUBJECTS])}{more}   ({hint})"
-
-
-def _shortened(subject: str) -> str:
-    return subject if len(subject) <= _SUBJECT_WIDTH else subject[: _SUBJECT_WIDTH - 1].rstrip() + "…"
 
 
 def look_line(fork: str, look: ForkLook) -> list[str]:

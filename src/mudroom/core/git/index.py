@@ -9,7 +9,7 @@ written.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from mudroom.typing import NamedTuple
 
@@ -205,27 +205,6 @@ def _differ_in_stat_data(first: bytes, second: bytes, id_length: int) -> bool:
 
 def _staging(index: Index) -> list[tuple[bytes, TreeItem, int, bool]]:
     return [(entry.path, entry.item, entry.stage, entry.intent_to_add) for entry in index.entries]
-
-
-def move_entries(
-    entries: Iterable[IndexEntry], old: Mapping[bytes, TreeItem], new: Mapping[bytes, TreeItem]
-) -> list[IndexEntry]:
-    """Return the entries after the checked-out commit has moved from tree ``old`` to tree ``new``.
-
-    An entry that is as in the old tree becomes as in the new tree; an entry that the user staged stays. This is the
-    two-tree merge of git-read-tree(1), without its refusals. ``old`` and ``new`` need only the paths that differ.
-    """
-    present = {entry.path: entry for entry in entries}
-    for path in old.keys() | new.keys():
-        entry, before, after = present.get(path), old.get(path), new.get(path)
-        if (entry.item if entry is not None else None) != before or before == after:
-            continue
-        if after is None:
-            del present[path]
-        else:
-            flags = entry if entry is not None else IndexEntry(path, after)
-            present[path] = flags._replace(item=after, stat=_NO_STAT)
-    return list(present.values())
 
 
 def with_skip_worktree(entries: Iterable[IndexEntry], paths: Iterable[bytes]) -> list[IndexEntry]:

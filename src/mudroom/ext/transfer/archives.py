@@ -69,7 +69,7 @@ def export_file(
 def _leaving(session: Session, fork: str) -> Iterator[tuple[Vault, Fork]]:
     """Yield the vault with a mask of all secrets, and a fork at rest that may leave this machine. Raise UsageError if a
     commit in it holds a masked file as an empty one."""
-    from mudroom.vault.apply.git_landing import require_unemptied_commits
+    from mudroom.vault.apply.repositories import require_unemptied_commits
 
     session.forks.secrets.look()
     with session.forks.at_rest(fork) as resting:

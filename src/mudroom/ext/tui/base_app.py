@@ -16,8 +16,8 @@ from mudroom.ext.tui.dialog import Working
 from mudroom.ext.tui.review_model import ReviewModel
 
 if TYPE_CHECKING:
+    from mudroom.ext.commits.git.user_settings import UserFiles
     from mudroom.session import ForkConflict, Session
-    from mudroom.vault.git.user_settings import UserFiles
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from mudroom.core.text.escaping import escape_line
 from mudroom.ext.tui.pane import Pieces
 
 if TYPE_CHECKING:
-    from mudroom.vault.git.commit_diff import CommitDiff
-    from mudroom.vault.git.log import LoggedCommit
+    from mudroom.ext.commits.git.commit_diff import CommitDiff
+    from mudroom.ext.commits.git.log import LoggedCommit
 
 LINES = 5_000
 """Lines of a commit's differences that are shown."""

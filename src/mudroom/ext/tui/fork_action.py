@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from mudroom.core.registry import part
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, MudroomError
 from mudroom.ext.tui import summary
@@ -18,7 +19,8 @@ from mudroom.ext.tui.dialog import ApplyOutcomeDialog, Choose, Confirm, ConfirmA
 from mudroom.ext.tui.fork_reader import ReviewParts
 
 if TYPE_CHECKING:
-    from mudroom.session.commit_apply import CommitRequest, CommittedApply
+    from mudroom.ext.commits.session import CommitRequest
+    from mudroom.session import LandingResult
 
 EVENTS = 200
 """Events of the journal that are shown."""
@@ -53,8 +55,6 @@ async def apply(parts: ReviewParts) -> None:
 
 async def _ask_message(parts: ReviewParts) -> CommitRequest | None:
     """Ask for the message of the commit; None: no apply."""
-    from mudroom.session.commit_apply import CommitRequest
-
     app = parts.screen.app
     message = await app.push_screen_wait(TextInput("Message of the commit", "", enter="apply and commit"))
     if message is None or app.hooks.git_files is None:
@@ -62,18 +62,21 @@ async def _ask_message(parts: ReviewParts) -> CommitRequest | None:
     if not message.strip():
         app.notify("nothing was applied: the commit needs a message", severity="warning")
         return None
-    return CommitRequest(message, app.hooks.git_files())
+    request: CommitRequest = part("commits", "session", "a commit of an apply").CommitRequest(
+        message, app.hooks.git_files()
+    )
+    return request
 
 
-async def _show_landed(parts: ReviewParts, done: CommittedApply, choice: Choice) -> None:
+async def _show_landed(parts: ReviewParts, landed: LandingResult, choice: Choice) -> None:
     """Show the outcome of an apply, and undo the apply if that is asked for."""
-    app, landed = parts.screen.app, done.landed
+    app = parts.screen.app
     failed = landed.verified is not None and not landed.verified.passed
-    app.code = 5 if failed else 3 if landed.conflicts else 1 if done.problem else 0
+    app.code = 5 if failed else 3 if landed.conflicts else 1 if landed.commit_problem else 0
     app.applied = app.applied or not failed
     await parts.reader.look()
     title = "Nothing was applied" if failed else "Applied"
-    rows, name = [*summary.landed(landed, choice), *summary.committed(done)], landed.applied.name
+    rows, name = [*summary.landed(landed, choice), *summary.committed(landed)], landed.applied.name
     if not name or failed:
         await app.push_screen_wait(TextDialog(title, rows))
     elif await app.push_screen_wait(ApplyOutcomeDialog(title, rows)):

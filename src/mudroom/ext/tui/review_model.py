@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 from mudroom.cli.change.agent_settings import changed_settings
 from mudroom.core.journal.event import Event
 from mudroom.core.merge.merge import PartialChoice
+from mudroom.core.registry import part
 from mudroom.core.text.hunk import select_blocks
 from mudroom.core.tree.change import Change, Remark, Summary
 from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mode
@@ -26,15 +27,19 @@ from mudroom.vault.forks.damage import UNREADABLE, damage_of
 
 if TYPE_CHECKING:
     from mudroom.core.merge.resolution_words import Take
-    from mudroom.session import ApplyResult, ForkConflict, Session
-    from mudroom.session.commit_apply import CommitRequest, CommittedApply
-    from mudroom.vault.git.commit_diff import CommitDiff
-    from mudroom.vault.git.log import CommitLog
+    from mudroom.ext.commits.git.commit_diff import CommitDiff
+    from mudroom.ext.commits.git.log import CommitLog
+    from mudroom.ext.commits.session import CommitRequest
+    from mudroom.session import ApplyResult, ForkConflict, LandingResult, Session
 
 OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _commits(what: str) -> Any:
+    return part("commits", "session", what)
 
 
 class Busy(MudroomError):
@@ -213,14 +218,12 @@ class ReviewModel:
         choice: Choice,
         on_verify: Callable[[tuple[bytes, ...]], Callable[[bytes], None]],
         commit: CommitRequest | None = None,
-    ) -> CommittedApply:
+    ) -> LandingResult:
         """Apply the choice; ``commit``: as one commit. ``on_verify``: see ``Changes.apply``. Raise ForkMoved if the
         fork has changed since it was read, or Busy; UsageError, with nothing applied, if no commit could be made."""
-        from mudroom.session.commit_apply import CommittedApply
-
         self._require_exists()
 
-        def land() -> CommittedApply:
+        def land() -> LandingResult:
             options: dict[str, Any] = {
                 "parts": self._parts(choice.picks),
                 "exact": bool(choice.paths),
@@ -228,10 +231,12 @@ class ReviewModel:
                 "reviewed": seen.fingerprint,
                 "on_verify": on_verify,
             }
-            changes = self.session.changes
             if commit is None:
-                return CommittedApply(changes.apply(self.fork, choice.paths, **options), None)
-            return changes.apply_as_commit(self.fork, commit, choice.paths, **options)
+                return self.session.changes.apply(self.fork, choice.paths, **options)
+            landed: LandingResult = _commits("a commit of an apply").apply_as_commit(
+                self.session, self.fork, commit, choice.paths, **options
+            )
+            return landed
 
         return self.alone(f"applying {self.fork}", land)
 
@@ -290,11 +295,13 @@ class ReviewModel:
 
     def commits(self) -> CommitLog:
         self._require_exists()
-        return self.session.changes.commits(self.fork)
+        log: CommitLog = _commits("the list of a fork's commits").list_commits(self.session, self.fork)
+        return log
 
     def commit(self, commit: str) -> CommitDiff:
         self._require_exists()
-        return self.session.changes.commit_diff(self.fork, commit)
+        diff: CommitDiff = _commits("the list of a fork's commits").commit_diff(self.session, self.fork, commit)
+        return diff
 
     def events(self, last: int) -> list[Event]:
         """Return the end of the journal, newest first."""

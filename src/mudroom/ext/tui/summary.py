@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mudroom.cli.change.agent_settings import TITLE
-from mudroom.core.git.ref_words import outcome_rows
 from mudroom.core.merge.apply_summary import apply_words, undo_words
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import MADE, is_left_out
@@ -21,7 +20,6 @@ from mudroom.ext.tui.review_model import SeenFork
 
 if TYPE_CHECKING:
     from mudroom.session import ApplyResult, LandingResult
-    from mudroom.session.commit_apply import CommittedApply
 
 MOST_PATHS = 8
 """Paths of each kind that are named."""
@@ -109,6 +107,8 @@ def landed(result: LandingResult, choice: Choice) -> list[Pieces]:
     rows += _named_paths("not applied, protected; choose it by name to apply it:", "dim", result.untold)
     rows += [[(f"{show_path(remark.path)} {remark.text}", "warn")] for remark in applied.remarks]
     refs = {conflict.path for conflict in applied.conflicts}
+    if result.repositories:
+        from mudroom.ext.commits.core.ref_words import outcome_rows
     for repository in result.repositories:
         rows += [[(f"{name} {text}", "")] for name, text in outcome_rows(repository.label, repository.refs, refs)]
     if verified is not None:
@@ -120,11 +120,11 @@ def landed(result: LandingResult, choice: Choice) -> list[Pieces]:
     return rows
 
 
-def committed(done: CommittedApply) -> list[Pieces]:
+def committed(landed: LandingResult) -> list[Pieces]:
     """Return the outcome of the commit of an apply; empty if none was requested."""
-    if done.problem:
-        return [[(f"not committed: {done.problem}", "bad")]]
-    commit = done.commit
+    if landed.commit_problem:
+        return [[(f"not committed: {landed.commit_problem}", "bad")]]
+    commit = landed.commit
     if commit is None:
         return []
     files = "1 file" if commit.files == 1 else f"{commit.files:,} files"

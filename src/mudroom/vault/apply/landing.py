@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
+from mudroom.core.git.outcome import STAYING, TransferResult
 from mudroom.core.merge.made_directories import remarks_on
 from mudroom.core.merge.merge import Conflict, PartialChoice
 from mudroom.core.merge.operations import Landing, Op, plan_landing
@@ -28,16 +29,14 @@ from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.apply.backup import with_backups
 from mudroom.vault.apply.discarded_side import save_for_undo
 from mudroom.vault.apply.execution import Progress
-from mudroom.vault.apply.git_landing import (
-    NOT_WHOLE,
-    GitLanding,
-    bring_refs,
-    existing_units,
-    is_complete,
-    open_git_landing,
-)
-from mudroom.vault.apply.made_landing import require_unemptied_repositories
 from mudroom.vault.apply.remainder import keep_remainder
+from mudroom.vault.apply.repositories import (
+    RefLanding,
+    existing_units,
+    open_refs,
+    require_unemptied_repositories,
+    staying_remarks,
+)
 from mudroom.vault.apply.transaction import (
     ApplyDirectory,
     ApplyResult,
@@ -55,10 +54,11 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
-    from mudroom.vault.git.transfer import TransferResult
+    from mudroom.core.git.outcome import MadeCommit
 
 _TRIES = 3
 MARKED = "conflict markers were written into it, as requested"
+_NOT_WHOLE = "not all files of the fork were applied"
 
 
 class LandingResult(NamedTuple):
@@ -77,6 +77,10 @@ class LandingResult(NamedTuple):
     """What has come of the branches, tags and stashes of the fork's repositories, if they were to be brought."""
     told: frozenset[bytes] = frozenset()
     """Withheld paths about whose directory a remark tells."""
+    commit: MadeCommit | None = None
+    """The commit of the files that were applied, if one was asked for."""
+    commit_problem: str = ""
+    """Why there is no such commit; the files that were applied stay."""
 
     @property
     def untold(self) -> list[bytes]:
@@ -126,8 +130,8 @@ class LandingRequest(NamedTuple):
     parts: Mapping[bytes, PartialChoice] = MappingProxyType({})
     """Files of which only a part is to be applied."""
     git: bool = False
-    """Bring the commits of git repositories, too (``git_landing.py``), and repositories that the fork made. Otherwise a
-    repository is left out unless its ``.git`` is among ``paths``."""
+    """Bring the commits of git repositories, too (``repositories.py``), and repositories that the fork made. Otherwise
+    a repository is left out unless its ``.git`` is among ``paths``."""
     backups: bool = False
     """Keep each replaced or removed file beside its path as ``NAME.bak``."""
     markers: bool = False
@@ -159,7 +163,8 @@ def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record:
     live = reconciler.live()
     named = {*request.paths, *(repositories(chosen) if request.git else ())}
     removed = {change.path for change in chosen if change.staged is None} & {*request.paths}
-    named -= existing_units(live.look, chosen) - removed
+    existing = existing_units(live.look, chosen) - removed
+    named -= existing
     landing = plan_landing(chosen, live, named, blocked, masked)
     # the original of a merged file is the fork's own, so it must stay in the fork (remainder.py)
     staying = landing.differing.union(above for path in landing.differing for above in ancestors(path))
@@ -173,7 +178,7 @@ def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record:
 
         landing = landing._replace(ops=removed_first(landing.ops))
     told = remarks_on(landing.withheld, record.changeset.remarks)
-    landing = landing._replace(remarks=(*landing.remarks, *told))
+    landing = landing._replace(remarks=(*landing.remarks, *told, *staying_remarks(existing)))
     return LandingPlan(record, tuple(chosen), landing)
 
 
@@ -296,8 +301,8 @@ def land(
             if request.backups:
                 plan = plan._replace(landing=with_backups(plan.landing, reconciler))
             options = LandingOptions(time, verify_fork, progress)
-            with open_git_landing(vault, fork, record, _units(request, plan.chosen)) as git:
-                if git and _is_whole(plan, request):
+            with open_refs(vault, fork, record, _units(request, plan.chosen)) as git:
+                if git is not None and _is_whole(plan, request):
                     plan = _without_files_if_held_back(plan, git)
                 landed = perform(vault, fork, request, plan, reconciler, git, options)
             return landed._replace(verified=verified)
@@ -311,10 +316,10 @@ def _is_whole(plan: LandingPlan, request: LandingRequest) -> bool:
     return not request.parts and chosen.issuperset(files)
 
 
-def _without_files_if_held_back(plan: LandingPlan, git: GitLanding) -> LandingPlan:
+def _without_files_if_held_back(plan: LandingPlan, git: RefLanding) -> LandingPlan:
     """Return a plan without files if the fork's branch cannot move with them."""
     landing = plan.landing
-    not_whole = NOT_WHOLE if landing.conflicts else ""
+    not_whole = _NOT_WHOLE if landing.conflicts else ""
     lands = {change.path for change in plan.chosen} - landing.differing - landing.dropped
     left_behind = "" if not_whole else git.left_behind(lands)
     held_back = git.held_back(not_whole, left_behind)
@@ -346,11 +351,12 @@ def perform(
     request: LandingRequest,
     plan: LandingPlan,
     reconciler: Reconciler,
-    git: GitLanding,
+    git: RefLanding | None,
     options: LandingOptions,
 ) -> LandingResult:
     landing, applied, place = plan.landing, ApplyResult(""), None
-    git.add_objects()
+    if git is not None:
+        git.add_objects()
     if landing.ops or landing.dropped:
         place = ApplyDirectory(vault.new_apply())
         point = save_for_undo(vault, fork, place.path, options.time) if landing.dropped else None
@@ -381,11 +387,11 @@ def perform(
     landed -= {path for path in landed for top in stayed if is_below(path, top)}
     parts = {path: part for path, part in request.parts.items() if path in landed}
     transferred: list[TransferResult] = []
-    if git:
+    if git is not None:
         rest = {change.path for change in plan.record.changeset.changes if not is_left_out(change)} - landed
         has_rest = any(git_directory(path) is None for path in rest)
-        not_whole = plan.not_whole or (NOT_WHOLE if has_rest or parts else "")
-        place, applied, transferred = bring_refs(vault, fork, place, applied, git, not_whole, options.time)
+        not_whole = plan.not_whole or (_NOT_WHOLE if has_rest or parts else "")
+        place, applied, transferred = git.bring(place, applied, not_whole, options.time)
         landed |= _transferred(plan, transferred)
     remaining = keep_remainder(vault, fork, plan.record, landed, landing.differing, parts)
     if place is not None:
@@ -393,6 +399,7 @@ def perform(
     merged = (landing.differing & landed) - landing.dropped - landing.unmoved
     kept_ours = tuple(sorted(landing.dropped & landed))
     withheld = tuple(path for path in landing.withheld if path not in landed)
+    staying = {remark.path for remark in landing.remarks if remark.text == STAYING}
     return LandingResult(
         applied,
         withheld,
@@ -400,8 +407,13 @@ def perform(
         merged=tuple(sorted(merged)),
         kept=kept_ours,
         repositories=tuple(transferred),
-        told=frozenset(change.path for change in plan.chosen if is_left_out(change)),
+        told=frozenset(change.path for change in plan.chosen if is_left_out(change) or _is_of(change, staying)),
     )
+
+
+def _is_of(change: Change, units: Collection[bytes]) -> bool:
+    """Whether a change is in one of these repositories, and not left out for being a hook or a setting of it."""
+    return git_directory(change.path) in units and not is_protected(change.path)
 
 
 def _reduced_modes(landing: Landing) -> dict[bytes, int]:
@@ -411,7 +423,7 @@ def _reduced_modes(landing: Landing) -> dict[bytes, int]:
 
 def _transferred(plan: LandingPlan, results: Sequence[TransferResult]) -> set[bytes]:
     """Return the changes in repositories that the fork need not keep, because all its commits have come over."""
-    if not is_complete(results):
+    if not all(result.is_complete for result in results):
         return set()
     done = {unit for result in results if (unit := git_directory(result.label)) is not None}
     brought = (change for change in plan.chosen if git_directory(change.path) in done and WORK_TREE not in change.flags)

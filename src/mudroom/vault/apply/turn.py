@@ -18,9 +18,9 @@ from mudroom.stage import disk
 from mudroom.stage.layers.union import Union
 from mudroom.vault.apply.discarded_side import find_holder, is_reset, restore_dropped
 from mudroom.vault.apply.execution import Progress
-from mudroom.vault.apply.git_landing import RefTurn, load_refs, move_refs, ref_remarks
 from mudroom.vault.apply.landing import read_record
 from mudroom.vault.apply.remainder import keep_remainder
+from mudroom.vault.apply.repositories import moved_again, require_recoverable, turned_refs
 from mudroom.vault.apply.transaction import ApplyDirectory, ApplyResult, Recovery, recover, redo, undo
 from mudroom.vault.forks.stacking import is_standing_on
 from mudroom.vault.record import ApplyRecord, ForkRecord
@@ -39,7 +39,7 @@ def undo_apply(
     """Undo the named apply, or the last that was not undone. Changes it discarded from the fork are restored there."""
     place = _find_apply(vault, name, "done", "undo")
     record = place.load() if place.state() == "done" else None
-    refs = RefTurn(place, back=True)
+    refs = turned_refs(place, back=True)
     if record is not None:
         _count_turn(vault, place)
     if record is None or not record.dropped:
@@ -59,7 +59,7 @@ def redo_apply(
     """
     place = _find_apply(vault, name, "undone", "redo")
     record = place.load() if place.state() == "undone" else None
-    refs = RefTurn(place, back=False)
+    refs = turned_refs(place, back=False)
     if record is not None:
         _count_turn(vault, place)
     if record is None or not record.dropped:
@@ -148,11 +148,14 @@ def _turn_of(place: ApplyDirectory) -> int:
 
 
 def recover_all(vault: Vault) -> list[Recovery]:
-    """Finish or take back the applies that a killed mudroom left unfinished. Return what was done."""
+    """Finish or take back the applies that a killed mudroom left unfinished. Return what was done. Raise NotInstalled
+    if an apply moves refs and no part of this installation does; that apply is as it was then."""
     recoveries = []
     for path in vault.applies():
         place = ApplyDirectory(path)
         applying, turning = place.is_applying(), place.is_turning()
+        if applying or turning:
+            require_recoverable(place)
         outcome = recover(place)
         if outcome is not None:
             recoveries.append(outcome)
@@ -160,7 +163,7 @@ def recover_all(vault: Vault) -> list[Recovery]:
             conflicts = outcome.applied.conflicts if outcome is not None else ()
             record = place.load()
             remarks = _settle_fork(vault, record, {conflict.path for conflict in conflicts})
-            remarks += ref_remarks(move_refs(load_refs(place.path), again=True))
+            remarks += moved_again(place)
             if remarks:
                 recoveries.append(
                     Recovery(place.name, record.fork, "finished", ApplyResult(place.name, remarks=remarks))
@@ -178,7 +181,7 @@ def _settle_turn(vault: Vault, place: ApplyDirectory) -> None:
     state = place.state()
     record = place.load() if state in ("done", "undone") else None
     if record is not None:
-        move_refs(load_refs(place.path), back=state == "undone", again=True)
+        moved_again(place, back=state == "undone")
     if record is None or not record.dropped:
         return
     fork = find_holder(vault, record)

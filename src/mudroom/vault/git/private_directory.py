@@ -21,7 +21,7 @@ from mudroom.core.git.exclude import with_excluded
 from mudroom.core.git.index import encode_index, parse_index, with_skip_worktree
 from mudroom.core.git.settings_file import GitSetting, encode_settings, parse_settings
 from mudroom.core.text.regex import regex
-from mudroom.core.tree.path import is_below, show
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_layer
@@ -89,7 +89,7 @@ def survey(project: bytes) -> Survey:
         place = find_repository(project, b".git")
         if not is_outside(project, place):
             return Survey()
-        problem = _problem(project, place)
+        problem = private_problem(project, place)
         gits = (PrivateGit(b".git", place), *_submodules(project)) if not problem else ()
         note = _note_of_alternates(gits)
     except UsageError:
@@ -110,7 +110,7 @@ def _note_of_alternates(gits: Sequence[PrivateGit]) -> str:
     return f"objects of .git are also in {names}: git in forks sees those only with --read PATH"
 
 
-def _problem(directory: bytes, place: RepositoryPlace) -> str:
+def private_problem(directory: bytes, place: RepositoryPlace) -> str:
     """Return why forks get no private directory for this work tree; empty if they can."""
     if not names_work_tree(place, directory):
         return "which does not name this directory (git worktree repair, or git config core.worktree)"
@@ -141,7 +141,11 @@ def _submodules(project: bytes) -> Iterator[PrivateGit]:
             try:
                 is_file = stat.S_ISREG(os.lstat(project + b"/" + path).st_mode)
                 place = find_repository(project, path) if is_file else None
-                if place is None or not is_outside(project, place) or _problem(project + b"/" + directory, place):
+                if (
+                    place is None
+                    or not is_outside(project, place)
+                    or private_problem(project + b"/" + directory, place)
+                ):
                     continue
             except (OSError, ValueError, UsageError):
                 continue  # git reports it, as it does outside
@@ -401,32 +405,3 @@ def _packed(data: bytes, loose: dict[bytes, bytes]) -> bytes:
             rows[name] = line + b"\n"
     rows |= {name: value + b" " + name + b"\n" for name, value in loose.items()}
     return b"# pack-refs with: sorted \n" + b"".join(rows[name] for name in sorted(rows))
-
-
-# --- reading it ---
-
-
-def fork_git_directory(project: bytes, repository: bytes, view: Source, place: RepositoryPlace) -> tuple[bytes, bytes]:
-    """Return the directories of HEAD and of objects in a fork's view, for a ``.git`` that leads outside of the project:
-    both are the private one. Raise UsageError if the fork has none, or the repository does not name this work tree: a
-    stranger's archive must not have commits brought into another repository of the user's.
-    """
-    shown, entry = show(repository), view.look(repository)
-    try:
-        directory = os.path.join(project, os.path.dirname(repository))
-        # A link of the user's project may lead to a work tree elsewhere.
-        is_inside = is_below(disk.real_path(directory), disk.real_path(project))
-        problem = _problem(directory, place) if is_inside else "whose work tree is not in it"
-    except ValueError as error:
-        problem = f"whose settings cannot be read: {error}"
-    if problem:
-        raise UsageError(
-            f"{shown} belongs to a repository outside of the project, {problem}",
-            "run mudroom in the directory of the main repository",
-        )
-    if entry is None or entry.kind != "directory":
-        raise UsageError(
-            f"{shown} belongs to a repository outside of the project, to which this fork cannot commit",
-            "mudroom fork new NAME makes one that can",
-        )
-    return repository, repository

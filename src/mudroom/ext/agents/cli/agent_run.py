@@ -23,6 +23,7 @@ from mudroom.cli.command.run import (
 from mudroom.cli.project_session import exclusive, open_session, project_of, working_directory
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
+from mudroom.core.registry import part
 from mudroom.core.result import text, to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, Unsupported, UsageError
@@ -271,7 +272,8 @@ def _branch(
         return {"later": later} if card.branch or args.branch is not None else {}
     try:
         with exclusive(session, context, f"mudroom agent run {card.agent}"):
-            result = session.changes.bring_commits(fork, branch=name)
+            commits = part("commits", "session", "mudroom agent run --branch")
+            result = commits.bring_commits(session, fork, branch=name)
     except MudroomError as error:
         return {"branch": None, "error": str(error), "later": later}
     return {"branch": result.branch, "head": result.head, "commits": len(result.commits)}

@@ -28,7 +28,7 @@ from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
 from mudroom.session import Session, Stdio
 from mudroom.session.actor import Actor
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
-from mudroom.vault.apply.git_landing import require_unemptied_commits
+from mudroom.vault.apply.repositories import require_unemptied_commits
 from mudroom.vault.forks.result_digest import result_digest
 
 if TYPE_CHECKING:

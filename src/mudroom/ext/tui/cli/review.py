@@ -13,6 +13,7 @@ from mudroom.cli.change.preview import look_to_json
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
+from mudroom.core.registry import part_or_none
 from mudroom.core.result import changes_to_json
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.tui.cli.install_hint import install_hint
@@ -96,7 +97,6 @@ def _review(
     session: Session, name: str | None, recorder: _RecordingTerminal, context: Context, *, tried: str | None = None
 ) -> int:
     from mudroom.cli.change.resolution import decide_in_editor
-    from mudroom.cli.terminal.git_files import user_git_files
     from mudroom.cli.vault.event_row import line
     from mudroom.ext.tui.app import review
     from mudroom.ext.tui.base_app import ReviewHooks
@@ -109,7 +109,8 @@ def _review(
             raise
 
     settings = session.actor.policy
-    git_files = partial(user_git_files, context.environ)
+    commits = part_or_none("commits", "cli")
+    git_files = partial(commits.user_git_files, context.environ) if commits is not None else None
     hooks = ReviewHooks(edit, line, tuple(recorder.messages), settings.verify, git_files)
     end = review(session, name, hooks, tried=tried)
     if end.says:

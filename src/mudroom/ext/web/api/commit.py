@@ -1,15 +1,16 @@
 """Commits of a fork: the list, and one with its differences.
 
-All input is hostile. Texts come escaped from ``vault/git/log.py``, lines from ``review/core/difference.py``; both are
-bounded there.
+All input is hostile. Texts come escaped from ``ext/commits/git/log.py``, lines from ``review/core/difference.py``; both
+are bounded there.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
+from mudroom.core.registry import NotInstalled, part
 from mudroom.core.tree.path import relpath, show_path
 from mudroom.errors import UsageError
 from mudroom.ext.review.core.difference import Texts
@@ -21,8 +22,8 @@ from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import require_fork
 
 if TYPE_CHECKING:
-    from mudroom.vault.git.commit_diff import CommitFile
-    from mudroom.vault.git.log import LoggedCommit
+    from mudroom.ext.commits.git.commit_diff import CommitDiff, CommitFile
+    from mudroom.ext.commits.git.log import CommitLog, LoggedCommit
 
 LINES = 2_000
 """Lines of an answer, about."""
@@ -50,8 +51,8 @@ def commits(call: ApiCall) -> shape.CommitListShape:
     with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         try:
-            log = session.changes.commits(name, repository)
-        except UsageError as error:
+            log: CommitLog = _commits().list_commits(session, name, repository)
+        except (NotInstalled, UsageError) as error:
             return shape.CommitListShape(name, "", 0, [], error.message)
     return shape.CommitListShape(name, log.branch, log.total, [_row(commit) for commit in log.commits])
 
@@ -62,8 +63,8 @@ def commit(call: ApiCall) -> shape.CommitShape:
     with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         try:
-            diff = session.changes.commit_diff(name, call.path["commit"], repository)
-        except UsageError as error:
+            diff: CommitDiff = _commits().commit_diff(session, name, call.path["commit"], repository)
+        except (NotInstalled, UsageError) as error:
             raise Refusal(404, "not-found", error.message, error.hint) from None
     files, left = [], query.lines
     for file in diff.files:
@@ -77,6 +78,10 @@ def commit(call: ApiCall) -> shape.CommitShape:
     added, removed = diff.lines_added, diff.lines_removed
     committer = diff.commit.committer.name
     return shape.CommitShape(_row(diff.commit), diff.commit.message, committer, added, removed, files, diff.more)
+
+
+def _commits() -> Any:
+    return part("commits", "session", "the list of a fork's commits")
 
 
 def _path_of(identity: str) -> bytes:

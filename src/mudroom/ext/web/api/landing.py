@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from mudroom.core.merge.apply_summary import apply_words, undo_words
+from mudroom.core.registry import part
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import ApplyUnwritten
@@ -101,14 +102,12 @@ def _apply(
 def _apply_as_commit(
     server: ServerState, session: Session, fork: str, message: str, options: dict[str, Any]
 ) -> shape.LandedShape:
-    from mudroom.session.commit_apply import CommitRequest
-
-    request = CommitRequest(message, server.environment.git_files())
-    done = session.changes.apply_as_commit(fork, request, **options)
-    result = landed_shape(done.landed)
-    result.commit_problem = done.problem
-    if done.commit is not None:
-        made = done.commit
+    commits = part("commits", "session", "a commit of an apply")
+    request = commits.CommitRequest(message, server.environment.git_files())
+    landed: LandingResult = commits.apply_as_commit(session, fork, request, **options)
+    result = landed_shape(landed)
+    result.commit_problem, made = landed.commit_problem, landed.commit
+    if made is not None:
         with_changes, left_out = (list(map(show_path, paths)) for paths in (made.with_changes, made.left_out))
         result.commit = shape.MadeCommitShape(made.id, made.branch, made.files, with_changes, left_out)
     return result
@@ -247,7 +246,7 @@ def _ref_remarks(landed: LandingResult) -> list[shape.RemarkShape]:
     """Return what has come of the refs of git, as remarks."""
     if not landed.repositories:
         return []
-    from mudroom.core.git.ref_words import outcome_rows
+    from mudroom.ext.commits.core.ref_words import outcome_rows
 
     conflicts = {conflict.path for conflict in landed.conflicts}
     rows = [row for result in landed.repositories for row in outcome_rows(result.label, result.refs, conflicts)]

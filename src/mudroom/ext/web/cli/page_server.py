@@ -12,6 +12,7 @@ from mudroom import __version__
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
+from mudroom.core.registry import part
 from mudroom.errors import MudroomError
 from mudroom.policy.config import left_out, load_policy, places
 from mudroom.sandbox.platform import BY_RECORD
@@ -48,7 +49,6 @@ class _RecordingTerminal(Terminal):
 def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironment:
     """Return the functions of the server, by the environment of this process."""
     from mudroom.cli.policy.approve import keep_host
-    from mudroom.cli.terminal.git_files import user_git_files
     from mudroom.ext.web.state.server_environment import ServerEnvironment
     from mudroom.session.project_session import remember_command
 
@@ -72,7 +72,7 @@ def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironmen
         start,
         __version__,
         lambda project: _outlook(context, project),
-        lambda: user_git_files(context.environ),
+        lambda: part("commits", "cli", "a commit of an apply").user_git_files(context.environ),
         lambda: _certified(context) if sys.platform in BY_RECORD else (),
     )
 

@@ -11,7 +11,7 @@ from mudroom.ext.web.cli.new_project import Outlook
 from mudroom.session import Session
 
 if TYPE_CHECKING:
-    from mudroom.vault.git.user_settings import UserFiles
+    from mudroom.ext.commits.git.user_settings import UserFiles
 
 
 class ServerEnvironment(NamedTuple):

@@ -1,0 +1,295 @@
+"""Record the files of an apply as one commit on the checked-out branch of the user's repository.
+
+1. ``open_one_commit`` refuses before anything is applied: no repository, an operation in progress, a locked index, no
+   identity, a file that git would convert (``check_in.py``).
+2. After the apply, ``OneCommit.make`` adds blobs, trees and the commit as one pack, and returns the moves of refs and
+   index (``ref_transaction.py``). The caller performs them, and keeps them for undo.
+
+The tree is that of HEAD with the applied paths as they are in the project now. Other changes of the user, staged or
+not, are not in it. Hooks are not run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from mudroom.core.git.blob import blob_id, object_id
+from mudroom.core.git.index import TreeItem
+from mudroom.core.git.outcome import MadeCommit
+from mudroom.core.merge.operations import Op
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import ancestors, is_below, show, show_path
+from mudroom.errors import UsageError
+from mudroom.ext.commits.core.ref_plan import HEAD, HEADS, RefMove, RepositoryMoves
+from mudroom.ext.commits.core.tree_edit import edit_tree
+from mudroom.ext.commits.git.check import parse_tree
+from mudroom.ext.commits.git.check_in import CheckIn
+from mudroom.ext.commits.git.index_file import index_obstacle
+from mudroom.ext.commits.git.repository import Repository
+from mudroom.ext.commits.git.user_settings import UserFiles, UserSettings
+from mudroom.ext.commits.git.write import RepositoryWriter
+from mudroom.stage import disk
+from mudroom.stage.source import OpenSource, Source, read_all, walk
+from mudroom.typing import NamedTuple
+from mudroom.vault.git.place import find_repository
+
+FILE_LIMIT = 256 << 20
+"""Bytes of a file that is committed; a larger one is refused."""
+_TREE, _LINK, _FILE, _PROGRAM, _MODULE = 0o40000, 0o120000, 0o100644, 0o100755, 0o160000
+_USE_GIT = "apply without a commit, then git commit"
+
+IsIgnored = Callable[[bytes, Entry], bool]
+
+
+class CommitTime(NamedTuple):
+    seconds: int
+    """Since 1970."""
+    zone: int
+    """Minutes east of UTC."""
+
+
+class OneCommit:
+    """The user's repository, ready for a commit. ``source``: the project."""
+
+    def __init__(self, live: Repository, user: UserFiles, source: Source) -> None:
+        self._live, self._source = live, source
+        self._id_length = live.format.oid_length
+        settings = UserSettings(user, live.place)
+        self._head = _require_ready(live, settings)
+        self._before = live.ref(self._head) if self._head.startswith(b"refs/") else self._head
+        self._identity = settings.identity()
+        self._check_in = CheckIn(live.place, settings, user)
+        self._has_modes = settings.flag(b"core", b"filemode", default=True)
+        self._with_changes: set[bytes] = set()
+        self._trees: dict[bytes, Mapping[bytes, TreeItem]] = {}
+        self._root = live.tree_of(self._before)
+
+    # --- before the apply ---
+
+    def require(self, paths: Iterable[bytes], fork: Source) -> None:
+        """Raise UsageError if one of these files of a fork cannot be committed. Note the files that differ from HEAD in
+        the project now."""
+        for path in paths:
+            top = self._repository_above(path)
+            if top is not None:
+                raise UsageError(f"{show_path(path)} belongs to the repository in {show_path(top)}", _USE_GIT)
+            entry = fork.look(path)
+            if entry is not None and entry.kind == "file":
+                self._require_as_it_is(path, _content(fork, path), (self._source, fork))
+            if self._item(path, self._source.look(path)) != self._committed(path):
+                self._with_changes.add(path)
+
+    def _repository_above(self, path: bytes) -> bytes | None:
+        for directory in ancestors(path):
+            committed = self._committed(directory)
+            is_module = committed is not None and committed.mode == _MODULE
+            if is_module or self._source.look(directory + b"/.git") is not None:
+                return directory
+        return None
+
+    def _require_as_it_is(self, path: bytes, content: bytes, sources: Sequence[Source]) -> None:
+        reason = self._check_in.conversion(path, content, sources)
+        if reason:
+            raise UsageError(f"{show_path(path)} cannot be committed as it is: {reason}", _USE_GIT)
+
+    # --- after it ---
+
+    def make(
+        self, ops: Iterable[Op], message: bytes, time: CommitTime, is_ignored: IsIgnored
+    ) -> tuple[RepositoryMoves, MadeCommit] | None:
+        """Add the objects of the commit. Return the moves, and the commit; None if nothing is to be committed. Raise
+        UsageError if a file cannot be committed, or the repository has changed meanwhile."""
+        if self._live.head_target() != self._head or self._head_commit() != self._before:
+            raise UsageError("HEAD has moved meanwhile", "git commit")
+        left_out: set[bytes] = set()
+        changes: dict[bytes, TreeItem | None] = {}
+        for op in ops:
+            changes |= self._changes_of(op, is_ignored, left_out)
+        changes = {path: item for path, item in changes.items() if item != self._committed(path)}
+        if not changes:
+            return None
+        root, trees = edit_tree(self._entries, self._root, changes, self._id_length)
+        text = self._commit_text(root, message, time)
+        commit = object_id(b"commit", text, self._id_length)
+        self._add(changes, trees, commit, text)
+        moves = self._moves(commit.hex().encode(), message)
+        branch = show(self._head.removeprefix(HEADS)) if self._head.startswith(b"refs/") else ""
+        mixed = tuple(sorted(self._with_changes & changes.keys()))
+        return moves, MadeCommit(commit.hex(), branch, len(changes), mixed, tuple(sorted(left_out)))
+
+    def _head_commit(self) -> bytes:
+        return self._live.ref(self._head) if self._head.startswith(b"refs/") else self._head
+
+    def _changes_of(self, op: Op, is_ignored: IsIgnored, left_out: set[bytes]) -> dict[bytes, TreeItem | None]:
+        """Return the files at and below the path of an operation, as the commit has them."""
+        if op.kind in ("mkdir", "rmdir"):
+            return {}
+        changes: dict[bytes, TreeItem | None] = {}
+        if op.old is not None and op.kind != "chmod":
+            changes |= dict.fromkeys(self._committed_below(op.path))
+        entry = self._source.look(op.path)
+        present = [] if entry is None else [(op.path, entry)]
+        if entry is not None and entry.kind == "directory":
+            present = list(walk(self._source, op.path)) if op.whole else []
+        for path, below in present:
+            if below.kind not in ("file", "symlink"):
+                continue
+            is_new = self._committed(path) is None
+            top = self._repository_above(path)
+            if top is not None or b".git" in path.split(b"/"):
+                left_out.add(top or path)
+            elif is_new and is_ignored(path, below):
+                left_out.add(path)
+            else:
+                changes[path] = self._item(path, below, check=True)
+        return changes
+
+    def _item(self, path: bytes, entry: Entry | None, *, check: bool = False) -> TreeItem | None:
+        """Return a file of the project as an entry of a tree. ``check``: raise UsageError if git would convert it."""
+        if entry is None or entry.kind not in ("file", "symlink"):
+            return None
+        if entry.kind == "symlink":
+            return TreeItem(_LINK, blob_id(entry.target, self._id_length))
+        content = _content(self._source, path)
+        if check:
+            self._require_as_it_is(path, content, (self._source,))
+        mode = _PROGRAM if entry.mode & 0o100 else _FILE
+        committed = self._committed(path)
+        if not self._has_modes and committed is not None and committed.mode in (_FILE, _PROGRAM):
+            mode = committed.mode
+        return TreeItem(mode, blob_id(content, self._id_length))
+
+    # --- the commit that is there ---
+
+    def _entries(self, tree: bytes) -> Mapping[bytes, TreeItem]:
+        entries = self._trees.get(tree)
+        if entries is None:
+            kind, data = self._live.get(tree.hex().encode()) or (b"", b"")
+            if kind != b"tree":
+                raise UsageError(f"the tree {tree.hex()} is missing in the repository", "git fsck")
+            entries = self._trees[tree] = {
+                name: TreeItem(int(entry.mode, 8), bytes.fromhex(entry.id.decode()))
+                for name, entry in parse_tree(data, self._id_length).items()
+            }
+        return entries
+
+    def _committed(self, path: bytes) -> TreeItem | None:
+        """Return the entry of HEAD's tree at a path."""
+        tree: bytes | None = self._root
+        item: TreeItem | None = None
+        for name in path.split(b"/"):
+            item = self._entries(tree).get(name) if tree is not None else None
+            tree = item.id if item is not None and item.mode == _TREE else None
+        return item
+
+    def _committed_below(self, path: bytes) -> Iterator[bytes]:
+        """Yield the files of HEAD's tree at and below a path."""
+        item = self._committed(path)
+        if item is not None and item.mode != _TREE:
+            yield path
+        pending = [(path, item.id)] if item is not None and item.mode == _TREE else []
+        while pending:
+            directory, tree = pending.pop()
+            for name, below in self._entries(tree).items():
+                if below.mode == _TREE:
+                    pending.append((directory + b"/" + name, below.id))
+                else:
+                    yield directory + b"/" + name
+
+    # --- the new one ---
+
+    def _commit_text(self, root: bytes, message: bytes, time: CommitTime) -> bytes:
+        sign, zone = b"-" if time.zone < 0 else b"+", abs(time.zone)
+        stamp = b"%s %d %s%02d%02d" % (self._identity, time.seconds, sign, zone // 60, zone % 60)
+        lines = [b"tree " + root.hex().encode()]
+        lines += [b"parent " + self._before] if self._before else []
+        lines += [b"author " + stamp, b"committer " + stamp, b"", message]
+        return b"\n".join(lines)
+
+    def _add(
+        self, changes: Mapping[bytes, TreeItem | None], trees: Mapping[bytes, bytes], commit: bytes, text: bytes
+    ) -> None:
+        blobs = {item.id: path for path, item in changes.items() if item is not None}
+        blobs = {item: path for item, path in blobs.items() if not self._live.has(item.hex().encode())}
+
+        def objects() -> Iterator[tuple[bytes, bytes, bytes]]:
+            for item, path in blobs.items():
+                yield item.hex().encode(), b"blob", self._blob(path, item)
+            for item, data in trees.items():
+                yield item.hex().encode(), b"tree", data
+            yield commit.hex().encode(), b"commit", text
+
+        RepositoryWriter(self._live).add_objects(len(blobs) + len(trees) + 1, objects())
+
+    def _blob(self, path: bytes, item: bytes) -> bytes:
+        entry = self._source.look(path)
+        is_link = entry is not None and entry.kind == "symlink"
+        data = entry.target if entry is not None and is_link else _content(self._source, path)
+        if blob_id(data, self._id_length) != item:
+            raise UsageError(f"{show_path(path)} has changed meanwhile", "git commit")
+        return data
+
+    def _moves(self, commit: bytes, message: bytes) -> RepositoryMoves:
+        place = self._live.place
+        on_branch = self._head.startswith(b"refs/")
+        move = RefMove(self._head if on_branch else HEAD, self._before, commit)
+        subject = message.split(b"\n", 1)[0]
+        log = (b"commit: " if self._before else b"commit (initial): ") + subject
+        checkout = (self._before, commit)
+        return RepositoryMoves(b".git", place.git, place.common, (move,), log, checkout, self._live.work_tree())
+
+
+def clean_message(message: str) -> bytes:
+    """Return a message as git stores it: without blank lines at its ends, and blanks at the ends of lines. Raise
+    UsageError if it is empty. git-commit(1), --cleanup=whitespace."""
+    lines = [line.rstrip() for line in message.replace("\r\n", "\n").split("\n")]
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
+    if not text.strip():
+        raise UsageError("the message of the commit is empty", "-m MESSAGE gives it")
+    if "\0" in text:
+        raise UsageError("the message of the commit holds a NUL", "write it without this character")
+    return os.fsencode(text) + b"\n"
+
+
+@contextmanager
+def open_one_commit(project: bytes, user: UserFiles) -> Iterator[OneCommit]:
+    """Open the project's repository for a commit. Raise UsageError if there can be none now."""
+    place = find_repository(project, b".git")
+    with Repository(place) as live, OpenSource(project) as source:
+        if live.work_tree() != disk.real_path(project):
+            raise UsageError("the work tree of the repository is not the project", _USE_GIT)
+        yield OneCommit(live, user, source)
+
+
+def _require_ready(live: Repository, settings: UserSettings) -> bytes:
+    """Return the branch of HEAD, or its commit. Raise UsageError if no commit can be made now."""
+    operation = live.operation()
+    if operation:
+        raise UsageError(f"{operation} is not finished in the repository", "git status shows it")
+    obstacle = index_obstacle(live.place.git + b"/index", live.format.oid_length)
+    if obstacle:
+        raise UsageError(f"no commit can be made: {obstacle}", "git status shows it")
+    head = live.head_target()
+    if not head or (head.startswith(b"refs/") and not head.startswith(HEADS)):
+        raise UsageError("HEAD of the repository leads to no branch", "git status shows it")
+    for lock in (live.place.git + b"/HEAD.lock", os.path.join(live.place.common, head) + b".lock"):
+        if os.path.lexists(lock):
+            raise UsageError("another git command is at work in the repository", f"if not, remove {show(lock)}")
+    if settings.flag(b"commit", b"gpgsign", default=False):
+        raise UsageError("commit.gpgSign is set, and mudroom cannot sign", _USE_GIT)
+    return head
+
+
+def _content(source: Source, path: bytes) -> bytes:
+    data = read_all(source, path, FILE_LIMIT)
+    if data is None:
+        raise UsageError(f"{show_path(path)} has more than {FILE_LIMIT >> 20} MiB", _USE_GIT)
+    return data
+
+
+def covers(paths: Sequence[bytes], path: bytes, *, exact: bool) -> bool:
+    """Return whether a selection of an apply holds a path."""
+    return not paths or (path in paths if exact else any(is_below(path, above) for above in paths))

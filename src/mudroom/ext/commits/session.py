@@ -1,0 +1,201 @@
+"""The commits of a fork, for a session: listed, brought as a branch, and an apply whose files become one commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from mudroom.core.tree.flag import git_directory
+from mudroom.core.tree.path import ancestors, show
+from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.commits.git.commits import require_dulwich
+from mudroom.ext.commits.landing import bring_commits as bring_to_branch
+from mudroom.ext.commits.landing import load_refs, move_refs, save_refs
+from mudroom.session.forks import Forks
+from mudroom.stage.exclude import ignored
+from mudroom.stage.source import OpenSource, Source, read_all
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+from mudroom.vault.apply.landing import LandingResult, read_record
+from mudroom.vault.apply.transaction import ApplyDirectory
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.store import require_own
+
+if TYPE_CHECKING:
+    from mudroom.core.merge.merge import PartialChoice
+    from mudroom.core.tree.entry import Entry
+    from mudroom.ext.commits.git.commit_diff import CommitDiff
+    from mudroom.ext.commits.git.log import CommitLog, ForkLog
+    from mudroom.ext.commits.git.one_commit import OneCommit
+    from mudroom.ext.commits.git.transfer import Commits
+    from mudroom.ext.commits.git.user_settings import UserFiles
+    from mudroom.session import Session
+
+_IGNORE_LIMIT = 1 << 20
+"""Bytes of a ``.gitignore``; a larger one is not followed."""
+
+
+# --- listing ---
+
+
+def list_commits(session: Session, fork: str, repository: bytes = b".git", *, cheaply: bool = False) -> CommitLog:
+    """Return the commits of a fork that the project's repository does not have, oldest first: of its HEAD, and of the
+    branches, tags and stash that it changed. Raise UsageError if the project has no repository there, or that of the
+    fork cannot be read. ``cheaply``: refuse a repository of which much has to be read."""
+    with _open_log(session, fork, repository, cheaply=cheaply) as log:
+        return log.read()
+
+
+def commit_diff(session: Session, fork: str, commit: str, repository: bytes = b".git") -> CommitDiff:
+    """Return the changes of a listed commit against its first parent; ``commit``: its id, the beginning of its id, or a
+    ref of the fork. Secrets are masked. Raise UsageError as ``list_commits``, and if there is no such commit."""
+    return next(commit_diffs(session, fork, [commit], repository))
+
+
+def commit_diffs(
+    session: Session, fork: str, commits: Sequence[str] = (), repository: bytes = b".git"
+) -> Iterator[CommitDiff]:
+    """Yield the changes of these commits, or of all listed ones, as ``commit_diff``, one at a time."""
+    work_tree = repository.removesuffix(b".git")
+    with _open_log(session, fork, repository) as log:
+        from mudroom.ext.commits.git.commit_diff import read_commit_diff
+
+        names = [log.find(commit) for commit in commits] if commits else log.names()
+        for found in names:
+            yield read_commit_diff(log, found, lambda path: session.forks.secrets.hides(work_tree + path))
+
+
+@contextmanager
+def _open_log(session: Session, fork: str, repository: bytes, *, cheaply: bool = False) -> Iterator[ForkLog]:
+    require_dulwich()
+    from mudroom.ext.commits.git.fork_refs import OriginalFiles
+    from mudroom.ext.commits.git.log import LogSource, open_log
+
+    changeset, vault = session.changes.of(fork), session.vault
+    with OpenFork(vault, vault.fork(fork)) as opened:
+        original = OriginalFiles(opened.ground(changeset), {change.path: change for change in changeset.changes})
+        source = LogSource(opened.merged(), original, changeset.changes)
+        with open_log(vault.source, repository, source, cheaply=cheaply) as log:
+            yield log
+
+
+# --- as a branch ---
+
+
+def bring_commits(session: Session, fork: str, *, branch: str | None = None, repository: bytes = b".git") -> Commits:
+    """Bring the commits of a fork into the project's repository: its HEAD as a branch (default: ``mudroom/<fork>``),
+    its other branches, tags, notes and stashes under their names. The project's files, index and HEAD stay unchanged.
+    Hold the vault's lock. Raise UsageError if there are no commits, or they cannot be brought; no ref has changed
+    then."""
+    forks, vault = session.forks, session.vault
+    require_own(vault)
+    forks.secrets.look()
+    with forks.at_rest(fork) as resting:
+        commits = bring_to_branch(vault, resting, read_record(resting), branch, repository, forks.clock())
+    data = {
+        "branch": commits.branch,
+        "head": commits.head,
+        "commits": len(commits.commits),
+        "before": commits.before,
+        "apply": commits.name,
+    }
+    if commits.name:
+        forks.journal("commits", fork, data)
+    return commits
+
+
+# --- an apply as one commit ---
+
+
+class CommitRequest(NamedTuple):
+    message: str
+    user: UserFiles
+    """The user's git settings, for name and mail address."""
+
+
+def apply_as_commit(
+    session: Session,
+    fork: str,
+    request: CommitRequest,
+    paths: Sequence[bytes] = (),
+    *,
+    parts: Mapping[bytes, PartialChoice] | None = None,
+    exact: bool = False,
+    **options: Any,
+) -> LandingResult:
+    """``Changes.apply``, and commit what has landed on the checked-out branch; ``undo`` takes both back. ``options``:
+    those of ``apply``. Hold the vault's lock. Raise UsageError, with nothing applied, if no commit could be made;
+    otherwise as ``apply`` does."""
+    require_dulwich()
+    from mudroom.ext.commits.git.one_commit import clean_message, covers, open_one_commit
+
+    forks, vault = session.forks, session.vault
+    require_own(vault)
+    message, record = clean_message(request.message), forks.record(fork)
+    changes = record.changeset.changes if record is not None else ()
+    with open_one_commit(vault.source, request.user) as commit:
+        with OpenFork(vault, vault.fork(fork)) as opened:
+            chosen = [
+                change for change in changes if change.path in (parts or ()) or covers(paths, change.path, exact=exact)
+            ]
+            files = [change.path for change in chosen if change.entry.kind in ("file", "symlink")]
+            commit.require((path for path in files if git_directory(path) is None), opened.merged())
+        landed = session.changes.apply(fork, paths, parts=parts, exact=exact, **options)
+        problem = _obstacle(landed)
+        if problem:
+            return landed._replace(commit_problem=problem)
+        try:
+            landed = _commit(forks, commit, landed, message)
+        except MudroomError as error:
+            return landed._replace(commit_problem=str(error))
+    if landed.commit is not None:
+        branch = f"refs/heads/{landed.commit.branch}" if landed.commit.branch else "HEAD"
+        data = {"branch": branch, "head": landed.commit.id, "commits": 1, "apply": landed.applied.name}
+        forks.journal("commits", fork, data)
+    return landed
+
+
+def _obstacle(landed: LandingResult) -> str:
+    if landed.verified is not None and not landed.verified.passed:
+        return "nothing was applied"
+    if landed.conflicts:
+        return "there are conflicts"
+    return "" if landed.applied.name else "nothing was applied"
+
+
+def _commit(forks: Forks, commit: OneCommit, landed: LandingResult, message: bytes) -> LandingResult:
+    from mudroom.ext.commits.git.one_commit import CommitTime
+
+    path = next(place for place in forks.vault.applies() if place.endswith(b"/" + landed.applied.name.encode()))
+    place = ApplyDirectory(path)
+    seconds = forks.clock() // 10**9
+    when = CommitTime(seconds, time.localtime(seconds).tm_gmtoff // 60)
+    with OpenSource(forks.vault.source) as project:
+        made = commit.make(place.load().ops, message, when, _ignored_by_git(project))
+    if made is None:
+        return landed._replace(commit_problem="the applied files are in HEAD already, or git ignores them")
+    record, done = made
+    save_refs(place.path, [*load_refs(place.path), record])
+    failures = move_refs([record])
+    if failures:
+        save_refs(place.path, [earlier for earlier in load_refs(place.path) if earlier != record])
+        raise UsageError(f"{show(failures[0].ref)} {failures[0].reason}", "git commit")
+    return landed._replace(commit=done)
+
+
+def _ignored_by_git(project: Source) -> Callable[[bytes, Entry], bool]:
+    """Return the predicate of files that the project's ``.gitignore`` files match, or a directory above them."""
+
+    def read(path: bytes) -> bytes | None:
+        try:
+            return read_all(project, path, _IGNORE_LIMIT)
+        except OSError:
+            return None
+
+    out = ignored(project.look, read)
+
+    def is_ignored(path: bytes, entry: Entry) -> bool:
+        above = ((directory, project.look(directory)) for directory in ancestors(path))
+        return out(path, entry) or any(found is not None and out(directory, found) for directory, found in above)
+
+    return is_ignored

@@ -1,0 +1,196 @@
+"""Repositories in an apply: the ``.git`` directories whose files never land, and the part of mudroom that lands refs.
+
+The commits of a fork come over as objects and refs (``ext/commits/landing.py``). Without that part they stay in the
+fork, a repository that may hold masked files does not land, and an apply that has moved refs is neither undone nor
+redone nor recovered.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from mudroom.core.git.outcome import STAYING, TransferResult
+from mudroom.core.merge.merge import Conflict
+from mudroom.core.registry import is_installed, part
+from mudroom.core.tree.change import Change, Remark
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.flag import git_directory, is_protected, repository_of_each
+from mudroom.typing import Any, Protocol
+from mudroom.vault.apply.transaction import ApplyDirectory, ApplyResult
+from mudroom.vault.record import ForkRecord
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+REFS = b"/refs"
+"""The file of an apply with the refs that it moves; written before the first of them moves."""
+
+
+class RefLanding(Protocol):
+    """The refs of a fork's repositories in an apply: objects before the files, refs after them."""
+
+    def add_objects(self) -> None:
+        """Add the new objects. Objects that no ref names are harmless."""
+
+    def left_behind(self, lands: Collection[bytes]) -> str:
+        """Return why the files would not be those of the commits, as the end of a sentence; empty if they would.
+        ``lands``: paths of the project which become as in the fork."""
+
+    def held_back(self, not_whole: str, left_behind: str) -> list[Conflict]:
+        """Return the checked-out branches of the fork that cannot arrive under their own names, as conflicts."""
+
+    def bring(
+        self, place: ApplyDirectory | None, applied: ApplyResult, not_whole: str, time: int
+    ) -> tuple[ApplyDirectory | None, ApplyResult, list[TransferResult]]:
+        """Move the refs. Return the apply's directory, made now if there was none and a ref moves. ``not_whole``: why
+        not all files were applied; empty if they were."""
+
+
+class RefTurn(Protocol):
+    """The refs of an apply that is undone or redone."""
+
+    def settle(self, applied: ApplyResult) -> tuple[Remark, ...]:
+        """Move the refs. Called before the undo or redo counts as finished."""
+
+    def added_to(self, applied: ApplyResult) -> ApplyResult:
+        """Return the result with the refs that moved, and with those that did not as conflicts."""
+
+
+class _NoRefs:
+    def settle(self, _applied: ApplyResult) -> tuple[Remark, ...]:
+        return ()
+
+    def added_to(self, applied: ApplyResult) -> ApplyResult:
+        return applied
+
+
+# --- which repositories ---
+
+
+def existing_units(look: Callable[[bytes], Entry | None], changes: Iterable[Change]) -> set[bytes]:
+    """Return the ``.git`` directories with changes that are repositories of the project: their files never land.
+    ``look``: of the project. A ``.git`` that is a file there has changes below it if the fork has a private repository
+    (``vault/git/private_directory.py``)."""
+    units: dict[bytes, bool] = {}
+    for change in changes:
+        unit = git_directory(change.path)
+        if unit is not None:
+            units[unit] = units.get(unit, False) or change.path != unit
+    return {unit for unit, has_files in units.items() if _is_repository(look, unit, has_files=has_files)}
+
+
+def _is_repository(look: Callable[[bytes], Entry | None], unit: bytes, *, has_files: bool) -> bool:
+    if look(unit + b"/HEAD") is not None:
+        return True
+    entry = look(unit) if has_files else None
+    return entry is not None and entry.kind != "directory"
+
+
+def git_directories(project: bytes, changes: Iterable[Change]) -> list[bytes]:
+    """Return the git directories of the project whose HEAD or refs the fork changed, those of submodules included."""
+    directories: set[bytes] = set()
+    for change in changes:
+        unit = git_directory(change.path)
+        if unit is None or is_protected(change.path):
+            continue
+        directory = _module(project, unit, change.path)
+        within = change.path[len(directory) + 1 :]
+        if within in (b"HEAD", b"packed-refs") or within.startswith((b"refs/", b"worktrees/")):
+            directories.add(directory)
+    return sorted(path for path in directories if _leads_to_repository(os.path.join(project, path)))
+
+
+def _leads_to_repository(path: bytes) -> bool:
+    return os.path.lexists(path + b"/HEAD") or (os.path.lexists(path) and not os.path.isdir(path))
+
+
+def _module(project: bytes, unit: bytes, path: bytes) -> bytes:
+    """Return the git directory that a path below ``unit`` belongs to: a submodule's, or ``unit`` itself.
+    gitrepository-layout(5), modules."""
+    found, parts = unit, path[len(unit) + 1 :].split(b"/")
+    if parts[0] != b"modules":
+        return found
+    for end in range(2, len(parts)):
+        candidate = b"/".join((unit, *parts[:end]))
+        if all(os.path.lexists(os.path.join(project, candidate, name)) for name in (b"HEAD", b"objects")):
+            found = candidate
+    return found
+
+
+def staying_remarks(units: Iterable[bytes]) -> tuple[Remark, ...]:
+    """Return a remark for each of these repositories if no part of this installation brings commits."""
+    units = sorted(units)
+    return tuple(Remark(unit, STAYING) for unit in units) if units and not is_installed("commits") else ()
+
+
+# --- the part that lands refs ---
+
+
+def open_refs(
+    vault: Vault, fork: Fork, record: ForkRecord, units: Collection[bytes]
+) -> AbstractContextManager[RefLanding | None]:
+    """Open the refs of the fork in these ``.git`` directories, with all objects checked; None if it has changed none.
+    Hold the fork's lock.
+
+    Raise UsageError if a repository is refused, NotInstalled if no part of this installation brings commits; nothing
+    has been written then."""
+    directories = git_directories(vault.source, record.changeset.changes) if units else []
+    directories = [path for path in directories if git_directory(path) in units]
+    if not directories:
+        return nullcontext()
+    landing: AbstractContextManager[RefLanding] = _commits("bringing a fork's commits").open_git_landing(
+        vault, fork, record, directories
+    )
+    return landing
+
+
+def require_unemptied_repositories(vault: Vault, fork: Fork, taken: Sequence[Change]) -> None:
+    """Raise UsageError with the path if a repository among the changes to apply, which the fork made, holds a masked
+    file as an empty one; NotInstalled if that cannot be checked. ``taken``: in walking order."""
+    tops = {change.path for change in taken if change.entry.kind == "directory"} & {*repository_of_each(taken).values()}
+    if tops and vault.mask.paths:
+        _commits("checking a new repository for masked files").require_unemptied_repositories(vault, fork, tops)
+
+
+def require_unemptied_commits(vault: Vault, fork: Fork) -> None:
+    """Raise UsageError with the path if a commit of a fork that leaves this machine holds a masked file as an empty
+    one; NotInstalled if that cannot be checked. Hold the fork's lock. A repository that cannot be read is no reason to
+    refuse: where it is brought, that is checked."""
+    record = fork.record
+    directories = git_directories(vault.source, record.changeset.changes) if record is not None else []
+    if directories:
+        commits = _commits("checking the commits of a fork for masked files")
+        commits.require_unemptied_commits(vault, fork, record, directories)
+
+
+def turned_refs(place: ApplyDirectory, *, back: bool) -> RefTurn:
+    """Return the refs of an apply, to be moved back or forward. Raise UsageError if another git command is at work in
+    a repository, NotInstalled if no part of this installation moves refs; nothing has been changed then."""
+    if not moves_refs(place):
+        return _NoRefs()
+    commits = _commits(f"{'undo' if back else 'redo'} of {place.name}, which has moved refs of git,")
+    turn: RefTurn = commits.GitTurn(place, back=back)
+    return turn
+
+
+def require_recoverable(place: ApplyDirectory) -> None:
+    """Raise NotInstalled if the apply has planned moves of refs, and no part of this installation moves refs."""
+    if place.state() is not None and moves_refs(place):
+        _commits(f"recovery of {place.name}, which was cut off and moves refs of git,")
+
+
+def moved_again(place: ApplyDirectory, *, back: bool = False) -> tuple[Remark, ...]:
+    """Move the refs of an apply that was cut off. Return a remark for each that could not be moved."""
+    if not moves_refs(place):
+        return ()
+    remarks: tuple[Remark, ...] = _commits("recovery of refs of git").moved_again(place.path, back=back)
+    return remarks
+
+
+def moves_refs(place: ApplyDirectory) -> bool:
+    return os.path.lexists(place.path + REFS)
+
+
+def _commits(what: str) -> Any:
+    return part("commits", "landing", what)
