@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.cli.project_session import project_of
+from mudroom.cli.terminal.asking import forget_typed
 from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.network.host_rules import HostRule, show_rule
@@ -74,8 +75,6 @@ def _ask_about_open(
 
 
 def _ask(question: str, context: Context) -> str:
-    from mudroom.cli.terminal.asking import forget_typed
-
     terminal = context.terminal
     for _time in range(_ASKED):
         if not forget_typed(0):
