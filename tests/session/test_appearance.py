@@ -273,6 +273,10 @@ def test_another_project_at_that_path_of_this_machine_is_not_touched(machines: M
 def test_a_home_of_another_user_at_that_path_is_not_looked_into(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    require_not_looked_into(machines, monkeypatch)
+
+
+def require_not_looked_into(machines: Machines, monkeypatch: pytest.MonkeyPatch, card: AgentCard | None = None) -> None:
     """Root could read it."""
     machines.home.write("f", "of home\n")
     machines.ship()
@@ -292,7 +296,7 @@ def test_a_home_of_another_user_at_that_path_is_not_looked_into(
         return os.stat_result((*info[:4], os.geteuid() + 1, *info[5:]))
 
     monkeypatch.setattr("mudroom.session.confinement.appearance.os.stat", of_another)
-    session = machines.worker(settings, card=AgentCard("goose"), level=1)
+    session = machines.worker(settings, card=card, level=1)
     monkeypatch.undo()
     assert out(session, "cd; find . -type f -size +0; echo $HOME") == f"{other}\n"
 

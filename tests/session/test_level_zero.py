@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from conftest import Place, act_as, tick
-from furnished_home import VIEWS, card, furnish, furnished, run, said, short
-from mudroom.core.agent.sandbox_level import BARE, REFUSE, LevelPolicy
+from furnished_home import VIEWS, furnish, furnished, run, said, short
+from mudroom.core.agent.sandbox_level import BARE, LevelPolicy
 from mudroom.core.result import to_json
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
@@ -119,29 +119,19 @@ def test_it_is_remembered(furnished: Place) -> None:
 # --- the level is the policy's to decide ---
 
 
-@pytest.mark.parametrize(
-    ("levels", "note"),
-    [
-        (LevelPolicy(minimum=1), "raised from 0 to 1: the least that the policy permits (levels.minimum)"),
-        (LevelPolicy(agents=(("agent", 1),)), "raised from 0 to 1: the least for agent (levels.agents.agent)"),
-    ],
-)
-def test_the_policy_raises_and_it_is_said(furnished: Place, levels: LevelPolicy, note: str) -> None:
-    session = furnished.session(Settings(levels=levels))
-    act_as(session, card=card())
+def test_the_policy_raises_and_it_is_said(furnished: Place) -> None:
+    session = furnished.session(Settings(levels=LevelPolicy(minimum=1)))
+    act_as(session, level=0)
     result = session.run([b"ls", b"/home"])
     assert result.level == 1
-    assert note in result.notes
+    assert "raised from 0 to 1: the least that the policy permits (levels.minimum)" in result.notes
     assert BARE not in result.notes
 
 
-@pytest.mark.parametrize(
-    "levels", [LevelPolicy(allow=(1, 2)), LevelPolicy(agents=(("agent", REFUSE),))], ids=["level", "agent"]
-)
-def test_the_policy_refuses_and_nothing_is_left(furnished: Place, levels: LevelPolicy) -> None:
-    session = furnished.session(Settings(levels=levels))
-    act_as(session, card=card())
-    with pytest.raises(UsageError, match="the agent agent is refused"):
+def test_the_policy_refuses_and_nothing_is_left(furnished: Place) -> None:
+    session = furnished.session(Settings(levels=LevelPolicy(allow=(1, 2))))
+    act_as(session, level=0)
+    with pytest.raises(UsageError, match="this command is refused"):
         session.run([b"true"])
     assert session.vault.forks() == []
 
@@ -166,13 +156,6 @@ def mudroom(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_line(furnished: Place) -> None:
-    path = furnished.write(
-        "card.json", json.dumps({"agentId": "agent", "sandboxRequirements": {"needsKeychain": ["gh"]}})
-    )
-    tool = f"print(end=open('{furnished.home}/.config/gh/hosts.yml').read())"  # cat would be asked about
-    done = mudroom(furnished, "exec", "--json", "--card", str(path), "--", sys.executable, "-c", tool)
-    found = json.loads(done.stdout)
-    assert (found["level"], found["credentials"], found["stdout"]) == (0, ["gh"], "HIDDEN")
     done = mudroom(furnished, "run", "--no", "--level", "0", "--", "true")
     assert done.returncode == 0
     assert done.stderr.count("no isolation") == 1
@@ -193,41 +176,3 @@ def test_what_is_said_of_it_afterwards(furnished: Place) -> None:
         ("/tmp/x", "private"),
     ):
         assert f": {verdict}: " in mudroom(furnished, "policy", "why", path).stdout
-
-
-def test_what_a_card_would_get(furnished: Place) -> None:
-    path = furnished.write("card.json", json.dumps({"agentId": "x", "sandboxRequirements": {"needsKeychain": ["gh"]}}))
-    done = mudroom(furnished, "agent", "check", "--json", str(path))
-    found = json.loads(done.stdout)
-    assert done.returncode == 0
-    assert (found["schema"], found["level"], found["rule"], found["credentials"]) == (
-        "mudroom.card/1",
-        0,
-        "default",
-        ["gh"],
-    )
-    furnished.write(".mudroom/policy.yaml", "levels:\n  agents: {x: refuse}\n")
-    done = mudroom(furnished, "agent", "check", str(path))
-    assert done.returncode == 1
-    assert "refused: the policy does not let x run here (levels.agents.x)" in done.stdout
-    assert not (furnished.state / "vaults").exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "card.json:1: this is not JSON"),
-        ('{"agentId": "a", "agentId": "b"}', "card.json: 'agentId' is given twice"),
-        ('{"agentId": "a", "needs": 1}', "card.json: the card has an unknown key 'needs'"),
-        ("[" * 100_000, "card.json: nested too deeply"),
-        ("\xff", "card.json:1: this is not UTF-8"),
-        (" " * (1 << 20) + "{}", "card.json is larger than any card"),
-    ],
-)
-def test_a_bad_card_is_one_line(place: Place, text: str, message: str) -> None:
-    path = place.write("card.json", text.encode("latin-1"))
-    done = mudroom(place, "exec", "--card", str(path), "--", "true")
-    assert done.returncode == 125
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert not place.state.exists()
