@@ -309,7 +309,6 @@ LINUX_ONLY_CALLS = (
     "ext/keeper/server.py",
     "ext/keeper/start.py",
     "sandbox/launcher/clearing.py",
-    "sandbox/launcher/directory.py",
     "sandbox/launcher/mediator.py",
     "sandbox/launcher/step.py",
 )

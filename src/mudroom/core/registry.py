@@ -94,7 +94,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
 """By kind of what is added, then by its name: a module below ``mudroom.ext``, of the folder that it begins with."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
-    "fleet": ("transfer",),
+    "fleet": ("inspection", "transfer"),
     "tui": ("attempts", "review"),
     "web": ("attempts", "review"),
 }

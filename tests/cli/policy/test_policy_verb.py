@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from conftest import Place
-from mudroom.cli.doctor.syscall_name import SYSCALL_NAMES
+from mudroom.cli.doctor.probe import SYSCALL_NAMES
 from mudroom.sandbox.linux.syscall import DENY
 from test_vault_verb import Cli
 

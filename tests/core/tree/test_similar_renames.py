@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from mudroom.core.tree import similar_renames
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.review_tags import LARGE
-from mudroom.core.tree.similar_renames import Move, Moves, Read
-from mudroom.core.tree.similarity import LEAST, can_be_similar, score, spans
+from mudroom.core.tree.similar_renames import LEAST, Move, Moves, Read, can_be_similar, score, spans
 from sample import added, deleted, directory, file, modified, paths, symlink
 
 Contents = dict[bytes, bytes]

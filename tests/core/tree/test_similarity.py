@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.tree.similarity import FULL, can_be_similar, percent, score, spans
+from mudroom.core.tree.similar_renames import FULL, can_be_similar, percent, score, spans
 
 CONTENTS = st.binary(max_size=400) | st.lists(st.sampled_from([b"a\n", b"bb\r\n", b"x" * 70 + b"\n", b"\0"])).map(
     b"".join

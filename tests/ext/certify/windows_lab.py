@@ -24,9 +24,9 @@ from mudroom.ext.certify.trial import Start, Trial, certify
 from mudroom.ext.certify.volume import Volume
 from mudroom.ext.certify.windows_trial import prepare_by
 from mudroom.ext.certify.windows_witness import Witness
-from mudroom.ext.windows.core.windows_exit import status_of
 from mudroom.ext.windows.core.windows_plan import WindowsPlan
 from mudroom.ext.windows.sandbox.bridge import relay_text
+from mudroom.ext.windows.sandbox.client import status_of
 from mudroom.ext.windows.sandbox.plan import WindowsCommand, WindowsMachine, compile_plan
 from mudroom.ext.windows.sandbox.run import start as start_process
 from mudroom.stage import disk

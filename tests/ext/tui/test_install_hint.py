@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom.ext.tui.cli.install_hint import install_hint
+from mudroom.ext.tui.cli.review import install_hint
 
 
 def test_a_hint_is_in_the_words_of_the_tool_that_installed_mudroom() -> None:

@@ -191,7 +191,7 @@ def test_a_timeline_reads_the_state_of_its_fork_as_often_however_many_checkpoint
         read.append(text)
         return from_text(text.decode("ascii"))
 
-    monkeypatch.setattr("mudroom.vault.store.state_text.TEXTS.parse", reading)
+    monkeypatch.setattr("mudroom.vault.store.fork.TEXTS.parse", reading)
     looks = []
     for count in (1, 30):
         for number in range(count):

@@ -13,7 +13,7 @@ pytest.importorskip("starlette", reason="the extra web")
 from pageside import changed, pick
 
 from conftest import tick
-from mudroom.ext.web.state.request_lock import RequestLocks
+from mudroom.ext.web.state.server_state import RequestLocks
 from test_conflict_api import FORK, TEXT, Two, edit, page, two
 
 __all__ = ["page", "two"]

@@ -19,8 +19,7 @@ if sys.platform != "win32":
 
 from mudroom.errors import Unsupported
 from mudroom.ext.windows.sandbox import relay
-from mudroom.ext.windows.sandbox.bridge import GateBridge, relay_text
-from mudroom.ext.windows.sandbox.frame import PIECE
+from mudroom.ext.windows.sandbox.bridge import PIECE, GateBridge, relay_text
 from mudroom.ext.windows.sandbox.relay import End
 from mudroom.ext.windows.win32.api import CallFailed, Library
 from mudroom.ext.windows.win32.owner import own_sid

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mudroom.core.network.host import parse_host
 from mudroom.net.listeners import socks
-from mudroom.net.listeners.connect import parse_connect
+from mudroom.net.listeners.accept import parse_connect
 from mudroom.net.protocol import client_hello, dns, head, refusal
 from mudroom.net.protocol.synthetic import MOST, Synthetic, is_synthetic
 from mudroom.net.protocol.target import parse_target

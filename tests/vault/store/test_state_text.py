@@ -6,8 +6,8 @@ import pytest
 
 from mudroom.core.tree import stack
 from mudroom.core.tree.stack import Checkpoint, ForkState, checkpoint_line, to_text
-from mudroom.vault.store import state_text
-from mudroom.vault.store.state_text import StateTexts
+from mudroom.vault.store import fork
+from mudroom.vault.store.fork import StateTexts
 
 
 def test_every_text_is_the_one_of_its_state() -> None:
@@ -35,8 +35,8 @@ def test_only_new_texts_are_parsed_and_only_new_lines_made(monkeypatch: pytest.M
         lines.append(point)
         return checkpoint_line(point)
 
-    monkeypatch.setattr(state_text, "from_text", parsed.append)
-    monkeypatch.setattr(state_text, "checkpoint_line", line)
+    monkeypatch.setattr(fork, "from_text", parsed.append)
+    monkeypatch.setattr(fork, "checkpoint_line", line)
     texts, state = StateTexts(), ForkState("u")
     for number in range(1000):
         state = texts.parse(texts.format(stack.with_checkpoint(state, f"c{number}", number)))

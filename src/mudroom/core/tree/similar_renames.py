@@ -17,15 +17,55 @@ was only moved has the same content and is one ``renamed`` change: ``rename.py``
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
+from mudroom.core.text.linediff import is_binary, split_lines
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import name
 from mudroom.core.tree.review_tags import LARGE, is_of_repository
 from mudroom.core.tree.secret import ELSEWHERE
-from mudroom.core.tree.similarity import FULL, LEAST, Spans, can_be_similar, percent, score, spans
 from mudroom.typing import NamedTuple
+
+FULL = 60_000
+"""The score of identical contents: MAX_SCORE in diffcore.h."""
+LEAST = FULL // 2
+"""Lowest score of a rename: git's DEFAULT_RENAME_SCORE."""
+_SPAN = 64
+
+
+class Spans(NamedTuple):
+    size: int
+    """Bytes of the content."""
+    counts: Counter[bytes]
+
+
+def spans(data: bytes) -> Spans:
+    lines = split_lines(data if is_binary(data) else data.replace(b"\r\n", b"\n"))
+    counts = Counter(line for line in lines if len(line) <= _SPAN)
+    for line in lines:
+        if len(line) > _SPAN:
+            counts.update(line[start : start + _SPAN] for start in range(0, len(line), _SPAN))
+    return Spans(len(data), counts)
+
+
+def can_be_similar(old: int, new: int, least: int = LEAST) -> bool:
+    """Return whether contents of these sizes in bytes can reach the score ``least``. Empty contents cannot."""
+    return FULL * min(old, new) >= least * max(old, new) > 0
+
+
+def score(old: Spans, new: Spans) -> int:
+    """Return the similarity, from 0 to FULL."""
+    few, many = sorted((old.counts, new.counts), key=len)
+    copied = sum(min(count, many[span]) * len(span) for span, count in few.items() if span in many)
+    return copied * FULL // max(old.size, new.size, 1)
+
+
+def percent(score: int) -> int:
+    """Return the score in percent, rounded down as in git."""
+    return score * 100 // FULL
+
 
 SAME_NAME = (FULL + LEAST) // 2
 """Lowest score at which a file of the same name is preferred to a more similar file (GIT_BASENAME_FACTOR)."""

@@ -10,7 +10,6 @@ import _socket
 import ctypes
 import os
 
-from mudroom.sandbox.launcher.directory import make_directories, make_directory
 from mudroom.sandbox.launcher.kernel import (
     AT_EMPTY_PATH,
     AT_FDCWD,
@@ -541,3 +540,22 @@ def _install(program: bytes, flags: int) -> int:
 STEPS = {
     name[5:]: function for name, function in sorted(globals().items()) if name.startswith("step_")
 } | LISTENER_STEPS
+
+
+# --- directories of a new root ---
+
+
+def make_directories(root: int, path: bytes, mode: int = 0o755) -> None:
+    """Create the directories of ``path`` (relative) below the descriptor ``root``; existing ones are kept."""
+    try:
+        make_directory(root, path or b".", mode)
+    except FileNotFoundError:
+        make_directories(root, path.rpartition(b"/")[0])  # most often only the last ones are missing
+        make_directory(root, path, mode)
+
+
+def make_directory(root: int, path: bytes, mode: int) -> None:
+    try:
+        os.mkdir(path, mode, dir_fd=root)
+    except FileExistsError:
+        pass

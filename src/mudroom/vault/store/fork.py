@@ -29,18 +29,58 @@ from contextlib import contextmanager, suppress
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.tree.path import show
-from mudroom.core.tree.stack import ForkState
+from mudroom.core.tree.stack import Checkpoint, ForkState, checkpoint_line, from_text, head_text
 from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.stage import disk
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.lock import PATIENCE, Lock
-from mudroom.vault.store.state_text import TEXTS
 
 if TYPE_CHECKING:
     from mudroom.core.tree.change import Changeset
     from mudroom.vault.record import ForkRecord
     from mudroom.vault.store.mount_note import MountNote
+
+
+KEPT = 8
+"""Texts kept: those of the forks in use."""
+
+
+class StateTexts:
+    """The last states with their texts. Thread-safe: values are replaced as a whole; a lost one costs a parse."""
+
+    def __init__(self) -> None:
+        self._states: dict[bytes, ForkState] = {}
+        self._lines: tuple[tuple[Checkpoint, ...], tuple[bytes, ...]] = ((), ())
+
+    def parse(self, text: bytes) -> ForkState:
+        """Return the state. Raise ValueError with the reason if it is damaged."""
+        state = self._states.get(text)
+        if state is None:
+            state = from_text(text.decode("ascii"))
+            self._keep(text, state)
+        return state
+
+    def format(self, state: ForkState) -> bytes:
+        points, lines = self._lines
+        pairs = zip(points, state.checkpoints, strict=False)
+        same = next(
+            (at for at, pair in enumerate(pairs) if pair[0] is not pair[1]), min(len(points), len(state.checkpoints))
+        )
+        new = (f"{checkpoint_line(point)}\n".encode("ascii") for point in state.checkpoints[same:])
+        lines = (*lines[:same], *new)
+        self._lines = state.checkpoints, lines
+        text = b"".join((head_text(state).encode("ascii"), *lines, b"end\n"))
+        self._keep(text, state)
+        return text
+
+    def _keep(self, text: bytes, state: ForkState) -> None:
+        recent = list(self._states.items())[1 - KEPT :]
+        self._states = dict([*recent, (text, state)])
+
+
+TEXTS = StateTexts()
+
 
 CREDENTIALS = b"/credentials"
 DOOR = b"/standing"

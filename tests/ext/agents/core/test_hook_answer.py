@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.ext.agents.core.hook_answer import HookPlace, answer, command_line, message, quote
+from mudroom.ext.agents.core.hook_answer import HookPlace, PatchError, answer, command_line, message, quote, with_paths
 from mudroom.ext.agents.core.hook_contract import CONTRACTS
-from mudroom.ext.agents.core.hook_patch import PatchError, with_paths
 from mudroom.ext.agents.core.hook_settings import exec_words
 
 EVENTS = Path(__file__).with_name("hook_events")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.ext.windows.sandbox.frame import PIECE, BrokenFrame, read_frame, write_frame
+from mudroom.ext.windows.sandbox.bridge import PIECE, BrokenFrame, read_frame, write_frame
 from mudroom.ext.windows.win32.pipe import PipeClosed, PipeStopped
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mudroom.core.result import exit_code_of
-from mudroom.ext.windows.core.windows_exit import status_of
+from mudroom.ext.windows.sandbox.client import status_of
 
 
 def test_exit_codes_keep_their_last_byte_and_no_failure_becomes_a_success() -> None:

@@ -7,7 +7,7 @@ The syntax tree comes from tree-sitter's grammar of bash, which differs from bas
 * Where bash and the grammar are known to differ (control characters, a line continuation in the middle of a word, words
   that touch, operators inside ``[ … ]``), the part is unknown.
 * Recursion is at most ``DEEPEST`` deep, whatever the line; lines longer than ``LONGEST`` bytes are not parsed.
-* A line with any unknown part also gets the fallback scan (``core/command/fallback_scan.py``), so that a command hidden
+* A line with any unknown part also gets the fallback scan (``core/command/shell/line.py``), so that a command hidden
   by an error of the grammar is judged no more mildly than a visible one.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.command.fallback_scan import scan_line
 from mudroom.core.command.locations import CommandContext, change_directory, names_credentials
 from mudroom.core.command.shell.grammar import tree_of
 from mudroom.core.command.shell.quoting import word_of
@@ -29,6 +28,9 @@ from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+    from mudroom.core.command.locations import CommandContext
+    from mudroom.core.command.verdict import CommandPart
 
 LONGEST = 128 << 10
 _MOST_PLACES = 8
@@ -362,3 +364,32 @@ class CommandReader:
             elif child.is_named or child.is_missing:
                 self.tree.on_arithmetic_expansion(child, depth + 1)
         self.leave("for_statement", before)
+
+
+# --- fallback scan of a command line that the parser could not fully read ---
+
+
+_START = regex(
+    rb"(?:\A|[;&|\n(`{!]|\b(?:do|then|else|if|while|until|time|in)\b)[ \t]*(?:\w+=\S*[ \t]+)*"
+    rb"([A-Za-z0-9_./+'\"\\-]+(?:[ \t]+[^ \t\n;&|()`<>]{1,4096}){0,64})"
+)
+_SCANNED_BYTES = 1 << 20
+_MOST_STARTS = 500
+
+
+def scan_line(line: bytes, context: CommandContext) -> tuple[CommandPart, ...]:
+    """Return the parts that are destructive or reach past the sandbox, one for each reason."""
+    parts_by_reason: dict[str, CommandPart] = {}
+    for number, match in enumerate(_START.finditer(line, 0, _SCANNED_BYTES)):
+        if number >= _MOST_STARTS:
+            break
+        words = [Word(word.translate(None, b"'\"\\")) for word in match[1].split()]
+        if not words[0].text or b"\0" in match[1] or context.depth > 1:
+            continue
+        for part in context.words(words, context._replace(depth=context.depth + 2)):
+            strict = [name for name in part.classes if name in ("destructive", "host_escape_risk")]
+            if strict and part.reason not in parts_by_reason:
+                # its paths are guessed, too: no aim is certain
+                reason = part.reason + " (at a guess)"
+                parts_by_reason[part.reason] = part._replace(complete=False, reason=reason, aims=(), otherwise=())
+    return tuple(parts_by_reason.values())

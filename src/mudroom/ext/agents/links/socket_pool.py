@@ -19,9 +19,37 @@ import time
 from collections.abc import Callable, Hashable
 
 from mudroom.errors import MudroomError
-from mudroom.ext.agents.links.late_socket import READY
+from mudroom.net.listeners.late_listener import enter
 from mudroom.session.confinement.namespace_listener import namespaces_at
 from mudroom.session.confinement.namespace_program import start
+
+FAMILIES = {b"4": socket.AF_INET, b"6": socket.AF_INET6}
+READY = b"ready"
+
+
+def main() -> None:
+    """Send READY, or an error number. Then send a socket of the family for each request, or the error number."""
+    host = socket.socket(fileno=os.dup(0))
+    error = enter(1, 2)
+    host.send(b"%d" % error if error else READY)
+    if error:
+        return
+    for descriptor in (0, 1, 2):
+        os.close(descriptor)
+    poller = select.poll()
+    poller.register(host, select.POLLIN)
+    poller.register(3, select.POLLIN)
+    while True:
+        ready = dict(poller.poll())
+        request = host.recv(16) if host.fileno() in ready else b""
+        if 3 in ready or not request:
+            return
+        try:
+            with socket.socket(FAMILIES[request], socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as made:
+                socket.send_fds(host, [b"0"], [made.fileno()])
+        except OSError as failure:
+            host.send(b"%d" % (failure.errno or 0))
+
 
 PATIENCE = 1.0
 """Seconds in which the host process of the other fork's command hands out its namespaces, and the new process enters
@@ -41,7 +69,7 @@ class _Maker:
         """Raise OSError if no command is running there, or its namespaces cannot be entered."""
         self._gone, namespaces = namespaces_at(listener, PATIENCE)
         try:
-            self._pid, self._channel = start("mudroom.ext.agents.links.late_socket", [], (*namespaces, self._gone))
+            self._pid, self._channel = start("mudroom.ext.agents.links.socket_pool", [], (*namespaces, self._gone))
         except OSError:
             os.close(self._gone)
             raise

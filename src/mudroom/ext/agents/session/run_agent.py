@@ -18,12 +18,15 @@ from contextlib import contextmanager
 
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.agent.endpoint import AgentEndpoint
+from mudroom.core.network.fork_rule import ForkRule, matches_label, parse_forks
 from mudroom.core.result import Result
+from mudroom.core.settings import Settings
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
+from mudroom.ext.agents.core.fork_consent import ConsentSide, shown_by
+from mudroom.ext.agents.links.fork_grants import side_of
 from mudroom.ext.agents.session.artifact import Artifacts, collect, next_place, require_empty
-from mudroom.ext.agents.session.fork_wish import missing_consents
 from mudroom.session.actor import Actor
 from mudroom.session.order import CAPTURED, Stdio
 from mudroom.session.session import Session
@@ -209,3 +212,35 @@ def _collected(session: Session, fork: Fork, card: AgentCard, result: Result, ar
             streams["command"] = b"\0".join(opened.shown(result.command))
         place = artifacts if artifacts is not None else next_place(fork.path + b"/artifacts")
         return collect(place, opened.merged(), result.changeset.changes, card.artifacts, streams)
+
+
+# --- the ports that a card asks for between forks (``needsForks``) ---
+
+
+def missing_consents(fork: Fork, settings: Settings, card: AgentCard) -> list[str]:
+    """Return a note, with the command that helps, for each port that is not granted. A port of another fork needs that
+    fork's consent as well, which is not looked at here: it may not exist yet."""
+    side = side_of(fork)
+    notes = []
+    for kind, text in card.needs.forks:
+        (rule,) = parse_forks([text], kind)
+        if not _is_granted(rule, side, settings):
+            command = f"mudroom net {kind} {rule if kind == 'reach' else rule.port} --fork {fork.name}"
+            help_ = f"network.forks: {kind}: {rule}" if rule.fork.endswith("*") and kind == "reach" else command
+            notes.append(f"{card.agent} asks to {kind} {rule}, which is not granted ({help_})")
+    return notes
+
+
+def _is_granted(rule: ForkRule, side: ConsentSide, settings: Settings) -> bool:
+    if rule.side == "show":
+        return shown_by(settings.fork_rules, side, rule.port) is not None
+    granted = any((reached.fork.label, reached.port) == (rule.fork, rule.port) for reached in side.grants.reaches)
+    linked = any(
+        link.source in ("*", side.fork.label) and link.target == rule.fork and (link.port or 80) == rule.port
+        for link in settings.agent_links
+    )
+    given = any(
+        other.side == "reach" and other.port == rule.port and matches_label(other.fork, rule.fork)
+        for other in settings.fork_rules
+    )
+    return granted or linked or given

@@ -39,6 +39,7 @@ from mudroom.ext.fleet.origin.roster import FleetWorker
 from mudroom.ext.fleet.origin.seat import Fitness, Key, Seat
 from mudroom.ext.fleet.wire.message import PROTOCOL, Errand, OriginHello
 from mudroom.ext.fleet.wire.settings import encode
+from mudroom.ext.inspection.foreign_credential import find_foreign
 from mudroom.ext.transfer.vault.import_fork import LIMIT
 from mudroom.sandbox.host.host import umask
 from mudroom.session.confinement.command_gate import upstream_of
@@ -320,8 +321,6 @@ def _without_credentials(settings: Settings) -> Settings:
     """Return the settings without headers that put a credential into requests: it would be the worker's."""
     if not any(rule.set_headers for rule in settings.hosts):
         return settings
-    from mudroom.ext.inspection.foreign_credential import find_foreign
-
     def is_credential(name: str, value: str) -> bool:
         return bool(find_foreign(b"/", [(name.encode(), value.encode())], (), lambda _cookie: False).where)
 

@@ -17,7 +17,6 @@ from mudroom.core.registry import part_or_none
 from mudroom.core.result import changes_to_json
 from mudroom.core.text.hunk import hunks
 from mudroom.errors import MudroomError, UsageError
-from mudroom.ext.tui.cli.install_hint import install_hint
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -143,3 +142,19 @@ class _RecordingTerminal(Terminal):
 
     def progress(self, label: str, done: int, total: int) -> None:
         """The review shows progress itself (``Forks.tell_progress``)."""
+
+
+# --- how what is missing gets installed, in the words of the tool that installed mudroom ---
+
+
+PACKAGES = {"inspect": "'cryptography>=45' 'h2>=4.3'", "keyring": "'keyring>=25'", "tui": "'textual>=6'"}
+"""Extras of pyproject.toml that users meet."""
+
+
+def install_hint(extra: str, prefix: str = sys.prefix) -> str:
+    """Return the command that adds an extra to this installation. ``prefix``: the directory of its environment."""
+    if "/pipx/venvs/" in prefix:
+        return f"pipx inject {prefix.rpartition('/')[2]} {PACKAGES[extra]}"
+    if "/uv/tools/" in prefix:
+        return f"uv pip install --python {prefix} {PACKAGES[extra]}"
+    return f"pip install {PACKAGES[extra]}"  # not mudroom's name: before a version is published anybody could take it

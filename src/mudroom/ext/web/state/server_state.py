@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
@@ -19,11 +20,46 @@ from mudroom.ext.review.rows import stamp_of
 from mudroom.ext.web.state.hub import ChangeBell, Hub, Look
 from mudroom.ext.web.state.job import Jobs
 from mudroom.ext.web.state.refusal import Refusal
-from mudroom.ext.web.state.request_lock import RequestLocks
 from mudroom.ext.web.state.server_environment import ServerEnvironment
 from mudroom.session import Session
 from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
 from mudroom.stage import disk
+
+Act = Literal["decide", "start"]
+"""The action on a fork; different actions do not exclude each other."""
+
+
+class _CountedLock:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        """Number of holders and waiters."""
+
+
+class RequestLocks:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._locks: dict[tuple[Act, str, str], _CountedLock] = {}
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    @contextmanager
+    def hold(self, act: Act, project: str, fork: str) -> Iterator[None]:
+        """Hold the lock of an action on a fork; wait for other requests that hold it."""
+        key = (act, project, fork)
+        with self._lock:
+            entry = self._locks.setdefault(key, _CountedLock())
+            entry.users += 1
+        try:
+            with entry.lock:
+                yield
+        finally:
+            with self._lock:
+                entry.users -= 1
+                if not entry.users:
+                    del self._locks[key]
+
 
 PATIENCE = 2.0
 """Seconds to wait for another process that reads a fork."""

@@ -18,7 +18,6 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import SandboxSpec
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.ext.windows.core.windows_command import find_program
-from mudroom.ext.windows.core.windows_exit import status_of
 from mudroom.ext.windows.core.windows_plan import WindowsPlan
 from mudroom.ext.windows.sandbox.bridge import relay_text
 from mudroom.ext.windows.sandbox.calls import Calls
@@ -37,6 +36,29 @@ if TYPE_CHECKING:
 
     from mudroom.core.confinement.limit import Limits
     from mudroom.sandbox.client.capture import Beside, Watch
+
+
+_SIGNALS = {
+    0xC0000005: 11,  # STATUS_ACCESS_VIOLATION
+    0xC00000FD: 11,  # STATUS_STACK_OVERFLOW
+    0xC000001D: 4,  # STATUS_ILLEGAL_INSTRUCTION
+    0xC0000094: 8,  # STATUS_INTEGER_DIVIDE_BY_ZERO
+    0xC0000374: 6,  # STATUS_HEAP_CORRUPTION
+    0xC0000409: 6,  # STATUS_STACK_BUFFER_OVERRUN: abort() ends so, too
+    0xC000013A: 2,  # STATUS_CONTROL_C_EXIT
+}
+"""The signal that ends a process for the same reason on Linux."""
+
+
+def status_of(code: int, sent: int = 0) -> int:
+    """Return the status of wait(2) for an exit code. ``sent``: the last signal with which mudroom ended the processes,
+    by the exit code 128 + ``sent``. An exit code above 255 is never taken for success: its last byte, or 1."""
+    if sent and code == 128 + sent:
+        return sent
+    if code in _SIGNALS:
+        return _SIGNALS[code]
+    return (code & 0xFF or (1 if code else 0)) << 8
+
 
 SIGINT, SIGKILL, SIGTERM = 2, 9, 15
 _INTERRUPT = b"\x03"
