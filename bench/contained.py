@@ -10,10 +10,8 @@ from typing import cast
 
 from bench.measure import Contestant, Finding, Lap, against, clocked, command, interleave, reason, timed, unmeasured
 from bench.place import Place, Scale, discard, fill, have, new_place, run
+from mudroom.core.registry import is_installed
 from mudroom.errors import MudroomError
-from mudroom.ext.containers.engine.image import HOST_IMAGE
-from mudroom.ext.containers.engine.pool import Rules
-from mudroom.ext.containers.session.containers import Containers
 from mudroom.session import Session
 
 TRUE = "/bin/true"
@@ -28,11 +26,18 @@ def contained(base: bytes, scale: Scale) -> Iterator[Finding]:
     if not have("docker"):
         yield unmeasured("warm", "true in a warm container", "docker is not installed")
         return
+    if not is_installed("containers"):
+        yield unmeasured("warm", "true in a warm container", "this installation has no containers")
+        return
+    from mudroom.ext.containers.engine.image import HOST_IMAGE
+    from mudroom.ext.containers.engine.pool import Rules
+    from mudroom.ext.containers.session.containers import Containers
+
     with new_place(base, "warm") as place, new_place(base, "cold") as other:
         fill(place.project, 10)
         fill(other.project, 10)
         try:
-            with _session(place) as warm, _session(other) as cold, _running() as name:
+            with _session(place) as warm, _session(other) as cold, _running(HOST_IMAGE) as name:
                 cast(Containers, cold.machine.containers)._pool.rules = Rules(uses=1)
                 contestants = [
                     _lap("warm", warm, "bench"), _lap("cold", cold, "bench-cold"),
@@ -69,9 +74,9 @@ def _lap(name: str, session: Session, fork: str) -> Contestant:
 
 
 @contextmanager
-def _running() -> Iterator[str]:
+def _running(image: str) -> Iterator[str]:
     name = f"mudroom-bench-{os.getpid()}"
-    command(["docker", "run", "--detach", "--name", name, *_OWN, HOST_IMAGE, "/bin/sleep", "3600"])
+    command(["docker", "run", "--detach", "--name", name, *_OWN, image, "/bin/sleep", "3600"])
     try:
         yield name
     finally:

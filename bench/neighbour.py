@@ -17,6 +17,7 @@ from mudroom.core.network.fork_rule import parse_forks
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
 from mudroom.session import Session
+from mudroom.session.confinement.host_approver import HostAnswers
 
 _OUTER, _INNER = 8471, 8472
 """Ports of this machine and of the fork. A rule for the first gives each command a listener there."""
@@ -53,7 +54,9 @@ def neighbours(base: bytes, scale: Scale) -> Iterator[Finding]:
     with ExitStack() as stack:
         place = stack.enter_context(new_place(base, "neighbour"))
         stack.enter_context(_outside(place))
-        session = stack.enter_context(place.session(settings=Settings(fork_rules=forks), rules=lambda: rules))
+        session = stack.enter_context(
+            place.session(settings=Settings(fork_rules=forks), hosts=HostAnswers(lambda: rules))
+        )
         stack.enter_context(_inside(session))
 
         def requests(what: str, host: str, port: int) -> Iterator[Lap]:

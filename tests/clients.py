@@ -28,6 +28,7 @@ from mudroom.core.settings import Settings
 from mudroom.net.gate_handle import Gate
 from mudroom.session import Session
 from mudroom.session.confinement.command_gate import SHARED
+from mudroom.session.confinement.host_approver import HostAnswers
 
 HERE = Path(__file__).parent
 HELLO = "hello from outside"
@@ -178,7 +179,7 @@ def gated(root: Path, ports: Sequence[int], project: Path, **options: Any) -> It
             home=os.fsencode(root / "home"),
             environ={**os.environb, b"LC_ALL": b"C"},
             settings=Settings(network="gate", **options),
-            rules=lambda: rules,
+            hosts=HostAnswers(lambda: rules),
         )
         stack.enter_context(session)
         yield Gated(session)

@@ -120,7 +120,7 @@ ROOMS: Mapping[str, Room] = {
     "ext.tui": Room("the review in a terminal", (*_ALL, "ext.attempts", "ext.commits", "ext.review")),
     "ext.web": Room(
         "mudroom serve: the page and its API",
-        (*_ALL, "ext.attempts", "ext.agents", "ext.certify", "ext.commits", "ext.review", "ext.windows"),
+        (*_ALL, "ext.attempts", "ext.agents", "ext.commits", "ext.review", "ext.windows"),
     ),
     "ext.completion": Room("completion for shells, and the manual page", _ALL),
     "ext.fsspec": Room("a fork as an fsspec file system", _ALL),
@@ -132,7 +132,7 @@ UNFINISHED: Mapping[str, frozenset[str]] = {}
 
 MOST_MODULES = 25
 """Modules that lie in one folder, ``__init__`` not counted."""
-MOST_CODE = {"kernel": 57_840, "satellites": 49_715}
+MOST_CODE = {"kernel": 57_782, "satellites": 49_685}
 """Lines of code without tables (``code_lines``). The numbers only fall: a commit that adds code removes as much
 elsewhere, and says what. A file is as long as its idea, an object as large as its job: neither has a limit."""
 MOST_DEEP = 2

@@ -79,7 +79,7 @@ def test_a_command_that_is_named_exists() -> None:
                 verb, words = match[1], match[2].split(" -- ")[0].split()
                 commands += 1
                 if verb not in offered:
-                    continue
+                    continue  # of a satellite that is absent
                 if verb not in known:
                     parser = parser_of(verb)
                     known[verb], actions[verb] = options_of(parser), actions_of(parser)

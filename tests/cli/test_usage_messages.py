@@ -10,7 +10,7 @@ import pytest
 
 from conftest import Place
 from documents.reference import help_of
-from mudroom.cli.main import offered_verbs, overview, run
+from mudroom.cli.main import VERBS, offered_verbs, overview, run
 from mudroom.cli.terminal import terminal
 from mudroom.cli.terminal.fold import fold, fold_help, visible
 from mudroom.core.clock import CommandStart
@@ -89,6 +89,8 @@ def test_a_wrong_word_names_the_right_one(capfd: pytest.CaptureFixture[str]) -> 
 def require_told(lines: Mapping[str, str], capfd: pytest.CaptureFixture[str]) -> None:
     """Assert that each line has one message, which begins so."""
     for line, told in lines.items():
+        if line.partition(" ")[0] in VERBS.keys() - offered_verbs().keys():
+            continue  # of a satellite that is absent
         assert run(line.split(), ENVIRON) == 125, line
         out, err = capfd.readouterr()
         assert (out, err.count("\n")) == ("", 1), line
@@ -115,9 +117,9 @@ def test_a_word_that_is_a_verb_elsewhere_and_a_program_here_has_both(capfd: pyte
 def test_a_word_of_any_kind_is_one_line_without_effect(capfd: pytest.CaptureFixture[str]) -> None:
     """An escape sequence in a word acted on the terminal, and a newline began a line that looked like mudroom's."""
     for word, told in (("\x1b[2J\nmudroom:ok", "\\x1b[2J\\nmudroom:ok"), ("\udcff", "\\xff"), ("", "''")):
-        for verb, before in (("ls", "takes no argument"), ("status", "takes no argument")):
+        for verb in ("ls", "status"):
             assert run([verb, word], ENVIRON) == 125
-            assert capfd.readouterr().err == f"mudroom: {verb} {before} {told} (mudroom {verb} --help)\n"
+            assert capfd.readouterr().err == f"mudroom: {verb} takes no argument {told} (mudroom {verb} --help)\n"
     assert run(["ls", "x" * 100_000], ENVIRON) == 125
     assert len(capfd.readouterr().err) < 3_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -137,3 +137,9 @@ def test_a_card_names_the_agent(place: Place) -> None:
     card.write_text("{")
     with pytest.raises(mudroom.UsageError, match=r"card\.json:1: this is not JSON"):
         mudroom.open(place.project, card=card, environ=environ_of(place))
+
+
+@pytest.mark.parametrize("function", [mudroom.open, mudroom.aopen])
+def test_an_unknown_option_is_refused_as_by_python(place: Place, function: Callable[..., object]) -> None:
+    with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) got an unexpected keyword argument 'agnet'$"):
+        function(place.project, agnet="coder")

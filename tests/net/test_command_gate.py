@@ -21,6 +21,7 @@ from mudroom.errors import UsageError
 from mudroom.net.listeners.inbound import InboundListener, SocketMaker
 from mudroom.session import Session
 from mudroom.session.confinement import command_gate
+from mudroom.session.confinement.host_approver import HostAnswers
 from mudroom.session.confinement.namespace_listener import namespaces_at
 from mudroom.session.run import lookup_notes
 from town import Town, read_until
@@ -67,10 +68,8 @@ class Street:
             home=os.fsencode(self._root / "home"),
             environ={b"PATH": os.environb[b"PATH"]},
             settings=Settings(network="gate", **settings),
-            approver=approver,
             agent=agent,
-            rules=lambda: self.rules,
-            remember=self.remembered.append,
+            hosts=HostAnswers(lambda: self.rules, self.remembered.append, approver),
         )
 
     def url(self, name: str) -> str:
@@ -305,7 +304,7 @@ def test_rules_that_cannot_be_read_cut_the_network(street: Street) -> None:
         raise UsageError("permissions.yaml:3: this is not YAML")
 
     with street.session() as session:
-        session.machine.host_answers = (broken, *session.machine.host_answers[1:])
+        session.machine.host_answers = session.machine.host_answers._replace(rules=broken)
         result = street.fetch(session, "shop.example")
         assert result.exit_code == 0, "the command runs, without a network"
         assert any("permissions.yaml:3" in note for note in result.notes)
@@ -442,8 +441,7 @@ def test_an_answer_that_cannot_be_kept_holds_for_the_command(street: Street, mon
         raise UsageError("permissions.yaml: No space left on device")
 
     with street.session(lambda _question, _over: FlowAnswer(False, keep=True)) as session:
-        rules, _remember, approver = session.machine.host_answers
-        monkeypatch.setattr(session.machine, "host_answers", (rules, full, approver))
+        monkeypatch.setattr(session.machine, "host_answers", session.machine.host_answers._replace(remember=full))
         result = street.fetch(session, "shop.example", "shop.example")
         assert [(denial.kind, denial.times) for denial in result.denials] == [("network", 2)]
         assert any("could not be kept" in note for note in result.notes)

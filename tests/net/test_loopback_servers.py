@@ -22,6 +22,7 @@ from mudroom.core.settings import Settings
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session, Stdio
 from mudroom.session.confinement import command_gate, loopback
+from mudroom.session.confinement.host_approver import HostAnswers
 from town import Town, echo, read_until
 
 pytestmark = pytest.mark.both_users
@@ -75,7 +76,7 @@ class Host:
             home=os.fsencode(self._root / "home"),
             environ={b"PATH": os.environb[b"PATH"]},
             settings=Settings(network="gate"),
-            rules=lambda: self.rules,
+            hosts=HostAnswers(lambda: self.rules),
             level=level,
         )
         session.machine.confinement.mode = mode

@@ -17,6 +17,7 @@ from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
 from mudroom.session import Session
+from mudroom.session.approval import CommandAnswers
 from mudroom.vault.approvals.approver import QueueApprover
 from mudroom.vault.approvals.queue import Queue
 
@@ -25,7 +26,7 @@ LATER = 0.0
 
 
 def session_of(place: Place, ask: Callable[[CommandQuestion], CommandAnswer]) -> Session:
-    return place.session(SETTINGS, agent="coder", ask_about=ask)
+    return place.session(SETTINGS, agent="coder", commands=CommandAnswers(approver=ask))
 
 
 def by_queue(place: Place, patience: float = 60) -> tuple[Session, Queue]:
@@ -130,7 +131,7 @@ def test_a_script_that_changes_while_somebody_thinks(place: Place, command: list
             )
         )
     )
-    session = place.session(every, agent="coder", ask_about=changing)
+    session = place.session(every, agent="coder", commands=CommandAnswers(approver=changing))
     session.forks.new("f")
     result = session.run(command, fork="f")
     assert len(asked) == 1
@@ -210,12 +211,13 @@ def test_an_exec_that_was_killed_while_it_waited(place: Place, monkeypatch: pyte
         "import os, sys\n"
         "from test_approved_commands import SETTINGS\n"
         "from mudroom.session import Session\n"
+        "from mudroom.session.approval import CommandAnswers\n"
         "from mudroom.vault.approvals.approver import QueueApprover\n"
         "project, state, home = map(os.fsencode, sys.argv[1:])\n"
         "del os.environ['PYTHONPATH']\n"
         "ask = lambda question: QueueApprover(session.vault.approvals, 60)(question)\n"
         "session = Session.open(project, state=state, home=home, environ=os.environb, settings=SETTINGS,\n"
-        "                       agent='coder', ask_about=ask)\n"
+        "                       agent='coder', commands=CommandAnswers(approver=ask))\n"
         "session.run([b'sh', b'build.sh'], fork='f')\n"
     )
     bell = queue.listen()
@@ -240,8 +242,10 @@ def test_never_is_remembered(place: Place) -> None:
     session = place.session(
         SETTINGS,
         agent="coder",
-        ask_about=lambda _question: CommandAnswer(False, keep=True, by="test"),
-        remember_command=lambda pattern, allow: kept.append((pattern, allow)),
+        commands=CommandAnswers(
+            approver=lambda _question: CommandAnswer(False, keep=True, by="test"),
+            remember=lambda pattern, allow: kept.append((pattern, allow)),
+        ),
     )
     session.forks.new("f")
     assert not session.run([b"strange", b"thing"], fork="f").ran

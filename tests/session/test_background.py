@@ -139,14 +139,13 @@ def test_hosts_that_one_may_reach_are_not_lent_to_another(place: Place, own: boo
     rules: list[HostRule] = []
     session, other = place.session(), place.session()
     for one in (session, other):
-        one.machine.host_answers = (lambda: tuple(rules), *one.machine.host_answers[1:])
+        one.machine.host_answers = one.machine.host_answers._replace(rules=lambda: tuple(rules))
     server = started(session, SERVER)
     joining = session if own else other
     rules.append(HostRule("allow", "project.example"))
     assert joining.run([b"true"], fork="f").exit_code == 0
-    joining.machine.host_answers = (
-        lambda: (*rules, HostRule("allow", "card.example")),
-        *joining.machine.host_answers[1:],
+    joining.machine.host_answers = joining.machine.host_answers._replace(
+        rules=lambda: (*rules, HostRule("allow", "card.example"))
     )
     with pytest.raises(UsageError, match="other settings"):
         joining.run([b"true"], fork="f")

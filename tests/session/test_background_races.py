@@ -24,6 +24,7 @@ from mudroom.errors import CommandNotStarted, MudroomError, UsageError
 from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.launcher.wire import send
 from mudroom.session import Session
+from mudroom.session.approval import CommandAnswers
 from mudroom.session.background import Background
 from mudroom.session.joined_sandbox import JoinedSandbox
 from mudroom.session.order import Pipes
@@ -41,7 +42,7 @@ def yes(_question: CommandQuestion) -> CommandAnswer:
 
 
 def asking(place: Place, ask: Any = yes) -> Session:
-    return place.session(ASKING, agent="coder", ask_about=ask)
+    return place.session(ASKING, agent="coder", commands=CommandAnswers(approver=ask))
 
 
 def staged(session: Session) -> Path:

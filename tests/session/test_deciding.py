@@ -18,6 +18,7 @@ from mudroom.core.command.verdict import Action, Verdict
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.session import Session
+from mudroom.session.approval import CommandAnswers
 from mudroom.session.upkeep import QueueApprover
 
 
@@ -132,7 +133,9 @@ def test_an_approved_command_runs_and_the_answer_is_kept(place: Place) -> None:
     ask = Answers(CommandAnswer(True, keep=True, by="test"))
     settings = policy(mutating="require_approval")
     session = place.session(
-        settings, agent="coder", ask_about=ask, remember_command=lambda pattern, allow: kept.append((pattern, allow))
+        settings,
+        agent="coder",
+        commands=CommandAnswers(approver=ask, remember=lambda pattern, allow: kept.append((pattern, allow))),
     )
     result = session.run([b"touch", b"x"], fork="f")
     assert (result.ran, result.exit_code) == (True, 0)
@@ -148,7 +151,7 @@ def test_an_approved_command_runs_and_the_answer_is_kept(place: Place) -> None:
 
 @pytest.mark.parametrize("ask", [None, Answers(CommandAnswer(False, by="test", reason="not today"))])
 def test_a_refused_command_does_not_run(place: Place, ask: Answers | None) -> None:
-    session = place.session(policy(mutating="require_approval"), agent="coder", ask_about=ask)
+    session = place.session(policy(mutating="require_approval"), agent="coder", commands=CommandAnswers(approver=ask))
     result = session.run([b"touch", b"x"], fork="f")
     assert (result.ran, result.exit_code, result.verdict.action) == (False, 126, "require_approval")
     assert "refused by" in result.verdict.reason
@@ -160,7 +163,9 @@ def test_a_rule_that_cannot_be_written_is_an_answer_for_once(place: Place) -> No
         raise MudroomError("no room")
 
     ask = Answers(CommandAnswer(True, keep=True, by="test"), CommandAnswer(False, by="test"))
-    session = place.session(policy(mutating="require_approval"), agent="coder", ask_about=ask, remember_command=full)
+    session = place.session(
+        policy(mutating="require_approval"), agent="coder", commands=CommandAnswers(approver=ask, remember=full)
+    )
     result = session.run([b"touch", b"x"], fork="f")
     assert result.ran
     assert result.approval is not None
@@ -182,7 +187,9 @@ def test_an_approver_that_fails_is_a_refusal(place: Place) -> None:
     def broken(_question: CommandQuestion) -> CommandAnswer:
         raise RuntimeError("out of order")
 
-    session = place.session(policy(mutating="require_approval"), agent="coder", ask_about=broken)
+    session = place.session(
+        policy(mutating="require_approval"), agent="coder", commands=CommandAnswers(approver=broken)
+    )
     result = session.run([b"touch", b"x"])
     assert not result.ran
     assert "out of order" in result.verdict.reason
@@ -197,7 +204,9 @@ def test_what_was_approved_is_what_runs(place: Place) -> None:
         session.forks.files(question.fork).write(b"build.sh", "echo bad > out\n")
         return CommandAnswer(True, by="test")
 
-    session = place.session(policy(unknown="require_approval"), agent="coder", ask_about=changing)
+    session = place.session(
+        policy(unknown="require_approval"), agent="coder", commands=CommandAnswers(approver=changing)
+    )
     session.run([b"touch", b"x"], fork="f")
     result = session.run([b"sh", b"build.sh"], fork="f")
     assert not result.ran
@@ -207,7 +216,7 @@ def test_what_was_approved_is_what_runs(place: Place) -> None:
 
 def test_decide_on_asks_nobody(place: Place) -> None:
     ask = Answers()
-    session = place.session(agent="coder", ask_about=ask)
+    session = place.session(agent="coder", commands=CommandAnswers(approver=ask))
     assert session.approval.decide_on([b"ls"]) == Verdict(
         "allow", ("read_only",), "default", session.approval.decide_on([b"ls"]).reason
     )

@@ -19,6 +19,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.session import Session
 from mudroom.session.confinement.confinement import Confinement
+from mudroom.session.confinement.host_approver import HostAnswers
 from mudroom.session.own_sandbox import OwnSandbox
 from whole_text import whole
 
@@ -212,7 +213,7 @@ def test_a_rule_for_a_host_opens_it_to_what_no_checkpoint_brings_back(place: Pla
     commands = ([b"git", b"push", b"--force"], [b"psql", b"-c", b"drop table x"])
 
     def asked(rules: Callable[[], Sequence[HostRule]], network: Any = "gate", level: int = 1) -> list[bool]:
-        session = agent(place, Settings(network=network), rules=rules, level=level)
+        session = agent(place, Settings(network=network), hosts=HostAnswers(rules), level=level)
         return [asks(session, command) for command in commands]
 
     def unreadable() -> Sequence[HostRule]:

@@ -13,6 +13,7 @@ from conftest import Place
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.session import Session
+from mudroom.session.confinement.host_approver import HostAnswers
 
 PYTHON = "/usr/bin/python3"
 
@@ -32,7 +33,7 @@ def installs(place: Place, script: str) -> None:
     with Session.open(
         os.fsencode(place.project), state=os.fsencode(place.state), home=os.fsencode(place.home),
         environ={**os.environb, b"LC_ALL": b"C"}, settings=Settings(network="gate", environment=extra),
-        rules=lambda: rules,
+        hosts=HostAnswers(lambda: rules),
     ) as session:  # fmt: skip
         result = session.run([b"sh", b"-c", script.encode()], timeout=80)
         gate = Gated(session)

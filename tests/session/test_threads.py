@@ -19,6 +19,7 @@ from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.session import Session, Stdio
+from mudroom.session.approval import CommandAnswers
 from mudroom.session.upkeep import Queue, QueueApprover
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
@@ -206,7 +207,7 @@ def test_a_refused_command_leaves_the_fork_that_another_has_used(place: Place, h
         return CommandAnswer(False, by="a test")
 
     other = place.session()
-    session = place.session(ASKING, agent="coder", ask_about=no)
+    session = place.session(ASKING, agent="coder", commands=CommandAnswers(approver=no))
     assert session.run([b"sh", b"run.sh"], fork="f").ran is False
     assert other.vault.find("f") is not None
     if how in ("command", "tools"):
@@ -222,7 +223,7 @@ def test_a_command_that_has_changed_leaves_the_fork_that_another_has_used(place:
         return CommandAnswer(True, by="a test")
 
     other = place.session()
-    session = place.session(ASKING, agent="coder", ask_about=yes)
+    session = place.session(ASKING, agent="coder", commands=CommandAnswers(approver=yes))
     result = session.run([b"sh", b"run.sh"], fork="f")
     assert result.ran is False and "changed since it was approved" in result.verdict.reason
     assert [change.path for change in other.changes.of("f").changes] == [b"work"]
@@ -233,7 +234,7 @@ def test_an_answer_is_used_by_one_command(place: Place, monkeypatch: pytest.Monk
     place.write("run.sh", "echo ran\n")
     queue = Queue(os.fsencode(place.root))
     os.makedirs(place.root / "approvals", exist_ok=True)
-    session = place.session(ASKING, agent="coder", ask_about=QueueApprover(queue, 0))
+    session = place.session(ASKING, agent="coder", commands=CommandAnswers(approver=QueueApprover(queue, 0)))
     session.forks.new("f")
     command = [b"sh", b"run.sh"]
     for _time in range(5):

@@ -10,6 +10,8 @@ from collections.abc import Collection, Sequence
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion, offer_of
 from mudroom.core.clock import LONGEST, SECOND, Moment
+from mudroom.core.result import text
+from mudroom.core.tree.path import show
 from mudroom.typing import Any, Literal, NamedTuple
 
 VALIDITY = 3600.0
@@ -194,8 +196,6 @@ def row_to_json(row: QueueRow, now: Moment) -> dict[str, Any]:
 
 
 def _command(question: CommandQuestion) -> dict[str, Any]:
-    from mudroom.core.result import text
-    from mudroom.core.tree.path import show
     from mudroom.core.tree.quote import show_words
 
     return {

@@ -7,7 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 
 from mudroom.core.system.shell import shell_words
+from mudroom.core.tree.path import relpath
 from mudroom.errors import UsageError
+from mudroom.policy.config import environment
 from mudroom.typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -98,8 +100,6 @@ def required_name(fork: str) -> str:
 
 def paths_of(paths: Word | Sequence[Word]) -> list[bytes]:
     """Return paths of the project, checked; one may stand alone."""
-    from mudroom.core.tree.path import relpath
-
     given = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths
     if not isinstance(given, Sequence):
         raise UsageError(f"paths is {paths!r}, not a path or a list of paths", 'paths=["src"]')
@@ -111,8 +111,6 @@ def paths_of(paths: Word | Sequence[Word]) -> list[bytes]:
 
 def environment_of(environ: Mapping[str, str] | None) -> Mapping[bytes, bytes]:
     """Return the environment in which home, state and policy files are found; None: that of this process."""
-    from mudroom.policy.config import environment
-
     if environ is None:
         return environment()
     return dict(variables_of(environ, "environ"))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mudroom.library.argument import paths_of, required_name, words_of
 from mudroom.library.life import Life
-from mudroom.library.value import change_list
+from mudroom.library.value import applied, change_list, landed
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ def apply(
     *,
     git: bool,
 ) -> Applied:
-    from mudroom.library.value import landed
-
     name, chosen = required_name(fork), paths_of(paths)
     words = None if verify is None else words_of(verify)
     with life.call() as session:
@@ -48,15 +46,11 @@ def apply(
 
 
 def undo(life: Life, name: str | None) -> Applied:
-    from mudroom.library.value import applied
-
     with life.call() as session, session.alone(holder("mudroom undo")):
         return applied(session.changes.undo(name))
 
 
 def redo(life: Life, name: str | None) -> Applied:
-    from mudroom.library.value import applied
-
     with life.call() as session, session.alone(holder("mudroom redo")):
         return applied(session.changes.redo(name))
 

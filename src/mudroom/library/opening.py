@@ -18,7 +18,7 @@ from mudroom.library.argument import (
 )
 from mudroom.library.question import command_approver, set_approvers
 from mudroom.library.room import Room
-from mudroom.session.project_session import open_project
+from mudroom.session.project_session import open_project, with_shown
 from mudroom.typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
@@ -105,8 +105,6 @@ def open(project: Word, *, ask: Ask | None = None, **options: Unpack[RoomOptions
 
 def with_options(settings: Settings, options: RoomOptions) -> Settings:
     """Return the settings of the policy files with the options of a room."""
-    from mudroom.session.project_session import with_shown
-
     network, view, image = options.get("network"), options.get("view"), options.get("image")
     output_limit = options.get("output_limit")
     if output_limit is not None and not (isinstance(output_limit, int) and 0 < output_limit < 1 << 40):

@@ -13,12 +13,14 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 
+from mudroom.core.registry import part
 from mudroom.errors import ForkExists, UsageError
 from mudroom.library import landing
 from mudroom.library.argument import name_of, required_name
 from mudroom.library.command import requested, run, start, stream
 from mudroom.library.life import Life
 from mudroom.library.mounted_block import MountedBlocks
+from mudroom.library.value import fork_info, journal_event
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -176,7 +178,6 @@ class Room:
 
     def forks(self) -> list[ForkInfo]:
         """Return all forks of the project, oldest first, of any process."""
-        from mudroom.library.value import fork_info
         from mudroom.vault.forks.fork_summary import ForkSummaries
 
         with self._life.call() as session:
@@ -260,7 +261,6 @@ class Room:
     def journal(self, last: int = 100, *, kinds: Sequence[str] = (), forks: Sequence[str] = ()) -> list[JournalEvent]:
         """Return the newest events of the project, oldest first."""
         from mudroom.core.journal.event_filter import EventFilter
-        from mudroom.library.value import journal_event
 
         with self._life.call() as session:
             where = EventFilter(kinds=tuple(kinds), forks=tuple(forks))
@@ -269,6 +269,4 @@ class Room:
 
 def _satellite(row: str, call: str = "") -> Any:
     """Return the module of a call of the room. Raise NotInstalled if its satellite is absent."""
-    from mudroom.core.registry import part
-
     return part("call", row, f"Room.{call or row}")

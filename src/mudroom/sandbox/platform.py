@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from mudroom.core.confinement.fallback import Mode
 from mudroom.errors import Unsupported
+from mudroom.sandbox.linux.plan import compile_plan
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -62,8 +63,6 @@ class Platform(NamedTuple):
 
 def _compile_linux(spec: SandboxSpec, machine: str) -> Plan:
     if spec.around is None:
-        from mudroom.sandbox.linux.plan import compile_plan
-
         return compile_plan(spec, machine)
     from mudroom.sandbox.linux.bare_plan import compile_bare
 

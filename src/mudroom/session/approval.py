@@ -15,7 +15,10 @@ import _thread
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from mudroom.core.command.verdict import Verdict
+from mudroom.core.command.policy import STRICTNESS, decide, exact_pattern, has_rule, rules_of_pattern
+from mudroom.core.command.verdict import ACTIONS, Verdict
+from mudroom.core.confinement.environment import select_variables
+from mudroom.core.result import text, verdict_to_json
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkGone, MudroomError
 from mudroom.session.actor import Actor
@@ -24,6 +27,8 @@ from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import OWN, Case, Order, ProtectionLost
 from mudroom.session.users import is_shared
+from mudroom.stage.layers.union import Union
+from mudroom.stage.source import OpenSource
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
@@ -34,6 +39,20 @@ if TYPE_CHECKING:
     from mudroom.core.command.protection import Protections
     from mudroom.core.command.verdict import Classification
     from mudroom.stage.source import Source
+
+
+class CommandAnswers(NamedTuple):
+    """The answers about an agent's commands."""
+
+    rules: Callable[[], CommandPolicy] | None = None
+    """Called for each command; None: the rules of the settings, and those learned from answers of "always"."""
+    approver: CommandApprover | None = None
+    """Asked about a command that needs approval; None: refused."""
+    remember: Remember | None = None
+    """Keeps a rule, as written in the policy file."""
+
+
+UNASKED = CommandAnswers()
 
 
 class _Judgement(NamedTuple):
@@ -51,22 +70,18 @@ class Approval:
         actor: Actor,
         machine: Machine,
         forks: Forks,
-        *,
-        commands: Callable[[], CommandPolicy] | None = None,
-        ask_about: CommandApprover | None = None,
-        remember: Remember | None = None,
+        answers: CommandAnswers,
     ) -> None:
-        """``actor``: the session's own. ``commands``: returns the rules for an agent's commands, called each time;
-        None: the rules of the settings, and those learned from answers of "always"."""
+        """``actor``: the session's own."""
         self.actor, self._machine, self._forks = actor, machine, forks
-        self._commands, self._approver = commands, (ask_about, remember)
+        self._answers = answers
         self._lock = _thread.allocate_lock()
         self._learned: CommandPolicy | None = None
         self._open = 0
 
     def ask_about(self, approver: CommandApprover | None, remember: Remember | None = None) -> None:
         """Set the approver; None: refuse commands that need approval. ``remember`` keeps a rule."""
-        self._approver = (approver, remember)
+        self._answers = self._answers._replace(approver=approver, remember=remember)
 
     @property
     def is_asking(self) -> bool:
@@ -76,7 +91,8 @@ class Approval:
 
     def policy(self) -> CommandPolicy:
         """Return the present rules for commands."""
-        return self._commands() if self._commands is not None else self._learned or self.actor.settings.commands
+        rules = self._answers.rules
+        return rules() if rules is not None else self._learned or self.actor.settings.commands
 
     # --- judging ---
 
@@ -109,7 +125,6 @@ class Approval:
     def _judged(self, order: Order, joins: Callable[[], bool]) -> _Judgement:
         """``joins``: returns whether the command shares its sandbox with others; then no protection makes the verdict
         milder: processes of others are in it, and another session may have made it in a weaker mode."""
-        from mudroom.core.command.policy import decide, has_rule
         from mudroom.core.command.program.classification import classify_words
 
         classified, relies = classify_words(order.argv, project=self._forks.vault.project, cwd=order.cwd), False
@@ -137,7 +152,7 @@ class Approval:
             confinement.variables,
             has_card=order.actor.card is not None,
             is_credited=self._forks.vault.has_credentials,
-            host_rules=self._machine.host_answers[0],
+            host_rules=self._machine.host_answers.rules,
             has_grants=lambda: has_grants(self._forks.vault.path),
         )
         return protections_of(command, lambda: confinement.host)
@@ -156,7 +171,7 @@ class Approval:
             question = self._question_in(order, name)
         except Uncovered as error:
             return case._replace(answer=CommandAnswer(False, by="nobody", reason=str(error)))
-        approver, remember = self._approver
+        _rules, approver, remember = self._answers
         with self._asking():
             answer = ask_approver(order.approver or approver, question)
         if answer.keep and question.pattern:
@@ -177,8 +192,6 @@ class Approval:
     def _keep(self, pattern: str, answer: CommandAnswer, remember: Remember | None) -> CommandAnswer:
         """Keep the answer as a rule, in this session at once and in the policy for others. If the rule cannot be
         written, the answer is valid for this command only."""
-        from mudroom.core.command.policy import rules_of_pattern
-
         if remember is not None:
             try:
                 remember(pattern, answer.allow)
@@ -202,7 +215,6 @@ class Approval:
         """``fork`` None: it will be made from the present project."""
         from mudroom.core.approval.approval import CommandQuestion
         from mudroom.core.approval.shown_question import holds_secrets
-        from mudroom.core.command.policy import exact_pattern
 
         agent = order.actor.agent
         verdict, classified, _relies = self._judged(order, lambda: _shares(order, fork))
@@ -242,7 +254,6 @@ class Approval:
         with values: those requested by name, and usual ones such as PATH."""
         from mudroom.core.approval.approval import terms_of
         from mudroom.core.command.variable import runs_code
-        from mudroom.core.confinement.environment import select_variables
 
         settings, grant = order.actor.settings, order.grant
         extra = (*settings.environment, *grant.variables)
@@ -300,7 +311,6 @@ class Approval:
         question = case.question
         if question is None and not case.relies:
             return True
-        from mudroom.core.command.policy import STRICTNESS
 
         verdict, classified, _relies = self._judged(order, lambda: _shares(order, fork))
         if question is None:
@@ -316,8 +326,6 @@ class Approval:
         return verdict.action != "deny" and still_applies(question, mark)
 
     def _journal(self, fork: str, question: CommandQuestion, answer: CommandAnswer) -> None:
-        from mudroom.core.result import text, verdict_to_json
-
         data = {
             "command": [text(word) for word in question.command],
             "cwd": text(question.cwd),
@@ -337,9 +345,6 @@ def _shares(order: Order, fork: Fork | None) -> bool:
 @contextmanager
 def unforked(project: bytes, masking: bytes) -> Iterator[Source]:
     """Yield the project as a new fork would show it. ``masking``: the layer over its secrets; empty: none."""
-    from mudroom.stage.layers.union import Union
-    from mudroom.stage.source import OpenSource
-
     with OpenSource(project) as base:
         if not masking:
             yield base
@@ -353,8 +358,6 @@ def unforked(project: bytes, masking: bytes) -> Iterator[Source]:
 
 def _in_background(verdict: Verdict, order: Order) -> Verdict:
     """Return the stricter of the command's verdict and the policy's rule for background commands."""
-    from mudroom.core.command.verdict import ACTIONS
-
     action = order.actor.settings.background
     if ACTIONS.index(action) <= ACTIONS.index(verdict.action):
         return verdict

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 
 from mudroom.core.background import BackgroundStart
+from mudroom.core.result import text, verdict_to_json
 from mudroom.core.tree.path import show
 from mudroom.errors import Unsupported
 from mudroom.sandbox.client.capture import GRACE
@@ -20,6 +21,7 @@ from mudroom.session.order import Case, Order, Outcome
 from mudroom.session.run import Parts, refused
 from mudroom.session.sandboxes import Sandboxes
 from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.forks.background import read_part, read_ring
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
@@ -75,16 +77,12 @@ class Background:
 
     def output(self) -> tuple[bytes, bytes]:
         """Return its stdout and stderr until now: the end of each, at least a mebibyte."""
-        from mudroom.vault.forks.background import read_ring
-
         place = self._sandboxes.place(self.started)
         return read_ring(place + b"/stdout"), read_ring(place + b"/stderr")
 
     def printed(self, marks: Sequence[str] = ("", ""), limit: int = 1 << 16) -> tuple[StreamPart, StreamPart]:
         """Return its stdout and stderr since the ``marks`` of an earlier answer, or the end of them: at most ``limit``
         bytes of each, however fast it writes."""
-        from mudroom.vault.forks.background import read_part
-
         place = self._sandboxes.place(self.started)
         out, err = marks
         return read_part(place + b"/stdout", out, limit), read_part(place + b"/stderr", err, limit)
@@ -156,8 +154,6 @@ def _begun(parts: Parts, fork: Fork, order: Order, case: Case, place: JoinedSand
 
 
 def _journal(parts: Parts, order: Order, started: BackgroundStart, case: Case, point: str | None) -> None:
-    from mudroom.core.result import text, verdict_to_json
-
     data = {
         "id": started.id,
         "command": [text(word) for word in started.command],

@@ -11,13 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from mudroom.core.result import text
-from mudroom.core.tree.change import Changeset
+from mudroom.core.text.linediff import is_binary
+from mudroom.core.tree.change import Changeset, counted_changes
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import ApplyUnwritten, MudroomError, UsageError
 from mudroom.session.forks import Forks, await_stamps, set_aside, to_read
 from mudroom.session.retention import tidy
+from mudroom.stage import safe_open
+from mudroom.stage.originals.collection import TEXT_LIMIT
+from mudroom.stage.source import RecordedFiles, read_all
 from mudroom.typing import TYPE_CHECKING, Any, TypeVar
+from mudroom.vault.forks import review
+from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.forks.review import ForkLook, remember
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault, require_own
 
@@ -31,7 +38,6 @@ if TYPE_CHECKING:
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.landing import Check, LandingResult
     from mudroom.vault.apply.transaction import ApplyResult, Recovery
-    from mudroom.vault.forks.review import ForkLook
 
     OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
     Verify = Callable[[OnVerify | None], Check | None]
@@ -96,11 +102,6 @@ class Changes:
         """Yield the counted changes of a fork with the original and the staged text. Both are None if the change has no
         hunks to select: binary and large files, links, directories, deletions and changes of kind. ``reviewed``: as for
         ``diff``."""
-        from mudroom.core.text.linediff import is_binary
-        from mudroom.core.tree.change import counted_changes
-        from mudroom.stage.originals.collection import TEXT_LIMIT
-        from mudroom.stage.source import read_all
-
         changes = self.of(name).changes
         changes = changes if reviewed is None else tuple(reviewed)
         with OpenFork(self._vault, self._vault.fork(name)) as opened:
@@ -126,9 +127,6 @@ class Changes:
         """Return the changes of a fork for a review. The next apply requires its fingerprint, and is refused if this is
         only a look. ``at_rest``: unmount a mounted fork for the review, and mount it again; raise MudroomError if the
         fork is in use, so that this is never only a look."""
-        from mudroom.vault.forks.damage import require_files
-        from mudroom.vault.forks.review import remember
-
         look = self._review_at_rest(name) if at_rest else self.look(name)
         fork = self._vault.fork(name)
         require_files(fork)
@@ -140,8 +138,6 @@ class Changes:
         return look
 
     def _review_at_rest(self, name: str) -> ForkLook:
-        from mudroom.vault.forks.review import ForkLook
-
         mounted = mount_note(self._vault.fork(name)) is not None
         with self._forks.at_rest(name, set_aside(self._forks)) as fork:
             await_stamps(fork, fork.record)
@@ -283,7 +279,6 @@ class Changes:
         For files that cannot be merged. Raise UsageError if the path exists."""
         from mudroom.vault.apply.conflict import require_undecided_since
         from mudroom.vault.conflict.resolution import load_resolutions
-        from mudroom.vault.forks import review
 
         stem, suffix = os.path.splitext(conflict.path)
         beside = stem + b".theirs" + suffix
@@ -372,8 +367,6 @@ class Changes:
 
 
 def _require_reviewed(fork: Fork, expected: str | None, *, mounted: bool) -> None:
-    from mudroom.vault.forks import review
-
     expected = expected or review.reviewed(fork)
     if expected is not None:
         record = fork.record
@@ -412,8 +405,6 @@ def _landed_apply(vault: Vault, fork: str, started: int) -> str:
 
 def _holds_repository(fork: Fork) -> bool:
     """Return whether the fork may have changed or made a git repository. Its record is not decoded: it may be large."""
-    from mudroom.stage import safe_open
-
     try:
         return b".git" in safe_open.read(fork.record_path)
     except FileNotFoundError:
@@ -422,8 +413,6 @@ def _holds_repository(fork: Fork) -> bool:
 
 def _recorded(opened: OpenFork, reviewed: Iterable[Change] | None) -> SourceContent:
     """Return the files of a fork, of which those of reviewed changes are the reviewed ones."""
-    from mudroom.stage.source import RecordedFiles
-
     return RecordedFiles(opened.recorded(), {change.path: change.staged for change in reviewed or ()})
 
 

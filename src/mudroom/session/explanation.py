@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 
+from mudroom.core.confinement.access_reason import AccessReason, explain_path
 from mudroom.core.confinement.fallback import ELSEWHERE, Mode
 from mudroom.core.confinement.limit import explain_limits, requested
 from mudroom.core.confinement.plan import Plan, explain
 from mudroom.core.confinement.spec import Copy
 from mudroom.core.tree.path import show
 from mudroom.session.actor import Actor
+from mudroom.session.confinement.level_two import level_two
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import Outcome
@@ -18,7 +20,6 @@ from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
-    from mudroom.core.confinement.access_reason import AccessReason
     from mudroom.session.confinement.level_two import ContainerOutlook
     from mudroom.vault.store.store import Vault
 
@@ -46,8 +47,6 @@ class Explanation:
 
     def why_path(self, forks: Forks, path: bytes) -> AccessReason:
         """Return how a command sees an absolute path, and why."""
-        from mudroom.core.confinement.access_reason import AccessReason, explain_path
-
         project = self._vault.project
         mask, _notes = forks.secrets.look(self._actor.settings)
         inside = path[len(project) + 1 :]
@@ -59,7 +58,6 @@ class Explanation:
         """Return the container that a command would get, as far as known without starting a container."""
         if self._grant.level != 2:
             return None
-        from mudroom.session.confinement.level_two import level_two
 
         environ, state = self._machine.confinement.variables, os.path.dirname(os.path.dirname(self._vault.path))
         return level_two().outlook(environ, self._actor.settings.engine, state, self._grant.image)

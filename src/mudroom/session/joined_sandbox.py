@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 
+from mudroom.core.network.flow_log import flows_since
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
@@ -113,8 +114,6 @@ class JoinedSandbox:
         limits = reached_beside(order, ended, timed_out=timed_out, output=output)
         now = standing.flows()
         if now:
-            from mudroom.core.network.flow_log import flows_since
-
             outcome.flows = tuple(flows_since(before, now))
         return CommandEnd(ended, timed_out, output, limits, None, outcome.flows)
 

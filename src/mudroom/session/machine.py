@@ -31,6 +31,7 @@ from mudroom.session.actor import Actor
 from mudroom.session.confinement.confinement import Confinement, Rlimits
 from mudroom.session.confinement.crowd import Crowd
 from mudroom.session.confinement.grant import Grant, granted
+from mudroom.session.confinement.host_approver import NO_ANSWERS, HostAnswers
 from mudroom.session.confinement.standing import StandingSandboxes
 from mudroom.session.order import Order, Outcome, ProtectionLost
 from mudroom.stage import disk
@@ -41,7 +42,6 @@ from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.cache_place import CacheView
-    from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.settings import EngineChoice, Settings
     from mudroom.sandbox.client.client import Client, Running
@@ -147,20 +147,10 @@ class Machine:
         client: Client | None = None,
         clock: Callable[[], int],
         engine: EngineChoice = "auto",
-        rules: Callable[[], Sequence[HostRule]] = tuple,
-        remember: Callable[[HostRule], None] = lambda _rule: None,
-        approver: Approver | None = None,
-        loopback_rules: Callable[[], Sequence[HostRule]] | None = None,
+        hosts: HostAnswers = NO_ANSWERS,
         umask: int | None = None,
-        dialler: Callable[[Fork, Order], Dialler | None] = lambda _fork, _order: None,
     ) -> None:
-        """``umask``: of commands; None: that of this process. ``engine``: of containers.
-        ``rules``: returns the rules of the gate, called when a command first uses the network. ``remember`` keeps a
-        lasting answer. ``approver``: asked by the gate about a host; None: refuse hosts that no rule allows.
-        ``loopback_rules``: called before every command at the gate; returns its rules if one of them may name this
-        machine's loopback, otherwise no rule. None: ``rules``.
-        ``dialler``: returns what makes a command's connections to other forks; None: the machine's own."""
-
+        """``umask``: of commands; None: that of this process. ``engine``: of containers."""
         self.confinement = Confinement(vault, home, environ, platform, lambda: self.containers, umask)
         vault.secrets = _secrets(environ, vault)
         self._vault, self._clock, self._engine = vault, clock, engine
@@ -171,9 +161,9 @@ class Machine:
         self._limiter: Limiter | None = None
         self._gate: SessionGate | None = None
         self._containers: SessionContainers | None = None
-        self.host_answers = (rules, remember, approver)
-        self._dialler = dialler
-        self._loopback_rules = rules if loopback_rules is None else loopback_rules
+        self.host_answers = hosts
+        self._dialler = hosts.dialler
+        self._loopback_rules = hosts.loopback_rules or hosts.rules
         self._looked = _thread.allocate_lock()
         """Taken by the first command that looks for files of other users, and never released."""
         self.standing = StandingSandboxes(vault.source)
@@ -334,8 +324,7 @@ class Machine:
     def ask_about_hosts(self, approver: Approver | None) -> None:
         """Set the approver that the gate asks from the first use of the network on; None: refuse hosts that no rule
         allows."""
-        rules, remember, _before = self.host_answers
-        self.host_answers = (rules, remember, approver)
+        self.host_answers = self.host_answers._replace(approver=approver)
 
     def equipment(self, mode: Mode, order: Order) -> Equipment | None:
         """Return what a command needs for its TLS to be inspected, or None (without loading a module) if no rule
@@ -425,7 +414,7 @@ class Machine:
         with self._making:
             if self._gate is None:
                 upstream = upstream_of(self.confinement.variables)
-                self._gate = SessionGate(*self.host_answers, upstream, self._loopback_rules)
+                self._gate = SessionGate(self.host_answers, upstream)
             return self._gate
 
     def terms(self, order: Order) -> Callable[[], str]:
@@ -436,7 +425,7 @@ class Machine:
         has opened to one command must not leak to another."""
         from _blake2 import blake2b
 
-        settings, grant, rules = order.actor.settings, order.grant, self.host_answers[0]
+        settings, grant, rules = order.actor.settings, order.grant, self.host_answers.rules
         network = settings.network_at(grant.level)
         facts = (
             network, settings.read, settings.credentials, settings.limits, settings.secrets_show,

@@ -18,7 +18,9 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
 from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.forks.damage import UNREADABLE
 from mudroom.vault.forks.stacking import require_idle
+from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
@@ -71,8 +73,6 @@ class Mounts:
 
     def listed(self) -> dict[str, MountNote]:
         """Return the mounted forks by name, also those whose mount has ended. No lock is needed."""
-        from mudroom.vault.forks.damage import UNREADABLE
-
         notes = {}
         for fork in self._vault.forks():
             try:
@@ -145,8 +145,6 @@ class Mounts:
         writable: bool,
     ) -> MountNote:
         """Mount a fork, whose lock is not held. Return the mount if it is there already."""
-        from mudroom.vault.moment import command_start
-
         called = time.time_ns()
         note = self.present(fork, place, kind, writable=writable)
         if note is not None:
@@ -225,7 +223,6 @@ class Mounts:
     def _bring_back(self, fork: Fork, note: MountNote) -> None:
         """Mount a fork again. Note as a remark if that fails."""
         from mudroom.vault.forks.mount import open_place
-        from mudroom.vault.moment import command_start
 
         try:
             open_place(note.place)

@@ -22,6 +22,8 @@ from mudroom.policy.config import (
     trusts_any,
 )
 from mudroom.session import Session, require_project
+from mudroom.session.approval import CommandAnswers
+from mudroom.session.confinement.host_approver import HostAnswers
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from mudroom.vault.forks.collection import Progress
     from mudroom.vault.store.store import Later
 
-    HostAnswers = tuple[Callable[[], Sequence[HostRule]], Callable[[HostRule], None]]
 
 MOST_CHARACTERS = 60
 """Characters of a command that a note shows."""
@@ -72,7 +73,7 @@ def open_project(
     the policy that does not hold, and about each command that a killed mudroom has left. ``later``: of ``Vault``.
     """
     locations = places(environ)
-    rules, remember = host_answers(project, environ)
+    answers = host_answers(project, environ)
     real = require_project(project, locations.state, locations.home)[0]  # before its policy is read
     policy = KEEPS_ALL
     if reads_policy:
@@ -82,7 +83,7 @@ def open_project(
             if needs_policy:
                 raise
             note(f"the policy is not in force: {error}")
-    current = combined_rules(rules, tuple(also)) if also else rules
+    current = combined_rules(answers.rules, tuple(also)) if also else answers.rules
     session = Session.open(
         project,
         state=locations.state,
@@ -96,11 +97,9 @@ def open_project(
         later=later,
         level=level,
         card=card,
-        rules=current,
-        remember=remember,
-        loopback_rules=loopback_rules(real, current, (*policy.hosts, *also)),
+        hosts=answers._replace(rules=current, loopback_rules=loopback_rules(real, current, (*policy.hosts, *also))),
         agent=agent,
-        commands=CommandRules(project, environ) if agent is not None else None,
+        commands=CommandAnswers(CommandRules(project, environ) if agent is not None else None),
     )
     for command in session.sandboxes.collect_cut_off() if policy is not KEEPS_ALL else ():
         note(cut_off(command))
@@ -145,7 +144,7 @@ class CommandRules:
 
 
 def host_answers(project: bytes, environ: Mapping[bytes, bytes]) -> HostAnswers:
-    """Return two functions: the project's host rules as they are now, and one that stores an answer. Most commands need
+    """Return the project's host rules as they are now, and what stores an answer. Most commands need
     no network, so imports wait until either is called."""
     answers: list[HostRules] = []
     files: tuple[bytes, ...] = ()
@@ -178,7 +177,7 @@ def host_answers(project: bytes, environ: Mapping[bytes, bytes]) -> HostAnswers:
     def remember(rule: HostRule) -> None:
         host_rules().remember(rule)
 
-    return current_rules, remember
+    return HostAnswers(current_rules, remember)
 
 
 def loopback_rules(

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from mudroom.core.result import REFUSED, Denial, Result, exit_code_of
-from mudroom.core.tree.change import Changeset
+from mudroom.core.result import REFUSED, Denial, Result, denial_to_json, exit_code_of, text, verdict_to_json
+from mudroom.core.tree.change import Changeset, summarise
 from mudroom.errors import FULL, ForkGone, MudroomError, RunUnwritten
 from mudroom.session.approval import Approval
 from mudroom.session.forks import Forks
@@ -18,6 +18,7 @@ from mudroom.session.order import Case, CommandEnd, Order, Outcome, ProtectionLo
 from mudroom.session.sandboxes import Sandboxes
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.collection import CollectedCommand
+from mudroom.vault.forks.damage import reason_of
 
 if TYPE_CHECKING:
     from mudroom.core.network.flow import Flow
@@ -204,8 +205,6 @@ def _journal_uncollected(forks: Forks, order: Order, result: Result, error: Mudr
 
     Return after an error of a full disk, which the caller raises again: front doors know what to discard.
     """
-    from mudroom.vault.forks.damage import reason_of
-
     reason = reason_of(error)
     done = f"the command has run (exit code {result.exit_code}) in the fork {result.fork}"
     hint = f"mudroom diff {result.fork} tries again, mudroom discard {result.fork} drops the fork"
@@ -219,9 +218,6 @@ def _journal_uncollected(forks: Forks, order: Order, result: Result, error: Mudr
 
 def _journal(forks: Forks, kind: str, order: Order, result: Result, *, uncollected: str | None = None) -> None:
     """``uncollected``: why the changes of a command could not be collected; None: they were, or it did not run."""
-    from mudroom.core.result import denial_to_json, text, verdict_to_json
-    from mudroom.core.tree.change import summarise
-
     data = {
         "command": [text(word) for word in result.command],
         "cwd": text(order.cwd),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, SandboxAlive, UsageError
 from mudroom.sandbox.client.capture import GRACE, SIGTERM
 from mudroom.session.forks import Forks
@@ -24,6 +25,7 @@ from mudroom.session.users import Occupied, RunningCommands, is_shared, remote_o
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.forks.damage import UNREADABLE
+from mudroom.vault.forks.live_output import PLACE
 from mudroom.vault.lock import sign_again
 from mudroom.vault.store.fork import Fork, interrupted_forks, last_holder, mount_note
 
@@ -218,7 +220,6 @@ class Sandboxes:
         """Return the captured output of a fork's foreground command since the ``marks`` of an earlier answer, or the
         end of it. If no command runs: that of the last one."""
         from mudroom.vault.forks.background import read_part
-        from mudroom.vault.forks.live_output import PLACE
 
         place = self._forks.vault.fork(name).path + PLACE
         out, err = marks
@@ -329,7 +330,6 @@ class Sandboxes:
 def _shown(order: Order, forks: Forks) -> str:
     """Return the command as the lock file of its fork shows it: without secrets."""
     from mudroom.core.text.redaction import redact_argv
-    from mudroom.core.tree.path import show
 
     return show(b" ".join(redact_argv(order.argv, forks.vault.secrets())))
 

@@ -25,8 +25,9 @@ from mudroom.errors import UsageError
 from mudroom.sandbox.client.capture import SIGTERM
 from mudroom.sandbox.platform import LINUX, Platform, platform_here
 from mudroom.session.actor import Actor
-from mudroom.session.approval import Approval
+from mudroom.session.approval import UNASKED, Approval, CommandAnswers
 from mudroom.session.confinement.grant import Grant
+from mudroom.session.confinement.host_approver import NO_ANSWERS, HostAnswers
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CAPTURED, Order, Pipes, Stdio
@@ -41,18 +42,13 @@ from mudroom.vault.store.store import Later, Vault, open_vault, require_private_
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
-    from mudroom.core.approval.approval import CommandApprover, Remember
-    from mudroom.core.command.policy import CommandPolicy
+    from mudroom.core.approval.approval import CommandApprover
     from mudroom.core.confinement.access_reason import AccessReason
-    from mudroom.core.network.host_rules import HostRule
     from mudroom.sandbox.client.cancellation import Cancellation
     from mudroom.sandbox.client.client import Client
     from mudroom.session.background import Background
     from mudroom.session.changes import Changes
-    from mudroom.session.confinement.dialler import Dialler
-    from mudroom.session.confinement.host_approver import Approver
     from mudroom.vault.apply.transaction import Recovery
-    from mudroom.vault.store.fork import Fork
 
 DEFAULTS = Settings()
 
@@ -99,26 +95,18 @@ class Session:
         later: Later | None = None,
         card: AgentCard | None = None,
         level: int | None = None,
-        approver: Approver | None = None,
-        rules: Callable[[], Sequence[HostRule]] = tuple,
-        remember: Callable[[HostRule], None] = lambda _rule: None,
-        loopback_rules: Callable[[], Sequence[HostRule]] | None = None,
-        dialler: Callable[[Fork, Order], Dialler | None] = lambda _fork, _order: None,
+        hosts: HostAnswers = NO_ANSWERS,
         agent: str | None = None,
-        commands: Callable[[], CommandPolicy] | None = None,
-        ask_about: CommandApprover | None = None,
-        remember_command: Remember | None = None,
+        commands: CommandAnswers = UNASKED,
         platform: Platform = LINUX,
         umask: int | None = None,
     ) -> None:
         """``policy``: the settings of the policy files alone, if the command line has added to them in ``settings``.
-        ``card``: the card of the session's agent. ``level``: requested by the user; the policy decides. ``approver``,
-        ``rules``, ``remember``, ``loopback_rules``, ``dialler``: of the gate (``Machine``). ``progress``, ``waiting``:
-        of ``Forks``. ``later``: of ``Vault``. ``umask``: of commands; None: this process's.
+        ``card``: the card of the session's agent. ``level``: requested by the user; the policy decides. ``progress``,
+        ``waiting``: of ``Forks``. ``later``: of ``Vault``. ``umask``: of commands; None: this process's.
 
-        ``agent``: the agent that runs the commands. They are judged by the rules ``commands`` (None: those of the
-        settings), and ``ask_about`` is asked for approvals (None: refuse). Without an agent and a card, the commands
-        are the user's own and are not judged. ``remember_command``: keeps a rule, as written in the policy file."""
+        ``agent``: the agent that runs the commands; ``commands`` judges them. Without an agent and a card, the commands
+        are the user's own and are not judged."""
         vault.later = later or vault.later
         agent = agent or (card.agent if card is not None else None)
         actor = Actor(settings, settings if policy is None else policy, card, level, agent)
@@ -130,12 +118,8 @@ class Session:
             client=client,
             clock=clock,
             engine=settings.engine,
-            rules=rules,
-            remember=remember,
-            approver=approver,
-            loopback_rules=loopback_rules,
+            hosts=hosts,
             umask=umask,
-            dialler=dialler,
         )
         self.forks = Forks(
             vault,
@@ -147,9 +131,7 @@ class Session:
             forget=self.machine.forget,
             let_go=self.machine.let_go,
         )
-        self.approval = Approval(
-            actor, self.machine, self.forks, commands=commands, ask_about=ask_about, remember=remember_command
-        )
+        self.approval = Approval(actor, self.machine, self.forks, commands)
         self.sandboxes = Sandboxes(self.machine, self.forks)
 
     @functools.cached_property

@@ -14,6 +14,7 @@ import msgspec
 
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.merge.operations import Op
+from mudroom.core.result import exit_code_of
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import Checkpoint
@@ -118,7 +119,6 @@ def current(record: ForkRecord) -> ForkRecord:
     """Return the record of an earlier format in the present one."""
     if record.format >= FORK_FORMAT:
         return record
-    from mudroom.core.result import exit_code_of  # deferred: few records are that old
 
     return record._replace(format=FORK_FORMAT, exit_code=exit_code_of(record.exit_code))
 

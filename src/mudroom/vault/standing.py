@@ -21,6 +21,7 @@ import os
 from collections.abc import Sequence
 
 from mudroom.errors import MudroomError, SandboxAlive
+from mudroom.stage.views.released import released
 from mudroom.vault.socket_path import short_path
 
 PATIENCE = 10.0
@@ -46,8 +47,6 @@ def end_sandbox(name: str, door: bytes, uppers: Sequence[bytes], scratch: bytes)
     its overlays. ``scratch``: as for ``released``. Raise SandboxAlive if the overlays stay mounted, MudroomError if the
     sandbox does not answer."""
     if not _is_gone(name, door):
-        from mudroom.stage.views.released import released
-
         present = [upper for upper in uppers if os.path.isdir(upper)]
         if not all(released(present, scratch)):
             raise SandboxAlive(

@@ -32,6 +32,7 @@ from mudroom.sandbox.linux.seccomp import compile_filter  # noqa: E402
 from mudroom.sandbox.linux.syscall import Cond, SyscallRule  # noqa: E402
 from mudroom.session import Session  # noqa: E402
 from mudroom.session.confinement import command_gate  # noqa: E402
+from mudroom.session.confinement.host_approver import HostAnswers  # noqa: E402
 
 _NAMESPACES = 0x7E020000  # CLONE_NEW* as the default profile of containers masks them
 _PROFILE = (
@@ -79,8 +80,10 @@ def session(told: dict[str, Any], name: str) -> Session:
         home=os.fsencode(Path(told["root"]) / "home"),
         environ={**os.environb, b"LC_ALL": b"C"},
         settings=settings,
-        rules=lambda: rules,
-        approver=(lambda _question, _running: FlowAnswer(False)) if told["asked"] else None,
+        hosts=HostAnswers(
+            rules=lambda: rules,
+            approver=(lambda _question, _running: FlowAnswer(False)) if told["asked"] else None,
+        ),
     )
 
 

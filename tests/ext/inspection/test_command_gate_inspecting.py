@@ -22,6 +22,7 @@ from mudroom.ext.inspection.credentials import save_credentials
 from mudroom.ext.inspection.placeholder import parse_credential
 from mudroom.session import Session
 from mudroom.session.confinement import command_gate
+from mudroom.session.confinement.host_approver import HostAnswers
 from origin import Web
 from town import Town
 
@@ -82,7 +83,7 @@ class House:
                 b"TOKEN": SECRET.encode(),
             },
             settings=Settings(network="gate", hosts=(rule,), view=view),
-            rules=lambda: (rule,),
+            hosts=HostAnswers(lambda: (rule,)),
             level=level,
         )
 

@@ -17,6 +17,7 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.ext.macos.client import DarwinClient
 from mudroom.ext.macos.platform import PLATFORM as DARWIN
 from mudroom.session import Session, Stdio
+from mudroom.session.confinement.host_approver import HostAnswers
 place = pathlib.Path({place!r})
 client = DarwinClient(tool={tool!r})
 class Page(http.server.BaseHTTPRequestHandler):
@@ -64,7 +65,7 @@ def test_the_gate_lets_through_what_rules_allow(mac: Path) -> None:
     """By frames of a stream, kqueue and a handle of the process; a gate that was killed is replaced."""
     program = """
 rules = lambda: [HostRule("allow", "127.0.0.1", (server.server_port,), private=True)]
-with session(settings=Settings(network="gate"), rules=rules) as one:
+with session(settings=Settings(network="gate"), hosts=HostAnswers(rules)) as one:
     for _time in range(2):
         result = get(one)
         print(result.stdout, result.denials)

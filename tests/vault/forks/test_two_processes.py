@@ -19,6 +19,7 @@ from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
 from mudroom.errors import ForkExists, ForkGone, UsageError
 from mudroom.session import Session
+from mudroom.session.approval import CommandAnswers
 from mudroom.stage.layers.union import Union
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.open_fork import OpenFork
@@ -186,7 +187,9 @@ def test_a_question_about_a_command_whose_fork_goes_meanwhile(
     """It is about the present project then, from which the fork is made anew."""
     place.write("make.sh", "echo mine > mine\n")
     asking = Settings(commands=CommandPolicy((ClassRule("unknown", "require_approval", "policy.yaml:1", 1),)))
-    agent = place.session(asking, agent="coder", ask_about=lambda _question: CommandAnswer(True, by="a test"))
+    agent = place.session(
+        asking, agent="coder", commands=CommandAnswers(approver=lambda _question: CommandAnswer(True, by="a test"))
+    )
     other.run((b"touch", b"theirs"), fork="f")
     other.forks.checkpoint("f", "sealed")
     with before(*moment, lambda: other.forks.discard("f")):

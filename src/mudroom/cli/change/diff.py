@@ -6,13 +6,16 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 
+from mudroom.cli.change.agent_settings import changed_settings, section
 from mudroom.cli.change.preview import credentials_line, look_line, look_to_json
 from mudroom.cli.project_session import only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
 from mudroom.core.registry import part
 from mudroom.core.result import changes_to_json
+from mudroom.core.text.linediff import unified_diff
 from mudroom.core.text.plural import counted
+from mudroom.core.tree.change import counted_changes, summarise
 from mudroom.core.tree.flag import git_directory, is_protected, repositories
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.errors import ForkMoved, UsageError
@@ -123,8 +126,6 @@ def _review(session: Session, name: str, words: list[str], context: Context, *, 
                 remember(session.vault.fork(name), look._replace(in_use="has changed"))  # the next apply is refused
             raise
     if within:
-        from mudroom.core.tree.change import counted_changes
-
         files = [change for change in counted_changes(changeset.changes) if is_own(change)]
         shown = f"mudroom diff {name} --commits shows the commits, mudroom diff {name} .git the files"
         context.terminal.note(f"{counted(len(files), 'file')} inside .git not shown ({shown})")
@@ -146,8 +147,6 @@ def _own_files(changes: Sequence[Change]) -> set[bytes]:
 
 def _settings(session: Session, name: str) -> list[str]:
     """Return the section about the settings of the fork's agent."""
-    from mudroom.cli.change.agent_settings import changed_settings, section
-
     return section(name, changed_settings(session, name))
 
 
@@ -172,7 +171,6 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
     """Print the conflicts, texts with markers. Return 3 if there are any."""
     from mudroom.cli.change.resolve import conflict_to_json
     from mudroom.core.merge.marker import Labels, with_markers
-    from mudroom.core.text.linediff import unified_diff
 
     conflicts = session.changes.conflicts(name, project_paths(words, session))
     if context.as_json:
@@ -200,8 +198,6 @@ def _chosen(changeset: Changeset, paths: Sequence[bytes]) -> list[Change]:
 
 def _stat(changes: Sequence[Change]) -> Iterator[bytes]:
     """Yield a line for each file, and the sums, as ``git diff --stat`` does without its graph."""
-    from mudroom.core.tree.change import counted_changes, summarise
-
     rows = [(show_path(change.path), change) for change in counted_changes(list(changes))]
     width = min(max((len(name) for name, _change in rows), default=0), _NAMES)
     for name, change in rows:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from mudroom.cli.terminal.command_signals import TYPED, Terminated
 from mudroom.cli.terminal.foreground_program import GRACE, ForegroundRunner
+from mudroom.core.merge.marker import Labels, has_markers, marker_size, resolve, why_not_mergeable, with_markers
 from mudroom.core.system.search_path import find_program, require_program
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
@@ -67,8 +68,6 @@ def decide_by_hunk(session: Session, fork: str, conflict: ForkConflict, hunks: M
 
 def decide_in_editor(session: Session, fork: str, conflict: ForkConflict, context: Context) -> None:
     """Open an editor on the text with conflict markers; if the conflict is decided, on the result."""
-    from mudroom.core.merge.marker import Labels, has_markers, marker_size, why_not_mergeable, with_markers
-
     _require_shown(session, conflict)
     editor = _split(os.fsdecode(context.environ.get(b"VISUAL") or context.environ.get(b"EDITOR") or b"vi"))
     merged = _merged_text(conflict)
@@ -93,8 +92,6 @@ def decide_in_editor(session: Session, fork: str, conflict: ForkConflict, contex
 def decide_by_driver(session: Session, fork: str, conflict: ForkConflict, tool: str, context: Context) -> None:
     """Run a merge driver with git's placeholders (gitattributes(5)): %O base, %A ours and the result, %B theirs, %P the
     path."""
-    from mudroom.core.merge.marker import has_markers
-
     _require_shown(session, conflict)
     words = _split(DRIVERS.get(tool, tool))
     if not words or find_program(words[0], context.environ) is None:
@@ -221,8 +218,6 @@ def undecide(session: Session, fork: str, conflict: ForkConflict) -> None:
 def _decide_merged(
     session: Session, fork: str, conflict: ForkConflict, merged: MergedText, choices: Mapping[int, Either]
 ) -> None:
-    from mudroom.core.merge.marker import resolve
-
     session.changes.decide(fork, conflict, "content", resolve(merged, choices).content())
 
 

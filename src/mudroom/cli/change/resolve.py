@@ -6,8 +6,10 @@ import argparse
 import json
 from collections.abc import Callable
 
+from mudroom.cli.change import resolution
 from mudroom.cli.project_session import only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
+from mudroom.core.merge.read_resolution import read_choices
 from mudroom.core.merge.resolution_words import choice_words, take_words
 from mudroom.core.result import path_fields
 from mudroom.core.tree.path import show, show_path
@@ -128,8 +130,6 @@ def _state(conflict: ForkConflict) -> tuple[str, str]:
 
 def _places(conflict: ForkConflict) -> str:
     """Return the decision of each place of a text; empty if the text was made in another way."""
-    from mudroom.core.merge.read_resolution import read_choices
-
     merged, content = conflict.merged, conflict.result
     choices = read_choices(merged, content) if merged is not None and content is not None else None
     if not choices:
@@ -158,8 +158,6 @@ def conflict_to_json(conflict: ForkConflict) -> dict[str, Any]:
 def _decision(
     args: argparse.Namespace, session: Session, name: str, context: Context
 ) -> Callable[[ForkConflict], None] | None:
-    from mudroom.cli.change import resolution
-
     ways = [bool(args.whole), bool(args.hunks), args.edit, args.tool is not None, args.undecide]
     if not any(ways):
         return None

@@ -13,9 +13,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from mudroom.core.known_agents import known_agents
+from mudroom.core.network.allowing import command_to_allow
 from mudroom.core.result import Denial, Result
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.policy.config import user_config
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,9 +55,6 @@ def result_lines(result: Result, argv: Sequence[bytes], context: Context) -> lis
 
 
 def _inner_sandbox_of(argv: Sequence[bytes], level: int, context: Context) -> str:
-    from mudroom.core.known_agents import known_agents
-    from mudroom.policy.config import user_config
-
     try:
         return known_agents(user_config(context.environ)).inner_sandbox(os.fsdecode(os.path.basename(argv[0])), level)
     except MudroomError:
@@ -68,7 +68,6 @@ def _times(number: int) -> str:
 def _host_lines(hosts: Sequence[Denial]) -> list[str]:
     if not hosts:
         return []
-    from mudroom.core.network.allowing import command_to_allow
 
     lines = []
     for denial in hosts[:MOST_REFUSED_HOSTS]:

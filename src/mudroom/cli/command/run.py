@@ -19,8 +19,11 @@ from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import TITLE, cut, is_terminal
 from mudroom.core.agent.sandbox_level import BARE
+from mudroom.core.result import to_json
 from mudroom.core.text.json_text import to_json_text
+from mudroom.core.text.redaction import redact_argv
 from mudroom.core.tree.path import is_below, show, show_path
+from mudroom.core.tree.secret import is_masked
 from mudroom.errors import ApplyUnwritten, ForkMoved, MudroomError, UsageError
 from mudroom.sandbox.platform import new_client
 from mudroom.session import Session, Stdio
@@ -148,7 +151,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             return 0
         if args.on is not None:
             return _run_elsewhere(session, argv, cwd, args, context)
-        from mudroom.core.text.redaction import redact_argv
 
         try:
             with exclusive(session, context, show(b" ".join(redact_argv(argv, session.vault.secrets())))):
@@ -216,7 +218,6 @@ def require_shown(session: Session, paths: Sequence[str]) -> None:
     of a secret in any directory."""
     if not paths:
         return
-    from mudroom.core.tree.secret import is_masked
 
     mask = session.actor.settings.secrets_mask
     for path in (os.fsencode(path).removeprefix(b"./") for path in paths):
@@ -492,6 +493,4 @@ def _print_kept(name: str, context: Context) -> None:
 
 
 def print_json(result: Result, applied: dict[str, Any] | None, context: Context) -> None:
-    from mudroom.core.result import to_json
-
     context.terminal.out(to_json_text(to_json(result) | {"applied": applied}))

@@ -103,7 +103,6 @@ def examine(
 
 def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, engine: EngineChoice) -> list[Finding]:
     """Test level 2. An installation without containers lacks it."""
-    from mudroom.core.registry import NotInstalled, part
 
     def contained(settings: Settings, script: str) -> ShellTrial:
         try:

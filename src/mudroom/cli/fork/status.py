@@ -33,7 +33,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         project, vault = os.fsdecode(listing.vault.project), os.fsdecode(listing.vault.path)
         cached = sum(cache.size for cache in shared_caches(listing.vault.cache))
         limit = listing.settings.cache_limit
-    sandbox = _certified(context)
+    sandbox = certified(context)
     if context.as_json:
         places = {"schema": "mudroom.status/1", "project": project, "vault": vault}
         report = {**places, "forks": rows, "applies": applies, "caches": {"bytes": cached, "limit": limit}}
@@ -57,7 +57,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _certified(context: Context) -> list[str]:
+def certified(context: Context) -> list[str]:
+    """Return what the record of this machine opens and closes, in one line each. Empty if no record opens it."""
     platform: str = sys.platform
     if platform == "linux":
         return []  # no record opens it; not worth the modules of the sandbox

@@ -11,6 +11,7 @@ from mudroom.cli.doctor.probe import certified, examine
 from mudroom.cli.doctor.report import SANDBOX, everything, screen
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
+from mudroom.core.confinement.protection import document, rows
 from mudroom.core.settings import EngineChoice
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
@@ -78,8 +79,6 @@ def _engine(context: Context) -> EngineChoice:
 
 
 def _table(context: Context) -> int:
-    from mudroom.core.confinement.protection import document, rows
-
     if context.as_json:
         names = ("protection", "level", "platform", "mechanism", "tested")
         protections = [dict(zip(names, row, strict=True)) for row in rows()]

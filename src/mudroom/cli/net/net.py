@@ -484,8 +484,6 @@ def rule_to_json(rule: HostRule) -> dict[str, Any]:
 
 
 def _credential(args: argparse.Namespace, context: Context) -> int:
-    from mudroom.core.registry import part
-
     code: int = part("inspection", "net", "mudroom net credential").manage_credentials(args, context)
     return code
 

@@ -22,8 +22,12 @@ from mudroom.cli.terminal.command_approver import (
 from mudroom.cli.terminal.context import Context
 from mudroom.core.approval.approval import CommandAnswer, HostQuestion, offer_of, rule_of
 from mudroom.core.approval_queue import VALIDITY, QueueDecision, QueueRow, row_to_json
+from mudroom.core.network.host_entry import parse_entry
+from mudroom.core.network.host_rules import ASKED, HostRule
 from mudroom.core.network.upload_host import upload_note
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError, UsageError
+from mudroom.policy.host_answers import keep
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
 
@@ -110,8 +114,6 @@ def _list(rows: list[QueueRow], queue: Queue, context: Context) -> int:
 
 
 def _describe_request(row: QueueRow) -> str:
-    from mudroom.core.tree.quote import show_words
-
     if row.asked.host is not None:
         offer = offer_of(row.asked.host) if row.state == "waiting" else None
         preset = f" (preset {offer.about}: mudroom approve {row.name} --preset)" if offer is not None else ""
@@ -201,10 +203,6 @@ def keep_host(session: Session, host: HostQuestion, allow: bool, preset: str = "
     if host.is_far:
         return
     import time
-
-    from mudroom.core.network.host_entry import parse_entry
-    from mudroom.core.network.host_rules import ASKED, HostRule
-    from mudroom.policy.host_answers import keep
 
     rule = HostRule("allow" if allow else "deny", host.host, (host.port,), source=ASKED)
     if preset:

@@ -10,6 +10,7 @@ from mudroom.cli.project_session import project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.command.contradiction import RuleProblem, contradictions, locked_out, unreachable_rules, unused_roles
 from mudroom.core.command.policy import CommandPolicy
+from mudroom.core.network.preset import like_preset
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.combine import read, read_single, watched_files
@@ -89,8 +90,6 @@ def _check_answers(project: bytes) -> Iterator[RuleProblem]:
 
 
 def _check_hosts(layers: Sequence[Sequence[GivenSetting]]) -> Iterator[RuleProblem]:
-    from mudroom.core.network.preset import like_preset
-
     for setting in (setting for layer in layers for setting in layer if setting.setting.field == "hosts"):
         for rule in setting.value:
             if warning := like_preset(rule):

@@ -7,6 +7,7 @@ import json
 import os
 
 from mudroom.cli.doctor.probe import why_call
+from mudroom.cli.policy.why import judge
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.sandbox_level import LEVELS
@@ -73,8 +74,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         code: int = module.execute(args, context)
         return code
     if args.command is not None:
-        from mudroom.cli.policy.why import judge
-
         return judge(args, context)
     with open_session(context) as session:
         if args.about is None:

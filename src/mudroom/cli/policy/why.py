@@ -12,11 +12,13 @@ import os
 from mudroom.cli.project_session import open_session, project_of, settings_of, working_directory
 from mudroom.cli.terminal.context import Context
 from mudroom.core.command.policy import CommandPolicy, decide, has_rule
+from mudroom.core.command.program.aim import at_level
 from mudroom.core.command.program.classification import classify_line, classify_words
 from mudroom.core.command.verdict import Classification, Verdict
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.session.order import Order
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 
@@ -53,8 +55,6 @@ def _at_level(
     has_aims = any(part.aims for part in classification.parts)
     if not has_aims or has_rule(commands, "host_escape_risk", args.agent):
         return classification, args.level
-    from mudroom.core.command.program.aim import at_level
-    from mudroom.session.order import Order
 
     with open_session(context, level=args.level) as session:
         grant = session.machine.granted(session.actor)

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 
 from mudroom.core.approval_queue import QueueDecision
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
+from mudroom.core.network.preset import offer_for
 from mudroom.core.network.upload_host import upload_note
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
@@ -174,8 +175,6 @@ def _read_answer(
 def answers_to(host: str, port: int) -> tuple[dict[str, FlowAnswer], str]:
     """Return the keys of a question about a host with their answers, and the keys as they are shown: ``p`` allows the
     preset of the host for the project."""
-    from mudroom.core.network.preset import offer_for
-
     offer = offer_for(host, port)
     if offer is None:
         return ANSWERS, CHOICES

@@ -20,8 +20,10 @@ from mudroom.cli.terminal.asking import (
     text,
 )
 from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, can_be_kept
+from mudroom.core.approval.shown_question import shown_question
 from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, State, answer_of
 from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -149,9 +151,6 @@ def _question_lines(question: CommandQuestion, ticket: Ticket, queue: Queue) -> 
 
 def describe_question(question: CommandQuestion, asked: QueuedQuestionRecord | None = None) -> list[str]:
     """Return the question in lines for a terminal."""
-    from mudroom.core.approval.shown_question import shown_question
-    from mudroom.core.tree.quote import show_words
-
     question = shown_question(question)
     place = f"in the fork {text(question.fork)}" if question.fork else "in a new fork"
     head = f"{text(question.agent)} wants to run, {place}" if question.agent else f"To run {place}"

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mudroom.core.command.verdict import Verdict
+from mudroom.core.tree.path import show
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -168,7 +169,6 @@ def explain_difference(before: CommandQuestion, now: CommandQuestion) -> str:
     if not changed:
         is_hidden = any(b"[redacted]" in word for word in now.command)
         return f"{'a hidden value, or ' if is_hidden else ''}a variable that decides what is run has changed"
-    from mudroom.core.tree.path import show
 
     rest = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
     return f"{show(changed[0])}{rest} changed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from mudroom.core.text.redaction import redact, redact_words
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 
@@ -18,8 +19,6 @@ _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
     """Return the name, without its number, of a checkpoint before this command: ``before-rm-rf-build``. Names are shown
     in more places than commands, so secrets are removed; ``known``: values of secrets."""
-    from mudroom.core.text.redaction import redact, redact_words
-
     words = [show(word[:_READ]) for word in argv]
     if len(words) > 2 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-c", "-lc"):
         words = redact(words[2].strip().partition("\\n")[0], known).split(" ")

@@ -10,6 +10,7 @@ from mudroom.core.network.address import openable
 from mudroom.core.network.host import parse_authority, parse_host
 from mudroom.core.network.host_pattern import network_of
 from mudroom.core.network.host_rules import PUBLIC_ONLY
+from mudroom.core.network.preset import offer_for
 
 _UNASKED = ("no rule", "answered earlier", "the client, or the command, ended before")
 """Beginnings of the reasons that a rule for the host removes; their ends are in ``_NAMEABLE``."""
@@ -43,7 +44,6 @@ def _preset_word(where: str) -> str:
         authority = parse_authority(where.encode("utf-8", "surrogateescape"), 443)
     except ValueError:
         return ""
-    from mudroom.core.network.preset import offer_for
 
     offer = offer_for(authority.host.text, authority.port)
     return offer.word if offer is not None and len(offer.hosts) > 1 else ""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.network.host_rules import Action, HostRule, parse_rule
+from mudroom.core.network.preset import PRESETS, near_presets, rules_of
 from mudroom.core.tree.path import show
 
 
@@ -27,7 +28,6 @@ def parse_entry(text: str, action: Action, source: str = "", *, private: bool = 
     preset."""
     if not text.startswith(PRESET):
         return parse_rule(text, action, source, private=private)
-    from mudroom.core.network.preset import PRESETS, near_presets
 
     name, shown = text[len(PRESET) :], show(text.encode("utf-8", "surrogateescape"))
     if name in PRESETS:
@@ -43,8 +43,6 @@ def expand(rules: Iterable[HostRule]) -> Iterator[HostRule]:
     ``permissions.yaml:4 @npm``."""
     for rule in rules:
         if rule.pattern.startswith(PRESET):
-            from mudroom.core.network.preset import rules_of
-
             yield from rules_of(rule)
         else:
             yield rule

@@ -78,7 +78,7 @@ def trusted_hosts(card: AgentCard, project: bytes, environ: Mapping[bytes, bytes
     trusted = load_policy(project, environ).settings.network_cards
     if not isinstance(card.needs.network, tuple) or card.agent not in trusted:
         return ()
-    return sort_hosts(card.agent, card.needs.network, host_answers(project, environ)[0]()).open
+    return sort_hosts(card.agent, card.needs.network, host_answers(project, environ).rules()).open
 
 
 def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> OpenedCredentials:

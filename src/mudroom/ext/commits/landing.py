@@ -13,18 +13,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mudroom.core.git.outcome import TransferResult
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Landing
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.commits.core.emptied import Emptied
 from mudroom.ext.commits.core.ref_plan import HEADS, RefPlanOptions, RepositoryMoves
+from mudroom.ext.commits.git.commits import branch_name, directories_in_view, require_dulwich, require_free
 from mudroom.stage import disk, safe_open
 from mudroom.stage.originals.collection import MASKED
 from mudroom.stage.source import Source
 from mudroom.vault.apply.repositories import REFS
 from mudroom.vault.apply.transaction import ApplyDirectory, ApplyResult, new_record
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.git.place import find_repository
 from mudroom.vault.record import ForkRecord
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.masked_secrets import masked_of
@@ -32,17 +36,13 @@ from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
 
 if TYPE_CHECKING:
-    from mudroom.core.git.outcome import TransferResult
-    from mudroom.ext.commits.core.emptied import Emptied
     from mudroom.ext.commits.git.ref_transaction import RefFailure
     from mudroom.ext.commits.git.transfer import Commits, ForkSide, RepositorySides, Transfer
 
 
 def _sides(project: bytes, directory: bytes, view: Source) -> RepositorySides:
-    from mudroom.ext.commits.git.commits import directories_in_view
     from mudroom.ext.commits.git.repository import Repository
     from mudroom.ext.commits.git.transfer import RepositorySides
-    from mudroom.vault.git.place import find_repository
 
     place = find_repository(project, directory)
     root = disk.real_path(project)
@@ -153,6 +153,7 @@ def open_git_landing(
 def require_unemptied_repositories(vault: Vault, fork: Fork, tops: Iterable[bytes]) -> None:
     """Raise UsageError with the path if one of these repositories, which the fork made, holds a masked file as an empty
     one."""
+    require_dulwich()
     from mudroom.ext.commits.git.made import require_unemptied
 
     with OpenFork(vault, fork) as opened:
@@ -163,8 +164,6 @@ def require_unemptied_repositories(vault: Vault, fork: Fork, tops: Iterable[byte
 
 def require_unemptied_commits(vault: Vault, fork: Fork, record: ForkRecord, directories: Sequence[bytes]) -> None:
     """Raise UsageError with the path if a commit that the fork made holds a masked file as an empty one."""
-    from mudroom.ext.commits.git.commits import require_dulwich
-
     require_dulwich()
     from mudroom.ext.commits.git.walk import EmptiedFile
 
@@ -180,9 +179,6 @@ def require_unemptied_commits(vault: Vault, fork: Fork, record: ForkRecord, dire
 @contextmanager
 def _fork_side(vault: Vault, fork: Fork, record: ForkRecord) -> Iterator[tuple[ForkSide, Emptied]]:
     """Yield the fork as a transfer reads it, and its masked files."""
-    from mudroom.ext.commits.core.emptied import Emptied
-    from mudroom.ext.commits.git.commits import require_dulwich
-
     require_dulwich()
     from mudroom.ext.commits.git.fork_refs import OriginalFiles
     from mudroom.ext.commits.git.transfer import ForkSide
@@ -215,8 +211,6 @@ def bring_commits(
     Raise UsageError, with nothing changed: if the fork has no commits that the repository does not have; if the branch
     cannot be moved forward to them; if an object is refused.
     """
-    from mudroom.ext.commits.git.commits import branch_name, require_dulwich, require_free
-
     require_dulwich()
     from mudroom.ext.commits.git.transfer import Commits, open_transfer
 
@@ -274,8 +268,6 @@ def move_refs(records: Sequence[RepositoryMoves], *, back: bool = False, again: 
     ``again``: they were begun before, and may have been cut off."""
     if not records:
         return []
-    from mudroom.ext.commits.git.commits import require_dulwich
-
     require_dulwich()
     from mudroom.ext.commits.git.ref_transaction import RefFailure, perform_moves, reversed_moves
 

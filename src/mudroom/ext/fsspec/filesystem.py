@@ -22,11 +22,11 @@ from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 from fsspec.transaction import Transaction  # type: ignore[import-untyped]
 
 from mudroom.core.tree.entry import Entry
+from mudroom.policy.config import environment, places
+from mudroom.session import Session
 from mudroom.stage.buffer.files import Draft, Files, os_error
-from mudroom.typing import TYPE_CHECKING, Any, BinaryIO
-
-if TYPE_CHECKING:
-    from mudroom.session import Session
+from mudroom.stage.views.preflight import find_project
+from mudroom.typing import Any, BinaryIO
 
 _SCHEME = "mudroom://"
 _TYPES = {
@@ -303,10 +303,6 @@ def _flush_fork(session: Session, fork: str) -> None:
 
 def _open_session(project: bytes) -> Session:
     """Return a new session, which is closed with the file system."""
-    from mudroom.policy.config import environment, places
-    from mudroom.session import Session
-    from mudroom.stage.views.preflight import find_project
-
     environ = environment()
     place = places(environ)
     root = find_project(os.path.realpath(project), place.home)

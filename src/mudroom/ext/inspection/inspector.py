@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mudroom.ext.inspection.inspect import inspect
 from mudroom.ext.inspection.rewrite import CredentialRewrite, KnownCookies
 from mudroom.ext.inspection.sanitizer import Sanitizer
 from mudroom.net.gate.exchange import Exchange
@@ -17,6 +18,4 @@ class GuardInspector:
         self.plain = CredentialRewrite(credentials, self.sanitizer, KnownCookies())
 
     async def inspect(self, client: Peer, server: Peer, exchange: Exchange, kind: Kind) -> None:
-        from mudroom.ext.inspection.inspect import inspect  # TLS, h11 and h2: at the first need
-
         await inspect(self.plain, client, server, exchange, kind)

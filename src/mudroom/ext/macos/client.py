@@ -16,10 +16,13 @@ from collections.abc import Sequence
 
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, Unsupported
+from mudroom.ext.macos.warden import send_signal
 from mudroom.sandbox.client.client import NO_TEMPLATES
 from mudroom.sandbox.client.connection import Connection
+from mudroom.sandbox.client.failure import failure_of
 from mudroom.sandbox.client.invocation import NO_OPTIONS, ClientTraits, Invocation, RunOptions
 from mudroom.sandbox.client.launcher_client import Fate, LaunchedCommand
+from mudroom.sandbox.host.process_table import carries, rows
 from mudroom.typing import Any, NoReturn
 
 SIGKILL = 9
@@ -114,8 +117,6 @@ class DarwinClient:
             sockets["view"] = _view(plan)
 
         def failed(record: tuple[Any, ...]) -> MudroomError:
-            from mudroom.sandbox.client.failure import failure_of
-
             return failure_of(record, plan.steps, request["argv"][0])
 
         fate = Fate(
@@ -144,9 +145,6 @@ class DarwinClient:
 def _end_marked(mark: bytes) -> NoReturn:
     """End a command's processes after its warden was killed from outside of the sandbox, as far as they carry its mark:
     a variable in the environment of every process that it starts. Raise MudroomError."""
-    from mudroom.ext.macos.warden import send_signal
-    from mudroom.sandbox.host.process_table import carries, rows
-
     left = [0]
     while left:
         left = [row[0] for row in rows() if carries(row[0], mark)]

@@ -7,6 +7,7 @@ import fcntl
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
+from mudroom.core.agent.credential_stores import store_places
 from mudroom.core.confinement.spec import Bind, HostView
 from mudroom.sandbox.host.around import Home, NamedStore, hidden_places
 from mudroom.sandbox.host.host import Host, survey_paths
@@ -120,6 +121,4 @@ def look_around_mac(
 
 def absent_places(home: bytes) -> list[bytes]:
     """Return the credential stores that do not exist."""
-    from mudroom.core.agent.credential_stores import store_places
-
     return [home + b"/" + place for place in store_places() if not os.path.lexists(home + b"/" + place)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from mudroom.ext.macos.client import DarwinClient
 from mudroom.ext.macos.host import look_around_mac, survey_mac, true_path
 from mudroom.ext.macos.seatbelt import compile_seatbelt
+from mudroom.ext.macos.trial import try_seatbelt
 from mudroom.sandbox.platform import Platform
 from mudroom.typing import TYPE_CHECKING
 
@@ -30,8 +31,6 @@ def examine(
     directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes], client: Client | None = None
 ) -> list[SeatbeltTrial]:
     """Return the protections of this Mac, tried in ``directory``, which is empty. ``client`` is closed."""
-    from mudroom.ext.macos.trial import try_seatbelt
-
     client = client or DarwinClient()
     search = [entry for entry in environ.get(b"PATH", b"/usr/bin:/bin").split(b":") if entry.startswith(b"/")]
     try:

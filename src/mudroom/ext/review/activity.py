@@ -8,6 +8,7 @@ from collections.abc import Callable
 from mudroom.core.tree.change import Changeset, counted_changes
 from mudroom.errors import ForkChanged
 from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.vault.forks.comparison import Comparison
 from mudroom.vault.forks.review import fingerprint
 from mudroom.vault.forks.stacking import find_checkpoint, timeline
 
@@ -41,7 +42,6 @@ def preview(session: Session, fork: str, point: str) -> DroppedChanges:
 def roll_back(session: Session, fork: str, point: str, seen: str) -> Checkpoint | None:
     """Roll back to a checkpoint and return the checkpoint that restores the dropped changes. ``seen``: fingerprint of
     the changes that the user saw (``DroppedChanges.fingerprint``). Raise ForkChanged if they are different now."""
-    from mudroom.vault.forks.comparison import Comparison
 
     def require() -> None:
         # The fork is at rest: its changes are recorded, and its lock is held, for which Forks.compare would wait.

@@ -13,7 +13,9 @@ from mudroom.core.tree.change import Change, Remark, Summary
 from mudroom.core.tree.path import show
 from mudroom.core.tree.review_tags import TEXT_LIMIT, has_hunks, tags_of
 from mudroom.errors import UsageError
+from mudroom.ext.review.core.difference import Texts
 from mudroom.ext.review.core.picture import HEAD, picture_of
+from mudroom.stage.file_cache import FileCache
 from mudroom.stage.stamp import stamp_of
 from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -35,7 +37,6 @@ __all__ = [
 
 if TYPE_CHECKING:
     from mudroom.core.tree.entry import Entry
-    from mudroom.ext.review.core.difference import Texts
     from mudroom.session import Session
     from mudroom.vault.forks.both_sides import BothSides, SidePair, Which
     from mudroom.vault.forks.record_view import TaggedRows
@@ -94,8 +95,6 @@ def fewer_collections() -> Iterator[None]:
 
 def cache_record(session: Session) -> None:
     """Cache the fork's record, for callers that read many files of a fork: otherwise each read parses it again."""
-    from mudroom.stage.file_cache import FileCache
-
     session.vault.reading = FileCache()
 
 
@@ -192,8 +191,6 @@ def difference(
 ) -> RowDifference:
     """Return the difference at the path of a row. A similar rename is compared with its old path, unless ``as_new``.
     Raise UsageError if there is no change (any more), and ForkMoved if the file has changed since it was recorded."""
-    from mudroom.ext.review.core.difference import Texts
-
     with open_sides(session, fork, between) as sides:
         pair = before = find_change(sides, path)
         moved = _moved(session, sides, pair, as_new=as_new)

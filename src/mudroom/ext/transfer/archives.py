@@ -21,6 +21,7 @@ from mudroom.library.argument import directory_of, name_of, required_name
 from mudroom.library.satellite import ArrivedFork, ForkArchive
 from mudroom.stage import disk
 from mudroom.typing import IO, TYPE_CHECKING, cast
+from mudroom.vault.apply.repositories import require_unemptied_commits
 
 if TYPE_CHECKING:
     from mudroom.library.argument import StrPath
@@ -69,8 +70,6 @@ def export_file(
 def _leaving(session: Session, fork: str) -> Iterator[tuple[Vault, Fork]]:
     """Yield the vault with a mask of all secrets, and a fork at rest that may leave this machine. Raise UsageError if a
     commit in it holds a masked file as an empty one."""
-    from mudroom.vault.apply.repositories import require_unemptied_commits
-
     session.forks.secrets.look()
     with session.forks.at_rest(fork) as resting:
         require_unemptied_commits(session.vault, resting)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
 
+from mudroom.core.system.readiness import SelectorPoll
 from mudroom.typing import Any
 
 READABLE, WRITABLE = 1, 4
@@ -159,7 +160,6 @@ class DirectSelector(BaseSelector):
 def _new_epoll() -> Any:
     if hasattr(select, "epoll"):
         return select.epoll()
-    from mudroom.core.system.readiness import SelectorPoll
 
     return SelectorPoll()
 

@@ -43,7 +43,6 @@ MOST_HELD = 192 << 20
 """Bytes that the process holds for all connections; one command can hold half of them."""
 ROOM_TIME = 15.0
 """Seconds that a connection waits for the memory that it needs to be inspected."""
-
 NO_INSPECTOR = "its rule requires inspection, which is not part of this installation: it lacks mudroom/ext/inspection"
 
 

@@ -13,6 +13,7 @@ from mudroom.core.network.host import Authority, parse_authority, parse_host
 from mudroom.core.network.loopback import LoopbackPlace
 from mudroom.net.gate.exchange import Exchange
 from mudroom.net.gate.guard import Guard
+from mudroom.net.gate.http import Link, serve_http
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.request_head import read_head
 from mudroom.net.listeners.connect import connect
@@ -133,14 +134,10 @@ async def _captured(client: ListenerClient, context: ListenerContext) -> None:
 
 
 async def _http(client: Peer, guard: Guard, head: RequestHead) -> None:
-    from mudroom.net.gate.http import serve_http  # importing h11 takes a third of the process's start time
-
     await serve_http(client, guard, head)
 
 
 async def _serve_handed(client: Peer, guard: Guard, handed: HandedConnection) -> None:
-    from mudroom.net.gate.http import Link, serve_http
-
     exchange, server = handed
     origin = Authority(parse_host(exchange.host.encode()), exchange.port)
     link = None if server is None else Link(origin, server, exchange.address)

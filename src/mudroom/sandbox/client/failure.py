@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Sequence
 
+from mudroom.core.command.pattern_text import as_words, quote_words
 from mudroom.core.confinement.plan import Step, describe
 from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, MudroomError, UsageError
@@ -81,8 +82,6 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
 
 def _apart(name: str) -> str:
     """Return the line to type instead of a command given as one word. The user's own shell acts on none of it."""
-    from mudroom.core.command.pattern_text import as_words, quote_words
-
     words = as_words(name)
     line = quote_words(words) or "sh -c LINE"
     return f"{'a line of a shell' if words[0] == b'sh' else 'its words stand apart'}: mudroom run -- {line}"

@@ -14,8 +14,10 @@ import time
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
+from mudroom.sandbox.client.failure import failure_of, no_directory
 from mudroom.sandbox.client.invocation import KILLED, NO_OPTIONS, Invocation, RunOptions
 from mudroom.sandbox.client.launcher_client import Fate, LaunchedCommand
+from mudroom.sandbox.launcher.kernel import FSCONFIG_CMD_RECONFIGURE, SYS_fsconfig, syscall
 from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
 from mudroom.typing import TYPE_CHECKING, Any
 
@@ -54,8 +56,6 @@ def _fate_of(connection: Connection, cwd: bytes, program: bytes) -> Fate:
     with it: that is no error, and no signal is needed any more."""
 
     def failed(record: tuple[Any, ...]) -> MudroomError:
-        from mudroom.sandbox.client.failure import failure_of, no_directory
-
         if record[2] == "refused":
             return UsageError(record[4], ENDING)
         if record[2] == "cwd":
@@ -88,8 +88,6 @@ class HeldSandbox:
 
         A reconfiguration drops every unused entry of the file system's name cache, those of missing names included
         (reconfigure_super in fs/super.c, shrink_dcache_sb)."""
-        from mudroom.sandbox.launcher.kernel import FSCONFIG_CMD_RECONFIGURE, SYS_fsconfig, syscall
-
         for refresher in self._refresher:
             try:
                 syscall(SYS_fsconfig, refresher, FSCONFIG_CMD_RECONFIGURE, None, None, 0)

@@ -5,8 +5,8 @@ few hundred microseconds. Safe to use from several threads: each run reports ove
 
 A client has three parts, and each attribute has one owner:
 1. the launcher as a process (``client.LauncherProcess``): this process's child (``SpawnedLauncher``), one that a
-   keeper's zygote has forked (``ext/keeper/launcher.py``), or the first process of a container
-   (``ext/containers/engine/box.py``). It owns the connection;
+   keeper's zygote has forked (``ext/keeper/launcher.py``), or the first process of a container. It owns the
+   connection;
 2. the templates (``LauncherTemplates``), which choose the process that performs a plan;
 3. the work directories that are to be removed.
 """

@@ -42,13 +42,14 @@ from contextlib import contextmanager
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import wait_ready
 from mudroom.sandbox.client.terminal_flow import LIMIT, TerminalFlow
+from mudroom.sandbox.client.terminal_sign import TerminalSign, is_between
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import _socket
 
     from mudroom.sandbox.client.client import Running
-    from mudroom.sandbox.client.terminal_sign import SignKind, TerminalSign
+    from mudroom.sandbox.client.terminal_sign import SignKind
 
 BACKGROUND = 200
 """Milliseconds between two checks for the foreground: no signal announces it."""
@@ -391,8 +392,6 @@ class Relay:
 
     def _show_sign(self, flow: TerminalFlow) -> None:
         """Show the sign on the terminal to which ``flow`` leads, if its output is between two characters."""
-        from mudroom.sandbox.client.terminal_sign import TerminalSign, is_between
-
         if flow.waiting or self._silent or not is_between(flow.tail):
             return
         self._sign = self._sign or TerminalSign(self._signs)

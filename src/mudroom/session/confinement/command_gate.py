@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Running
     from mudroom.session.confinement.dial_desk import DialDesk
     from mudroom.session.confinement.dialler import Dialler, InnerSockets
-    from mudroom.session.confinement.host_approver import Approver, CommandScreen
+    from mudroom.session.confinement.host_approver import CommandScreen, HostAnswers
     from mudroom.session.confinement.host_questions import HostQuestions
 
 _NAMESPACES = ("user", "net")
@@ -106,16 +106,11 @@ class SessionGate:
 
     def __init__(
         self,
-        rules: Callable[[], Sequence[HostRule]],
-        remember: Callable[[HostRule], None],
-        approver: Approver | None,
+        hosts: HostAnswers,
         upstream: str = "",
-        loopback_rules: Callable[[], Sequence[HostRule]] = tuple,
     ) -> None:
-        """``rules`` returns the same object while the rules are unchanged. So does ``loopback_rules``: the rules if one
-        of them may name this machine's loopback, otherwise none."""
-        self.rules, self.remember, self.approver = rules, remember, approver
-        self.loopback_rules = loopback_rules
+        self.rules, self.remember, self.approver = hosts.rules, hosts.remember, hosts.approver
+        self.loopback_rules = hosts.loopback_rules or hosts.rules
         self._upstream = upstream
         self._lock = _thread.allocate_lock()
         self._process: Gate | None = None

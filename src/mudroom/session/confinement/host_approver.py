@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from mudroom.typing import TYPE_CHECKING, Protocol
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from mudroom.core.network.flow import FlowAnswer, FlowQuestion
+    from mudroom.core.network.host_rules import HostRule
+    from mudroom.session.confinement.dialler import Dialler
+    from mudroom.vault.store.fork import Fork
 
     Approver = Callable[[FlowQuestion, int], FlowAnswer]
     """The descriptor is readable as soon as the answer is not needed any more, because the command has ended."""
+
+
+class HostAnswers(NamedTuple):
+    """The answers about hosts that a session's gate works with."""
+
+    rules: Callable[[], Sequence[HostRule]] = tuple
+    """Called when a command first uses the network. It returns the same object while the rules are unchanged."""
+    remember: Callable[[HostRule], None] = lambda _rule: None
+    """Keeps a lasting answer."""
+    approver: Approver | None = None
+    """Asked about a host that no rule names; None: refused."""
+    loopback_rules: Callable[[], Sequence[HostRule]] | None = None
+    """Called before every command at the gate: the rules if one of them may name this machine's loopback, otherwise no
+    rule. None: ``rules``."""
+    dialler: Callable[[Fork, Any], Dialler | None] = lambda _fork, _order: None
+    """Returns what makes the connections of an order to other forks; None: the machine's own."""
+
+
+NO_ANSWERS = HostAnswers()
 
 
 class PendingQuestion(Protocol):

@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
+from mudroom.core.network.host_entry import expand, parse_entry
 from mudroom.core.network.host_rules import ASKED, HostRule, concerns
+from mudroom.core.network.preset import offer_for
 from mudroom.errors import MudroomError
 from mudroom.net.gate_handle import GuardHandle
 from mudroom.typing import TYPE_CHECKING, TypeVar, cast
@@ -117,9 +119,6 @@ class HostQuestions:
     def _allow_preset(self, guard: GuardHandle, question: FlowQuestion, word: str) -> HostRule:
         """Allow the hosts of the preset that the question offered, to this command. Return the rule to be remembered.
         Questions about those hosts that wait elsewhere are answered by it."""
-        from mudroom.core.network.host_entry import expand, parse_entry
-        from mudroom.core.network.preset import offer_for
-
         offer = offer_for(question.host, question.port)
         if offer is None or offer.word != word:
             raise MudroomError(f"the answer about {question.host} names a preset that was not offered: {word}")

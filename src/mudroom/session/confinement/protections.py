@@ -23,6 +23,7 @@ from mudroom.core.tree.path import is_below
 from mudroom.errors import MudroomError
 from mudroom.sandbox.host.host import Host
 from mudroom.sandbox.linux.plan import SOCKETS_SINCE
+from mudroom.session.confinement.agent_home import agent_homes
 from mudroom.session.confinement.grant import Grant
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
@@ -123,8 +124,6 @@ def _shown(command: Confined, host: Host) -> Iterable[bytes]:
 
 def _of_agents(command: Confined) -> Iterable[bytes]:
     """Yield the places of a fork's own copies of settings and stores: what a command writes there lands later."""
-    from mudroom.session.confinement.agent_home import agent_homes
-
     yield from (command.home + b"/" + place for place in agent_homes().settings_places())
     yield from (command.home + b"/" + place.path for staged in command.grant.staged for place in staged.places)
 

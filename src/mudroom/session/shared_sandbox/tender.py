@@ -31,6 +31,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE, SIGKILL, SIGTERM
 from mudroom.sandbox.client.held import ENDING, HeldSandbox
 from mudroom.sandbox.client.invocation import Invocation
+from mudroom.session.shared_sandbox.visitor import OTHER_TERMS, Visitors
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.background import Book, Ring
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.session.confinement.agent_home import SharedFiles
     from mudroom.session.confinement.command_gate import CommandGate
-    from mudroom.session.shared_sandbox.visitor import Visitors
 
 JUST_ENDED = ("the background commands of this fork have just ended", "try again")
 """Message and hint for a command that was to run beside them."""
@@ -173,8 +173,6 @@ class SharedSandbox:
 
     def begin(self) -> None:
         """Start the tender, and let other processes join."""
-        from mudroom.session.shared_sandbox.visitor import Visitors
-
         try:
             self.visitors = Visitors(self)
             self._note_facts()
@@ -215,8 +213,6 @@ class SharedSandbox:
     def require_terms(self, terms: str) -> None:
         """Raise UsageError if a command on these terms cannot be run here."""
         if terms != self.basis.terms():
-            from mudroom.session.shared_sandbox.visitor import OTHER_TERMS
-
             raise UsageError(OTHER_TERMS, ENDING)
 
     def flows(self) -> list[Flow]:

@@ -16,8 +16,11 @@ from _blake2 import blake2b
 from _thread import get_ident
 from collections.abc import Collection, Iterator, Mapping
 
+from mudroom.core.git.blob import blob_ids
 from mudroom.core.tree.entry import Entry, same_shape
 from mudroom.stage import disk
+from mudroom.stage.layers.git_layer import plan_git, write_git_layer
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.source import OpenSource, Source, is_absence, read_all, same_bytes, walk
 from mudroom.stage.stamp import is_settled
 from mudroom.stage.view import RawDifference
@@ -80,8 +83,6 @@ class GitMasks:
     def _look_anew(
         self, source: OpenSource, secrets: Mapping[bytes, Entry], always: Collection[bytes], now: int, key: bytes
     ) -> GitMask:
-        from mudroom.stage.layers.git_layer import plan_git
-
         hashers = {path: self._hasher(source, entry, now) for path, entry in secrets.items()}
         plan = plan_git(source, self._project, {path: None if path in always else hashers[path] for path in secrets})
         name = self._make(source, plan)
@@ -106,7 +107,6 @@ class GitMasks:
             data = _content(source, path) if entry.size <= HASH_LIMIT else None
             if data is None:
                 return ()
-            from mudroom.core.git.blob import blob_ids
 
             result = blob_ids(data, length)
             if is_settled(entry.ctime, now):
@@ -171,17 +171,12 @@ def snapshot_layer(place: bytes, project: bytes, paths: Collection[bytes]) -> by
         return b""
     layer = place + b"/git-" + _digest(masked)
     if not os.path.isdir(layer):
-        from mudroom.stage.layers.git_layer import plan_git
-
         with OpenSource(place + b"/source") as source:
             _write(layer, source, plan_git(source, project, dict.fromkeys(masked)))
     return layer
 
 
 def _write(layer: bytes, source: OpenSource, plan: GitPlan) -> None:
-    from mudroom.stage.layers.git_layer import write_git_layer
-    from mudroom.stage.layers.layer import remove_tree
-
     beside = layer + _OURS % (os.getpid(), get_ident())
     try:
         write_git_layer(beside, source, plan)

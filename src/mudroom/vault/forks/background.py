@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from mudroom.core.background import BackgroundEnd, BackgroundStart, from_json, to_json
+from mudroom.core.text.redaction import redact_argv
 from mudroom.stage import disk
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.typing import Any, NamedTuple
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -167,8 +169,6 @@ class Book:
         return place
 
     def write(self, started: BackgroundStart, ended: BackgroundEnd | None) -> None:
-        from mudroom.core.text.redaction import redact_argv
-
         command = redact_argv(started.command)  # shown only: the process that runs it was told the words
         _save(self.place(started.id) + b"/command", to_json(started._replace(command=command), ended))
 
@@ -197,8 +197,6 @@ class Book:
         self.note(None)
 
     def _forget(self) -> None:
-        from mudroom.stage.layers.layer import remove_tree
-
         over = [started for started, ended in self.rows() if ended is not None]
         for started in over[: max(0, len(over) - KEPT + 1)]:
             remove_tree(self.place(started.id))

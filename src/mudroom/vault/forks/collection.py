@@ -21,10 +21,10 @@ from mudroom.stage.layers.layer import stamp_now
 from mudroom.stage.source import OpenSource, is_absence
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
-from mudroom.stage.views.preflight import is_in_memory
+from mudroom.stage.views.preflight import is_in_memory, mounts, volumes
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.forks.stacking import tree_is_empty
+from mudroom.vault.forks.stacking import seal_upper, tree_is_empty
 from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
@@ -144,7 +144,6 @@ def stand_on_copy(vault: Vault, fork: Fork, settings: Settings, progress: Progre
     """
     if fork.has_copy:
         return []
-    from mudroom.vault.forks.stacking import seal_upper
 
     seal_upper(vault, fork)
     notes = take_snapshot(vault, fork, settings, progress) if fork.state.base == LIVE else []
@@ -161,7 +160,6 @@ def stand_on_base(
         return stand_on_copy(vault, fork, settings, progress)
     if not freezes:
         return []
-    from mudroom.vault.forks.stacking import seal_upper
 
     seal_upper(vault, fork)
     return take_snapshot(vault, fork, settings, progress)
@@ -174,7 +172,6 @@ def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progre
     """
     from mudroom.stage.exclude import named
     from mudroom.stage.originals.snapshot import EMPTY, chooser
-    from mudroom.stage.views.preflight import mounts, volumes
 
     report = None if progress is None else lambda done, total: progress("copying the project", done, total)
     name = vault.new_id()

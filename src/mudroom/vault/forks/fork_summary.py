@@ -22,6 +22,7 @@ from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.forks.damage import UNREADABLE, reason_of
 from mudroom.vault.forks.endpoint import endpoint_of
+from mudroom.vault.forks.record_view import view_record
 from mudroom.vault.forks.review import fingerprint, of_look
 from mudroom.vault.store.fork import Fork, is_plain, last_holder
 from mudroom.vault.store.store import Vault
@@ -134,7 +135,6 @@ class ForkSummaries:
         record = fork.record
         if record is None:
             return None
-        from mudroom.vault.forks.record_view import view_record
 
         view = view_record(fork.reading, record)
         brief = RecordSummary(record.command, record.exit_code, record.level, view.summary, of_look(view.fingerprint))

@@ -17,6 +17,7 @@ import os
 from collections.abc import Mapping
 
 from mudroom.core.clock import EditWindow
+from mudroom.core.git.repository_state import is_ref_name, parse_packed_refs
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors, is_below
@@ -113,8 +114,6 @@ def _is_original(ground: Ground, path: bytes, entry: Entry | None, data: bytes) 
 
 def _unpack(fork: Fork, opened: OpenFork) -> None:
     """Write the packed refs that the fork has changed, and that of its HEAD, as files of its layer."""
-    from mudroom.core.git.repository_state import is_ref_name, parse_packed_refs
-
     staged = opened.staged()
     sides = [_read(source, _PACKED) for source in (opened.base, opened.merged())]
     before, after = (parse_packed_refs(data) for data in sides)
@@ -150,8 +149,6 @@ def _settled_file(base: Source, path: bytes, window: EditWindow) -> tuple[Entry 
 
 
 def _packed(base: Source, branch: bytes, window: EditWindow) -> list[tuple[bytes, Entry | None, bytes]]:
-    from mudroom.core.git.repository_state import parse_packed_refs
-
     packed = _settled_file(base, b".git/packed-refs", window)
     value = parse_packed_refs(packed[1]).get(branch[len(_GIT) + 1 :]) if packed is not None else None
     return [(branch, None, value + b"\n")] if value is not None else []

@@ -15,6 +15,7 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import ForkExists, MudroomError, UsageError
 from mudroom.stage import disk, safe_open
+from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork, fork_directory, is_plain, mount_note
 from mudroom.vault.store.store import Vault
@@ -49,7 +50,6 @@ def is_unchanged(vault: Vault, fork: Fork) -> bool:
     if not fork.has_copy:
         return upper_is_empty(fork)
     from mudroom.vault.forks.copy_layer import copy_view
-    from mudroom.vault.forks.open_fork import OpenFork
 
     with OpenFork(vault, fork) as opened:
         return next(iter(copy_view(fork, opened.lower).differences(opened.lower)), None) is None

@@ -37,9 +37,12 @@ import sys
 from _blake2 import blake2b
 from collections.abc import Callable, Collection
 
+from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
+from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import ForkExists, ForkGone, MudroomError, UsageError
 from mudroom.stage import disk
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.stage.views.secret import NO_MASK
 from mudroom.typing import TYPE_CHECKING
@@ -49,7 +52,6 @@ from mudroom.vault.store.fork import SHOWN, Fork, forget_release, fork_directory
 from mudroom.vault.turn import Turn
 
 if TYPE_CHECKING:
-    from mudroom.core.tree.stack import ForkState
     from mudroom.stage.views.secret import Mask
     from mudroom.vault.approvals.queue import Queue
     from mudroom.vault.journal.journal import Journal
@@ -125,8 +127,6 @@ class Vault:
     def git_mask(self, state: ForkState) -> bytes:
         """Return the layer that keeps masked files from the git of a fork; empty if there is none. A snapshot has its
         own, made of its own index: that of the project may be newer."""
-        from mudroom.core.tree.stack import LIVE
-
         if state.base == LIVE:
             return self.mask.git if self.mask.git and os.path.isdir(self.mask.git) else b""
         from mudroom.stage.views.git_mask import snapshot_layer
@@ -201,8 +201,6 @@ class Vault:
 
     def new_fork(self, name: str, *, time: int = 0, named: bool = False) -> Fork:
         """Make an empty fork. Raise UsageError if the name is taken or not allowed."""
-        from mudroom.core.tree.stack import ForkState
-
         return self.add_fork(name, ForkState(self.new_layer(), created=time, named=named))
 
     def add_fork(self, name: str, state: ForkState, complete: Callable[[Fork], None] = lambda _fork: None) -> Fork:
@@ -230,13 +228,9 @@ class Vault:
         The record of the stack up to the sealed layer is kept with that layer. The fork's own record stays until its
         next command.
         """
-        from mudroom.core.tree import stack
-
         state = fork.state
         beside = self.layer(state.upper) + b"/record"
         if os.path.lexists(beside):
-            from mudroom.stage.layers.layer import remove_tree
-
             remove_tree(beside)  # left by a crash, or made by a container's user
         if fork.record is not None:
             os.link(fork.record_path, beside)  # a record is replaced, never written to, so both may link to it
@@ -311,8 +305,6 @@ class Vault:
 
     def _unshared(self, state: ForkState) -> tuple[list[str], str]:
         """Return the layers and the snapshot (or "") that no other fork needs. The upper layer is never shared."""
-        from mudroom.core.tree.stack import LIVE
-
         if state.references == {state.upper} and state.base == LIVE:
             return [state.upper], ""
         others = [other.state_or_none for other in self.forks()]
@@ -346,8 +338,6 @@ class Vault:
     def empty_trash(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Remove what was thrown away. What cannot go yet stays for the next time. ``progress`` is told the number of
         files so far, and 0 for an unknown total."""
-        from mudroom.stage.layers.layer import remove_tree
-
         done = 0
 
         def removed(count: int) -> None:

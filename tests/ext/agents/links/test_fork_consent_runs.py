@@ -36,6 +36,7 @@ from mudroom.session import Session
 from mudroom.session.confinement import namespace_program
 from mudroom.session.confinement.dial_desk import MOST_DIALS, DialDesk
 from mudroom.session.confinement.dialler import DialledFork, ForkRefused
+from mudroom.session.confinement.host_approver import HostAnswers
 from mudroom.vault.forks.endpoint import register
 from whole_text import whole
 
@@ -155,7 +156,7 @@ def flows(session: Session) -> list[tuple[str, dict[str, object]]]:
 
 def test_the_probes(place: Place) -> None:
     with place.session(
-        rules=lambda: [parse_rule("*:8000", "allow"), parse_rule("*:8000", "allow", private=True)]
+        hosts=HostAnswers(lambda: [parse_rule("*:8000", "allow"), parse_rule("*:8000", "allow", private=True)])
     ) as session:
         for name in ("planner", "coder", "stranger"):
             session.forks.new(name)
@@ -413,7 +414,7 @@ def test_a_dialler_of_all_hosts_makes_every_connection(place: Place) -> None:
     """No name is looked up here: neither host exists."""
     far = FarEnd()
     rules = [parse_rule("*.example", "allow")]
-    with place.session(rules=lambda: rules, dialler=lambda _fork, _order: far) as session:
+    with place.session(hosts=HostAnswers(lambda: rules, dialler=lambda _fork, _order: far)) as session:
         answers = asked(session, "http://a.example/", "http://refused.example/x", "http://other.test/", URL)
         told = [(flow["host"], flow["verdict"], flow.get("address", "")) for _fork, flow in flows(session)]
     assert [status for status, _text in answers] == [200, 403, 403, 200], answers

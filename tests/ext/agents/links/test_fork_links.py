@@ -22,6 +22,7 @@ from mudroom.core.settings import Settings
 from mudroom.ext.agents.core.card_fields import parse_card
 from mudroom.ext.agents.session.run_agent import run_agent
 from mudroom.session import Session
+from mudroom.session.confinement.host_approver import HostAnswers
 from mudroom.session.confinement.namespace_listener import NamespaceListener
 from mudroom.vault.forks.fork_summary import ForkSummaries
 
@@ -108,7 +109,7 @@ def test_a_linked_port(place: Place) -> None:
 
 
 def test_without_a_link_no_rule_opens_a_fork(place: Place) -> None:
-    with place.session(rules=lambda: [parse_rule("*:9123", "allow")]) as session, served(session, 9123):
+    with place.session(hosts=HostAnswers(lambda: [parse_rule("*:9123", "allow")])) as session, served(session, 9123):
         assert "from the other fork" not in asked(session, "http://coder.mudroom.internal:9123/")
 
 

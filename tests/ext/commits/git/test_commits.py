@@ -284,7 +284,7 @@ def test_without_dulwich(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dulwich", None)
     with pytest.raises(UsageError, match=whole(f"commits need dulwich {oldest}, which is not installed ({install})")):
         copy.bring()
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
     (wanted,) = (name for name in project["dependencies"] if name.startswith("dulwich"))
     assert wanted == f"dulwich>={'.'.join(map(str, DULWICH))},<2"
 

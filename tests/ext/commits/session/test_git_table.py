@@ -18,7 +18,7 @@ from mudroom.ext.commits.git.transfer import Commits
 from mudroom.ext.commits.session import bring_commits
 from mudroom.session import LandingResult, Session
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SETTINGS = "git config user.name T; git config user.email t@example.org; git config gc.auto 0"
 CLONE = "git -c protocol.file.allow=always clone -q"
 MANY = 100_000

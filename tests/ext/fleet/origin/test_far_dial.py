@@ -26,6 +26,7 @@ from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.tunnel import CLOSED
 from mudroom.session.confinement.dialler import DialledFork, ForkRefused
+from mudroom.session.confinement.host_approver import HostAnswers
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_what_starts_a_worker_is_no_program_of_the_project(place: Place, monkeyp
 def test_a_command_on_a_worker_reaches_a_host_through_the_origin(place: Place, server: int, tmp_path: Path) -> None:
     rules = (HostRule("allow", "127.0.0.1", (server,), private=True, source="test"),)
     place.write("a.txt", "one\n")
-    session = place.session(Settings(hosts=rules), rules=lambda: rules)
+    session = place.session(Settings(hosts=rules), hosts=HostAnswers(lambda: rules))
     worker = FleetWorker("far", (os.fsencode(sys.executable), b"-m", b"mudroom", b"worker", b"--stdio"))
     (tmp_path / "far-home").mkdir()
     # Without a container engine: its trial would leave files in the home that only other users can remove.

@@ -36,6 +36,7 @@ from mudroom.sandbox.host.process_table import carries, rows
 from mudroom.sandbox.platform import LINUX, platform_here, platform_of
 from mudroom.session import Session, Stdio
 from mudroom.session.confinement.confinement import _permitted
+from mudroom.session.confinement.host_approver import HostAnswers
 
 SH = (b"sh", b"-c")
 
@@ -171,7 +172,7 @@ def test_the_gate_is_at_a_port_of_loopback(mac: Mac) -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     port = server.server_address[1]
     try:
-        session = mac.session(rules=lambda: [HostRule("allow", "127.0.0.1", (port,), private=True)])
+        session = mac.session(hosts=HostAnswers(lambda: [HostRule("allow", "127.0.0.1", (port,), private=True)]))
         script = f"no_proxy= NO_PROXY= exec {sys.executable} -c '{_FETCH}' http://127.0.0.1:"
         assert session.run([*SH, f"{script}{port}/".encode()]).stdout.strip() == b"from outside"
         other = session.run([*SH, f"{script}{port + 1}/".encode()])

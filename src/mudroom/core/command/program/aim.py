@@ -15,7 +15,9 @@ from collections.abc import Callable, Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding
 from mudroom.core.command.path_aim import aim_of, is_outside, with_aims
+from mudroom.core.command.program.wrapper import WRAPPERS
 from mudroom.core.command.protection import Protections, hold
+from mudroom.core.command.shell.builtin import BUILTINS
 from mudroom.core.command.table_rule import CHANGE, FETCH, REACH, READ, UNSURE, Classes, could_be, names
 from mudroom.core.command.verdict import Aim, AimKind, Classification, CommandPart, join_parts
 from mudroom.core.command.word import Word, program_name
@@ -201,8 +203,6 @@ def _is_shifting(part: CommandPart) -> bool:
     starts, in a way that is not known."""
     if "unknown" not in part.classes or part.aims:
         return False
-    from mudroom.core.command.program.wrapper import WRAPPERS
-    from mudroom.core.command.shell.builtin import BUILTINS
 
     return not part.words or part.words[0] in BUILTINS or part.words[0] in WRAPPERS
 

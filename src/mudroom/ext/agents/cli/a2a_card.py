@@ -7,8 +7,10 @@ from collections.abc import Callable
 from mudroom.cli.project_session import project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.card import AgentCard
-from mudroom.ext.agents.card import promised
+from mudroom.core.network.host_rules import show_rule
+from mudroom.ext.agents.card import promised, with_card_network
 from mudroom.ext.agents.core.a2a import AgentStatus, a2a_card, a2a_card_old
+from mudroom.ext.agents.core.card_hosts import sort_hosts
 from mudroom.policy.config import load_policy, places
 from mudroom.session.project_session import host_answers
 from mudroom.stage import disk
@@ -23,10 +25,6 @@ def card_of(card: AgentCard, context: Context, *, old: bool = False) -> Callable
 
 def agent_status(card: AgentCard, context: Context) -> AgentStatus:
     """Return the decision about an agent here. Raise MudroomError if the policy cannot be read."""
-    from mudroom.core.network.host_rules import show_rule
-    from mudroom.ext.agents.card import with_card_network
-    from mudroom.ext.agents.core.card_hosts import sort_hosts
-
     project = project_of(context)
     settings = load_policy(project, context.environ).settings
     place = places(context.environ)
@@ -36,7 +34,7 @@ def agent_status(card: AgentCard, context: Context) -> AgentStatus:
     mode = with_card_network(card, settings, None).network_at(decision.level)
     hosts: tuple[str, ...] = ()
     if isinstance(card.needs.network, tuple):
-        card_hosts = sort_hosts(card.agent, card.needs.network, host_answers(project, context.environ)[0]())
+        card_hosts = sort_hosts(card.agent, card.needs.network, host_answers(project, context.environ).rules())
         trusted = card_hosts.open if card.agent in settings.network_cards else ()
         hosts = tuple(show_rule(rule) for rule in (*card_hosts.allowed, *trusted))
     return AgentStatus(decision, mode, hosts, opened.stores)

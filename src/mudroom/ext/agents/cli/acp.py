@@ -11,10 +11,14 @@ from contextlib import contextmanager
 
 from mudroom.cli.command.run import add_confinement_options, adjusted, asked_level, warn_if_bare
 from mudroom.cli.project_session import open_session, print_remarks, working_directory
+from mudroom.cli.terminal.approver import remember_command
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.protocol_streams import take_streams
+from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.core.tree.path import is_below
 from mudroom.errors import CommandNotStarted, UsageError
+from mudroom.ext.agents.cli.agent_profile import NOT_FOUND, chosen_profile, search_of
+from mudroom.ext.agents.session.host_program import find_program
 from mudroom.sandbox.platform import new_client
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
@@ -104,8 +108,6 @@ def _serve_inside(args: argparse.Namespace, context: Context, client: Client) ->
 
 def _serve_outside(args: argparse.Namespace, context: Context, client: Client) -> int:
     from mudroom.ext.agents.acp.serve import AgentStart
-    from mudroom.ext.agents.cli.agent_profile import NOT_FOUND, chosen_profile, search_of
-    from mudroom.ext.agents.session.host_program import find_program
 
     profile, word = chosen_profile(args.command[0], context), os.fsencode(args.command[0])
     if find_program(word, search_of(context.environ), working_directory()) is None:
@@ -149,7 +151,6 @@ def _ask_of_queue(args: argparse.Namespace) -> Ask:
 
 def _asking(session: Session, args: argparse.Namespace) -> Asking:
     """Set who is asked. Questions come in threads, so the queue is asked without a handler of signals."""
-    from mudroom.cli.terminal.approver import remember_command
     from mudroom.ext.agents.acp.serve import Asking
     from mudroom.session.upkeep import QueueApprover
 
@@ -170,8 +171,6 @@ def _asking(session: Session, args: argparse.Namespace) -> Asking:
 def _signals(end: ServeEnd) -> Iterator[None]:
     """Let a signal end the agent, and then mudroom; one that mudroom was started to ignore stays ignored."""
     import signal
-
-    from mudroom.cli.terminal.signals import wake_for_signals
 
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
     heeded = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]

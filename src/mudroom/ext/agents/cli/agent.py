@@ -18,6 +18,9 @@ from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.ext.agents.card import load_card, promised
+from mudroom.ext.agents.cli.a2a_card import card_of
+from mudroom.ext.agents.cli.agent_profile import list_profiles, show_profile
+from mudroom.ext.agents.cli.card_hosts import network_lines
 from mudroom.policy.config import places
 from mudroom.session.confinement.grant import graphics, image_of
 from mudroom.stage import disk
@@ -81,8 +84,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         code: int = importlib.import_module("mudroom.ext.agents.cli.agent_run").execute(args, context)
         return code
     if args.what in ("ls", "show"):
-        from mudroom.ext.agents.cli.agent_profile import list_profiles, show_profile
-
         return list_profiles(context) if args.what == "ls" else show_profile(args.name, context)
     if args.what == "settings":
         changed: int = importlib.import_module("mudroom.ext.agents.cli.agent_settings").execute(args, context)
@@ -91,8 +92,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError(f"agent {args.what} runs no command", "mudroom agent run CARD -- COMMAND")
     card = load_card(os.fsencode(args.card))
     if args.what == "card":
-        from mudroom.ext.agents.cli.a2a_card import card_of
-
         context.terminal.out(json.dumps(card_of(card, context)(args.url), indent=2))
         return 0
     project, place = project_of(context), places(context.environ)
@@ -146,7 +145,6 @@ def as_text(
     lines.append("credentials  " + (f"{', '.join(opened.stores)} ({paths})" if opened.stores else "none"))
     if card.needs.gpu:
         lines.append("gpu          " + (", ".join(os.fsdecode(device) for device in graphics()) or "there is none"))
-    from mudroom.ext.agents.cli.card_hosts import network_lines
 
     lines += network_lines(card, settings, decision.level, context)
     if card.needs.forks:

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 
+from mudroom.cli.change.preview import commit_lines
 from mudroom.cli.command.exec import print_refused
 from mudroom.cli.command.run import (
     adjusted,
@@ -28,8 +29,10 @@ from mudroom.core.result import text, to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, Unsupported, UsageError
 from mudroom.ext.agents.card import load_card, with_card_network
+from mudroom.ext.agents.cli.agent_profile import closed_places, first_line, offer, profiled
 from mudroom.ext.agents.cli.agent_settings import rows_of
 from mudroom.ext.agents.cli.card_hosts import CardHosts, decide_card_hosts
+from mudroom.ext.agents.cli.hook_install import installed_scopes
 from mudroom.ext.agents.session.agent_settings import agent_settings
 from mudroom.ext.agents.session.run_agent import AgentResult, run_agent
 from mudroom.ext.agents.settings_review import settings_lines
@@ -56,8 +59,6 @@ _LEAST_DIGITS = 8
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     if not args.command:
-        from mudroom.ext.agents.cli.agent_profile import offer
-
         if args.card is None:
             raise offer(context)
         if os.path.exists(args.card):
@@ -170,7 +171,6 @@ def _require_no_hook(agent: str, context: Context) -> None:
     """Raise UsageError if a hook of mudroom is installed for the agent: inside it could only refuse all tools."""
     if not os.path.isdir(places(context.environ).state + b"/hooks"):
         return
-    from mudroom.ext.agents.cli.hook_install import installed_scopes
 
     for scope in installed_scopes(agent, context):
         whose = "this project" if scope == "project" else "all projects"
@@ -183,8 +183,6 @@ def _require_no_hook(agent: str, context: Context) -> None:
 
 def request_by_profile(args: argparse.Namespace, context: Context) -> AgentRequest:
     """Print what is passed to the agent. Its hosts need no question: the profile is mudroom's own, or the user's."""
-    from mudroom.ext.agents.cli.agent_profile import first_line, profiled
-
     if args.checked is not None:
         raise UsageError("--checked is for a card", "mudroom agent run CARD --checked ID -- COMMAND")
     policy = load_policy(project_of(context), context.environ).settings
@@ -239,9 +237,8 @@ def closed_place_notes(session: Session, request: AgentRequest, context: Context
     level = session.granted().level
     if request.profiled is None or not level or session.actor.settings.network_at(level) != "gate":
         return []
-    from mudroom.ext.agents.cli.agent_profile import closed_places
 
-    return closed_places(request.profiled, context.environ, session.machine.host_answers[0]())
+    return closed_places(request.profiled, context.environ, session.machine.host_answers.rules())
 
 
 def _require_checked(card: AgentCard, checked: str | None) -> None:
@@ -283,7 +280,6 @@ def _commit_lines(session: Session, run: AgentResult, context: Context) -> Mappi
     """Return the lines about the fork's commits, by repository."""
     if context.as_json or not run.result.ran:
         return {}
-    from mudroom.cli.change.preview import commit_lines
 
     return commit_lines(session, run.result.fork, run.result.changeset.changes)
 

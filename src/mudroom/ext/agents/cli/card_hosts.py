@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.cli.project_session import project_of
+from mudroom.cli.terminal.asking import forget_typed
 from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.network.host_rules import HostRule, show_rule
@@ -41,7 +42,7 @@ def decide_card_hosts(
     KeyboardInterrupt."""
     if not isinstance(card.needs.network, tuple) or not card.needs.network or settings.network_at(level) != "gate":
         return CardHosts()
-    rules, remember = host_answers(project_of(context), context.environ)
+    rules, remember, *_more = host_answers(project_of(context), context.environ)
     wish_result = sort_hosts(card.agent, card.needs.network, rules())
     notes = (
         [f"{card.agent} asks for {_names(wish_result.denied)}, which the policy denies"] if wish_result.denied else []
@@ -74,8 +75,6 @@ def _ask_about_open(
 
 
 def _ask(question: str, context: Context) -> str:
-    from mudroom.cli.terminal.asking import forget_typed
-
     terminal = context.terminal
     for _time in range(_ASKED):
         if not forget_typed(0):
@@ -112,7 +111,7 @@ def network_lines(card: AgentCard, settings: Settings, level: int, context: Cont
         return (
             ["network      the gate: what the rules of the policy allow, and what you say when asked"] if needs else []
         )
-    wish_result = sort_hosts(card.agent, needs, host_answers(project_of(context), context.environ)[0]())
+    wish_result = sort_hosts(card.agent, needs, host_answers(project_of(context), context.environ).rules())
     trusted = card.agent in settings.network_cards
     rows = (
         (wish_result.allowed, "allowed by the rules there are"),

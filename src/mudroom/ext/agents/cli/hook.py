@@ -5,6 +5,8 @@ from __future__ import annotations
 from mudroom.cli.plain_options import REMAINDER
 from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
+from mudroom.ext.agents.cli.hook_install import install, print_state
+from mudroom.ext.agents.cli.hook_run import answer_event
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,18 +40,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     action, *rest = args.words or ["state"]
     if action == "run":
-        from mudroom.ext.agents.cli.hook_run import answer_event
-
         if len(rest) != 1:
             raise UsageError("hook run takes the name of one agent", "mudroom hook run claude")
         return answer_event(rest[0], args.fork, args.allow_tool or (), context, args.prefix)
     if action == "install":
-        from mudroom.ext.agents.cli.hook_install import install
-
         return install(rest, args.fork, args.allow_tool or [], context)
     if action == "state" and not rest:
-        from mudroom.ext.agents.cli.hook_install import print_state
-
         return print_state(context)
     removes = " --remove" if action in ("uninstall", "remove", "rm") else ""
     raise UsageError(f"there is no action {action!r} of hook", f"mudroom hook install claude{removes}")

@@ -17,8 +17,10 @@ import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from mudroom.cli.project_session import project_of
+from mudroom.cli.parser import parse
+from mudroom.cli.project_session import open_session, project_of
 from mudroom.cli.terminal.context import Context
+from mudroom.core.text.sha256 import sha256_hex
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.ext.agents.cli.hook_run import own_words
@@ -41,6 +43,7 @@ from mudroom.ext.agents.core.jsonc import JsoncError
 from mudroom.policy.config import places
 from mudroom.session import require_project
 from mudroom.stage.private_directory import make_private, require_private
+from mudroom.stage.private_file import read
 from mudroom.typing import Any, NamedTuple
 from mudroom.vault.store.store import vault_path
 
@@ -99,15 +102,11 @@ def install(words: Sequence[str], fork: str | None, tools: Sequence[str], contex
 
 def _make_mounts(setup: HookSetup, context: Context) -> None:
     """Make the directory in which forks are mounted, before the first one is."""
-    from mudroom.cli.project_session import open_session
-
     with open_session(context):
         os.makedirs(os.path.dirname(setup.mount), mode=0o700, exist_ok=True)
 
 
 def _arguments(words: Sequence[str], fork: str | None, tools: Sequence[str]) -> argparse.Namespace:
-    from mudroom.cli.parser import parse
-
     def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("agent", choices=tuple(CONTRACTS), help="the agent")
         doing = parser.add_mutually_exclusive_group()
@@ -154,8 +153,6 @@ def _text(path: bytes) -> str:
 
 
 def _identity(settings: bytes, agent: str) -> bytes:
-    from mudroom.core.text.sha256 import sha256_hex
-
     return f"{agent}-{sha256_hex(settings)[:16]}".encode()
 
 
@@ -278,8 +275,6 @@ def _write(change: _Change) -> None:
 
 
 def _record(own: bytes) -> dict[str, Any]:
-    from mudroom.stage.private_file import read
-
     data = read(own + b"/record.json", _LIMIT * 4)
     if data is None:
         return {}

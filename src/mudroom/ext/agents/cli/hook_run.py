@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.environment import is_inside
 from mudroom.core.text.json_text import to_json_text
@@ -120,8 +121,6 @@ def _is_prefixed(prefix: str | None, context: Context) -> bool:
 
 def _mount(fork: str, project: bytes, context: Context) -> str:
     """Return the directory at which the fork is mounted; mount it, and make it, if need be."""
-    from mudroom.cli.project_session import open_session
-
     with open_session(context._replace(project=project)) as session:
         if session.vault.find(fork) is None:
             session.forks.new(fork)

@@ -13,10 +13,12 @@ from mudroom.cli.command.exec import DEFAULT_AGENT
 from mudroom.cli.command.run import add_confinement_options, adjusted, asked_level
 from mudroom.cli.project_session import open_session, project_of
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.protocol_streams import take_streams
 from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.core.confinement.environment import is_inside
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
+from mudroom.ext.agents.card import load_card, trusted_hosts, with_card_network
 from mudroom.sandbox.platform import new_client
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING, Any, NoReturn
@@ -78,7 +80,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             "mudroom mcp speaks a protocol on its standard input, and that is a terminal",
             "claude mcp add mudroom -- mudroom mcp lets a client start it",
         )
-    from mudroom.cli.terminal.protocol_streams import take_streams
     from mudroom.ext.agents.mcp import stdio
 
     streams = take_streams() if args.http is None else None
@@ -129,7 +130,6 @@ def _open(args: argparse.Namespace, context: Context, client: Client) -> Session
     agent = args.agent or DEFAULT_AGENT
     if not args.card:
         return open_session(context, adjust=functools.partial(adjusted, args), agent=agent, **options)
-    from mudroom.ext.agents.card import load_card, trusted_hosts, with_card_network
 
     card = load_card(os.fsencode(args.card))
 

@@ -32,6 +32,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.ext.agents.core.login import LARGEST, LoginVersion, compared, is_cut_off
 from mudroom.ext.agents.home.staged_file import digest_of, make_parents, open_own, remove
@@ -165,7 +166,6 @@ class LoginKeeper:
             return "this machine's own is left as it is; log in again if it is used up"
         if self._is_discarded:
             return "it goes with its fork: log in again"
-        from mudroom.core.tree.quote import show_words
 
         copy = self._place + b"/%d/" % login.place + login.inside
         if isinstance(error, OSError) and error.errno in _LINKS:

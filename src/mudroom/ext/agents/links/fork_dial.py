@@ -21,8 +21,10 @@ from mudroom.core.network.fork_rule import ForkIdentity, ForkRule
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.agents.core.fork_consent import Consent, ConsentSide, consent
+from mudroom.ext.agents.links.agent_list import answer
 from mudroom.ext.agents.links.fork_connection import Standing, connect_inside
 from mudroom.ext.agents.links.fork_grants import edit_grants, fork_labelled, side_of
+from mudroom.ext.agents.links.socket_pool import SocketPool
 from mudroom.session.confinement.dialler import DialledFork, ForkRefused, InnerSockets, PendingConnection
 from mudroom.stage.file_cache import FileCache
 from mudroom.stage.reader import ANEW, FileReader
@@ -147,8 +149,6 @@ class ForkDialler:
         )
 
     def _catalogue(self, port: int, path: str) -> PendingConnection:
-        from mudroom.ext.agents.links.agent_list import answer
-
         if port != ENDPOINT_PORT:
             raise ForkRefused(f"{CATALOGUE}{SUFFIX} is at port 80")
         reply = answer(self._vault, side_of(self._fork), self._rules, self._links, path)
@@ -183,6 +183,4 @@ def dialler(vault: Vault, fork: Fork, pool: InnerSockets, settings: Settings) ->
 
 
 def inner_sockets() -> InnerSockets:
-    from mudroom.ext.agents.links.socket_pool import SocketPool
-
     return SocketPool()

@@ -12,6 +12,7 @@ import json
 import time
 from urllib.parse import quote, unquote_to_bytes
 
+from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.tree.change import counted_changes
 from mudroom.core.tree.path import show
 from mudroom.ext.agents.mcp.message import INVALID_PARAMS, RESOURCE_NOT_FOUND, Json, RpcError
@@ -95,8 +96,6 @@ def _bounded(lines: Any) -> str:
 
 
 def _journal(workspace: ToolWorkspace) -> str:
-    from mudroom.core.journal.event_filter import EventFilter
-
     events = workspace.session.vault.journal.events(last=_EVENTS, where=EventFilter(forks=(workspace.fork,)))
     rows = (
         {

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 
 from mudroom.core.agent.credential_stores import store_places
+from mudroom.core.registry import twin
 from mudroom.core.tree.path import is_below
 from mudroom.typing import NamedTuple
 
@@ -60,8 +61,6 @@ def find_program(word: bytes, search: Sequence[bytes], cwd: bytes) -> HostProgra
 
 def _find_on_windows(word: bytes, search: Sequence[bytes], cwd: bytes) -> HostProgram | None:
     """As ``WindowsClient`` finds it: by PATH alone, never in the current directory."""
-    from mudroom.core.registry import twin
-
     places, here = os.fsdecode(b";".join(search)), os.fsdecode(cwd).replace("/", "\\")
     path = twin("command").find_program(os.fsdecode(word), places, _STARTED, os.path.isfile, here)
     if path is None:

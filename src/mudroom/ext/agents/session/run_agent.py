@@ -23,6 +23,7 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.ext.agents.session.artifact import Artifacts, collect, next_place, require_empty
+from mudroom.ext.agents.session.fork_wish import missing_consents
 from mudroom.session.actor import Actor
 from mudroom.session.order import CAPTURED, Stdio
 from mudroom.session.session import Session
@@ -179,7 +180,6 @@ def _missing(session: Session, fork: Fork, card: AgentCard, actor: Actor | None)
     """Return notes about ports of ``needsForks`` that neither the policy nor the user has granted to this fork."""
     if not card.needs.forks:
         return []
-    from mudroom.ext.agents.session.fork_wish import missing_consents
 
     settings = (actor or session.actor).settings
     return missing_consents(fork, settings, card)

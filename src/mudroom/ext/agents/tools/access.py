@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from mudroom.core.network.allowing import command_to_allow
+from mudroom.core.network.host_reason import look_at_host
+from mudroom.core.network.host_rules import show_rule
 from mudroom.core.tree.path import show
+from mudroom.ext.agents.core.fork_consent import look_at_names
 from mudroom.ext.agents.tools import schema
 from mudroom.ext.agents.tools.error import ToolError
 from mudroom.ext.agents.tools.tool import Hints, Tool, ToolContext, ToolResult
@@ -49,10 +53,6 @@ def _of_path(workspace: ToolWorkspace, path: str) -> dict[str, Any]:
 
 
 def _of_host(workspace: ToolWorkspace, host: str) -> dict[str, Any]:
-    from mudroom.core.network.allowing import command_to_allow
-    from mudroom.core.network.host_reason import look_at_host
-    from mudroom.core.network.host_rules import show_rule
-
     session = workspace.session
     actor = workspace.actor or session.actor
     mode = actor.settings.network_at(session.machine.granted(actor).level)
@@ -66,7 +66,6 @@ def _of_host(workspace: ToolWorkspace, host: str) -> dict[str, Any]:
     raw = host.encode("utf-8", "replace")
 
     def of_fork(label: str, port: int) -> tuple[bool, str]:
-        from mudroom.ext.agents.core.fork_consent import look_at_names
         from mudroom.ext.agents.links.fork_dial import look_at_dial
 
         name = workspace.fork_or_none

@@ -18,6 +18,7 @@ from mudroom.ext.agents.tools.tool import Hints, Tool, ToolContext, ToolResult
 from mudroom.ext.agents.tools.workspace import ToolWorkspace, words
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.review import not_reviewed
+from mudroom.vault.store.fork import is_plain
 
 if TYPE_CHECKING:
     from mudroom.session import Session
@@ -239,8 +240,6 @@ CHANGE_TOOLS = (
 
 def require_point(name: str) -> str:
     """Return a checkpoint's name. Raise ToolError if it cannot be one."""
-    from mudroom.vault.store.fork import is_plain
-
     if not is_plain(name):
         raise ToolError(
             f"{ascii(name)[:80]} cannot be a checkpoint's name", "letters, digits, - _ . and at most 64 characters"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
+from mudroom.core.text.linediff import unified_diff
 from mudroom.ext.agents.tools import schema
 from mudroom.ext.agents.tools.error import ToolError
 from mudroom.ext.agents.tools.excerpt import MOST, decoded, first_part, short_line
@@ -170,7 +171,6 @@ def _difference(before: bytes, after: bytes, at: bytes) -> tuple[str, int, int]:
     """Return the difference as text, and the lines added and removed; of a large file nothing."""
     if max(len(before), len(after)) > _DIFFED:
         return "", 0, 0
-    from mudroom.core.text.linediff import unified_diff
 
     lines = list(unified_diff(before, after, old_label=b"a/" + at, new_label=b"b/" + at))
     added = sum(line.startswith(b"+") and not line.startswith(b"+++ ") for line in lines)

@@ -12,6 +12,7 @@ from mudroom.ext.agents.tools.error import ToolError
 from mudroom.ext.agents.tools.tool import Hints, Tool, ToolContext, ToolResult
 from mudroom.ext.agents.tools.workspace import ToolWorkspace, words
 from mudroom.typing import Any
+from mudroom.vault.forks.damage import UNREADABLE
 
 _LISTED = 200
 
@@ -47,7 +48,6 @@ def _rollback(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: T
 
 def _forks(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
     del arguments, context
-    from mudroom.vault.forks.damage import UNREADABLE
 
     session, own = workspace.session, workspace.fork
     rows, lines = list[dict[str, Any]](), list[str]()

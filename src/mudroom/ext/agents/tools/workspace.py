@@ -21,6 +21,7 @@ from mudroom.errors import ForkExists, MudroomError
 from mudroom.ext.agents.session.flush import flush_write
 from mudroom.ext.agents.tools.error import ToolError
 from mudroom.ext.agents.tools.path import inside, shown
+from mudroom.session.users import Occupied
 from mudroom.typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -110,8 +111,6 @@ class ToolWorkspace:
         """Return the fork's present files. Raise ToolError while another process has a command in its background."""
         name, forks = self.fork, self.session.forks
         if not forks.tools.is_live(name):
-            from mudroom.session.users import Occupied
-
             try:
                 forks.users.require_free(self.session.vault.fork(name))
             except Occupied as error:

@@ -20,8 +20,14 @@ from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.ext.attempts import record as records
+from mudroom.ext.attempts.candidate import review_try
+from mudroom.ext.attempts.candidate_text import comparison, comparison_to_json
 from mudroom.ext.attempts.cli.try_table import MOST_ROWS, attempt_lines, ended_line, table
+from mudroom.ext.attempts.session.attempts import start
+from mudroom.ext.attempts.session.discard import discard, forks_of
+from mudroom.ext.attempts.session.request import AttemptRequest, checked
 from mudroom.ext.attempts.value import SCORES, AttemptRecord, TryRecord, try_to_json
+from mudroom.policy.setting_type import seconds
 from mudroom.session import Session
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
@@ -32,7 +38,6 @@ if TYPE_CHECKING:
 
     from mudroom.cli.terminal.approver import Ask
     from mudroom.ext.attempts.session.attempts import Attempts
-    from mudroom.ext.attempts.session.request import AttemptRequest
 else:
     import _signal as signal  # signal itself makes enumerations of the numbers
 
@@ -102,7 +107,6 @@ def _run(args: argparse.Namespace, context: Context) -> int:
         warn_if_bare(session, context)
         here = disk.real_path(working_directory())
         request = request._replace(cwd=here if is_below(here, session.project) else session.project)
-        from mudroom.ext.attempts.session.attempts import start
 
         with _signals() as signals, start(session, request) as running:
             signals.heed(running)
@@ -139,8 +143,6 @@ def _tell(attempt: AttemptRecord, count: int, of: int, context: Context) -> None
 
 
 def _request(args: argparse.Namespace) -> AttemptRequest:
-    from mudroom.ext.attempts.session.request import AttemptRequest, checked
-
     if args.jobs is not None and args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: at least one runs at a time", "leave it out, or --jobs 1")
     if args.until is not None and args.until < 1:
@@ -151,8 +153,6 @@ def _request(args: argparse.Namespace) -> AttemptRequest:
     parent, _at, point = (args.parent or "").partition("@")
     budget = None
     if args.budget is not None:
-        from mudroom.policy.setting_type import seconds
-
         budget = seconds(args.budget, "--budget")
     return checked(
         AttemptRequest(
@@ -285,8 +285,6 @@ def _show(session: Session, names: list[str], _args: argparse.Namespace, context
         else:
             context.terminal.out("\n".join(attempt_lines(attempt)))
         return 0
-    from mudroom.ext.attempts.candidate import review_try
-    from mudroom.ext.attempts.candidate_text import comparison, comparison_to_json
 
     review = review_try(session, record.name)
     if context.as_json:
@@ -298,8 +296,6 @@ def _show(session: Session, names: list[str], _args: argparse.Namespace, context
 
 
 def _discard(session: Session, names: list[str], args: argparse.Namespace, context: Context) -> int:
-    from mudroom.ext.attempts.session.discard import discard, forks_of
-
     record = _readable(session, names[0], everything=args.all)
     gone = discard(session, record, everything=args.all) if record is not None else []
     kept = list(forks_of(session, record)) if record is not None and not args.all else []

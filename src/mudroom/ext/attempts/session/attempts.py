@@ -28,6 +28,7 @@ from mudroom.errors import MudroomError
 from mudroom.ext.attempts import record as records
 from mudroom.ext.attempts.record import TryLock
 from mudroom.ext.attempts.session.attempt import Origin, run_attempt
+from mudroom.ext.attempts.session.combination import combine
 from mudroom.ext.attempts.session.request import AttemptRequest, checked
 from mudroom.ext.attempts.value import (
     FORMAT,
@@ -42,6 +43,7 @@ from mudroom.ext.attempts.value import (
 from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.session.session import Session
 from mudroom.vault.forks.damage import reason_of
+from mudroom.vault.forks.stacking import find_checkpoint
 
 AGAIN = 0.05
 """Seconds after which SIGKILL is sent once more: a command may have begun just when the first was sent."""
@@ -88,8 +90,6 @@ def _origin(session: Session, request: AttemptRequest, name: str) -> Origin:
 
 
 def _require_checkpoint(session: Session, fork: str, point: str) -> None:
-    from mudroom.vault.forks.stacking import find_checkpoint
-
     find_checkpoint(session.vault.fork(fork), point)
 
 
@@ -322,8 +322,6 @@ class Attempts:
                 self._changed.notify_all()
 
     def _combine(self) -> None:
-        from mudroom.ext.attempts.session.combination import combine
-
         cancellation = Cancellation()
         with self._changed:
             if self._record.end not in ("", "until"):

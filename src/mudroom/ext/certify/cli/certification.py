@@ -8,12 +8,16 @@ import tempfile
 from collections.abc import Callable, Mapping
 
 from mudroom.cli.terminal.context import Context
+from mudroom.ext.certify.cli.certificate import findings, lines
+from mudroom.ext.certify.cli.linux_row import ROWS, protections, try_rows
 from mudroom.ext.certify.identity import tool_of
 from mudroom.ext.certify.killed_apply import volume_here
+from mudroom.ext.certify.macos import mac_trial
 from mudroom.ext.certify.opening import can_be_tried, look, make
 from mudroom.ext.certify.row import Certificate
 from mudroom.ext.certify.table import TABLES
 from mudroom.ext.certify.trial import Progress
+from mudroom.ext.certify.windows_trial import windows_trial
 from mudroom.policy.config import places
 from mudroom.sandbox.platform import BY_RECORD
 from mudroom.stage.private_directory import require_private
@@ -27,23 +31,17 @@ if TYPE_CHECKING:
 
 def certified(environ: Mapping[bytes, bytes], platform: str = sys.platform, tool: bytes = b"") -> list[str]:
     """Return what the record of this machine opens and closes, in one line each."""
-    from mudroom.ext.certify.cli.certificate import lines
-
     return lines(look(platform, places(environ).state, tool or tool_of(platform)))
 
 
 def findings_here(state: bytes, platform: str = sys.platform, tool: bytes = b"") -> tuple[list[Finding], bool]:
     """As ``certified``, as rows of ``mudroom doctor``; and whether the platform is open."""
-    from mudroom.ext.certify.cli.certificate import findings
-
     opening = look(platform, state, tool or tool_of(platform))
     return findings(TABLES[platform], opening), opening.is_open
 
 
 def try_protections(directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:
     """Try the rows of Linux that show protections, in ``directory``, which is empty."""
-    from mudroom.ext.certify.cli.linux_row import ROWS, protections, try_rows
-
     return protections(try_rows(ROWS, directory, home=home, environ=environ))
 
 
@@ -54,7 +52,6 @@ def _client_windows(_tool: bytes) -> Client:
 
 
 def _trial_windows(client: Client, _home: bytes, _context: Context) -> Trial:
-    from mudroom.ext.certify.windows_trial import windows_trial
     from mudroom.ext.windows.win32.api import Library
 
     return windows_trial(client, Library(), os.environ, volume=volume_here())
@@ -67,8 +64,6 @@ def _client_darwin(tool: bytes) -> Client:
 
 
 def _trial_darwin(client: Client, home: bytes, context: Context) -> Trial:
-    from mudroom.ext.certify.macos import mac_trial
-
     search = [entry for entry in context.environ.get(b"PATH", b"").split(b":") if entry.startswith(b"/")]
     return mac_trial(client, home=home, search=search, volume=volume_here())
 
@@ -107,8 +102,6 @@ def tried(platform: str, tool: bytes, client: Client, context: Context) -> Certi
 
 def tried_on_linux(context: Context) -> Certificate:
     """Try the rows of Linux and return what held; nothing is stored."""
-    from mudroom.ext.certify.cli.linux_row import try_rows
-
     place = places(context.environ)
     require_private(place.state)
     with tempfile.TemporaryDirectory(dir=place.state, prefix=b"certify-") as directory:

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from mudroom.core.git.outcome import Commit
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
+from mudroom.ext.commits.git.check import CommitText, check_attributes, check_submodules
+from mudroom.ext.commits.git.read import read_small, refusal
 from mudroom.stage import disk
 from mudroom.stage.source import Source
 from mudroom.typing import TYPE_CHECKING
@@ -23,7 +25,6 @@ from mudroom.vault.git.place import RepositoryPlace, is_outside
 from mudroom.vault.git.private_directory import private_problem
 
 if TYPE_CHECKING:
-    from mudroom.ext.commits.git.check import CommitText
     from mudroom.ext.commits.git.objects import ForkObjects
     from mudroom.ext.commits.git.repository import Repository
     from mudroom.ext.commits.git.walk import NewObjects
@@ -61,8 +62,6 @@ def directories_in_view(project: bytes, repository: bytes, view: Source, place: 
     live_link, link = _link(at), None
     entry = view.look(repository)
     if entry is not None and entry.kind == "file":
-        from mudroom.ext.commits.git.read import read_small
-
         link = read_small(view, repository, 1 << 16)
     elif entry is not None and entry.kind == "symlink":
         link = entry.target
@@ -138,9 +137,6 @@ def require_free(live: Repository, name: bytes) -> bytes:
 
 def checked_objects(objects: ForkObjects, new: NewObjects) -> Iterator[tuple[bytes, bytes, bytes]]:
     """Yield the objects to copy (id, kind, content), each with its hash compared once more."""
-    from mudroom.ext.commits.git.check import check_attributes
-    from mudroom.ext.commits.git.read import refusal
-
     for name, kind in new.missing.items():
         actual, data = objects.get(name) or (b"", b"")
         if actual != kind:
@@ -158,8 +154,6 @@ def checked_objects(objects: ForkObjects, new: NewObjects) -> Iterator[tuple[byt
 
 def _check_submodules(data: bytes) -> None:
     from dulwich.config import ConfigFile
-
-    from mudroom.ext.commits.git.check import check_submodules
 
     try:
         settings = ConfigFile.from_file(io.BytesIO(data), expand_includes=False)

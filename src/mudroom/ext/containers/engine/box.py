@@ -20,6 +20,7 @@ from contextlib import suppress
 from mudroom.errors import MudroomError
 from mudroom.ext.containers.core.container import Container, ContainerMount, Engine, remove_argv, run_argv
 from mudroom.ext.containers.engine.engine import ask
+from mudroom.ext.containers.engine.exit_reason import explain_end, explain_if_ended
 from mudroom.ext.containers.engine.orphans import hold_below, make_held
 from mudroom.ext.containers.engine.runtime import PLACE, entry, provide
 from mudroom.sandbox.client.connection import Connection
@@ -128,8 +129,6 @@ class Box:
 
     def why_ended(self) -> str:
         """Return the engine's reason for an end that mudroom did not cause."""
-        from mudroom.ext.containers.engine.exit_reason import explain_end
-
         return explain_end(self.engine, self.container.name, self.began, self._environ)
 
     def close(self) -> None:
@@ -186,8 +185,6 @@ def _held_runtime(directory: bytes) -> tuple[bytes, int]:
 def _start_container(
     engine: Engine, container: Container, listener: _socket.socket, environ: Mapping[bytes, bytes]
 ) -> ContainedLauncher:
-    from mudroom.ext.containers.engine.exit_reason import explain_if_ended
-
     try:
         began = time.time()
         ask(run_argv(engine, container), environ)

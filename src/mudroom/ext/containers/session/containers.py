@@ -36,6 +36,7 @@ from mudroom.ext.containers.engine.owner import beside, this_process
 from mudroom.ext.containers.engine.plain_plan import compile_inside, compile_remote
 from mudroom.ext.containers.engine.pool import Pool
 from mudroom.ext.containers.engine.profile import profile
+from mudroom.ext.containers.engine.remote import start_remote
 from mudroom.ext.containers.engine.trial import ready
 from mudroom.sandbox.host.host import user_name
 from mudroom.session.confinement.confinement import kept_file
@@ -124,8 +125,6 @@ class Containers:
     @contextmanager
     def _made(self, plan: Plan, settings: Settings, local: Client) -> Iterator[RemoteBox]:
         """Yield a container that only its engine's command line reaches, for one command."""
-        from mudroom.ext.containers.engine.remote import start_remote
-
         container = self._named(self.container(plan, settings))
         box = start_remote(self.engine, container, local, self._state, self._environ, plan.gate)
         self._sweep(self._state)

@@ -14,9 +14,14 @@ from mudroom.errors import UsageError
 from mudroom.ext.fleet.cli import fleet_run, fleet_table
 from mudroom.ext.fleet.origin import roster
 from mudroom.ext.fleet.origin.book import ErrandBook
+from mudroom.ext.fleet.origin.contact import contact
+from mudroom.ext.fleet.origin.output import NAMES
 from mudroom.ext.fleet.origin.roster import FleetWorker
 from mudroom.policy.config import user_config
 from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.forks.background import read_ring
+from mudroom.vault.forks.live_output import PLACE
+from mudroom.vault.store.fork import fork_directory
 
 if TYPE_CHECKING:
     import argparse
@@ -91,8 +96,6 @@ def _rm(args: argparse.Namespace, context: Context) -> int:
 
 
 def _ls(args: argparse.Namespace, context: Context) -> int:
-    from mudroom.ext.fleet.origin.contact import contact
-
     known = roster.load(user_config(context.environ))
     if not known and not args.words:
         if context.as_json:
@@ -133,11 +136,6 @@ def _runs(args: argparse.Namespace, context: Context) -> int:
 
 
 def _logs(args: argparse.Namespace, context: Context) -> int:
-    from mudroom.ext.fleet.origin.output import NAMES
-    from mudroom.vault.forks.background import read_ring
-    from mudroom.vault.forks.live_output import PLACE
-    from mudroom.vault.store.fork import fork_directory
-
     with open_session(context) as session:
         book = ErrandBook(session.vault.path)
         try:

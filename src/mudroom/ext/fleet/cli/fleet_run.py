@@ -15,9 +15,10 @@ from contextlib import contextmanager
 
 from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.terminal import is_terminal
 from mudroom.core.settings import Settings
 from mudroom.core.text.plural import counted
-from mudroom.core.tree.path import is_below
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.cli import fleet_table
 from mudroom.ext.fleet.engine import process
@@ -29,6 +30,7 @@ from mudroom.ext.fleet.origin.report import FleetReport, Printed, Settled, Worke
 from mudroom.ext.fleet.origin.roster import FleetWorker
 from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, FleetRun
 from mudroom.policy.config import user_config
+from mudroom.policy.setting_type import seconds
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
 
@@ -181,7 +183,6 @@ def _natural(number: int, option: str) -> int:
 def _adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
     if not args.timeout:
         return settings
-    from mudroom.policy.setting_type import seconds
 
     return settings._replace(timeout=seconds(args.timeout, "--timeout"))
 
@@ -324,9 +325,6 @@ def cancelled_by_signals(fleet: FleetRun) -> Iterator[list[int]]:
 
 def write_raw(descriptor: int, data: bytes) -> None:
     """Write output of an errand: as it is to a file or a pipe, escaped to a terminal."""
-    from mudroom.cli.terminal.terminal import is_terminal
-    from mudroom.core.tree.path import show
-
     if is_terminal(descriptor):
         data = b"".join(show(line.replace(b"\t", b"    ")).encode() + b"\n" for line in data.splitlines())
     view = memoryview(data)

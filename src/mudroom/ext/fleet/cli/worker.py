@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.protocol_streams import take_streams
 from mudroom.core.confinement.environment import is_inside
 from mudroom.errors import UsageError
 from mudroom.typing import TYPE_CHECKING, NoReturn
@@ -50,7 +51,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             "mudroom worker speaks a protocol on its standard input, and that is a terminal",
             "an origin starts it: mudroom fleet add NAME -- ssh HOST mudroom worker --stdio",
         )
-    from mudroom.cli.terminal.protocol_streams import take_streams
     from mudroom.ext.fleet.worker.stdio import serve
 
     os.umask(0o077)  # of state; a command's umask is the origin's

@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mudroom import __version__
-from mudroom.core.command.policy import CommandRule
+from mudroom.core.command.policy import CommandRule, matches
+from mudroom.core.command.program.classification import classify_words
 from mudroom.core.network.flow import flow_to_json
 from mudroom.core.network.fork_host import label_of
 from mudroom.core.network.fork_rule import ForkIdentity
@@ -345,8 +346,6 @@ class _SentSettings:
     def encoded(self, argv: tuple[bytes, ...]) -> bytes:
         if not self._answers:
             return self._without
-        from mudroom.core.command.policy import matches
-        from mudroom.core.command.program.classification import classify_words
 
         parts = classify_words(argv, project=self._project, cwd=self._cwd).parts
         about = {rule for rule in self._answers if any(matches(rule, part) for part in parts)}

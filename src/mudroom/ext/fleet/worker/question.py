@@ -17,6 +17,7 @@ import msgspec
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.ext.fleet.wire.message import Answer, Ask
+from mudroom.sandbox.client.connection import wait_readable
 
 MOST_OPEN = 1_000
 """OriginQuestions that wait at the same time; further ones are denied."""
@@ -110,8 +111,6 @@ def ask_about_command(
     questions: OriginQuestions, stream: int, question: CommandQuestion, timeout: float, over: int
 ) -> CommandAnswer:
     """Ask the origin, and wait. ``over``: a descriptor that is readable when the command is not wanted any more."""
-    from mudroom.sandbox.client.connection import wait_readable
-
     asked = questions.ask(stream, "command", msgspec.msgpack.encode(question))
     try:
         wait_readable([asked.fileno(), over], time.monotonic() + timeout)

@@ -20,6 +20,7 @@ from mudroom.ext.fleet.wire.message import Base, Errand
 from mudroom.ext.fleet.worker.tighten import tightened
 from mudroom.policy.parse import GivenSetting
 from mudroom.session import Session
+from mudroom.session.confinement.host_approver import HostAnswers
 from mudroom.session.upkeep import remove_vault, vaults_of
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -133,10 +134,12 @@ class Workplace:
                 umask=base.umask & 0o077,
                 environ=self._place.variables,
                 settings=settings,
-                rules=lambda: settings.hosts,
-                approver=self._approver,
+                hosts=HostAnswers(
+                    rules=lambda: settings.hosts,
+                    approver=self._approver,
+                    dialler=lambda fork, _order: self._far(fork.name) if key.through_origin else None,
+                ),
                 agent=key.agent or None,
-                dialler=lambda fork, _order: self._far(fork.name) if key.through_origin else None,
             )
         except BaseException:
             self._grounds.unused(key.base)

@@ -15,6 +15,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from mudroom.cli.main import run, verb_module
+from mudroom.ext.keeper.client import VERBS as KEPT
+from mudroom.ext.keeper.code import Code
+from mudroom.ext.keeper.launcher import launcher_files
+from mudroom.ext.keeper.server import Place, keep
+from mudroom.ext.keeper.start import is_wanted, own_root, start
+from mudroom.stage.layers.layer import remove_tree
+
 PROGRAM = "from mudroom.ext.keeper.cli.keeper_process import main; main()"
 
 REHEARSED = (
@@ -26,8 +34,6 @@ REHEARSED = (
 
 def start_if_wanted(environ: Mapping[bytes, bytes]) -> None:
     """Start a keeper, behind a command that found none."""
-    from mudroom.ext.keeper.start import is_wanted, start
-
     if is_wanted(environ):
         start(PROGRAM, environ)
 
@@ -36,15 +42,9 @@ def main() -> None:
     """Be a keeper. The arguments are those of ``Place``, and those of ``start``."""
     began = time.time_ns()
     directory, name, idle, look, root, *before = sys.argv[1:]
-    from mudroom.ext.keeper.start import own_root
 
     if own_root() != root:
         return
-    from mudroom.cli.main import run, verb_module
-    from mudroom.ext.keeper.client import VERBS as KEPT
-    from mudroom.ext.keeper.code import Code
-    from mudroom.ext.keeper.launcher import launcher_files
-    from mudroom.ext.keeper.server import Place, keep
 
     os.chdir("/")
     for verb in KEPT:
@@ -55,8 +55,6 @@ def main() -> None:
 
 def _rehearse(path: bytes, run: Callable[[Sequence[str], Mapping[bytes, bytes]], int]) -> None:
     """Rehearse in ``path``, which is made and removed. A machine on which commands fail has no less of a keeper."""
-    from mudroom.stage.layers.layer import remove_tree
-
     remove_tree(path)  # of a keeper that was killed
     project, home, state = (path + name for name in (b"/project", b"/home", b"/state"))
     for made in (path, project, home):

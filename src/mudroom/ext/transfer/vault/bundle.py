@@ -27,6 +27,7 @@ from typing import IO, Any, NamedTuple, cast
 
 import msgspec
 
+from mudroom.core.text.redaction import redact_argv
 from mudroom.core.tree.entry import Entry, is_untouched
 from mudroom.core.tree.landing_form import STAYS
 from mudroom.core.tree.path import show
@@ -243,8 +244,6 @@ def _pack(packer: Packer, vault: Vault, fork: Fork, label: Label, secrets: Secre
 
 def _pack_record(packer: Packer, vault: Vault, name: bytes, path: bytes, secrets: Secrecy) -> None:
     """Add a record, if there is one, without secrets: earlier versions wrote those of its command."""
-    from mudroom.core.text.redaction import redact_argv
-
     record = load_record(path)
     if record is not None:
         shown = redact_argv(record.command, vault.secrets())

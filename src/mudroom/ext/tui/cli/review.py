@@ -15,6 +15,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.registry import part_or_none
 from mudroom.core.result import changes_to_json
+from mudroom.core.text.hunk import hunks
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.tui.cli.install_hint import install_hint
 from mudroom.typing import TYPE_CHECKING
@@ -75,7 +76,6 @@ def _is_try(session: Session, name: str) -> bool:
 
 def _print_json(session: Session, name: str, context: Context) -> int:
     """Print the review as JSON. An apply can be bound to its fingerprint, as to that of ``diff --json``."""
-    from mudroom.core.text.hunk import hunks
     from mudroom.ext.review.rows import review_fork
 
     look = session.changes.review(name)

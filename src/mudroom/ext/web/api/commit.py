@@ -1,7 +1,7 @@
 """Commits of a fork: the list, and one with its differences.
 
-All input is hostile. Texts come escaped from ``ext/commits/git/log.py``, lines from ``review/core/difference.py``; both
-are bounded there.
+All input is hostile. Texts come escaped from ``ext/commits/git/log.py``, lines from ``ext/review/core/difference.py``;
+both are bounded there.
 """
 
 from __future__ import annotations

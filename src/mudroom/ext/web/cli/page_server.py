@@ -9,20 +9,23 @@ import sys
 from collections.abc import Sequence
 
 from mudroom import __version__
+from mudroom.cli.fork.status import certified
+from mudroom.cli.policy.approve import keep_host
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.registry import part
 from mudroom.errors import MudroomError
+from mudroom.ext.web.cli.new_project import predict_run
+from mudroom.ext.web.state.server_environment import ServerEnvironment
 from mudroom.policy.config import left_out, load_policy, places
-from mudroom.sandbox.platform import BY_RECORD
 from mudroom.session import Session
+from mudroom.session.project_session import remember_command
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.ext.web.cli.new_project import Outlook
-    from mudroom.ext.web.state.server_environment import ServerEnvironment
 
 
 class _RecordingTerminal(Terminal):
@@ -48,10 +51,6 @@ class _RecordingTerminal(Terminal):
 
 def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironment:
     """Return the functions of the server, by the environment of this process."""
-    from mudroom.cli.policy.approve import keep_host
-    from mudroom.ext.web.state.server_environment import ServerEnvironment
-    from mudroom.session.project_session import remember_command
-
     locations = places(context.environ)
 
     def open_project(project: bytes) -> tuple[Session, tuple[str, ...]]:
@@ -73,19 +72,11 @@ def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironmen
         __version__,
         lambda project: _outlook(context, project),
         lambda: part("commits", "cli", "a commit of an apply").user_git_files(context.environ),
-        lambda: _certified(context) if sys.platform in BY_RECORD else (),
+        lambda: certified(context),
     )
 
 
-def _certified(context: Context) -> Sequence[str]:
-    from mudroom.ext.certify.cli.certification import certified
-
-    return certified(context.environ)
-
-
 def _outlook(context: Context, project: bytes) -> Outlook:
-    from mudroom.ext.web.cli.new_project import predict_run
-
     loaded = load_policy(project, context.environ)
     folder = predict_run(project, loaded.settings, home=places(context.environ).home, environ=context.environ)
     return folder._replace(notes=(*folder.notes, left_out(loaded))) if loaded.left_out else folder

@@ -8,17 +8,21 @@ import os
 import sys
 
 from mudroom.cli.terminal.context import Context
+from mudroom.core.known_agents import agent_cards
+from mudroom.core.system.search_path import absolute_entries
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.ext.web.cli.page_server import environment_of
+from mudroom.ext.web.server.cookie_key import CookieKey, write_own
 from mudroom.policy.config import places
 from mudroom.stage import disk
+from mudroom.stage.private_directory import require_private
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.ext.web.server.cookie_key import CookieKey
     from mudroom.ext.web.server.registry import RunningServer, ServerRegistry
 
 EXAMPLES = """\
@@ -62,9 +66,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(f"mudroom serve needs {' and '.join(missing)}", INSTALL)
-    from mudroom.ext.web.server.cookie_key import CookieKey
     from mudroom.ext.web.server.registry import ServerRegistry
-    from mudroom.stage.private_directory import require_private
 
     state = places(context.environ).state
     directory = disk.real_path(state) + b"/serve"
@@ -112,7 +114,6 @@ def _check(args: argparse.Namespace) -> None:
 def _agents(paths: list[str], context: Context) -> dict[str, tuple[Any, Any]]:
     if not paths:
         return {}
-    from mudroom.core.known_agents import agent_cards
 
     read = agent_cards("--card")
     from mudroom.ext.agents.cli.a2a_card import card_of
@@ -134,7 +135,6 @@ def _serve(
     """Serve until a signal ends the server. The caller has acquired the registry."""
     import secrets
 
-    from mudroom.ext.web.cli.page_server import environment_of
     from mudroom.ext.web.server.app import build
     from mudroom.ext.web.server.login import Login
     from mudroom.ext.web.server.registry import RunningServer
@@ -249,9 +249,6 @@ def _open(context: Context, address: str) -> None:
     import webbrowser
     from html import escape
     from urllib.parse import quote
-
-    from mudroom.core.system.search_path import absolute_entries
-    from mudroom.ext.web.server.cookie_key import write_own
 
     path = disk.real_path(places(context.environ).state) + b"/serve/open.html"
     to = escape(address, quote=True)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from mudroom.ext.web.api.endpoint import Endpoint
+from mudroom.ext.web.api.table import BASE, ENDPOINTS
 from mudroom.ext.web.server.login import CSRF
 from mudroom.ext.web.shape import ProblemShape
 
@@ -160,8 +161,6 @@ _EVENTS = {
 
 
 def main() -> str:
-    from mudroom.ext.web.api.table import BASE, ENDPOINTS
-
     return json.dumps(document(BASE, ENDPOINTS), indent=1, sort_keys=True, ensure_ascii=False)
 
 

@@ -6,14 +6,17 @@ import importlib
 import os
 from collections.abc import Callable, Mapping
 
+from mudroom.cli.doctor.probe import certified
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.spec import Copy, HostView, SandboxSpec
 from mudroom.errors import MudroomError
 from mudroom.ext.windows.core.windows_command import join
 from mudroom.ext.windows.sandbox.calls import Calls
+from mudroom.ext.windows.sandbox.native import NativeJobs, native
 from mudroom.ext.windows.sandbox.plan import WindowsCommand, WindowsMachine, compile_plan, system_variables
 from mudroom.ext.windows.sandbox.run import start
-from mudroom.ext.windows.win32.api import CallFailed
+from mudroom.ext.windows.win32.api import CallFailed, Library
+from mudroom.policy.config import environment, places
 from mudroom.typing import Any, Literal, NamedTuple
 
 State = Literal["strict", "degraded", "missing", "not probed"]
@@ -157,9 +160,6 @@ def _not_probed(name: str, trial: CmdTrial) -> WindowsRow:
 
 def examine(directory: bytes, variables: Mapping[str, str]) -> list[WindowsRow]:
     """Run all probes in ``directory``, which is empty. Raise OSError if this is not Windows."""
-    from mudroom.ext.windows.sandbox.native import NativeJobs, native
-    from mudroom.ext.windows.win32.api import Library
-
     library = Library()
     calls = native(library)
     machine = WindowsMachine(
@@ -183,8 +183,6 @@ def examine_here(directory: bytes, variables: Mapping[str, str]) -> tuple[list[W
     """Return the rows of ``examine`` with those of the certificate, and whether the platform is open. Raise OSError,
     MudroomError."""
     rows = examine(directory, variables)  # first: it says if this is no Windows
-    from mudroom.cli.doctor.probe import certified
-    from mudroom.policy.config import environment, places
 
     findings, is_open = certified(places(environment()).state)
     return [*rows, *(WindowsRow(*finding) for finding in findings)], is_open

@@ -20,11 +20,14 @@ from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.ext.windows.core.windows_command import find_program
 from mudroom.ext.windows.core.windows_exit import status_of
 from mudroom.ext.windows.core.windows_plan import WindowsPlan
+from mudroom.ext.windows.sandbox.bridge import relay_text
 from mudroom.ext.windows.sandbox.calls import Calls
+from mudroom.ext.windows.sandbox.native import NativeJobs, has_environments, native
 from mudroom.ext.windows.sandbox.plan import WindowsCommand, WindowsMachine, compile_plan, system_variables
 from mudroom.ext.windows.sandbox.run import ConfinedProcess, start
 from mudroom.ext.windows.sandbox.stream import PipedOutput
-from mudroom.ext.windows.win32.api import CallFailed
+from mudroom.ext.windows.win32 import types as w
+from mudroom.ext.windows.win32.api import CallFailed, Library
 from mudroom.sandbox.client.client import NO_TEMPLATES
 from mudroom.sandbox.client.invocation import NO_OPTIONS, ClientTraits, Exit, Invocation, RunOptions
 from mudroom.typing import TYPE_CHECKING, NoReturn
@@ -191,8 +194,6 @@ class WindowsClient:
         """``variables``: the host's environment, of which programs get what Windows itself needs. Raise OSError without
         ``calls`` if this is not Windows."""
         if calls is None:
-            from mudroom.ext.windows.sandbox.native import native
-
             calls = native()
         self._calls, self._machine, self._is_file, self._shape = calls, machine, is_file, shape
         self._system = system_variables(variables)
@@ -239,10 +240,6 @@ class WindowsClient:
         return WindowsCommand(program, words, variables, _SIZE if invocation.terminal else None)
 
     def _survey(self) -> WindowsMachine:
-        from mudroom.ext.windows.sandbox.bridge import relay_text
-        from mudroom.ext.windows.sandbox.native import NativeJobs, has_environments
-        from mudroom.ext.windows.win32.api import Library
-
         library = Library()
         self._machine = WindowsMachine(
             os.cpu_count() or 1,
@@ -292,9 +289,6 @@ def _handles(stdio: tuple[int, int, int]) -> tuple[int, int, int]:
 def _write_handle(handle: int, data: bytes) -> None:
     """Write bytes to a handle. A console that has just ended reads nothing any more."""
     from ctypes import byref
-
-    from mudroom.ext.windows.win32 import types as w
-    from mudroom.ext.windows.win32.api import Library
 
     written = w.DWORD()
     try:

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Sequence
 from ctypes import addressof, byref, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 
+from mudroom.ext.windows.sandbox.bridge import GateBridge
 from mudroom.ext.windows.sandbox.calls import Accounting, BridgeCalls, Calls, Console, Creation, Process
 from mudroom.ext.windows.win32 import types as w
 from mudroom.ext.windows.win32.api import CallFailed, Library, Luid
@@ -458,8 +459,6 @@ def has_environments(library: Library) -> bool:
 
 
 def _bridge(library: Library, name: str, sid: str, admits: Callable[[int], bool]) -> BridgeCalls:
-    from mudroom.ext.windows.sandbox.bridge import GateBridge
-
     return GateBridge(library, name, sid, admits)
 
 

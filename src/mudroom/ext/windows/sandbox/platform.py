@@ -12,8 +12,11 @@ from mudroom.core.confinement.spec import HostView, SandboxSpec
 from mudroom.core.tree.windows_path import inner_path
 from mudroom.errors import UsageError
 from mudroom.ext.windows.sandbox.client import WindowsClient, WindowsRunning, attend
+from mudroom.ext.windows.sandbox.console_relay import ConsoleRelay, PipeCalls
 from mudroom.ext.windows.sandbox.plan import require
 from mudroom.ext.windows.sandbox.stream import Heard, PipedOutput
+from mudroom.ext.windows.win32.api import Library
+from mudroom.ext.windows.win32.user_console import read_pipe, user_console, write_pipe
 from mudroom.sandbox.client.invocation import Exit
 from mudroom.sandbox.host.around import NamedStore
 from mudroom.sandbox.host.host import Host
@@ -50,8 +53,6 @@ def piped(
     _own: Collection[int] = (),
 ) -> PipedOutput:
     """As ``CapturedOutput``."""
-    from mudroom.ext.windows.win32.api import Library
-
     return PipedOutput(Library(), stdin, stdout, stderr, limit, heard)
 
 
@@ -71,10 +72,6 @@ def console_relay(descriptors: tuple[int | None, ...]) -> Any:
     """Return a ``ConsoleRelay`` of the user's console, or None if one of the descriptors is no console's: the command
     gets pipes then."""
     import functools
-
-    from mudroom.ext.windows.sandbox.console_relay import ConsoleRelay, PipeCalls
-    from mudroom.ext.windows.win32.api import Library
-    from mudroom.ext.windows.win32.user_console import read_pipe, user_console, write_pipe
 
     library = Library()
     user = user_console(library, descriptors)
