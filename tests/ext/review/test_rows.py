@@ -12,6 +12,8 @@ from mudroom.ext.review.rows import difference, review_fork
 from mudroom.vault.forks import review
 from test_looks import landed, storing
 
+pytestmark = pytest.mark.both_users
+
 
 def test_the_fingerprint_of_a_fork_in_use_is_that_of_a_look(place: Place) -> None:
     session = place.session()
