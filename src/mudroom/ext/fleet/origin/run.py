@@ -321,6 +321,7 @@ def _without_credentials(settings: Settings) -> Settings:
     """Return the settings without headers that put a credential into requests: it would be the worker's."""
     if not any(rule.set_headers for rule in settings.hosts):
         return settings
+
     def is_credential(name: str, value: str) -> bool:
         return bool(find_foreign(b"/", [(name.encode(), value.encode())], (), lambda _cookie: False).where)
 
