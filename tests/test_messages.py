@@ -6,15 +6,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from house import ROOMS, is_of_kernel
 from messages import HOLE, ROOT, UNTESTED, _messages, is_tested, messages, text_of_tests, untested
 
+WHOLE = all((ROOT / "src/mudroom" / name.replace(".", "/")).is_dir() for name in ROOMS if not is_of_kernel(name))
+"""Else a satellite is absent, and its tests of other satellites' messages are, too."""
 MOST = 200
 """Characters of a text without its values: longer ones have their reason beyond the edge of a terminal."""
 NOT_WORDS = re.compile(r"\b(None|errno|Traceback|self|argv|stderr of)\b|[a-z]_[a-z]+\(|^Error|^error")
 
 
 def test_each_message_is_tested_or_listed() -> None:
-    listed, found = set(UNTESTED.read_text().splitlines()), set(untested())
+    listed, found = set(UNTESTED.read_text().splitlines()), set(untested(of_kernel=not WHOLE))
     hint = ".venv/bin/python tests/messages.py --write, after a test for each new message"
     assert sorted(found - listed) == [], f"messages that no test has; {hint}"
     assert sorted(listed - found) == [], f"listed, but tested or gone; {hint}"
@@ -49,7 +54,7 @@ def test_what_counts_as_a_test(tmp_path: Path) -> None:
 def test_the_table_has_all_kinds() -> None:
     """The reader of the source finds what it is for."""
     rows = list(messages())
-    assert len(rows) > 700
+    assert len(rows) > (700 if WHOLE else 400)
     assert len({row.kind for row in rows}) >= 5
     assert sum(bool(row.hint) for row in rows) > len(rows) // 2
 
@@ -58,6 +63,7 @@ ROW = re.compile(r"^\| `([^`]+)`", re.M)
 """A row of the page whose first cell begins with a message."""
 
 
+@pytest.mark.skipif(not WHOLE, reason="a satellite is absent")
 def test_the_page_of_messages_has_those_of_the_source() -> None:
     """Each in one file, with all its words but the values."""
     texts = [found.text for found in messages()]

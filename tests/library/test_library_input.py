@@ -90,7 +90,6 @@ def test_a_project_relative_to_the_working_directory(place: Place, monkeypatch: 
         ({"env": {"A": 1}}, "env['A'] is 1 (int), not a text (write '1')"),
         ({"env": {"A=B": "1"}}, "'A=B' is not a name of a variable"),
         ({"read": ["/no/such/path"]}, "no such file or directory"),
-        ({"card": "/no/card.json"}, "/no/card.json: No such file or directory"),
     ],
 )
 def test_options_of_open(place: Place, options: dict[str, Any], message: str) -> None:

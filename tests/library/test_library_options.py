@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -126,17 +125,6 @@ def test_a_limit_holds(place: Place) -> None:
     with mudroom.open(place.project, limits={"file_size": "1MB"}, environ=environ_of(place)) as room:
         result = room.run("head -c 2000000 /dev/zero > big", fork="a")
     assert not result.ok and result.changes[0].size <= 1_000_000
-
-
-def test_a_card_names_the_agent(place: Place) -> None:
-    card = place.root / "card.json"
-    card.write_text(json.dumps({"agentId": "planner", "sandboxLevel": 1}))
-    policy(place, "roles: {r: {classes: {read_only: deny}}}\nagents: {planner: r}\n")
-    with mudroom.open(place.project, card=card, environ=environ_of(place)) as room:
-        assert not room.run(["ls"]).ran
-    card.write_text("{")
-    with pytest.raises(mudroom.UsageError, match=r"card\.json:1: this is not JSON"):
-        mudroom.open(place.project, card=card, environ=environ_of(place))
 
 
 @pytest.mark.parametrize("function", [mudroom.open, mudroom.aopen])

@@ -10,7 +10,7 @@ import pytest
 
 import mudroom
 from conftest import Place
-from mudroom.core.registry import NotInstalled
+from mudroom.core.registry import NotInstalled, is_installed
 from rooms import open_room
 
 CALLS: list[tuple[str, str, Callable[[mudroom.Room], object]]] = [
@@ -41,6 +41,7 @@ def test_a_call_says_what_is_absent(
         assert room.apply("f").ok
 
 
+@pytest.mark.skipif(not is_installed("fleet"), reason="the fleet is absent")
 def test_a_satellite_without_another_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     from mudroom.cli.main import offered_verbs, verb_module
 

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mudroom.errors import UsageError
+from mudroom.policy import setting_type
 from mudroom.policy.config import parse_settings
 from mudroom.policy.setting_type import seconds, shown, size
 from policy_text import WRONG, loader, refusal
@@ -187,3 +188,8 @@ def test_inspect_rules_that_are_wrong(rule: str, why: str) -> None:
         parse_settings(f"network:\n  inspect:\n    - {rule}\n".encode(), "policy.yaml")
     assert "policy.yaml:3" in str(caught.value)
     assert why in f"{caught.value} {caught.value.hint}"
+
+
+def test_the_rules_between_forks_have_two_sides() -> None:
+    with pytest.raises(UsageError, match="network.forks must have show and reach"):
+        setting_type._forks([8000], "network.forks")
