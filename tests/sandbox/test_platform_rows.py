@@ -18,6 +18,8 @@ from mudroom.sandbox import platform
 from mudroom.sandbox.platform import BY_RECORD, LINUX, new_client, platform_here, platform_of, system_name
 from mudroom.session import session
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture
 def delete(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:

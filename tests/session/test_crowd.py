@@ -23,6 +23,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.session import Session
+from mudroom.session.approval import CommandAnswers
 from mudroom.session.upkeep import problems
 from tiers import QUICK, SEED, sample
 
@@ -80,7 +81,11 @@ class Person:
         agent: dict[str, Any] = {}
         if verb in ANSWERS:
             answer = CommandAnswer(ANSWERS[verb], by="a test")
-            agent = {"settings": ASKING, "agent": "coder", "ask_about": lambda _question: answer}
+            agent = {
+                "settings": ASKING,
+                "agent": "coder",
+                "commands": CommandAnswers(approver=lambda _question: answer),
+            }
         return Session.open(
             os.fsencode(place.project),
             state=os.fsencode(place.state),

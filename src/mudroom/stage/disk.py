@@ -2,9 +2,9 @@
 
 Every module that changes files in a project, a fork or the state calls these, and no other module passes ``dir_fd``.
 ``stage/__init__.py`` chooses the module when it is imported, as ``os`` chooses ``os.path``, so a call costs a Python
-function and no more; ``tests/stage/test_disk.py`` compares the names and parameters of both. Here each function is one
-system call (open(2) and the others), which raises OSError as that call does. A directory of None: the name is a
-path.
+function and no more; ``tests/ext/windows/anywhere/test_disk.py`` compares the names and parameters of both. Here each
+function is one system call (open(2) and the others), which raises OSError as that call does. A directory of None: the
+name is a path.
 
 Rules: the directory comes first, then the name. A symbolic link is never followed at the end of a path, except by
 ``set_mode``, which is for names that only mudroom creates. Flags of ``open_at`` and ``open_path`` that Windows lacks

@@ -438,5 +438,5 @@ def test_links_are_not_made(root: int) -> None:
 
 
 def test_all_calls_are_there() -> None:
-    """The twins have the same names: a caller does not ask which it has (tests/stage/test_disk.py reads both)."""
+    """The twins have the same names: a caller does not ask which it has (anywhere/test_disk.py reads both)."""
     assert disk.__name__ == "mudroom.ext.windows.stage.nt_disk"

@@ -14,12 +14,17 @@ from mudroom.stage import disk
 from mudroom.stage.beneath import entries, open_root
 
 STAGE = ROOT / "src" / "mudroom" / "stage"
+TWIN = ROOT / "src" / "mudroom" / "ext" / "windows" / "stage"
+
+
+def path_of(name: str) -> Path:
+    return (TWIN if name.startswith("nt_") else STAGE) / name
 
 
 def functions(name: str) -> dict[str, list[tuple[str, str | None]]]:
     """Return the public functions of a module: the parameters with their defaults."""
     found = {}
-    for node in ast.parse((STAGE / name).read_text()).body:
+    for node in ast.parse(path_of(name).read_text()).body:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             words = node.args.args
             defaults = [None] * (len(words) - len(node.args.defaults)) + [
@@ -30,7 +35,7 @@ def functions(name: str) -> dict[str, list[tuple[str, str | None]]]:
 
 
 def imported(name: str) -> set[str]:
-    body = ast.parse((STAGE / name).read_text()).body
+    body = ast.parse(path_of(name).read_text()).body
     return {alias.name for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
 
 
@@ -48,12 +53,12 @@ def test_both_have_the_same_functions() -> None:
 @pytest.mark.parametrize("name", ["O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_PATH"])
 def test_both_have_the_flags(name: str) -> None:
     assert isinstance(getattr(disk, name), int)
-    assert name in (STAGE / "nt_disk.py").read_text().partition(" = 1 << 24")[0]
+    assert name in (TWIN / "nt_disk.py").read_text().partition(" = 1 << 24")[0]
 
 
 def test_the_flags_of_windows_are_no_others() -> None:
     """Bits of the C runtime (fcntl.h of mingw-w64) end at 0x40000."""
-    line = next(line for line in (STAGE / "nt_disk.py").read_text().splitlines() if line.startswith("O_DIRECTORY,"))
+    line = next(line for line in (TWIN / "nt_disk.py").read_text().splitlines() if line.startswith("O_DIRECTORY,"))
     shifts = [int(word) for word in line.partition(" = ")[2].replace("1 <<", "").split(",")]
     assert len(set(shifts)) == 5 and min(shifts) > 20
 
