@@ -191,5 +191,5 @@ def test_inspect_rules_that_are_wrong(rule: str, why: str) -> None:
 
 
 def test_the_rules_between_forks_have_two_sides() -> None:
-    with pytest.raises(UsageError, match="network.forks must have show and reach"):
+    with pytest.raises(UsageError, match=r"network\.forks must have show and reach"):
         setting_type._forks([8000], "network.forks")
