@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -78,6 +79,12 @@ def test_a_word_of_another_tool_leads_to_no_absent_verb(
 ) -> None:
     assert run(["dashboard"], environ) == 125
     assert "serve" not in capfd.readouterr().err
+
+
+def test_a_folder_that_holds_only_caches_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "mudroom.ext.there", ModuleType("mudroom.ext.there"))
+    assert not registry.is_installed("there")
 
 
 def test_a_row_is_found_where_its_satellite_is(monkeypatch: pytest.MonkeyPatch) -> None:

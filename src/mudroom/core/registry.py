@@ -151,4 +151,6 @@ def absent(satellite: str) -> str:
         if error.name not in (name, "mudroom.ext"):
             raise
         return satellite
+    if getattr(sys.modules[name], "__file__", None) is None:
+        return satellite  # a folder that holds only caches, which Python takes for a namespace package
     return next(filter(None, map(absent, NEEDS.get(satellite, ()))), "")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from mudroom.core.command.pattern_text import quote_words, split_all, split_words
 from mudroom.core.command.policy import STRICTNESS, CommandRule
 from mudroom.core.command.verdict import ACTIONS, Action
-from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.answer_file import AnswerFile
 from mudroom.policy.command_rules import LONGEST
@@ -19,7 +18,6 @@ from mudroom.policy.parse import GivenSetting
 from mudroom.policy.setting_row import LOOSENS_UP_TO
 from mudroom.policy.settings_table import SECTIONS
 from mudroom.policy.trust import mark, vouch
-from mudroom.policy.yaml import compose, items, plain, texts, unknown
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -69,6 +67,8 @@ def remember(
     another action for the same commands are removed. With mudroom's ``state``, the answer is trusted on this machine,
     or, if it denies, its removal is noticed later. Durable when it returns. Raise UsageError for an invalid pattern or
     file, MudroomError for a file that cannot be changed."""
+    from mudroom.core.tree.path import show
+
     texts = _texts(pattern)
     comment = show(note.encode("utf-8", "surrogateescape"))
     marks, loose = [_mark(action, text) for text in texts], STRICTNESS[action] <= LOOSENS_UP_TO
@@ -131,6 +131,8 @@ def _rows(data: bytes, name: str) -> list[tuple[str, str]]:
 
 
 def _lines(data: bytes, name: str) -> Iterator[tuple[Action, str, int]]:
+    from mudroom.policy.yaml import compose, items, plain, texts, unknown
+
     for key, node, where in items(compose(data, name), name, ""):
         if key not in ACTIONS:
             raise unknown(where, "", key, ACTIONS, "action")

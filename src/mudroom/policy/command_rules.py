@@ -10,11 +10,10 @@ from collections.abc import Iterator
 
 from mudroom.core.command.pattern_text import split_words
 from mudroom.core.command.policy import CommandRule, Pattern, matches
-from mudroom.core.command.program.classification import classify_line
 from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, CommandClass
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.yaml import items, plain, texts, unknown
+from mudroom.policy.yaml import items, texts, unknown
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ _PIECE = 64
 
 def class_actions(node: Node, name: str, prefix: str) -> Iterator[tuple[CommandClass, Action, str]]:
     """Yield (class, action, "file:line") of a mapping."""
+    from mudroom.policy.yaml import plain
+
     for key, value, at in items(node, name, prefix):
         if key not in CLASSES:
             raise unknown(at, prefix, key, CLASSES, "class of commands")
@@ -75,6 +76,8 @@ def weight(rule: CommandRule) -> int:
 
 
 def _value(field: str, node: Node, where: str, name: str) -> Any:
+    from mudroom.policy.yaml import plain
+
     if field == "pattern":
         return pattern(node, where, name)
     if field in ("agents", "match", "not_match"):
@@ -95,6 +98,8 @@ def pattern(node: Node, where: str, name: str) -> Pattern:
     """Return a pattern from a text, which is split into words, or from a list of words. Each item of a list may be a
     list of alternatives."""
     from yaml.nodes import SequenceNode
+
+    from mudroom.policy.yaml import plain
 
     if not isinstance(node, SequenceNode):
         return text_pattern(plain(node, where), where)
@@ -132,6 +137,7 @@ def _action(value: Any, where: str) -> Action:
 def _try_examples(rule: CommandRule, at: str, key: str) -> None:
     if not rule.match and not rule.not_match:
         return
+    from mudroom.core.command.program.classification import classify_line
 
     for should_match, examples in ((True, rule.match), (False, rule.not_match)):
         for example in examples:

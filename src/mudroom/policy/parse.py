@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from mudroom.core.command.policy import ClassRule, Role
 from mudroom.core.network.host_entry import expand
 from mudroom.core.network.host_pattern import PRESET
-from mudroom.core.network.host_rules import HostRule
-from mudroom.core.network.preset import PRESETS
 from mudroom.core.settings import Settings
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
@@ -27,7 +25,7 @@ from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
-    from mudroom.core.network.host_rules import Action
+    from mudroom.core.network.host_rules import Action, HostRule
 
 FREE_SECTIONS = ("roles", "agents", "include")
 """Sections whose keys the user chooses, and the list of further files."""
@@ -225,6 +223,9 @@ def _hosts(key: str, node: Node, where: str, name: str) -> Iterator[tuple[HostRu
     are about the word, and ``settings_from`` puts its hosts in its place."""
     below = key.partition(".")[2]
     if below == "presets":
+        from mudroom.core.network.host_rules import HostRule
+        from mudroom.core.network.preset import PRESETS
+
         for text, line in texts(node, where):
             preset = text.removeprefix(PRESET)
             if preset not in PRESETS:

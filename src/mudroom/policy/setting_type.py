@@ -10,8 +10,6 @@ from mudroom.core.agent.sandbox_level import LEVELS, REFUSE
 from mudroom.core.command.policy import BY_CLASS
 from mudroom.core.confinement.container import HOST, name_error
 from mudroom.core.confinement.limit import OFF, parse_size, show_size
-from mudroom.core.network.fork_host import parse_link
-from mudroom.core.network.fork_rule import FORMS, SIDES, parse_forks
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
@@ -175,6 +173,8 @@ def _agents(value: Any, where: str) -> tuple[str, ...]:
 
 
 def _links(value: Any, where: str) -> tuple[AgentLink, ...]:
+    from mudroom.core.network.fork_host import parse_link
+
     links = []
     for name in _strings(value, where):
         try:
@@ -192,6 +192,8 @@ def _forks(value: Any, where: str) -> tuple[ForkRule, ...]:
 
 def fork_rules(value: Any, side: str, where: str) -> list[ForkRule]:
     """Return the rules of one side."""
+    from mudroom.core.network.fork_rule import FORMS, SIDES, parse_forks
+
     try:
         return parse_forks(value, side)
     except ValueError as error:

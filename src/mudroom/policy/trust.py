@@ -19,12 +19,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from mudroom.core.command.policy import RANKS, STRICTNESS, ClassRule, CommandRule, Pattern
-from mudroom.core.network.host_rules import show_rule
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.policy.parse import ROLE, GivenSetting
 from mudroom.stage import disk
-from mudroom.stage.private_file import is_own
 from mudroom.typing import Any, NamedTuple
 
 SCHEMA = "mudroom.policy.trust/1"
@@ -296,6 +294,8 @@ def _show_value(value: Any) -> str:
 
 
 def _host(rule: Any) -> str:
+    from mudroom.core.network.host_rules import show_rule
+
     words = [show_rule(rule)]
     if rule.action != "allow":
         words.append(rule.action)
@@ -401,6 +401,8 @@ def _asks(item: GivenSetting) -> bool:
 def _read(path: bytes) -> dict[str, Any] | None:
     """Return a record, or None if it is missing, damaged, or could have been written by another user."""
     import json
+
+    from mudroom.stage.private_file import is_own
 
     try:
         descriptor = disk.open_path(path, os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC)
