@@ -349,6 +349,13 @@ def test_layers_of_file_tools_are_merged(place: Place, monkeypatch: pytest.Monke
     session.close()
 
 
+def test_a_fork_without_a_checkpoint_has_no_last_one(place: Place) -> None:
+    session = place.session()
+    session.forks.new("f")
+    with pytest.raises(UsageError, match="f has no checkpoint from which it differs"):
+        session.forks.last_checkpoint("f")
+
+
 def test_closing_goes_on_after_a_fork_that_cannot_be_flushed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     before = descriptors()
     session = place.session()
