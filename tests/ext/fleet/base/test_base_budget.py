@@ -124,12 +124,12 @@ def test_an_unchanged_project_is_one_stat_for_each_entry_and_no_file_is_opened(t
     assert calls["read"] <= 2
 
 
-def test_a_ground_is_five_calls_for_each_file(tmp_path: Path) -> None:
+def test_a_snapshot_is_five_calls_for_each_file(tmp_path: Path) -> None:
     project = make(tmp_path / "p", {f"d{i}/f{j}": b"%d" % (20 * i + j) for i in range(10) for j in range(20)})
     worker, base = Worker(tmp_path / "w"), scanned(project)
     worker.receive(base)
     with counted() as calls:
-        worker.grounds.ground(base.base)
+        worker.snapshots.acquire(base.base)
     worker.close()
     files, directories = 200, 11
     assert calls["write"] <= files + 3

@@ -62,18 +62,18 @@ def test_a_command_finds_nothing_of_the_worker(
     base = worker.ship(project)
     settings = Settings(view=view)  # type: ignore[arg-type]
     assert said(worker, base, "cat a.txt", "hostile-0", settings=settings) == "one\n"
-    grounds = [str(path) for path in worker_home.rglob("grounds")]
-    assert grounds
-    before = {path: full_listing(Path(path)) for path in grounds}
+    snapshots = [str(path) for path in worker_home.rglob("grounds")]
+    assert snapshots
+    before = {path: full_listing(Path(path)) for path in snapshots}
     script = f"""
         find / -xdev -type f -newer a.txt -size -100k ! -path '/proc/*' -exec grep -as {PLANTED} {{}} + 2>/dev/null
         grep -ras {PLANTED} /home /root /tmp /var /run /srv /mnt /dev/shm 2>/dev/null
         (for pid in /proc/[0-9]*; do tr '\\0' '\\n' <$pid/environ | grep -a {PLANTED}; done) 2>/dev/null
-        for place in {worker_home}/.ssh {worker_home}/notes {worker_home}/.local/state {" ".join(grounds)}; do
+        for place in {worker_home}/.ssh {worker_home}/notes {worker_home}/.local/state {" ".join(snapshots)}; do
             ls -d $place /proc/1/root$place /proc/self/cwd/../../../..$place 2>/dev/null
         done
         ls -l /proc/self/fd /proc/1/fd 2>/dev/null | grep -a -e grounds -e errands -e 'pipe:' -e worker/ | grep -v ' [012] ->'
-        for ground in {" ".join(grounds)}; do mkdir -p $ground; echo evil >$ground/evil; rm -rf $ground; done 2>/dev/null
+        for tree in {" ".join(snapshots)}; do mkdir -p $tree; echo evil >$tree/evil; rm -rf $tree; done 2>/dev/null
         kill -9 -1 {os.getpid()} {worker.pid} $PPID 2>/dev/null
         true
     """

@@ -113,7 +113,7 @@ def test_what_a_crash_leaves_of_an_errand_that_was_not_accepted_is_removed(tmp_p
     assert os.listdir(tmp_path / "errands") == ["kept"]
 
 
-def test_the_vault_of_a_ground_that_was_evicted_goes_once_it_has_no_fork(start: Worker, project: Path) -> None:
+def test_the_vault_of_a_snapshot_that_was_evicted_goes_once_it_has_no_fork(start: Worker, project: Path) -> None:
     worker = start()
     worker.hello()
     outcome = worker.outcome(worker.sh(worker.ship(project), "echo x > x"))

@@ -1,11 +1,11 @@
-"""Store of objects that have arrived: nodes and contents by digest, until a ground is made of them.
+"""Store of objects that have arrived: nodes and contents by digest, until a snapshot is made of them.
 
     BOOT/packs/<name>       u32 length of the rows | MessagePack [[is_node, digest, offset, size], …] | contents
     BOOT/large/<digest>     an object that came in parts
     BOOT/parts/<digest>     the parts of an object that has not arrived as a whole
 
-20,000 small files are a few packs here: they become files once, in the ground. BOOT is the id of the boot: objects are
-not synced, so those of an earlier boot may be torn, and are dropped.
+20,000 small files are a few packs here: they become files once, in the snapshot. BOOT is the id of the boot: objects
+are not synced, so those of an earlier boot may be torn, and are dropped.
 
 Rules of this file:
 1. The directory is its user's alone. Every origin has a store of its own: two that share one could each find out by

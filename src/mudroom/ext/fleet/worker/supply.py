@@ -1,8 +1,8 @@
-"""Bases on a worker: what is missing of an offered base, the packs that bring it, and its ground.
+"""Bases on a worker: what is missing of an offered base, the packs that bring it, and its snapshot.
 
     bases/ID     a base that was complete once (MessagePack of ``Base``), for errands that are found after a crash
     objects/     ``ext/fleet/base/objects.py``
-    grounds/     ``ext/fleet/base/ground.py``
+    grounds/     ``ext/fleet/base/snapshot.py``
 
 Rules of this file: one base is being sent at a time, the last that was offered. An object that was not asked for, or
 has another digest, ends the link: nothing behind it can be trusted.
@@ -16,10 +16,10 @@ import threading
 import msgspec
 
 from mudroom.errors import UsageError
-from mudroom.ext.fleet.base.ground import Grounds
 from mudroom.ext.fleet.base.manifest import base_id
 from mudroom.ext.fleet.base.objects import ObjectStore
 from mudroom.ext.fleet.base.pack import RefusedPack, unpack
+from mudroom.ext.fleet.base.snapshot import SnapshotStore
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.message import READY, WANT, Base, Ready, Want, frame_of
 
@@ -28,12 +28,13 @@ MOST_WANTED = 60_000
 
 
 class BaseSupply:
-    """``_lock`` guards the users of grounds. The base that is being sent belongs to the thread that reads the link."""
+    """``_lock`` guards the users of snapshots. The base that is being sent belongs to the thread that reads the
+    link."""
 
     def __init__(self, path: bytes) -> None:
         """``path``: the directory of one origin. Raise UsageError if it is not this user's alone."""
         self._store = ObjectStore(path + b"/objects")
-        self._grounds = Grounds(path + b"/grounds", self._store)
+        self._snapshots = SnapshotStore(path + b"/grounds", self._store)
         self._bases = path + b"/bases"
         os.makedirs(self._bases, 0o700, exist_ok=True)
         self._lock = threading.Lock()
@@ -43,7 +44,7 @@ class BaseSupply:
         self._wanted: set[bytes] = set()
 
     def close(self) -> None:
-        self._grounds.close()
+        self._snapshots.close()
         self._store.close()
 
     # --- while a base is sent ---
@@ -65,7 +66,7 @@ class BaseSupply:
         return None if self._wanted else self._next(self._sending)
 
     def _next(self, base: Base) -> Frame:
-        missing = self._grounds.missing(base)
+        missing = self._snapshots.missing(base)
         nodes = tuple(missing.nodes[:MOST_WANTED])
         files = tuple(missing.files[: MOST_WANTED - len(nodes)])
         self._wanted = {*nodes, *files}
@@ -104,13 +105,13 @@ class BaseSupply:
     def used(self, base: bytes) -> bytes:
         """Return the directory of a base, which stays until ``unused``. Raise MudroomError if objects are missing or
         the disk is full."""
-        ground = self._grounds.ground(self.base(base))
+        snapshot = self._snapshots.acquire(self.base(base))
         with self._lock:
             self._users[base] = self._users.get(base, 0) + 1
-        return ground
+        return snapshot
 
     def unused(self, base: bytes) -> None:
         with self._lock:
             self._users[base] -= 1
             if not self._users[base]:
-                self._grounds.release(self.base(base))
+                self._snapshots.release(self.base(base))

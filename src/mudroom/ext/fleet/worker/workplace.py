@@ -78,9 +78,9 @@ class _Open:
 class Workplace:
     """``_lock`` guards the open sessions."""
 
-    def __init__(self, place: WorkerPlace, grounds: Supply, approver: Approver, far: Callable[[str], Dialler]) -> None:
+    def __init__(self, place: WorkerPlace, bases: Supply, approver: Approver, far: Callable[[str], Dialler]) -> None:
         """``far``: returns what makes the connections of a command that leave from the origin, by its fork."""
-        self._place, self._grounds, self._approver, self._far = place, grounds, approver, far
+        self._place, self._bases, self._approver, self._far = place, bases, approver, far
         self._lock = threading.Lock()
         self._sessions: dict[_Key, _Open] = {}
 
@@ -94,7 +94,7 @@ class Workplace:
             self._sessions[key] = opened  # the last one used is the last to go
             opened.users += 1
         try:
-            with opened.lock:  # a ground may take long to make; errands on other bases go on
+            with opened.lock:  # a snapshot may take long to make; errands on other bases go on
                 session = opened.session = opened.session or self._open(key)
             yield session
         finally:
@@ -120,14 +120,14 @@ class Workplace:
         for key, opened in sessions:
             if opened.session is not None:
                 opened.session.close()
-                self._grounds.unused(key.base)
+                self._bases.unused(key.base)
 
     def _open(self, key: _Key) -> Session:
         settings = tightened(wire_settings.decode(key.settings), self._place.own) if key.settings else Settings()
-        base, ground = self._grounds.base(key.base), self._grounds.used(key.base)
+        base, snapshot = self._bases.base(key.base), self._bases.used(key.base)
         try:
             return Session.open(
-                ground,
+                snapshot,
                 appears_at=base.project,
                 state=self._place.state,
                 home=base.home,
@@ -142,12 +142,12 @@ class Workplace:
                 agent=key.agent or None,
             )
         except BaseException:
-            self._grounds.unused(key.base)
+            self._bases.unused(key.base)
             raise
 
 
 def remove_leftovers(state: bytes) -> None:
-    """Remove the vaults whose ground was evicted and that have no fork. One that cannot be read or removed stays."""
+    """Remove the vaults whose snapshot was evicted and that have no fork. One that cannot be read or removed stays."""
     for vault in vaults_of(state):
         with closing(vault):
             try:
