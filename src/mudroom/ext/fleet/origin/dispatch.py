@@ -236,7 +236,6 @@ class Dispatch:
 
     def bar(self, seat: Seat, reason: str) -> None:
         """A worker broke the protocol or lied: its link is ended, and it gets no more errands."""
-        seat.is_barred = True
         self.gone(seat, reason, "", given_up=True)
 
     # --- the end ---

@@ -45,20 +45,6 @@ class WorkerConnections(Protocol):
     def forget(self, link: OriginLink) -> None: ...
 
 
-class NoConnections:
-    """No command on a worker is connected from here."""
-
-    def dial(self, link: OriginLink, stream: int, dial: wire.Dial, _fork: str, _errand: str) -> None:
-        answer = wire.Dialled(dial.number, "this origin opens no connections for its workers", True)
-        link.send(wire.frame_of(wire.DIALLED, answer, stream))
-
-    def take(self, _link: OriginLink, _frame: Frame) -> None:
-        """It is late: there is no connection."""
-
-    def forget(self, _link: OriginLink) -> None:
-        """There is none to close."""
-
-
 class DispatchParts(NamedTuple):
     """What a run needs of the outside."""
 
@@ -66,10 +52,10 @@ class DispatchParts(NamedTuple):
     load: Callable[[], BaseCargo]
     pier: Pier
     questions: WorkerQuestions
+    far_gate: WorkerConnections
     report: Callable[[FleetReport], None]
     fitness: Fitness
     lease: float = 60.0
     wanted: frozenset[Key] = frozenset()
     """Attempts that are fetched whatever the run says."""
     clock: Callable[[], float] = time.monotonic
-    far_gate: WorkerConnections = NoConnections()

@@ -147,11 +147,11 @@ class FleetRun:
                 self._load,
                 ArchivePier(session, LIMIT),
                 self._questions,
+                self._far_gate,
                 self._hear,
                 fitness,
                 doors.lease,
                 wanted,
-                far_gate=self._far_gate,
             ),
         )
 

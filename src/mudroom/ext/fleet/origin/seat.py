@@ -59,7 +59,7 @@ class Seat:
         self.pong: Pong | None = None
         self.reason = ""
         """Why it is not linked."""
-        self.is_greeted = self.was_here = self.is_barred = self.has_base = False
+        self.is_greeted = self.was_here = self.has_base = False
         self.may_serve = True
         self.offered = b""
         self.running: set[Key] = set()
