@@ -23,11 +23,11 @@ from mudroom.ext.fleet.wire import message
 from mudroom.ext.fleet.wire.frame import Frame, FrameReader
 from mudroom.ext.fleet.wire.tunnel import MOST
 from mudroom.ext.fleet.worker import level
+from mudroom.ext.fleet.worker.base_cache import BaseCache
 from mudroom.ext.fleet.worker.far_dial import FarDials
 from mudroom.ext.fleet.worker.folder import AlreadyAccepted, ErrandFolders
 from mudroom.ext.fleet.worker.lease import Lease
 from mudroom.ext.fleet.worker.outbox import LinkOutbox
-from mudroom.ext.fleet.worker.supply import BaseSupply
 from mudroom.ext.fleet.worker.tighten import own_policy, tightened
 from whole_text import whole
 
@@ -303,26 +303,26 @@ def test_a_worker_s_own_policy_only_tightens(tmp_path: Path) -> None:
 
 def test_two_workers_keep_the_same_bases(tmp_path: Path) -> None:
     """Workers of one user on one machine share the bases of an origin."""
-    supplies = [BaseSupply(os.fsencode(tmp_path)) for _number in range(2)]
+    caches = [BaseCache(os.fsencode(tmp_path)) for _number in range(2)]
     together, failures = threading.Barrier(2), list[OSError]()
 
-    def keep(supply: BaseSupply) -> None:
+    def record(cache: BaseCache) -> None:
         for number in range(100):
             together.wait(60)
             try:
-                supply._keep(b"%032d" % number, message.Base(bytes(32), b"/p", b"/h", (), (), 0o22))
+                cache._record(b"%032d" % number, message.Base(bytes(32), b"/p", b"/h", (), (), 0o22))
             except OSError as error:
                 failures.append(error)
 
-    threads = [threading.Thread(target=keep, args=(supply,)) for supply in supplies]
+    threads = [threading.Thread(target=record, args=(cache,)) for cache in caches]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert failures == []
     assert len(list((tmp_path / "bases").iterdir())) == 100
-    for supply in supplies:
-        supply.close()
+    for cache in caches:
+        cache.close()
 
 
 def test_more_connections_than_an_origin_makes_at_once() -> None:

@@ -21,8 +21,8 @@ from mudroom.errors import FULL, CommandNotStarted, MudroomError, Refused
 from mudroom.ext.fleet.base.objects import StoreFull
 from mudroom.ext.fleet.wire.message import Errand, ErrandOutcome
 from mudroom.ext.fleet.worker.folder import ErrandFolder
+from mudroom.ext.fleet.worker.session_cache import SessionCache
 from mudroom.ext.fleet.worker.spool import OutputSpool
-from mudroom.ext.fleet.worker.workplace import Workplace
 from mudroom.ext.transfer.vault.bundle import write_fork
 from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
 from mudroom.session import Session, Stdio
@@ -80,10 +80,10 @@ class ErrandRun:
             self.cancellation.cancel()
 
 
-def perform(run: ErrandRun, workplace: Workplace, approver: CommandApprover | None) -> ErrandOutcome:
+def perform(run: ErrandRun, sessions: SessionCache, approver: CommandApprover | None) -> ErrandOutcome:
     """Run an errand, and return its outcome, which is on disk."""
     try:
-        outcome = _performed(run, workplace, approver)
+        outcome = _performed(run, sessions, approver)
     except Cancelled:
         outcome = _without_result(run, run.ended_by or "cancelled", "it had not been started")
     except Refused as error:
@@ -120,11 +120,11 @@ def _reason(error: OSError) -> str:
     return f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else str(error)
 
 
-def _performed(run: ErrandRun, workplace: Workplace, approver: CommandApprover | None) -> ErrandOutcome:
+def _performed(run: ErrandRun, sessions: SessionCache, approver: CommandApprover | None) -> ErrandOutcome:
     errand = run.errand
     run.cancellation.require_unset()
     _require_room(run.folder.path)
-    with workplace.session(errand) as session:
+    with sessions.use(errand) as session:
         actor = _actor(session.actor, errand)
         run.patience = actor.settings.approval_timeout
         before = session.vault.journal.head().number
@@ -286,14 +286,14 @@ def _without_result(run: ErrandRun, state: str, reason: str) -> ErrandOutcome:
 # --- after a crash ---
 
 
-def recover(folder: ErrandFolder, workplace: Workplace) -> ErrandOutcome:
+def recover(folder: ErrandFolder, sessions: SessionCache) -> ErrandOutcome:
     """Return the outcome ``lost`` of an errand whose process is gone, with what its command had written. The caller has
     claimed the folder."""
     errand = folder.errand
     name = fork_name(errand.errand, errand.attempt)
     outcome = nothing(errand.errand, errand.attempt, "lost", "the worker ended while its command ran")
     try:
-        with workplace.session(errand) as session:
+        with sessions.use(errand) as session:
             session.sandboxes.collect_cut_off()
             fork = session.vault.find(name)
             if fork is not None:
@@ -308,12 +308,12 @@ def recover(folder: ErrandFolder, workplace: Workplace) -> ErrandOutcome:
     return keep(folder, outcome)
 
 
-def discard(folder: ErrandFolder, workplace: Workplace) -> None:
+def discard(folder: ErrandFolder, sessions: SessionCache) -> None:
     """Discard the fork of an errand whose outcome the origin has."""
     errand: Any = folder.errand
     name = fork_name(errand.errand, errand.attempt)
     try:
-        with workplace.session(errand) as session:
+        with sessions.use(errand) as session:
             if session.vault.find(name) is not None:
                 session.forks.discard(name)
     except MudroomError as error:

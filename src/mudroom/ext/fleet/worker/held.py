@@ -12,9 +12,9 @@ from mudroom.ext.fleet.worker.crew import Crew
 from mudroom.ext.fleet.worker.errand_run import discard, recover
 from mudroom.ext.fleet.worker.folder import ErrandFolder, ErrandFolders
 from mudroom.ext.fleet.worker.outbox import LinkOutbox
+from mudroom.ext.fleet.worker.session_cache import SessionCache
 from mudroom.ext.fleet.worker.spool import OutputSource
 from mudroom.ext.fleet.worker.transfer import ArchiveSource
-from mudroom.ext.fleet.worker.workplace import Workplace
 
 MOST_FETCHES = 64
 """Archives that are being sent."""
@@ -27,8 +27,8 @@ CHORES = 2
 class HeldErrands:
     """``_lock`` guards the archives that are sent and the threads that wait."""
 
-    def __init__(self, folders: ErrandFolders, outbox: LinkOutbox, workplace: Workplace) -> None:
-        self._folders, self._outbox, self._workplace = folders, outbox, workplace
+    def __init__(self, folders: ErrandFolders, outbox: LinkOutbox, sessions: SessionCache) -> None:
+        self._folders, self._outbox, self._sessions = folders, outbox, sessions
         self._chores = Crew(CHORES)
         self._lock = threading.Lock()
         self._fetches: list[ArchiveSource] = []
@@ -70,7 +70,7 @@ class HeldErrands:
     def _tell_later(self, folder: ErrandFolder, source: OutputSource, stream: int) -> None:
         while (outcome := folder.outcome) is None:
             if folder.claim():
-                outcome = folder.outcome or recover(folder, self._workplace)
+                outcome = folder.outcome or recover(folder, self._sessions)
                 folder.release()
                 break
             folder.wait()
@@ -102,7 +102,7 @@ class HeldErrands:
         self._chores.give(partial(self._forget, folder))
 
     def _forget(self, folder: ErrandFolder) -> None:
-        discard(folder, self._workplace)
+        discard(folder, self._sessions)
         self._folders.forget(folder)
 
     def give(self, chore: Callable[[], None]) -> None:

@@ -43,8 +43,8 @@ from mudroom.ext.fleet.worker.question import (
     ask_about_command,
     begin_host,
 )
+from mudroom.ext.fleet.worker.session_cache import Bases, SessionCache, WorkerEnvironment, remove_unused_vaults
 from mudroom.ext.fleet.worker.spool import OutputSource
-from mudroom.ext.fleet.worker.workplace import Supply, WorkerPlace, Workplace, remove_leftovers
 from mudroom.vault.record import FORMAT
 
 MOST_OPEN = 1_000
@@ -78,17 +78,17 @@ class WorkerLink:
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, int], tuple[ErrandRun, Callable[[], None]]] = {}
         self._by_fork: dict[str, ErrandRun] = {}
-        self._workplace: Workplace
-        self._supply: Supply
+        self._sessions: SessionCache
+        self._bases: Bases
         self._held: HeldErrands
 
-    def open(self, supply: Supply, place: WorkerPlace) -> None:
-        """``place``: where the commands of this origin run."""
-        self._supply = supply
-        self._workplace = Workplace(place, supply, OriginApprover(self._begin_host), self._dialler)
-        self._held = HeldErrands(self._folders, self._outbox, self._workplace)
+    def open(self, bases: Bases, environment: WorkerEnvironment) -> None:
+        """``environment``: where the commands of this origin run."""
+        self._bases = bases
+        self._sessions = SessionCache(environment, bases, OriginApprover(self._begin_host), self._dialler)
+        self._held = HeldErrands(self._folders, self._outbox, self._sessions)
         self._outbox.start()
-        self._held.give(partial(remove_leftovers, place.state))
+        self._held.give(partial(remove_unused_vaults, environment.state))
 
     # --- the life of a link ---
 
@@ -130,7 +130,7 @@ class WorkerLink:
         self._outbox.flush(LAST_WORDS)
         self._outbox.close()
         self._lease.close()
-        self._workplace.close()
+        self._sessions.close()
 
     def end_all(self, state: str) -> None:
         """End the commands of this link."""
@@ -190,9 +190,9 @@ class WorkerLink:
         self._outbox.put(frame_of(message.PONG, pong))
 
     def _offer(self, frame: Frame) -> None:
-        offered = message_of(frame, message.OfferedBase)
+        offer = message_of(frame, message.OfferedBase)
         try:
-            answer = self._supply.offered(offered.base)
+            answer = self._bases.offer(offer.base)
         except (MudroomError, OSError) as error:
             if isinstance(error, LinkError):
                 raise
@@ -201,7 +201,7 @@ class WorkerLink:
 
     def _objects(self, frame: Frame) -> None:
         try:
-            answer = self._supply.came(frame.body)
+            answer = self._bases.receive(frame.body)
         except LinkError:
             raise
         except (MudroomError, OSError) as error:
@@ -213,7 +213,7 @@ class WorkerLink:
         errand = message_of(frame, message.Errand)
         try:
             check(errand, self._facts.levels)
-            self._supply.base(errand.base)
+            self._bases.get(errand.base)
             with self._lock:
                 if len(self._runs) >= MOST_OPEN:
                     raise UsageError(f"{MOST_OPEN:,} errands run or wait on this worker", "send it later")
@@ -287,7 +287,7 @@ class WorkerLink:
         self._outbox.put(frame_of(message.FAILED, message.Failed(reason, hint), stream))
 
     def _perform(self, run: ErrandRun, source: OutputSource) -> None:
-        outcome = perform(run, self._workplace, partial(self._ask_about_command, run))
+        outcome = perform(run, self._sessions, partial(self._ask_about_command, run))
         with self._lock:
             del self._runs[run.errand.errand, run.errand.attempt]
             del self._by_fork[run.fork]

@@ -23,14 +23,14 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.wire import message
 from mudroom.ext.fleet.wire.frame import LinkError, encode
 from mudroom.ext.fleet.wire.message import frame_of
+from mudroom.ext.fleet.worker.base_cache import BaseCache
 from mudroom.ext.fleet.worker.folder import ErrandFolders
 from mudroom.ext.fleet.worker.frame_stream import FrameStream, OtherProtocol, origin_hello
 from mudroom.ext.fleet.worker.lease import Lease
 from mudroom.ext.fleet.worker.level import tried_levels
 from mudroom.ext.fleet.worker.link import WorkerFacts, WorkerLink
-from mudroom.ext.fleet.worker.supply import BaseSupply
+from mudroom.ext.fleet.worker.session_cache import WorkerEnvironment
 from mudroom.ext.fleet.worker.tighten import own_policy
-from mudroom.ext.fleet.worker.workplace import WorkerPlace
 from mudroom.policy.config import places
 
 SHORTEST_NAME, LONGEST_NAME = 16, 64
@@ -50,14 +50,14 @@ def serve(read: int, write: int, environ: Mapping[bytes, bytes], at_once: int) -
             vaults = private_directory(origin + b"/vaults")
             own = own_policy(origin, environ)
             facts = WorkerFacts(tried_levels(top, environ), *_machine(), origin, at_once)
-            supply = BaseSupply(origin)
-            closing.callback(supply.close)
+            bases = BaseCache(origin)
+            closing.callback(bases.close)
             lease = Lease(hello.lease, node + b"/contact", frames.has_unread)
             link = WorkerLink(write, facts, ErrandFolders(node + b"/errands"), lease)
         except (MudroomError, OSError) as error:
             refuse(write, error)
             raise
-        link.open(supply, WorkerPlace(vaults, environ, own))
+        link.open(bases, WorkerEnvironment(vaults, environ, own))
         link.serve(frames)
 
 

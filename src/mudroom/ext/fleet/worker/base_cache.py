@@ -27,7 +27,7 @@ MOST_WANTED = 60_000
 """Digests that are asked for at once."""
 
 
-class BaseSupply:
+class BaseCache:
     """``_lock`` guards the users of snapshots. The base that is being sent belongs to the thread that reads the
     link."""
 
@@ -39,8 +39,7 @@ class BaseSupply:
         os.makedirs(self._bases, 0o700, exist_ok=True)
         self._lock = threading.Lock()
         self._users: dict[bytes, int] = {}
-        self._ready: set[bytes] = set()
-        self._sending: Base | None = None
+        self._incoming: Base | None = None
         self._wanted: set[bytes] = set()
 
     def close(self) -> None:
@@ -49,23 +48,23 @@ class BaseSupply:
 
     # --- while a base is sent ---
 
-    def offered(self, base: Base) -> Frame:
+    def offer(self, base: Base) -> Frame:
         """Return WANT or READY. Raise MudroomError if the base cannot be had here."""
-        self._sending = base
-        return self._next(base)
+        self._incoming = base
+        return self._next_request(base)
 
-    def came(self, body: bytes) -> Frame | None:
+    def receive(self, body: bytes) -> Frame | None:
         """Take a pack. Return the next WANT or READY once all that was asked for is here; None: more is to come. Raise
         LinkError for objects that were not asked for or are damaged, MudroomError if they cannot be kept."""
-        if self._sending is None:
+        if self._incoming is None:
             raise LinkError("sent objects before it offered a base")
         try:
             self._wanted.difference_update(unpack(body, self._store, self._wanted))
         except RefusedPack as error:
             raise LinkError(f"sent objects that cannot be used: {error.message}") from error
-        return None if self._wanted else self._next(self._sending)
+        return None if self._wanted else self._next_request(self._incoming)
 
-    def _next(self, base: Base) -> Frame:
+    def _next_request(self, base: Base) -> Frame:
         missing = self._snapshots.missing(base)
         nodes = tuple(missing.nodes[:MOST_WANTED])
         files = tuple(missing.files[: MOST_WANTED - len(nodes)])
@@ -73,11 +72,11 @@ class BaseSupply:
         name = base_id(base)
         if self._wanted:
             return frame_of(WANT, Want(name, nodes, files))
-        self._sending = None
-        self._keep(name, base)
+        self._incoming = None
+        self._record(name, base)
         return frame_of(READY, Ready(name))
 
-    def _keep(self, name: bytes, base: Base) -> None:
+    def _record(self, name: bytes, base: Base) -> None:
         path = self._bases + b"/" + name.hex().encode()
         if not os.path.exists(path):
             beside = b"%s.%s.new" % (path, os.urandom(4).hex().encode())  # other workers keep the same base meanwhile
@@ -86,15 +85,10 @@ class BaseSupply:
                 stream.flush()
                 os.fsync(stream.fileno())
             os.rename(beside, path)
-        self._ready.add(name)
 
     # --- for errands ---
 
-    def is_ready(self, base: bytes) -> bool:
-        """Return whether a base was complete on this link."""
-        return base in self._ready
-
-    def base(self, base: bytes) -> Base:
+    def get(self, base: bytes) -> Base:
         """Return a base that was complete once. Raise UsageError if there was none with this id."""
         try:
             with open(self._bases + b"/" + base.hex().encode(), "rb") as stream:
@@ -102,16 +96,16 @@ class BaseSupply:
         except FileNotFoundError:
             raise UsageError(f"there is no base {base.hex()[:12]} here", "offer it first") from None
 
-    def used(self, base: bytes) -> bytes:
-        """Return the directory of a base, which stays until ``unused``. Raise MudroomError if objects are missing or
+    def acquire(self, base: bytes) -> bytes:
+        """Return the directory of a base, which stays until ``release``. Raise MudroomError if objects are missing or
         the disk is full."""
-        snapshot = self._snapshots.acquire(self.base(base))
+        snapshot = self._snapshots.acquire(self.get(base))
         with self._lock:
             self._users[base] = self._users.get(base, 0) + 1
         return snapshot
 
-    def unused(self, base: bytes) -> None:
+    def release(self, base: bytes) -> None:
         with self._lock:
             self._users[base] -= 1
             if not self._users[base]:
-                self._snapshots.release(self.base(base))
+                self._snapshots.release(self.get(base))

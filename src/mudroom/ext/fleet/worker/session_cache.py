@@ -32,30 +32,30 @@ MOST_IDLE = 4
 """Sessions that wait for their next errand."""
 
 
-class Supply(Protocol):
-    """Bases that an origin sends, as trees on this machine's disk (``supply.py``)."""
+class Bases(Protocol):
+    """An origin's bases, as trees on this machine's disk (``base_cache.py``)."""
 
-    def offered(self, base: Base) -> Frame: ...
-    def came(self, body: bytes) -> Frame | None: ...
+    def offer(self, base: Base) -> Frame: ...
+    def receive(self, body: bytes) -> Frame | None: ...
 
-    def base(self, base: bytes) -> Base:
+    def get(self, base: bytes) -> Base:
         """Return a base that is complete. Raise MudroomError if there is none."""
 
-    def used(self, base: bytes) -> bytes:
-        """Return the directory of a base, which stays until ``unused``. Raise MudroomError, or OSError as the disk
+    def acquire(self, base: bytes) -> bytes:
+        """Return the directory of a base, which stays until ``release``. Raise MudroomError, or OSError as the disk
         does."""
 
-    def unused(self, base: bytes) -> None: ...
+    def release(self, base: bytes) -> None: ...
 
 
-class WorkerPlace(NamedTuple):
+class WorkerEnvironment(NamedTuple):
     """Where and as whom a worker runs."""
 
     state: bytes
     """The directory of this origin's vaults."""
     variables: Mapping[bytes, bytes]
     """The environment of this process, of which commands get what the allowlist names."""
-    own: Sequence[GivenSetting] = ()
+    policy: Sequence[GivenSetting] = ()
     """This user's policy."""
 
 
@@ -66,8 +66,8 @@ class _Key(NamedTuple):
     through_origin: bool
 
 
-class _Open:
-    """``lock`` guards the making of the session, the lock of the workplace everything else."""
+class _CachedSession:
+    """``lock`` guards the making of the session, the lock of the cache everything else."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -75,22 +75,24 @@ class _Open:
         self.users = 0
 
 
-class Workplace:
+class SessionCache:
     """``_lock`` guards the open sessions."""
 
-    def __init__(self, place: WorkerPlace, bases: Supply, approver: Approver, far: Callable[[str], Dialler]) -> None:
-        """``far``: returns what makes the connections of a command that leave from the origin, by its fork."""
-        self._place, self._bases, self._approver, self._far = place, bases, approver, far
+    def __init__(
+        self, environment: WorkerEnvironment, bases: Bases, approver: Approver, dialler: Callable[[str], Dialler]
+    ) -> None:
+        """``dialler``: returns what makes the connections of a command that leave from the origin, by its fork."""
+        self._environment, self._bases, self._approver, self._dialler = environment, bases, approver, dialler
         self._lock = threading.Lock()
-        self._sessions: dict[_Key, _Open] = {}
+        self._sessions: dict[_Key, _CachedSession] = {}
 
     @contextmanager
-    def session(self, errand: Errand) -> Iterator[Session]:
+    def use(self, errand: Errand) -> Iterator[Session]:
         """Yield a session for an errand. Raise LinkError if the settings cannot be read, MudroomError if the base
         cannot be had, OSError as the disk does."""
         key = _Key(errand.base, errand.settings, errand.agent, errand.through_origin)
         with self._lock:
-            opened = self._sessions.pop(key, None) or _Open()
+            opened = self._sessions.pop(key, None) or _CachedSession()
             self._sessions[key] = opened  # the last one used is the last to go
             opened.users += 1
         try:
@@ -98,14 +100,14 @@ class Workplace:
                 session = opened.session = opened.session or self._open(key)
             yield session
         finally:
-            self._close(self._give(opened))
+            self._close(self._release(opened))
 
     def close(self) -> None:
         with self._lock:
             sessions, self._sessions = list(self._sessions.items()), {}
         self._close(sessions)
 
-    def _give(self, opened: _Open) -> list[tuple[_Key, _Open]]:
+    def _release(self, opened: _CachedSession) -> list[tuple[_Key, _CachedSession]]:
         """Return the sessions to close."""
         with self._lock:
             opened.users -= 1
@@ -116,37 +118,39 @@ class Workplace:
                 del self._sessions[key]
             return surplus
 
-    def _close(self, sessions: Sequence[tuple[_Key, _Open]]) -> None:
+    def _close(self, sessions: Sequence[tuple[_Key, _CachedSession]]) -> None:
         for key, opened in sessions:
             if opened.session is not None:
                 opened.session.close()
-                self._bases.unused(key.base)
+                self._bases.release(key.base)
 
     def _open(self, key: _Key) -> Session:
-        settings = tightened(wire_settings.decode(key.settings), self._place.own) if key.settings else Settings()
-        base, snapshot = self._bases.base(key.base), self._bases.used(key.base)
+        settings = (
+            tightened(wire_settings.decode(key.settings), self._environment.policy) if key.settings else Settings()
+        )
+        base, snapshot = self._bases.get(key.base), self._bases.acquire(key.base)
         try:
             return Session.open(
                 snapshot,
                 appears_at=base.project,
-                state=self._place.state,
+                state=self._environment.state,
                 home=base.home,
                 umask=base.umask & 0o077,
-                environ=self._place.variables,
+                environ=self._environment.variables,
                 settings=settings,
                 hosts=HostAnswers(
                     rules=lambda: settings.hosts,
                     approver=self._approver,
-                    dialler=lambda fork, _order: self._far(fork.name) if key.through_origin else None,
+                    dialler=lambda fork, _order: self._dialler(fork.name) if key.through_origin else None,
                 ),
                 agent=key.agent or None,
             )
         except BaseException:
-            self._bases.unused(key.base)
+            self._bases.release(key.base)
             raise
 
 
-def remove_leftovers(state: bytes) -> None:
+def remove_unused_vaults(state: bytes) -> None:
     """Remove the vaults whose snapshot was evicted and that have no fork. One that cannot be read or removed stays."""
     for vault in vaults_of(state):
         with closing(vault):
