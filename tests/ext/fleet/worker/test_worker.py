@@ -26,7 +26,7 @@ from mudroom.core.settings import Settings
 from mudroom.ext.fleet.base.pack import packs
 from mudroom.ext.fleet.wire import message
 from mudroom.ext.fleet.wire.frame import Frame, encode
-from mudroom.ext.fleet.worker import held
+from mudroom.ext.fleet.worker import held_results
 from mudroom.ext.fleet.worker import link as link_module
 
 __all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
@@ -348,8 +348,8 @@ def test_questions_about_an_errand_at_the_wrong_time(
     for link in (worker, other):
         assert refused(link, message.KEPT, message.Kept("errand-0003", 1)) == ("the errand has not ended", "")
     with monkeypatch.context() as patch:
-        patch.setattr(held, "MOST_FETCHES", 0)
-        patch.setattr(held, "MOST_TOLD", 0)
+        patch.setattr(held_results, "MOST_FETCHES", 0)
+        patch.setattr(held_results, "MOST_WAITERS", 0)
         patch.setattr(link_module, "MOST_OPEN", 1)
         assert refused(other, message.FETCH, fetch("errand-0001")) == ("0 archives are being sent", "fetch it later")
         assert refused(other, message.FETCH, again) == ("0 errands are waited for", "ask later")

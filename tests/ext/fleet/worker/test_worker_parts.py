@@ -24,9 +24,9 @@ from mudroom.ext.fleet.wire.frame import Frame, FrameReader
 from mudroom.ext.fleet.wire.tunnel import MOST
 from mudroom.ext.fleet.worker import level
 from mudroom.ext.fleet.worker.base_cache import BaseCache
-from mudroom.ext.fleet.worker.far_dial import FarDials
 from mudroom.ext.fleet.worker.folder import AlreadyAccepted, ErrandFolders
 from mudroom.ext.fleet.worker.lease import Lease
+from mudroom.ext.fleet.worker.origin_connections import OriginConnections
 from mudroom.ext.fleet.worker.outbox import LinkOutbox
 from mudroom.ext.fleet.worker.tighten import own_policy, tightened
 from whole_text import whole
@@ -328,24 +328,24 @@ def test_two_workers_keep_the_same_bases(tmp_path: Path) -> None:
 def test_more_connections_than_an_origin_makes_at_once() -> None:
     """Each has a pipe: those of all errands of a link are bounded, and go with it."""
     before = len(os.listdir("/proc/self/fd"))
-    dials = FarDials(lambda _frame: None)
-    pending = [dials.begin(1, "caller", "host.example", 80) for _number in range(MOST)]
+    connections = OriginConnections(lambda _frame: None)
+    pending = [connections.begin(1, "caller", "host.example", 80) for _number in range(MOST)]
     with pytest.raises(MudroomError, match=whole("256 connections are being made by the origin")):
-        dials.begin(1, "caller", "host.example", 80)
+        connections.begin(1, "caller", "host.example", 80)
     for connection in pending:
         connection.close()
-    dials.close()
+    connections.close()
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_more_connections_than_a_link_carries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mudroom.ext.fleet.wire.tunnel.MOST", 0)
     sent, before = list[Frame](), len(os.listdir("/proc/self/fd"))
-    dials = FarDials(sent.append)
-    pending = dials.begin(1, "caller", "host.example", 80)
-    dials.dialled(message.frame_of(message.DIALLED, message.Dialled(1, ""), 1))
+    connections = OriginConnections(sent.append)
+    pending = connections.begin(1, "caller", "host.example", 80)
+    connections.dialled(message.frame_of(message.DIALLED, message.Dialled(1, ""), 1))
     with pytest.raises(MudroomError, match=whole("the link has 256 connections")):
         pending.result()
     pending.close()
-    dials.close()
+    connections.close()
     assert len(os.listdir("/proc/self/fd")) == before

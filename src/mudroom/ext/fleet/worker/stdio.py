@@ -36,7 +36,7 @@ from mudroom.policy.config import places
 SHORTEST_NAME, LONGEST_NAME = 16, 64
 
 
-def serve(read: int, write: int, environ: Mapping[bytes, bytes], at_once: int) -> None:
+def serve(read: int, write: int, environ: Mapping[bytes, bytes], slots: int) -> None:
     """Serve one link until its origin is gone and its commands have ended. Raise LinkError if the origin speaks another
     protocol, UsageError if the state directory or this user's policy cannot be used."""
     frames = FrameStream(read)
@@ -49,7 +49,7 @@ def serve(read: int, write: int, environ: Mapping[bytes, bytes], at_once: int) -
             node = private_directory(origin + b"/" + _node_directory(hello.node))
             vaults = private_directory(origin + b"/vaults")
             own = own_policy(origin, environ)
-            facts = WorkerFacts(tried_levels(top, environ), *_machine(), origin, at_once)
+            facts = WorkerFacts(tried_levels(top, environ), *_machine(), origin, slots)
             bases = BaseCache(origin)
             closing.callback(bases.close)
             lease = Lease(hello.lease, node + b"/contact", frames.has_unread)
