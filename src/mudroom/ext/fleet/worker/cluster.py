@@ -13,7 +13,7 @@ from mudroom.errors import MudroomError
 from mudroom.ext.fleet.base.objects import ObjectStore
 from mudroom.ext.fleet.engine import ray
 from mudroom.ext.fleet.worker.frame_stream import FrameStream, origin_hello
-from mudroom.ext.fleet.worker.stdio import checked, private_directory, refuse
+from mudroom.ext.fleet.worker.stdio import checked_name, private_directory, refuse
 from mudroom.policy.config import places
 
 ENGINES = {"ray": ray.coordinate}
@@ -28,7 +28,7 @@ def serve_cluster(read: int, write: int, environ: Mapping[bytes, bytes], engine:
     try:
         hello = origin_hello(frames.next())
         top = private_directory(places(environ).state + b"/worker")
-        origin = private_directory(top + b"/" + os.fsencode(checked(hello.origin)))
+        origin = private_directory(top + b"/" + os.fsencode(checked_name(hello.origin)))
         store = ObjectStore(origin + b"/cluster")
         ENGINES[engine](frames, write, hello, store, environ, jobs)
     except (MudroomError, OSError) as error:

@@ -71,7 +71,7 @@ class ErrandFolder:
         except FileNotFoundError:
             return []
 
-    def keep_events(self, rows: list[bytes]) -> None:
+    def save_events(self, rows: list[bytes]) -> None:
         _write(self.path + b"/events", msgspec.msgpack.encode(rows))
 
     @property
@@ -89,7 +89,7 @@ class ErrandFolder:
         if lock >= 0:
             os.close(lock)
 
-    def claim(self) -> bool:
+    def try_lock(self) -> bool:
         """Take the lock if its process is gone. Return False if that runs."""
         lock = os.open(self.path + b"/lock", os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -122,12 +122,12 @@ class ErrandFolder:
         finally:
             os.close(lock)
 
-    def ask_to_end(self, signal: int) -> None:
+    def request_cancel(self, signal: int) -> None:
         """Leave a signal for the process that runs it."""
         _write(self.path + b"/cancel", b"%d" % signal)
 
     @property
-    def cancelled_with(self) -> int:
+    def cancel_signal(self) -> int:
         """The number of the signal that was left; 0: none."""
         try:
             with open(self.path + b"/cancel", "rb") as stream:
@@ -147,7 +147,7 @@ class ErrandFolders:
     def accept(self, errand: Errand) -> ErrandFolder:
         """Write an errand down, durably. Raise AlreadyAccepted if it was accepted before, UsageError if it cannot have
         this name."""
-        name = name_of(errand.errand, errand.attempt)
+        name = folder_name(errand.errand, errand.attempt)
         if self._is_kept(name):
             raise AlreadyAccepted(errand.errand, errand.attempt)
         beside = self._path + b"/" + _NEW + os.urandom(8).hex().encode()
@@ -176,7 +176,7 @@ class ErrandFolders:
 
     def find(self, errand: str, attempt: int) -> ErrandFolder | None:
         """Return the folder, or None. Raise UsageError if an errand cannot have this name."""
-        path = self._path + b"/" + name_of(errand, attempt)
+        path = self._path + b"/" + folder_name(errand, attempt)
         return ErrandFolder(path) if os.path.isdir(path) else None
 
     def __iter__(self) -> Iterator[ErrandFolder]:
@@ -191,7 +191,7 @@ class ErrandFolders:
             elif name != _KEPT:
                 shutil.rmtree(folder.path, ignore_errors=True)
 
-    def forget(self, folder: ErrandFolder) -> None:
+    def mark_kept(self, folder: ErrandFolder) -> None:
         """Remove a folder whose outcome the origin has."""
         name = os.path.basename(folder.path)
         kept = self._path + b"/" + _KEPT
@@ -210,7 +210,7 @@ class ErrandFolders:
         return os.path.lexists(self._path + b"/" + _KEPT + b"/" + name)
 
 
-def name_of(errand: str, attempt: int) -> bytes:
+def folder_name(errand: str, attempt: int) -> bytes:
     """Return the name of a folder. Raise UsageError if an errand cannot have this name."""
     letters = errand.replace("-", "")
     if not (letters.isascii() and letters.isalnum() and letters == letters.lower() and 8 <= len(errand) <= 64):

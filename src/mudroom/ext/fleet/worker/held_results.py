@@ -69,7 +69,7 @@ class HeldResults:
 
     def _resend_when_ended(self, folder: ErrandFolder, source: OutputSource, stream: int) -> None:
         while (outcome := folder.outcome) is None:
-            if folder.claim():
+            if folder.try_lock():
                 outcome = folder.outcome or recover(folder, self._sessions)
                 folder.release()
                 break
@@ -103,7 +103,7 @@ class HeldResults:
 
     def _discard(self, folder: ErrandFolder) -> None:
         discard(folder, self._sessions)
-        self._folders.forget(folder)
+        self._folders.mark_kept(folder)
 
     def submit(self, cleanup: Callable[[], None]) -> None:
         """Have something done beside the errands."""

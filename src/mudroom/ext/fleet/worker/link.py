@@ -28,7 +28,7 @@ from mudroom.ext.fleet.wire import message
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.message import frame_of, message_of
 from mudroom.ext.fleet.worker.errand_check import check
-from mudroom.ext.fleet.worker.errand_run import JUDGE, ErrandRun, perform
+from mudroom.ext.fleet.worker.errand_run import JUDGE, ErrandRun, run_errand
 from mudroom.ext.fleet.worker.folder import ErrandFolders
 from mudroom.ext.fleet.worker.frame_stream import FrameStream
 from mudroom.ext.fleet.worker.held_results import HeldResults
@@ -40,7 +40,7 @@ from mudroom.ext.fleet.worker.question import (
     OriginQuestions,
     PendingHost,
     ask_about_command,
-    begin_host,
+    ask_about_host,
 )
 from mudroom.ext.fleet.worker.session_cache import Bases, SessionCache, WorkerEnvironment, remove_unused_vaults
 from mudroom.ext.fleet.worker.spool import OutputSource
@@ -85,7 +85,7 @@ class WorkerLink:
     def open(self, bases: Bases, environment: WorkerEnvironment) -> None:
         """``environment``: where the commands of this origin run."""
         self._bases = bases
-        self._sessions = SessionCache(environment, bases, OriginApprover(self._begin_host), self._dialler)
+        self._sessions = SessionCache(environment, bases, OriginApprover(self._ask_about_host), self._dialler)
         self._results = HeldResults(self._folders, self._outbox, self._sessions)
         self._outbox.start()
         self._results.submit(partial(remove_unused_vaults, environment.state))
@@ -110,7 +110,7 @@ class WorkerLink:
     def _read_frames(self, frames: FrameStream) -> None:
         try:
             while (frame := frames.next()) is not None:
-                self._lease.touch()
+                self._lease.renew()
                 if frame.kind == message.BYE:
                     return
                 handle = _HANDLERS.get(frame.kind)
@@ -147,7 +147,7 @@ class WorkerLink:
         with self._lock:
             runs = list(self._runs.values())
         for run, work in runs:
-            signal = run.folder.cancelled_with
+            signal = run.folder.cancel_signal
             if signal:
                 self._end(run, work, "cancelled", signal)
 
@@ -223,7 +223,7 @@ class WorkerLink:
             return
         source = OutputSource(folder.path, frame.stream)
         run = ErrandRun(folder, errand, frame.stream, partial(self._outbox.wake, source))
-        work = partial(self._perform, run, source)
+        work = partial(self._run, run, source)
         with self._lock:
             self._runs[errand.errand, errand.attempt] = (run, work)
             self._by_fork[run.fork] = run
@@ -246,7 +246,7 @@ class WorkerLink:
             self._send_failure(frame.stream, error)
             return
         if folder.outcome is None and folder.is_running:
-            folder.ask_to_end(wanted.signal or 15)
+            folder.request_cancel(wanted.signal or 15)
 
     def _fetch(self, frame: Frame) -> None:
         wanted = message_of(frame, message.Fetch)
@@ -286,8 +286,8 @@ class WorkerLink:
         reason = error.message if isinstance(error, MudroomError) else str(error)
         self._outbox.put(frame_of(message.FAILED, message.Failed(reason, hint), stream))
 
-    def _perform(self, run: ErrandRun, source: OutputSource) -> None:
-        outcome = perform(run, self._sessions, partial(self._ask_about_command, run))
+    def _run(self, run: ErrandRun, source: OutputSource) -> None:
+        outcome = run_errand(run, self._sessions, partial(self._ask_about_command, run))
         with self._lock:
             del self._runs[run.errand.errand, run.errand.attempt]
             del self._by_fork[run.fork]
@@ -299,7 +299,7 @@ class WorkerLink:
         self._outbox.put(frame_of(message.ASK, ask, stream))
 
     def _ask_about_command(self, run: ErrandRun, question: CommandQuestion) -> CommandAnswer:
-        return ask_about_command(self._questions, run.stream, question, run.patience, run.cancellation.fileno())
+        return ask_about_command(self._questions, run.stream, question, run.question_timeout, run.cancellation.fileno())
 
     def _dialler(self, fork: str) -> OriginDialler:
         """Return what makes the connections of a command in this fork."""
@@ -310,10 +310,10 @@ class WorkerLink:
         with self._lock:
             return self._by_fork.get(fork.removesuffix(JUDGE))
 
-    def _begin_host(self, question: FlowQuestion) -> PendingHost:
+    def _ask_about_host(self, question: FlowQuestion) -> PendingHost:
         run = self._run_of_fork(question.fork)
-        stream, timeout = (run.stream, run.patience) if run is not None else (0, 0.0)
-        return begin_host(self._questions, stream, question, timeout)
+        stream, timeout = (run.stream, run.question_timeout) if run is not None else (0, 0.0)
+        return ask_about_host(self._questions, stream, question, timeout)
 
 
 _HANDLERS: dict[int, Callable[[WorkerLink, Frame], None]] = {

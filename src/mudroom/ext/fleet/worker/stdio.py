@@ -45,7 +45,7 @@ def serve(read: int, write: int, environ: Mapping[bytes, bytes], slots: int) -> 
             hello = origin_hello(frames.next())
             where = places(environ)
             top = private_directory(where.state + b"/worker")
-            origin = private_directory(top + b"/" + checked(hello.origin).encode())
+            origin = private_directory(top + b"/" + checked_name(hello.origin).encode())
             node = private_directory(origin + b"/" + _node_directory(hello.node))
             vaults = private_directory(origin + b"/vaults")
             own = own_policy(origin, environ)
@@ -68,11 +68,11 @@ def _machine() -> tuple[int, int]:
 
 def refuse(write: int, error: Exception) -> None:
     """Tell the origin why there is no link."""
-    told = encode(frame_of(message.BYE, message.Bye(str(error))))
+    frames_out = encode(frame_of(message.BYE, message.Bye(str(error))))
     if isinstance(error, OtherProtocol):  # either end can name both versions
-        told = encode(frame_of(message.HELLO, [message.PROTOCOL, __version__])) + told
+        frames_out = encode(frame_of(message.HELLO, [message.PROTOCOL, __version__])) + frames_out
     try:
-        os.write(write, told)
+        os.write(write, frames_out)
     except OSError:
         pass  # it is gone; our own exit says the reason, too
 
@@ -81,7 +81,7 @@ def _node_directory(node: str) -> bytes:
     return hashlib.blake2b(node.encode(), digest_size=12).hexdigest().encode()
 
 
-def checked(name: str) -> str:
+def checked_name(name: str) -> str:
     if not (SHORTEST_NAME <= len(name) <= LONGEST_NAME and set(name) <= set("0123456789abcdef")):
         raise LinkError(f"has a name that is not {SHORTEST_NAME} to {LONGEST_NAME} hexadecimal digits")
     return name
