@@ -43,7 +43,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     },
     "elsewhere": {
         "fleet": "fleet.cli.elsewhere",
-        "workers": "fleet.origin.roster",
+        "workers": "fleet.origin.worker_registry",
     },
     "inspection": {
         "gate": "inspection.inspector",

@@ -21,7 +21,7 @@ from recorded_pipe import texts
 from box import if_namespaces
 from conftest import Place, listing
 from mudroom.core.network.host_rules import HostRule
-from mudroom.ext.fleet.origin.book import ErrandBook
+from mudroom.ext.fleet.origin.errand_log import ErrandLog
 from mudroom.ext.inspection.credentials import save_credentials
 from mudroom.ext.inspection.placeholder import parse_credential
 from mudroom.policy import command_answers, host_answers
@@ -105,13 +105,13 @@ def test_two_hundred_errands_on_workers_apart_are_as_here(
 
 def _differences(session: Session, errands: list[tuple[str, str]]) -> list[str]:
     """Run each errand here, and compare what it has left with what came back, and its end."""
-    book = ErrandBook(session.vault.path)
+    log = ErrandLog(session.vault.path)
     try:
-        rows = {errand.number: (errand, book.attempts("r1")) for errand in book.errands("r1")}
-        last = {row.errand: row for row in book.attempts("r1")}
+        rows = {errand.number: (errand, log.attempts("r1")) for errand in log.errands("r1")}
+        last = {row.errand: row for row in log.attempts("r1")}
         there = [last[rows[number][0].errand] for number in sorted(rows)]
     finally:
-        book.close()
+        log.close()
     found = []
     for number, ((kind, line), row) in enumerate(zip(errands, there, strict=True), 1):
         here = session.run([b"sh", b"-c", os.fsencode(line)], fork=f"here{number}")

@@ -12,11 +12,11 @@ from scripted_worker import ScriptedFleet
 
 from conftest import Place
 from mudroom.ext.fleet.origin import dispatch, seat
-from mudroom.ext.fleet.origin.book import AttemptRow
+from mudroom.ext.fleet.origin.errand_log import AttemptRow
 from mudroom.ext.fleet.origin.link import Transport
 from mudroom.ext.fleet.origin.report import FleetReport, WorkerGone, WorkerHere, WorkerNote
-from mudroom.ext.fleet.origin.roster import FleetWorker
 from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, FleetRun, begin, resume
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.transfer.archives import export_file
 from mudroom.session import Session
 

@@ -17,7 +17,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.cli import fleet_run, fleet_table
 from mudroom.ext.fleet.origin import dispatch
-from mudroom.ext.fleet.origin.book import ErrandBook
+from mudroom.ext.fleet.origin.errand_log import ErrandLog
 from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.session import Session
@@ -231,23 +231,23 @@ def test_no_secret_stays_in_the_book(place: Place, session: Session, follow: Fol
         assert [settled.row.state for settled in run.settled()] == ["kept"]
     assert token in fleet.started["a"][0].recorded
     assert run.row.command[0] == b"sh" and token not in b"".join(run.row.command)
-    book = ErrandBook(session.vault.path)
-    assert book.errands("r1")[0].message.variables == ()
-    assert token not in b"".join(book.errands("r1")[0].message.argv)
-    book.close()
+    log = ErrandLog(session.vault.path)
+    assert log.errands("r1")[0].message.variables == ()
+    assert token not in b"".join(log.errands("r1")[0].message.argv)
+    log.close()
 
 
 def test_a_round_is_one_transaction(
     session: Session, follow: Follow, archive: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits: list[int] = []
-    commit = ErrandBook.commit
+    commit = ErrandLog.commit
 
-    def counted(book: ErrandBook) -> None:
-        commits.append(len(book._pending))
-        commit(book)
+    def counted(log: ErrandLog) -> None:
+        commits.append(len(log._pending))
+        commit(log)
 
-    monkeypatch.setattr(ErrandBook, "commit", counted)
+    monkeypatch.setattr(ErrandLog, "commit", counted)
     here = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive)), 40)
     assert {state for _label, _attempt, state, _fork in here.states()} == {"kept"}
     assert sum(1 for count in commits if count) <= 40 * 3
@@ -336,9 +336,9 @@ def test_cancelled_errands_end_and_those_that_ended_stay(session: Session, follo
         if errand.number == 1:
             worker.send(wire.OUTCOME, worker.outcome(errand), stream)
         else:
-            book = ErrandBook(session.vault.path)
-            book.ask_to_cancel(row.errand for row in book.errands("r1"))
-            book.close()
+            log = ErrandLog(session.vault.path)
+            log.request_cancel(row.errand for row in log.errands("r1"))
+            log.close()
 
     hello = _hello(processors=1)
     here = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive, errand=second_waits, hello=hello)), 3)
@@ -346,11 +346,11 @@ def test_cancelled_errands_end_and_those_that_ended_stay(session: Session, follo
 
 
 def test_one_process_has_the_errands_of_a_project(session: Session, follow: Follow) -> None:
-    book = ErrandBook(session.vault.path)
-    book.own("process 7")
+    log = ErrandLog(session.vault.path)
+    log.acquire("process 7")
     with pytest.raises(UsageError, match="in the hands of process 7"):
         follow(ScriptedFleet(a=ScriptedWorker))
-    book.close()
+    log.close()
     assert follow(ScriptedFleet(a=ScriptedWorker)).states() == [("r1-1", 1, "kept", "")]
 
 

@@ -20,8 +20,8 @@ from mudroom.errors import MudroomError
 from mudroom.ext.fleet.engine.process import start
 from mudroom.ext.fleet.origin.far_dial import FarGate
 from mudroom.ext.fleet.origin.link import OriginLink
-from mudroom.ext.fleet.origin.roster import FleetWorker
 from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.tunnel import CLOSED

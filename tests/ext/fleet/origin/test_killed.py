@@ -14,10 +14,10 @@ from scripted_worker import HELLO, ScriptedWorker
 from mudroom.ext.fleet.origin import dispatch, seat
 from mudroom.ext.fleet.origin.archive import IncomingArchive
 from mudroom.ext.fleet.origin.arrival import ArchivePier
-from mudroom.ext.fleet.origin.book import ErrandBook
+from mudroom.ext.fleet.origin.errand_log import ErrandLog
 from mudroom.ext.fleet.origin.link import OriginLink
-from mudroom.ext.fleet.origin.roster import FleetWorker
 from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, FleetRun, begin, resume
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.session import Session
 from tiers import QUICK, SEED
@@ -89,7 +89,7 @@ class Point(NamedTuple):
 
 
 POINTS = (
-    Point(ErrandBook, "commit"),
+    Point(ErrandLog, "commit"),
     Point(OriginLink, "send"),
     Point(ArchivePier, "arrive"),
     Point(IncomingArchive, "add"),
@@ -141,11 +141,11 @@ def test_an_origin_that_is_killed_at_any_point_goes_on(session: Session, archive
         if status == 0:
             break
         assert os.WTERMSIG(status) == signal.SIGKILL
-        book = ErrandBook(session.vault.path)
-        runs = book.runs()
-        # what its worker, which was killed with it, had run and not discarded is known from the book at most
-        rows = {row.key: row for row in book.attempts(runs[-1].run)} if runs else {}
-        book.close()
+        log = ErrandLog(session.vault.path)
+        runs = log.runs()
+        # what its worker, which was killed with it, had run and not discarded is known from the log at most
+        rows = {row.key: row for row in log.attempts(runs[-1].run)} if runs else {}
+        log.close()
         memory.ran = [key for key, row in rows.items() if row.state in ("sent", "accepted", "ended", "fetched", "kept")]
         memory.held = set(memory.ran)
         if not rows:

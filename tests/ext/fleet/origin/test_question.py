@@ -12,7 +12,7 @@ import pytest
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
-from mudroom.ext.fleet.origin.book import ErrandRow
+from mudroom.ext.fleet.origin.errand_log import ErrandRow
 from mudroom.ext.fleet.origin.link import OriginLink
 from mudroom.ext.fleet.origin.question import MOST, MOST_OF_WORKER, QueuedQuestions
 from mudroom.ext.fleet.wire.frame import LinkError

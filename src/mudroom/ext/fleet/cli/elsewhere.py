@@ -13,8 +13,8 @@ from mudroom.core.result import REFUSED, Result
 from mudroom.core.tree.change import Changeset
 from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.ext.fleet.cli.fleet_run import cancelled_by_signals, starter, write_raw
-from mudroom.ext.fleet.origin import roster
-from mudroom.ext.fleet.origin.book import AttemptRow, ErrandRow
+from mudroom.ext.fleet.origin import worker_registry
+from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandRow
 from mudroom.ext.fleet.origin.output import NAMES
 from mudroom.ext.fleet.origin.report import FleetReport, Printed, WorkerGone, WorkerNote
 from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
@@ -24,7 +24,7 @@ from mudroom.session import Session
 
 def run_there(session: Session, name: str, argv: Sequence[bytes], cwd: bytes, context: Context) -> ThereResult:
     """Run a command on a worker and bring its fork here. Raise MudroomError if it did not run there to an end."""
-    worker = roster.chosen(roster.load(user_config(context.environ)), [name])[0]
+    worker = worker_registry.chosen(worker_registry.load(user_config(context.environ)), [name])[0]
     captured = {number: bytearray() for number in NAMES}
     limit = session.actor.settings.output_limit
 

@@ -22,13 +22,13 @@ from mudroom.core.tree.path import is_below, show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.cli import fleet_table
 from mudroom.ext.fleet.engine import process
-from mudroom.ext.fleet.origin import roster
 from mudroom.ext.fleet.origin import run as origin
-from mudroom.ext.fleet.origin.book import AttemptRow, ErrandBook, ErrandRow
+from mudroom.ext.fleet.origin import worker_registry
+from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow
 from mudroom.ext.fleet.origin.link import Transport
 from mudroom.ext.fleet.origin.report import FleetReport, Printed, Settled, WorkerGone, WorkerNote
-from mudroom.ext.fleet.origin.roster import FleetWorker
 from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, FleetRun
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.policy.config import user_config
 from mudroom.policy.setting_type import seconds
 from mudroom.session import Session
@@ -70,7 +70,7 @@ def starter(context: Context) -> Callable[[FleetWorker], Transport]:
 
 
 def run(args: argparse.Namespace, context: Context) -> int:
-    workers = roster.chosen(roster.load(user_config(context.environ)), args.on)
+    workers = worker_registry.chosen(worker_registry.load(user_config(context.environ)), args.on)
     errands = _errands(args)
     with open_session(context, adjust=lambda settings: _adjusted(args, settings), level=args.level) as session:
         current = os.path.realpath(working_directory())
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace, context: Context) -> int:
 
 
 def resume(args: argparse.Namespace, context: Context) -> int:
-    workers = roster.load(user_config(context.environ))
+    workers = worker_registry.load(user_config(context.environ))
     with open_session(context) as session:
         name = args.words[0] if args.words else _last_run(session)
         with origin.resume(session, name, workers, doors(context, quiet=args.quiet)) as fleet:
@@ -102,14 +102,14 @@ def resume(args: argparse.Namespace, context: Context) -> int:
 
 def fetch(args: argparse.Namespace, context: Context) -> int:
     """Bring errands here that were not fetched."""
-    workers = roster.load(user_config(context.environ))
+    workers = worker_registry.load(user_config(context.environ))
     code = 0
     with open_session(context) as session:
-        book = ErrandBook(session.vault.path)
+        log = ErrandLog(session.vault.path)
         try:
-            chosen = named_errands(book, args.words)
+            chosen = named_errands(log, args.words)
         finally:
-            book.close()
+            log.close()
         for run_name in dict.fromkeys(errand.run for errand, _row in chosen):
             wanted = frozenset(row.key for errand, row in chosen if errand.run == run_name)
             with origin.resume(session, run_name, workers, doors(context, quiet=True), wanted) as fleet:
@@ -118,11 +118,11 @@ def fetch(args: argparse.Namespace, context: Context) -> int:
 
 
 def _last_run(session: Session) -> str:
-    book = ErrandBook(session.vault.path)
+    log = ErrandLog(session.vault.path)
     try:
-        runs = book.runs()
+        runs = log.runs()
     finally:
-        book.close()
+        log.close()
     if not runs:
         raise UsageError("this project has no runs", "mudroom fleet run -- COMMAND makes one")
     return next((row.run for row in reversed(runs) if not row.ended), runs[-1].run)
@@ -187,18 +187,18 @@ def _adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
     return settings._replace(timeout=seconds(args.timeout, "--timeout"))
 
 
-def named_errands(book: ErrandBook, names: Sequence[str]) -> list[tuple[ErrandRow, AttemptRow]]:
+def named_errands(log: ErrandLog, names: Sequence[str]) -> list[tuple[ErrandRow, AttemptRow]]:
     """Return the last attempts of the errands with these names, or of the runs; of all runs that are under way without
     a name. Raise UsageError if there is none of a name."""
-    runs = book.runs()
+    runs = log.runs()
     rows: dict[str, list[tuple[ErrandRow, AttemptRow]]] = {}
     for run_row in runs:
         if names and not any(name == run_row.run or name.startswith(run_row.run + "-") for name in names):
             continue
         if not names and run_row.ended:
             continue
-        last = {row.errand: row for row in book.attempts(run_row.run)}
-        pairs = [(errand, last[errand.errand]) for errand in book.errands(run_row.run)]
+        last = {row.errand: row for row in log.attempts(run_row.run)}
+        pairs = [(errand, last[errand.errand]) for errand in log.errands(run_row.run)]
         rows[run_row.run] = pairs
         for pair in pairs:
             rows.setdefault(pair[0].label, [pair])
@@ -210,8 +210,8 @@ def named_errands(book: ErrandBook, names: Sequence[str]) -> list[tuple[ErrandRo
     return [pair for name in names for pair in rows[name]]
 
 
-def named_attempt(book: ErrandBook, name: str) -> tuple[ErrandRow, AttemptRow]:
-    pairs = named_errands(book, [name])
+def named_attempt(log: ErrandLog, name: str) -> tuple[ErrandRow, AttemptRow]:
+    pairs = named_errands(log, [name])
     if len(pairs) != 1:
         raise UsageError(
             f"{name} has {len(pairs)} errands", f"name one of them: mudroom fleet logs {pairs[0][0].label}"

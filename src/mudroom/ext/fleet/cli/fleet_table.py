@@ -11,11 +11,11 @@ from mudroom.core.result import text
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
-from mudroom.ext.fleet.origin.book import AttemptRow, ErrandRow, RunRow
 from mudroom.ext.fleet.origin.claim import line, rank
 from mudroom.ext.fleet.origin.contact import Contact
-from mudroom.ext.fleet.origin.roster import FleetWorker
+from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandRow, RunRow
 from mudroom.ext.fleet.origin.seat import Seat
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.typing import Any
 
 _DISCARDED = frozenset({"cancelled", "failed", "refused"})

@@ -1,8 +1,8 @@
 """A worker as the program at the other end of two pipes: ssh, srun, kubectl exec -i, docker exec -i, or a local child.
 
-The words are those of the user's own file (``ext/fleet/origin/roster.py``), and no shell reads them. The program is in
-a session of its own: Ctrl-C at the origin's terminal does not reach it, and a program that would ask for a password
-finds no terminal to ask on, and says so. The end of its standard error is kept for the reason of its end."""
+The words are those of the user's own file (``ext/fleet/origin/worker_registry.py``), and no shell reads them. The
+program is in a session of its own: Ctrl-C at the origin's terminal does not reach it, and a program that would ask for
+a password finds no terminal to ask on, and says so. The end of its standard error is kept for the reason of its end."""
 
 from __future__ import annotations
 

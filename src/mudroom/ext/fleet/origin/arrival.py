@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 
-from mudroom.ext.fleet.origin.book import AttemptRow
+from mudroom.ext.fleet.origin.errand_log import AttemptRow
 from mudroom.ext.fleet.origin.fetching import LandedArchive
 from mudroom.ext.transfer.archives import arrive
 from mudroom.ext.transfer.vault.arrival import Arrival, Arrived

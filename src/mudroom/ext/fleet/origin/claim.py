@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from mudroom.api import show
-from mudroom.ext.fleet.origin.book import AttemptRow
+from mudroom.ext.fleet.origin.errand_log import AttemptRow
 from mudroom.ext.fleet.wire.frame import LinkError
 from mudroom.ext.fleet.wire.message import DIGEST, ErrandOutcome, WorkerHello
 
@@ -16,7 +16,7 @@ LARGEST = 10 * 10**9
 _LONGEST = 500
 _MOST = 1 << 40
 _KEPT = 1 << 16
-"""Bytes of a judge's report that the book keeps."""
+"""Bytes of a judge's report that the log keeps."""
 _NOTES = 20
 _NODES = 10_000
 

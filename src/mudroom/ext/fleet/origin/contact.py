@@ -10,7 +10,7 @@ from mudroom.errors import MudroomError
 from mudroom.ext.fleet.origin import claim
 from mudroom.ext.fleet.origin.inbox import FeedFailed, LinkEnd, LinkEvent, LinkInbox
 from mudroom.ext.fleet.origin.link import NO_WORKER, OriginLink, Transport
-from mudroom.ext.fleet.origin.roster import FleetWorker
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import LinkError
 from mudroom.typing import NamedTuple

@@ -1,12 +1,12 @@
 """The errands of one run, given to workers and followed to their ends.
 
 Rules of this room:
-1. Each round handles what the links have read, commits the book, and only then sends what follows from it
+1. Each round handles what the links have read, commits the log, and only then sends what follows from it
    (``ledger.py``).
 2. An errand is sent once. After that its worker alone knows whether it runs: if the worker is gone for longer than the
    lease, the errand is lost, and only ``retry`` makes another attempt of it.
 3. A worker that breaks the protocol, or whose archive is not what it announced, gets no more errands.
-4. A worker discards what it has (``KEPT``) after the book says that it is here, or that it is not wanted.
+4. A worker discards what it has (``KEPT``) after the log says that it is here, or that it is not wanted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 
 from mudroom.errors import MudroomError
-from mudroom.ext.fleet.origin.book import ErrandBook, RunRow
+from mudroom.ext.fleet.origin.errand_log import ErrandLog, RunRow
 from mudroom.ext.fleet.origin.fetching import STALL, Fetching
 from mudroom.ext.fleet.origin.hearing import hear
 from mudroom.ext.fleet.origin.inbox import LinkInbox
@@ -40,10 +40,10 @@ _MOVES = 5
 class Dispatch:
     """Owner: the thread of the verb. ``cancel`` only sets a mark, from any thread or a signal handler."""
 
-    def __init__(self, book: ErrandBook, run: RunRow, seats: list[Seat], parts: DispatchParts) -> None:
-        self._book, self._run, self.parts = book, run, parts
+    def __init__(self, log: ErrandLog, run: RunRow, seats: list[Seat], parts: DispatchParts) -> None:
+        self._log, self._run, self.parts = log, run, parts
         self.seats = {seat.name: seat for seat in seats}
-        self.ledger = Ledger(book, run.run, run.retry, parts.report)
+        self.ledger = Ledger(log, run.run, run.retry, parts.report)
         self.fetching = Fetching(self.ledger, self.seats, parts.pier, run.fetch, parts.wanted, parts.clock)
         self.cargo: BaseCargo | None = None
         self._inbox: LinkInbox = LinkInbox()
@@ -159,7 +159,7 @@ class Dispatch:
             self.gone(seat, f"has sent nothing of an archive for {patience:g} s", "", given_up=False)
 
     def _cancel_what_is_asked(self, now: float) -> None:
-        ledger, asked = self.ledger, self._book.to_cancel()
+        ledger, asked = self.ledger, self._log.take_cancel_requests()
         if self._is_cancelled:
             self._cancelled_at = self._cancelled_at or now
             asked |= set(ledger.errands)
@@ -258,4 +258,4 @@ class Dispatch:
             link.join(2 * FAREWELL)
         self.fetching.close()
         if self._has_left:
-            self._book.end(self._run.run)  # not before the workers have heard what they may discard
+            self._log.end_run(self._run.run)  # not before the workers have heard what they may discard

@@ -1,6 +1,6 @@
 """Archives: which are wanted, how they come, and how forks are made of them.
 
-An archive is kept until the book says that its fork is here. A process that was killed in between brings it again, and
+An archive is kept until the log says that its fork is here. A process that was killed in between brings it again, and
 the vault knows it by its errand and digest.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from mudroom.ext.fleet.origin import claim
 from mudroom.ext.fleet.origin.archive import IncomingArchive
-from mudroom.ext.fleet.origin.book import AttemptRow
+from mudroom.ext.fleet.origin.errand_log import AttemptRow
 from mudroom.ext.fleet.origin.ledger import Ledger
 from mudroom.ext.fleet.origin.seat import Key, Seat
 from mudroom.ext.fleet.wire import message as wire
@@ -202,6 +202,6 @@ class Fetching:
             ledger.keep(ledger.put(row._replace(fork=result.fork, changed=result.changed), "fetched", ""), seat)
             ledger.settle(ledger.rows[key])
         ledger.commit()
-        for file in files:  # not before the book says so: it is found again, and makes no second fork
+        for file in files:  # not before the log says so: it is found again, and makes no second fork
             os.unlink(file)
         return refused

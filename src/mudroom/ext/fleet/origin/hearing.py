@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mudroom.ext.fleet.origin import claim
-from mudroom.ext.fleet.origin.book import AttemptRow
+from mudroom.ext.fleet.origin.errand_log import AttemptRow
 from mudroom.ext.fleet.origin.fetching import Fetching
 from mudroom.ext.fleet.origin.inbox import FeedFailed, LinkEnd, LinkEvent
 from mudroom.ext.fleet.origin.ledger import Ledger

@@ -1,6 +1,6 @@
-"""The errands of one run as they stand: rows of the book, those that wait, and the frames that follow from both.
+"""The errands of one run as they stand: rows of the log, those that wait, and the frames that follow from both.
 
-``tell`` only collects: ``flush`` commits the book and sends afterwards, so nothing is done that the book does not say.
+``tell`` only collects: ``flush`` commits the log and sends afterwards, so nothing is done that the log does not say.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from mudroom.ext.fleet.origin.book import AttemptRow, ErrandBook, ErrandRow
+from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow
 from mudroom.ext.fleet.origin.link import OriginLink
 from mudroom.ext.fleet.origin.report import FleetReport, Settled, WorkerNote
 from mudroom.ext.fleet.origin.seat import Key, Seat
@@ -22,10 +22,10 @@ _THERE = frozenset({"ended", "late", "expired"})
 class Ledger:
     """Owner: the thread of the verb."""
 
-    def __init__(self, book: ErrandBook, run: str, retry: int, report: Callable[[FleetReport], None]) -> None:
-        self._book, self._retry, self.report = book, retry, report
-        self.errands: dict[str, ErrandRow] = {row.errand: row for row in book.errands(run)}
-        self.rows: dict[Key, AttemptRow] = {row.key: row for row in book.attempts(run)}
+    def __init__(self, log: ErrandLog, run: str, retry: int, report: Callable[[FleetReport], None]) -> None:
+        self._log, self._retry, self.report = log, retry, report
+        self.errands: dict[str, ErrandRow] = {row.errand: row for row in log.errands(run)}
+        self.rows: dict[Key, AttemptRow] = {row.key: row for row in log.attempts(run)}
         self.waiting = deque(row.key for row in self.rows.values() if row.state == "new")
         self.there: set[Key] = set()
         """Attempts whose archive a worker has and this vault has not."""
@@ -49,8 +49,8 @@ class Ledger:
             self._told.append((seat.link, wire.frame_of(kind, message, stream)))
 
     def flush(self) -> list[Settled]:
-        """Commit the book, then send what was told. Return what was settled since the last flush."""
-        self._book.commit()
+        """Commit the log, then send what was told. Return what was settled since the last flush."""
+        self._log.commit()
         told, self._told = self._told, []
         for link, frame in told:
             link.send(frame)
@@ -58,15 +58,15 @@ class Ledger:
         return settled
 
     def commit(self) -> None:
-        """Commit the book alone."""
-        self._book.commit()
+        """Commit the log alone."""
+        self._log.commit()
 
     # --- rows ---
 
     def put(self, row: AttemptRow, state: str | None = None, reason: str | None = None) -> AttemptRow:
         """Write a row, in another state and with another reason if they are given. Return it."""
         row = row._replace(state=state or row.state, reason=row.reason if reason is None else reason)
-        self._book.put(row)
+        self._log.put(row)
         self.rows[row.key] = row
         self._sort(row)
         return row
@@ -78,7 +78,7 @@ class Ledger:
 
     def state_of(self, key: Key) -> str | None:
         """Return the state of an attempt of any run of this project; None if there is none."""
-        return self.rows[key].state if key in self.rows else self._book.state_of(key)
+        return self.rows[key].state if key in self.rows else self._log.state_of(key)
 
     def in_order(self, keys: Iterable[Key] | None = None) -> list[AttemptRow]:
         """Return the rows of these attempts, by default of all, in the order of the errands."""
@@ -89,7 +89,7 @@ class Ledger:
         return [row for row in self.rows.values() if row.worker == name]
 
     def held(self, row: AttemptRow) -> bytes:
-        return self._book.held(row)
+        return self._log.result_directory(row)
 
     def settle(self, row: AttemptRow) -> None:
         """Tell that nothing more is awaited of an attempt, for now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from mudroom.ext.fleet.origin.book import ErrandRow
+from mudroom.ext.fleet.origin.errand_log import ErrandRow
 from mudroom.ext.fleet.origin.fetching import Pier
 from mudroom.ext.fleet.origin.inbox import LinkInbox
 from mudroom.ext.fleet.origin.link import OriginLink

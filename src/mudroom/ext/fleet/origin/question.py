@@ -26,7 +26,7 @@ from mudroom.core.network.flow import FlowAnswer
 from mudroom.core.network.host import parse_host
 from mudroom.errors import MudroomError
 from mudroom.ext.fleet.origin import claim
-from mudroom.ext.fleet.origin.book import ErrandRow
+from mudroom.ext.fleet.origin.errand_log import ErrandRow
 from mudroom.ext.fleet.origin.link import OriginLink
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.message import ANSWER, Answer, Ask, frame_of

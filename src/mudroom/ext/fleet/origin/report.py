@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom.ext.fleet.origin.book import AttemptRow, ErrandRow
+from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandRow
 from mudroom.ext.fleet.wire.message import WorkerHello
 from mudroom.typing import NamedTuple
 

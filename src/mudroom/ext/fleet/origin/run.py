@@ -25,9 +25,9 @@ from mudroom.core.text.redaction import redact_argv
 from mudroom.errors import UsageError
 from mudroom.ext.fleet.base.scan import scan
 from mudroom.ext.fleet.origin.arrival import ArchivePier
-from mudroom.ext.fleet.origin.book import AttemptRow, ErrandBook, ErrandRow, RunRow
 from mudroom.ext.fleet.origin.cargo import Cargo
 from mudroom.ext.fleet.origin.dispatch import Dispatch
+from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow, RunRow
 from mudroom.ext.fleet.origin.far_dial import FarGate
 from mudroom.ext.fleet.origin.inbox import LinkInbox
 from mudroom.ext.fleet.origin.link import OriginLink, Transport
@@ -35,8 +35,8 @@ from mudroom.ext.fleet.origin.output import Outputs
 from mudroom.ext.fleet.origin.parts import DispatchParts
 from mudroom.ext.fleet.origin.question import QueuedQuestions
 from mudroom.ext.fleet.origin.report import FleetReport, Printed, Settled, WorkerNote
-from mudroom.ext.fleet.origin.roster import FleetWorker
 from mudroom.ext.fleet.origin.seat import Fitness, Key, Seat
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.wire.message import PROTOCOL, Errand, OriginHello
 from mudroom.ext.fleet.wire.settings import encode
 from mudroom.ext.transfer.vault.import_fork import LIMIT
@@ -106,15 +106,15 @@ class FleetRun:
     def __init__(
         self,
         session: Session,
-        book: ErrandBook,
+        log: ErrandLog,
         row: RunRow,
         workers: Sequence[FleetWorker],
         doors: Doors,
         wanted: frozenset[Key] = frozenset(),
     ) -> None:
-        self.row, self.book = row, book
+        self.row, self.log = row, log
         self._session, self._doors = session, doors
-        self._outputs = Outputs(lambda printed: book.held(printed.row), doors.line)
+        self._outputs = Outputs(lambda printed: log.result_directory(printed.row), doors.line)
         patience = session.actor.settings.approval_timeout if doors.asks else 0.0
         self._questions = QueuedQuestions(session.vault.approvals, patience, self._announce)
         self._far_gate = FarGate(
@@ -131,7 +131,7 @@ class FleetRun:
                 session.actor.settings,
             ),
         )
-        levels = {errand.message.level for errand in book.errands(row.run)}
+        levels = {errand.message.level for errand in log.errands(row.run)}
         fitness = Fitness(
             frozenset(level for level in levels if level is not None),
             "" if row.any_arch else platform.machine(),
@@ -139,7 +139,7 @@ class FleetRun:
             __version__,
         )
         self._dispatch = Dispatch(
-            book,
+            log,
             row,
             [Seat(worker) for worker in workers],
             DispatchParts(
@@ -162,7 +162,7 @@ class FleetRun:
         self._questions.close()
         self._far_gate.close()
         self._outputs.close()
-        self.book.close()
+        self.log.close()
 
     def settled(self) -> Iterator[Settled]:
         """Yield each attempt as nothing more is awaited of it, with its fork if it has one."""
@@ -170,9 +170,9 @@ class FleetRun:
             self._outputs.end(*settled.row.key)
             self._doors.report(settled)
             yield settled
-        self.book.hide(self.row.run, self._hidden)
+        self.log.redact(self.row.run, self._redacted)
 
-    def _hidden(self, words: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    def _redacted(self, words: tuple[bytes, ...]) -> tuple[bytes, ...]:
         return tuple(redact_argv(words, self._session.vault.secrets()))
 
     def cancel(self) -> None:
@@ -187,7 +187,7 @@ class FleetRun:
         return list(self._dispatch.seats.values())
 
     def _connect(self, seat: Seat, inbox: LinkInbox) -> OriginLink:
-        hello = OriginHello(PROTOCOL, __version__, self.book.origin, seat.name, self._doors.lease)
+        hello = OriginHello(PROTOCOL, __version__, self.log.origin, seat.name, self._doors.lease)
         link = OriginLink(seat.name, self._doors.start(seat.worker), hello, inbox)
         link.start()
         return link
@@ -219,14 +219,14 @@ class FleetRun:
 
 
 def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], doors: Doors) -> FleetRun:
-    """Write a new run into the book and return it; nothing is sent yet. Raise UsageError if another process has the
+    """Write a new run into the log and return it; nothing is sent yet. Raise UsageError if another process has the
     errands of this project."""
     if not 0 < len(order.errands) <= MOST:
         raise UsageError(f"{len(order.errands):,} errands", f"a run has 1 to {MOST:,} of them")
-    book = _owned(session)
+    log = _owned(session)
     try:
-        book.forget(time.time_ns() - int(session.actor.settings.keep_age * 10**9))
-        run = book.next_run()
+        log.prune(time.time_ns() - int(session.actor.settings.keep_age * 10**9))
+        run = log.next_run()
         command = tuple(redact_argv(order.command or order.errands[0].argv, session.vault.secrets()))
         row = RunRow(
             run,
@@ -254,10 +254,10 @@ def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], d
                 number=number,
             )
             errands.append(ErrandRow(identity, run, number, label, message))
-        book.begin(row, errands)
-        return FleetRun(session, book, row, workers, doors)
+        log.begin_run(row, errands)
+        return FleetRun(session, log, row, workers, doors)
     except BaseException:
-        book.close()
+        log.close()
         raise
 
 
@@ -270,26 +270,26 @@ def resume(
 ) -> FleetRun:
     """Take up a run that was cut off, or whose lost errands may be there after all. ``wanted``: attempts that are to be
     fetched whatever the run says. Raise UsageError if there is none of this name."""
-    book = _owned(session)
+    log = _owned(session)
     try:
-        row = next((row for row in book.runs() if row.run == name), None)
+        row = next((row for row in log.runs() if row.run == name), None)
         if row is None:
             raise UsageError(f"there is no run {name} in this project", "mudroom fleet runs lists them")
         chosen = [workers[node] for node in row.workers if node in workers]
-        return FleetRun(session, book, row, chosen, doors, wanted)
+        return FleetRun(session, log, row, chosen, doors, wanted)
     except BaseException:
-        book.close()
+        log.close()
         raise
 
 
-def _owned(session: Session) -> ErrandBook:
-    book = ErrandBook(session.vault.path)
+def _owned(session: Session) -> ErrandLog:
+    log = ErrandLog(session.vault.path)
     try:
-        book.own(f"mudroom fleet (process {os.getpid()}, since {time.strftime('%H:%M:%S')})")
+        log.acquire(f"mudroom fleet (process {os.getpid()}, since {time.strftime('%H:%M:%S')})")
     except BaseException:
-        book.close()
+        log.close()
         raise
-    return book
+    return log
 
 
 def _template(session: Session, order: FleetOrder, environ: Mapping[bytes, bytes]) -> Errand:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mudroom.ext.fleet.origin.link import OriginLink
-from mudroom.ext.fleet.origin.roster import FleetWorker
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.wire.message import PROTOCOL, Pong, WorkerHello
 from mudroom.typing import NamedTuple
 
