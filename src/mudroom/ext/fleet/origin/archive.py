@@ -23,7 +23,7 @@ class IncomingArchive:
         if self.size > announced:  # of an earlier announcement
             os.ftruncate(self._opened, 0)
             self.size = 0
-        self.began = self.size
+        self.resumed_from = self.size
         """Bytes that an earlier link has brought."""
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 Rules of this room:
 1. Each round handles what the links have read, commits the log, and only then sends what follows from it
-   (``ledger.py``).
+   (``errand_queue.py``).
 2. An errand is sent once. After that its worker alone knows whether it runs: if the worker is gone for longer than the
    lease, the errand is lost, and only ``retry`` makes another attempt of it.
 3. A worker that breaks the protocol, or whose archive is not what it announced, gets no more errands.
@@ -16,10 +16,10 @@ from collections.abc import Iterator
 
 from mudroom.errors import MudroomError
 from mudroom.ext.fleet.origin.errand_log import ErrandLog, RunRow
+from mudroom.ext.fleet.origin.errand_queue import ErrandQueue
 from mudroom.ext.fleet.origin.fetching import STALL, Fetching
 from mudroom.ext.fleet.origin.hearing import hear
 from mudroom.ext.fleet.origin.inbox import LinkInbox
-from mudroom.ext.fleet.origin.ledger import Ledger
 from mudroom.ext.fleet.origin.parts import BaseCargo, DispatchParts
 from mudroom.ext.fleet.origin.report import Settled, WorkerGone
 from mudroom.ext.fleet.origin.seat import Key, Seat
@@ -43,11 +43,11 @@ class Dispatch:
     def __init__(self, log: ErrandLog, run: RunRow, seats: list[Seat], parts: DispatchParts) -> None:
         self._log, self._run, self.parts = log, run, parts
         self.seats = {seat.name: seat for seat in seats}
-        self.ledger = Ledger(log, run.run, run.retry, parts.report)
-        self.fetching = Fetching(self.ledger, self.seats, parts.pier, run.fetch, parts.wanted, parts.clock)
+        self.queue = ErrandQueue(log, run.run, run.retry, parts.report)
+        self.fetching = Fetching(self.queue, self.seats, parts.pier, run.fetch, parts.wanted, parts.clock)
         self.cargo: BaseCargo | None = None
         self._inbox: LinkInbox = LinkInbox()
-        self._is_resumed = not run.ended and any(row.state != "new" for row in self.ledger.rows.values())
+        self._is_resumed = not run.ended and any(row.state != "new" for row in self.queue.rows.values())
         self._moves = 0
         self._is_cancelled = False
         self._cancelled_at: float | None = None
@@ -57,17 +57,17 @@ class Dispatch:
 
     def run(self) -> Iterator[Settled]:
         """Follow all errands to their ends, and yield each as it ends. Raise what ``load`` raises."""
-        ledger = self.ledger
+        queue = self.queue
         try:
             self.fetching.resume()
-            for row in ledger.rows.values():
+            for row in queue.rows.values():
                 if (row.state == "lost" and row.outcome is None) or (self._is_resumed and row.worker):
                     self._unheard.add(row.worker)
                 if row.state in ("sent", "accepted"):
-                    ledger.away[row.key] = self.parts.clock() + self.parts.lease
+                    queue.orphans[row.key] = self.parts.clock() + self.parts.lease
             while True:
                 self._tick()
-                yield from ledger.flush()
+                yield from queue.flush()
                 if self._is_over():
                     break
                 events, full = self._inbox.take(TICK)
@@ -78,7 +78,7 @@ class Dispatch:
                 for link in full:
                     link.wake()
             self._leave()
-            yield from ledger.flush()
+            yield from queue.flush()
         finally:
             self._close()
 
@@ -88,8 +88,8 @@ class Dispatch:
         self._inbox.wake()
 
     def _is_over(self) -> bool:
-        ledger = self.ledger
-        if self.fetching.is_busy or ledger.under_way:
+        queue = self.queue
+        if self.fetching.is_busy or queue.unfinished:
             return False
         if any(self._may_reach(row.worker) for row in self.fetching.wanted()):
             return False
@@ -106,12 +106,12 @@ class Dispatch:
     # --- each round ---
 
     def _tick(self) -> None:
-        now, ledger = self.parts.clock(), self.ledger
+        now, queue = self.parts.clock(), self.queue
         self._cancel_what_is_asked(now)
         self._end_what_is_overdue(now)
-        for key, until in list(ledger.away.items()):
-            if now >= until or not self._may_reach(ledger.rows[key].worker):
-                ledger.lose(ledger.rows[key], self._why_gone(ledger.rows[key].worker))
+        for key, until in list(queue.orphans.items()):
+            if now >= until or not self._may_reach(queue.rows[key].worker):
+                queue.mark_lost(queue.rows[key], self._why_gone(queue.rows[key].worker))
         for seat in self.seats.values():
             if seat.link is None and seat.may_serve and now >= seat.retry_at and self._needs(seat):
                 self._begin(seat)
@@ -121,7 +121,7 @@ class Dispatch:
             self.bar(seat, f"its archive was refused: {reason}")
         for link, frame in self.parts.questions.look():
             link.send(frame)
-        if ledger.waiting and not any(seat.may_serve for seat in self.seats.values()):
+        if queue.waiting and not any(seat.may_serve for seat in self.seats.values()):
             self._give_up()
 
     def _why_gone(self, name: str) -> str:
@@ -138,20 +138,20 @@ class Dispatch:
 
     def _needs(self, seat: Seat) -> bool:
         """Return whether there is anything to do with this worker."""
-        ledger = self.ledger
-        if ledger.waiting and not self._is_cancelled:
+        queue = self.queue
+        if queue.waiting and not self._is_cancelled:
             return True
         if seat.name in self._unheard and not seat.was_here:
             return True
         wanted = {row.key for row in self.fetching.wanted()}
-        return any(row.key in ledger.away or row.key in wanted for row in ledger.of_worker(seat.name))
+        return any(row.key in queue.orphans or row.key in wanted for row in queue.rows_of(seat.name))
 
     def _end_what_is_overdue(self, now: float) -> None:
-        ledger = self.ledger
+        queue = self.queue
         for seat in self.seats.values():
             for key in list(seat.running):
-                timeout, began = ledger.errands[key[0]].message.timeout, ledger.began.get(key)
-                if timeout and began is not None and now > began + timeout + OVERDUE:
+                timeout, accepted_at = queue.errands[key[0]].message.timeout, queue.accepted_at.get(key)
+                if timeout and accepted_at is not None and now > accepted_at + timeout + OVERDUE:
                     self.bar(seat, "does not end an errand whose time is over")
                     break
         patience = GRACE if self._is_cancelled else STALL
@@ -159,54 +159,54 @@ class Dispatch:
             self.gone(seat, f"has sent nothing of an archive for {patience:g} s", "", given_up=False)
 
     def _cancel_what_is_asked(self, now: float) -> None:
-        ledger, asked = self.ledger, self._log.take_cancel_requests()
+        queue, asked = self.queue, self._log.take_cancel_requests()
         if self._is_cancelled:
             self._cancelled_at = self._cancelled_at or now
-            asked |= set(ledger.errands)
-            ledger.may_retry = False
-        for row in [ledger.rows[key] for key in ledger.under_way if key[0] in asked] if asked else ():
+            asked |= set(queue.errands)
+            queue.may_retry = False
+        for row in [queue.rows[key] for key in queue.unfinished if key[0] in asked] if asked else ():
             seat = self.seats.get(row.worker)
             if row.state == "new":
-                ledger.waiting.remove(row.key)
-                ledger.settle(ledger.put(row, "cancelled", "cancelled before it was sent"))
+                queue.waiting.remove(row.key)
+                queue.settle(queue.put(row, "cancelled", "cancelled before it was sent"))
             elif row.state in ("sent", "accepted") and self._cancelled_at and now > self._cancelled_at + GRACE:
-                ledger.lose(row, f"it did not end within {GRACE:g} s after it was cancelled")
+                queue.mark_lost(row, f"it did not end within {GRACE:g} s after it was cancelled")
             elif row.state in ("sent", "accepted") and (seat is None or seat.link is None):
-                ledger.lose(row, "cancelled while its worker was not reached")
+                queue.mark_lost(row, "cancelled while its worker was not reached")
             elif row.state in ("sent", "accepted") and seat is not None and row.key not in seat.cancelled:
                 seat.cancelled.add(row.key)
-                ledger.tell(seat, wire.CANCEL, wire.CancelErrand(*row.key, 15), seat.stream_of(row.key))
+                queue.send_later(seat, wire.CANCEL, wire.CancelErrand(*row.key, 15), seat.stream_of(row.key))
 
     def _give_up(self) -> None:
-        ledger = self.ledger
+        queue = self.queue
         seats = list(self.seats.values())
         reason = f"{seats[0].name}: {seats[0].reason}" if len(seats) == 1 else "no worker could run it"
-        while ledger.waiting:
-            row = ledger.rows[ledger.waiting.popleft()]
-            ledger.settle(ledger.put(row, "failed", reason))
+        while queue.waiting:
+            row = queue.rows[queue.waiting.popleft()]
+            queue.settle(queue.put(row, "failed", reason))
 
     def _place(self) -> None:
         """Give errands that wait to the workers with the most places free."""
-        ledger = self.ledger
-        if not ledger.waiting or self._is_cancelled:
+        queue = self.queue
+        if not queue.waiting or self._is_cancelled:
             return
         cargo = self.cargo = self.cargo or self.parts.load()
         for seat in self.seats.values():
             if seat.is_greeted and not seat.offered:
                 seat.offered = cargo.identity
-                ledger.tell(seat, wire.OFFER, wire.OfferedBase(cargo.base))
-        while ledger.waiting:
+                queue.send_later(seat, wire.OFFER, wire.OfferedBase(cargo.base))
+        while queue.waiting:
             free = [seat for seat in self.seats.values() if seat.is_ready and seat.free > 0]
             if not free:
                 return
-            self._send(max(free, key=lambda seat: seat.free / seat.places), ledger.waiting.popleft(), cargo)
+            self._send(max(free, key=lambda seat: seat.free / seat.places), queue.waiting.popleft(), cargo)
 
     def _send(self, seat: Seat, key: Key, cargo: BaseCargo) -> None:
-        ledger = self.ledger
-        ledger.put(ledger.rows[key]._replace(worker=seat.name), "sent")
+        queue = self.queue
+        queue.put(queue.rows[key]._replace(worker=seat.name), "sent")
         seat.running.add(key)
-        message = ledger.errands[key[0]].message._replace(attempt=key[1], base=cargo.identity)
-        ledger.tell(seat, wire.ERRAND, message, seat.open_stream(key))
+        message = queue.errands[key[0]].message._replace(attempt=key[1], base=cargo.identity)
+        queue.send_later(seat, wire.ERRAND, message, seat.open_stream(key))
 
     # --- what hearing leads to ---
 
@@ -222,16 +222,16 @@ class Dispatch:
 
     def gone(self, seat: Seat, reason: str, hint: str, *, given_up: bool) -> None:
         """The link of a worker is over. ``given_up``: it is not tried again in this run."""
-        now, ledger = self.parts.clock(), self.ledger
+        now, queue = self.parts.clock(), self.queue
         link = seat.leave(now, reason, given_up=given_up)
         if link is not None:
             self.parts.questions.forget(link)
             self.parts.far_gate.forget(link)
             link.end(reason)
         self.fetching.leave(seat.name)
-        for row in ledger.of_worker(seat.name):
+        for row in queue.rows_of(seat.name):
             if row.state in ("sent", "accepted"):
-                ledger.away.setdefault(row.key, now + self.parts.lease)
+                queue.orphans.setdefault(row.key, now + self.parts.lease)
         self.parts.report(WorkerGone(seat.name, reason, hint, given_up))
 
     def bar(self, seat: Seat, reason: str) -> None:
@@ -243,9 +243,9 @@ class Dispatch:
     def _leave(self) -> None:
         """Take leave of the workers. What was not fetched stays there."""
         for seat in self.seats.values():
-            self.ledger.tell(seat, wire.BYE, wire.Bye(""))
+            self.queue.send_later(seat, wire.BYE, wire.Bye(""))
         for row in self.fetching.wanted():
-            self.ledger.settle(self.ledger.put(row, reason=f"not fetched: {self._why_gone(row.worker)}"))
+            self.queue.settle(self.queue.put(row, reason=f"not fetched: {self._why_gone(row.worker)}"))
         self._has_left = True
 
     def _close(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from mudroom.ext.fleet.origin import claim
 from mudroom.ext.fleet.origin.archive import IncomingArchive
 from mudroom.ext.fleet.origin.errand_log import AttemptRow
-from mudroom.ext.fleet.origin.ledger import Ledger
+from mudroom.ext.fleet.origin.errand_queue import ErrandQueue
 from mudroom.ext.fleet.origin.seat import Key, Seat
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import LinkError
@@ -44,7 +44,7 @@ class Fetching:
 
     def __init__(
         self,
-        ledger: Ledger,
+        queue: ErrandQueue,
         seats: dict[str, Seat],
         pier: Pier,
         fetch: str,
@@ -53,7 +53,7 @@ class Fetching:
     ) -> None:
         """``fetch``: ``all``, ``best``, ``best:N`` or ``none``. What arrives late is always fetched, and so are the
         attempts in ``named``."""
-        self._ledger, self._seats, self._pier, self._fetch = ledger, seats, pier, fetch
+        self._queue, self._seats, self._pier, self._fetch = queue, seats, pier, fetch
         self._named, self._clock = named, clock
         self._elsewhere: set[Key] = set()
         """Attempts whose archives are on machines that cannot be reached now."""
@@ -64,9 +64,9 @@ class Fetching:
 
     def resume(self) -> None:
         """Go on where another process was killed."""
-        for row in list(self._ledger.rows.values()):
+        for row in list(self._queue.rows.values()):
             if row.state == "fetched":
-                self._ledger.keep(row, None)
+                self._queue.mark_kept(row, None)
 
     @property
     def is_busy(self) -> bool:
@@ -74,21 +74,21 @@ class Fetching:
 
     def wanted(self) -> list[AttemptRow]:
         """Return the attempts whose archives are to come here and have not."""
-        ledger = self._ledger
-        there = ledger.in_order(ledger.there - self._elsewhere)
-        always = [row for row in there if row.state == "late" or row.key in self._named]
-        ended = [row for row in there if row.state == "ended" and row.key not in self._named]
+        queue = self._queue
+        unfetched = queue.sorted_rows(queue.unfetched - self._elsewhere)
+        always = [row for row in unfetched if row.state == "late" or row.key in self._named]
+        ended = [row for row in unfetched if row.state == "ended" and row.key not in self._named]
         if self._fetch == "all":
             return ended + always
-        if self._fetch == "none" or ledger.under_way:
+        if self._fetch == "none" or queue.unfinished:
             return always
         count = int(self._fetch.partition(":")[2] or 1)
-        here = sum(bool(row.fork) for row in ledger.rows.values() if row.state in ("fetched", "kept"))
+        here = sum(bool(row.fork) for row in queue.rows.values() if row.state in ("fetched", "kept"))
         return claim.ranked(ended)[: max(0, count - here)] + always
 
     def is_wanted(self, row: AttemptRow) -> bool:
         """Return whether the archive of an attempt that has just ended is to come here now."""
-        if row.key not in self._ledger.there:
+        if row.key not in self._queue.unfetched:
             return False
         if row.state == "late" or row.key in self._named or self._fetch == "all":
             return row.state != "expired" or row.key in self._named
@@ -120,7 +120,7 @@ class Fetching:
                 self._came[seat.name] = self._clock()
             self._archives[row.key] = archive
             stream = seat.open_stream(row.key, fetches=True)
-            self._ledger.tell(seat, wire.FETCH, wire.Fetch(*row.key, archive.size), stream)
+            self._queue.send_later(seat, wire.FETCH, wire.Fetch(*row.key, archive.size), stream)
 
     def part(self, seat: Seat, row: AttemptRow, stream: int, part: wire.ArchivePart) -> None:
         """Take a part of an archive. Raise LinkError if it was not asked for, or if the whole is not what was
@@ -131,7 +131,7 @@ class Fetching:
         try:
             archive.add(part.offset, part.data)
         except LinkError as error:
-            self._ledger.settle(self._ledger.put(row, "failed", f"{seat.name} {error.reason}"))
+            self._queue.settle(self._queue.put(row, "failed", f"{seat.name} {error.reason}"))
             raise
         if part.data:
             self._came[seat.name] = self._clock()
@@ -142,12 +142,12 @@ class Fetching:
 
     def _opened(self, row: AttemptRow, outcome: wire.ErrandOutcome) -> IncomingArchive:
         """Return the archive as far as it came over an earlier link; from its beginning if that is not part of it."""
-        archive = IncomingArchive(self._ledger.held(row), outcome.archive, outcome.digest)
+        archive = IncomingArchive(self._queue.result_directory(row), outcome.archive, outcome.digest)
         if archive.is_whole and not archive.is_right():
             archive.remove()
         else:
             archive.close()
-        return IncomingArchive(self._ledger.held(row), outcome.archive, outcome.digest)
+        return IncomingArchive(self._queue.result_directory(row), outcome.archive, outcome.digest)
 
     def _check(self, row: AttemptRow, archive: IncomingArchive, seat: Seat) -> None:
         if archive.is_right():
@@ -155,9 +155,9 @@ class Fetching:
             self._landing.append(row.key)
             return
         archive.remove()
-        if archive.began:
+        if archive.resumed_from:
             return  # the part of an earlier link may be damaged: it is asked for again from its beginning
-        self._ledger.settle(self._ledger.put(row, "failed", f"{seat.name} sent another archive than it announced"))
+        self._queue.settle(self._queue.put(row, "failed", f"{seat.name} sent another archive than it announced"))
         raise LinkError("sent another archive than it announced")
 
     def stalled(self, patience: float) -> list[Seat]:
@@ -173,7 +173,7 @@ class Fetching:
 
     def leave(self, name: str) -> None:
         """The link of a worker is over."""
-        for key in [key for key in self._archives if self._ledger.rows[key].worker == name]:
+        for key in [key for key in self._archives if self._queue.rows[key].worker == name]:
             self.drop(key)
 
     def close(self) -> None:
@@ -186,22 +186,22 @@ class Fetching:
         if not self._landing or (len(self._landing) < BATCH and self._archives):
             return []
         keys, self._landing = self._landing[:BATCH], self._landing[BATCH:]
-        ledger, rows = self._ledger, [self._ledger.rows[key] for key in keys]
-        files = [IncomingArchive.path_in(ledger.held(row)) for row in rows]
-        labels = [ledger.errands[row.errand].label for row in rows]
+        queue, rows = self._queue, [self._queue.rows[key] for key in keys]
+        files = [IncomingArchive.path_in(queue.result_directory(row)) for row in rows]
+        labels = [queue.errands[row.errand].label for row in rows]
         landed = self._pier.arrive(list(zip(rows, labels, files, strict=True)))
         refused = []
         for key, result in zip(keys, landed, strict=True):
-            row, seat = ledger.rows[key], self._seats.get(ledger.rows[key].worker)
+            row, seat = queue.rows[key], self._seats.get(queue.rows[key].worker)
             if result.reason:
                 reason = claim.line(result.reason)
-                ledger.settle(ledger.put(row._replace(fork=""), "failed", reason))
+                queue.settle(queue.put(row._replace(fork=""), "failed", reason))
                 if seat is not None:
                     refused.append((seat, reason))
                 continue
-            ledger.keep(ledger.put(row._replace(fork=result.fork, changed=result.changed), "fetched", ""), seat)
-            ledger.settle(ledger.rows[key])
-        ledger.commit()
+            queue.mark_kept(queue.put(row._replace(fork=result.fork, changed=result.changed), "fetched", ""), seat)
+            queue.settle(queue.rows[key])
+        queue.commit()
         for file in files:  # not before the log says so: it is found again, and makes no second fork
             os.unlink(file)
         return refused

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from mudroom.ext.fleet.origin import claim
 from mudroom.ext.fleet.origin.errand_log import AttemptRow
+from mudroom.ext.fleet.origin.errand_queue import ErrandQueue
 from mudroom.ext.fleet.origin.fetching import Fetching
 from mudroom.ext.fleet.origin.inbox import FeedFailed, LinkEnd, LinkEvent
-from mudroom.ext.fleet.origin.ledger import Ledger
 from mudroom.ext.fleet.origin.parts import BaseCargo, DispatchParts
 from mudroom.ext.fleet.origin.report import Printed, Started, WorkerHere
 from mudroom.ext.fleet.origin.seat import Seat, unfit
@@ -21,7 +21,7 @@ from mudroom.typing import Protocol
 class Hearer(Protocol):
     """A run, as messages act on it (``dispatch.py``)."""
 
-    ledger: Ledger
+    queue: ErrandQueue
     fetching: Fetching
     cargo: BaseCargo | None
     parts: DispatchParts
@@ -56,7 +56,7 @@ def hear(dispatch: Hearer, seat: Seat, event: LinkEvent) -> None:
 
 def _row(dispatch: Hearer, seat: Seat, stream: int) -> AttemptRow:
     key = seat.key_of(stream)
-    row = dispatch.ledger.rows.get(key) if key is not None else None
+    row = dispatch.queue.rows.get(key) if key is not None else None
     if row is None or row.worker != seat.name:  # the latter: it was told that nothing is wanted of another's errand
         raise LinkError("answered on a stream that there is not")
     return row
@@ -71,31 +71,31 @@ def _hello(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     if reason:
         dispatch.gone(seat, reason, "", given_up=True)
         return
-    ledger = dispatch.ledger
+    queue = dispatch.queue
     seat.greeted(hello)
     dispatch.parts.report(WorkerHere(seat.name, hello))
     held = {(row.errand, row.attempt) for row in hello.held}
-    for row in ledger.of_worker(seat.name):
+    for row in queue.rows_of(seat.name):
         if row.key not in held:
             if row.state == "sent":
-                ledger.again(row)
+                queue.requeue(row)
             elif row.state == "accepted":
-                ledger.lose(row, f"{seat.name} does not know it any more")
+                queue.mark_lost(row, f"{seat.name} does not know it any more")
         elif row.state in ("sent", "accepted", "lost"):
-            ledger.away.pop(row.key, None)
+            queue.orphans.pop(row.key, None)
             seat.running.add(row.key)
-            ledger.tell(seat, wire.FETCH, wire.Fetch(*row.key, -1), seat.open_stream(row.key))
+            queue.send_later(seat, wire.FETCH, wire.Fetch(*row.key, -1), seat.open_stream(row.key))
     for key in held:
-        if ledger.state_of(key) in _UNWANTED:
-            ledger.tell(seat, wire.KEPT, wire.Kept(*key), seat.open_stream(key))
+        if queue.state_of(key) in _UNWANTED:
+            queue.send_later(seat, wire.KEPT, wire.Kept(*key), seat.open_stream(key))
 
 
 def _ended(dispatch: Hearer, seat: Seat, end: LinkEnd) -> None:
-    ledger, link = dispatch.ledger, seat.link
+    queue, link = dispatch.queue, seat.link
     unsent = {seat.key_of(stream) for stream in link.unsent()} if link is not None else set()
-    for row in ledger.of_worker(seat.name):
+    for row in queue.rows_of(seat.name):
         if row.key in unsent and row.state == "sent":
-            ledger.again(row)
+            queue.requeue(row)
     never_here = not end.said_hello and not seat.was_here
     dispatch.gone(seat, claim.line(end.reason), end.hint, given_up=never_here)
 
@@ -110,13 +110,13 @@ def _bye(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
 
 
 def _failed(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
-    failed, ledger = wire.message_of(frame, wire.Failed), dispatch.ledger
+    failed, queue = wire.message_of(frame, wire.Failed), dispatch.queue
     reason = claim.line(failed.reason) + (f" ({claim.line(failed.hint)})" if failed.hint else "")
     if frame.stream == 0:  # it cannot have the base: others may
         dispatch.gone(seat, reason, "", given_up=True)
         return
     key = seat.key_of(frame.stream)
-    if key is not None and key not in ledger.rows:
+    if key is not None and key not in queue.rows:
         return  # of another run, which it was to discard
     row = _row(dispatch, seat, frame.stream)
     if seat.is_fetching(frame.stream):
@@ -125,11 +125,11 @@ def _failed(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     seat.running.discard(row.key)
     if failed.for_now and row.state in ("ended", "late"):
         dispatch.fetching.leave_there(row.key)
-        ledger.settle(ledger.put(row, reason=reason))
+        queue.settle(queue.put(row, reason=reason))
     elif row.state in ("sent", "ended", "late"):
-        ledger.settle(ledger.put(row, "failed", reason))
+        queue.settle(queue.put(row, "failed", reason))
     elif row.state == "accepted":
-        ledger.lose(row, reason)
+        queue.mark_lost(row, reason)
 
 
 # --- the base ---
@@ -155,23 +155,23 @@ def _accepted(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     if (said.errand, said.attempt) != row.key or row.state not in ("sent", "accepted"):
         raise LinkError("accepted another errand than it was given")
     if row.state == "sent":
-        row = dispatch.ledger.put(row, "accepted")
-        dispatch.ledger.began[row.key] = dispatch.parts.clock()
-        dispatch.parts.report(Started(dispatch.ledger.errands[row.errand], row))
+        row = dispatch.queue.put(row, "accepted")
+        dispatch.queue.accepted_at[row.key] = dispatch.parts.clock()
+        dispatch.parts.report(Started(dispatch.queue.errands[row.errand], row))
 
 
 def _out(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     said, row = wire.message_of(frame, wire.Out), _row(dispatch, seat, frame.stream)
     if said.stream not in (1, 2) or said.offset < 0:
         raise LinkError("printed to a stream that there is not")
-    errand = dispatch.ledger.errands[row.errand]
+    errand = dispatch.queue.errands[row.errand]
     dispatch.parts.report(Printed(errand, row, said.stream, said.offset, said.data))
 
 
 def _ask(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     asked, row = wire.message_of(frame, wire.Ask), _row(dispatch, seat, frame.stream)
     if seat.link is not None:
-        errand = dispatch.ledger.errands[row.errand]
+        errand = dispatch.queue.errands[row.errand]
         dispatch.parts.questions.ask(seat.name, errand, seat.link, frame.stream, asked)
 
 
@@ -182,7 +182,7 @@ def _event(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
 
 
 def _outcome(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
-    ledger, row = dispatch.ledger, _row(dispatch, seat, frame.stream)
+    queue, row = dispatch.queue, _row(dispatch, seat, frame.stream)
     outcome = claim.checked(wire.message_of(frame, wire.ErrandOutcome), row.key)
     seat.close_stream(frame.stream)
     seat.running.discard(row.key)
@@ -190,25 +190,25 @@ def _outcome(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     if row.state not in ("sent", "accepted", "lost"):
         raise LinkError("sent the outcome of an errand twice")
     if row.state == "sent":
-        row = ledger.put(row, "accepted")
+        row = queue.put(row, "accepted")
     if row.state == "accepted" and outcome.state == "lost":
-        ledger.lose(row, outcome.reason or f"{seat.name} ended in the middle of it")
-        row = ledger.rows[row.key]
+        queue.mark_lost(row, outcome.reason or f"{seat.name} ended in the middle of it")
+        row = queue.rows[row.key]
     if row.state == "lost" and outcome.state == "lost" and not outcome.archive:
         # There is nothing to bring; where an engine has lost a machine, that one may come back with more.
-        ledger.tell(seat, wire.KEPT, wire.Kept(*row.key), seat.open_stream(row.key))
+        queue.send_later(seat, wire.KEPT, wire.Kept(*row.key), seat.open_stream(row.key))
         return
     if row.state == "lost":
-        late = ledger.put(row._replace(outcome=outcome), "late")
+        late = queue.put(row._replace(outcome=outcome), "late")
         if not outcome.archive:
-            ledger.keep(late, seat)
+            queue.mark_kept(late, seat)
         return
-    row = ledger.put(row._replace(outcome=outcome), outcome.state, outcome.reason)
+    row = queue.put(row._replace(outcome=outcome), outcome.state, outcome.reason)
     is_wanted = dispatch.fetching.is_wanted(row)
     if outcome.state in _DISCARDED or (outcome.state == "ended" and not outcome.archive):
-        ledger.keep(row, seat)
+        queue.mark_kept(row, seat)
     if not is_wanted:
-        ledger.settle(ledger.rows[row.key])
+        queue.settle(queue.rows[row.key])
 
 
 def _part(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
@@ -219,7 +219,7 @@ def _part(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
 
 def _dial(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     dial, row = wire.message_of(frame, wire.Dial), _row(dispatch, seat, frame.stream)
-    errand = dispatch.ledger.errands[row.errand]
+    errand = dispatch.queue.errands[row.errand]
     if not errand.message.through_origin or row.state != "accepted" or seat.link is None:
         raise LinkError("asks for a connection of an errand that has none here")
     dispatch.parts.far_gate.dial(seat.link, frame.stream, dial, errand.label, errand.errand)

@@ -180,8 +180,8 @@ class FleetRun:
 
     def rows(self) -> list[tuple[ErrandRow, AttemptRow]]:
         """Return the attempts as they stand, in order."""
-        ledger = self._dispatch.ledger
-        return [(ledger.errands[row.errand], row) for row in ledger.in_order()]
+        queue = self._dispatch.queue
+        return [(queue.errands[row.errand], row) for row in queue.sorted_rows()]
 
     def seats(self) -> list[Seat]:
         return list(self._dispatch.seats.values())

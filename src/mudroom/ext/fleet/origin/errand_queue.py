@@ -1,6 +1,7 @@
 """The errands of one run as they stand: rows of the log, those that wait, and the frames that follow from both.
 
-``tell`` only collects: ``flush`` commits the log and sends afterwards, so nothing is done that the log does not say.
+``send_later`` only collects: ``flush`` commits the log and sends afterwards, so nothing is done that the log does not
+say.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from mudroom.ext.fleet.origin.seat import Key, Seat
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame
 
-_UNDER_WAY = frozenset({"new", "sent", "accepted"})
-_THERE = frozenset({"ended", "late", "expired"})
+_UNFINISHED = frozenset({"new", "sent", "accepted"})
+_UNFETCHED = frozenset({"ended", "late", "expired"})
 
 
-class Ledger:
+class ErrandQueue:
     """Owner: the thread of the verb."""
 
     def __init__(self, log: ErrandLog, run: str, retry: int, report: Callable[[FleetReport], None]) -> None:
@@ -27,32 +28,32 @@ class Ledger:
         self.errands: dict[str, ErrandRow] = {row.errand: row for row in log.errands(run)}
         self.rows: dict[Key, AttemptRow] = {row.key: row for row in log.attempts(run)}
         self.waiting = deque(row.key for row in self.rows.values() if row.state == "new")
-        self.there: set[Key] = set()
+        self.unfetched: set[Key] = set()
         """Attempts whose archive a worker has and this vault has not."""
-        self.under_way: set[Key] = set()
+        self.unfinished: set[Key] = set()
         """Attempts whose outcome is awaited."""
         for row in self.rows.values():
-            self._sort(row)
-        self.away: dict[Key, float] = {}
+            self._classify(row)
+        self.orphans: dict[Key, float] = {}
         """Attempts whose worker is not linked: until when it is awaited."""
-        self.began: dict[Key, float] = {}
+        self.accepted_at: dict[Key, float] = {}
         """When attempts were accepted, by the monotonic clock of this process."""
         self.may_retry = True
-        self._told: list[tuple[OriginLink, Frame]] = []
+        self._outgoing: list[tuple[OriginLink, Frame]] = []
         self._settled: list[Settled] = []
 
     # --- what follows ---
 
-    def tell(self, seat: Seat, kind: int, message: object, stream: int = 0) -> None:
+    def send_later(self, seat: Seat, kind: int, message: object, stream: int = 0) -> None:
         """Send a message to a worker with the next ``flush``, if it is linked then."""
         if seat.link is not None:
-            self._told.append((seat.link, wire.frame_of(kind, message, stream)))
+            self._outgoing.append((seat.link, wire.frame_of(kind, message, stream)))
 
     def flush(self) -> list[Settled]:
         """Commit the log, then send what was told. Return what was settled since the last flush."""
         self._log.commit()
-        told, self._told = self._told, []
-        for link, frame in told:
+        outgoing, self._outgoing = self._outgoing, []
+        for link, frame in outgoing:
             link.send(frame)
         settled, self._settled = self._settled, []
         return settled
@@ -68,43 +69,43 @@ class Ledger:
         row = row._replace(state=state or row.state, reason=row.reason if reason is None else reason)
         self._log.put(row)
         self.rows[row.key] = row
-        self._sort(row)
+        self._classify(row)
         return row
 
-    def _sort(self, row: AttemptRow) -> None:
-        is_there = row.outcome is not None and row.outcome.archive > 0 and row.state in _THERE
-        for keys, belongs in ((self.there, is_there), (self.under_way, row.state in _UNDER_WAY)):
+    def _classify(self, row: AttemptRow) -> None:
+        is_unfetched = row.outcome is not None and row.outcome.archive > 0 and row.state in _UNFETCHED
+        for keys, belongs in ((self.unfetched, is_unfetched), (self.unfinished, row.state in _UNFINISHED)):
             (keys.add if belongs else keys.discard)(row.key)
 
     def state_of(self, key: Key) -> str | None:
         """Return the state of an attempt of any run of this project; None if there is none."""
         return self.rows[key].state if key in self.rows else self._log.state_of(key)
 
-    def in_order(self, keys: Iterable[Key] | None = None) -> list[AttemptRow]:
+    def sorted_rows(self, keys: Iterable[Key] | None = None) -> list[AttemptRow]:
         """Return the rows of these attempts, by default of all, in the order of the errands."""
         rows = self.rows.values() if keys is None else [self.rows[key] for key in keys]
         return sorted(rows, key=lambda row: (self.errands[row.errand].number, row.attempt))
 
-    def of_worker(self, name: str) -> list[AttemptRow]:
+    def rows_of(self, name: str) -> list[AttemptRow]:
         return [row for row in self.rows.values() if row.worker == name]
 
-    def held(self, row: AttemptRow) -> bytes:
+    def result_directory(self, row: AttemptRow) -> bytes:
         return self._log.result_directory(row)
 
     def settle(self, row: AttemptRow) -> None:
         """Tell that nothing more is awaited of an attempt, for now."""
-        self.away.pop(row.key, None)
+        self.orphans.pop(row.key, None)
         self._settled.append(Settled(self.errands[row.errand], row))
 
-    def again(self, row: AttemptRow) -> None:
+    def requeue(self, row: AttemptRow) -> None:
         """The worker never had this errand: it is given to another."""
-        self.away.pop(row.key, None)
+        self.orphans.pop(row.key, None)
         self.put(row._replace(worker=""), "new")
         self.waiting.append(row.key)
 
-    def lose(self, row: AttemptRow, reason: str) -> None:
+    def mark_lost(self, row: AttemptRow, reason: str) -> None:
         """The worker of an errand that it may have begun is gone. Without leave to retry, this is its end."""
-        self.away.pop(row.key, None)
+        self.orphans.pop(row.key, None)
         lost = self.put(row, "lost", reason)
         if row.attempt > self._retry or not self.may_retry:
             self.settle(lost)
@@ -112,9 +113,9 @@ class Ledger:
         self.waiting.append(self.put(AttemptRow(row.errand, row.attempt + 1, "new")).key)
         self.report(WorkerNote(row.worker, f"{self.errands[row.errand].label} is lost ({reason}) and tried again"))
 
-    def keep(self, row: AttemptRow, seat: Seat | None) -> None:
+    def mark_kept(self, row: AttemptRow, seat: Seat | None) -> None:
         """Write that nothing is wanted of an attempt any more, and let its worker discard it."""
         if row.state in ("ended", "fetched", "late"):
             self.put(row, "kept")
         if seat is not None and seat.is_greeted:
-            self.tell(seat, wire.KEPT, wire.Kept(*row.key), seat.open_stream(row.key))
+            self.send_later(seat, wire.KEPT, wire.Kept(*row.key), seat.open_stream(row.key))
