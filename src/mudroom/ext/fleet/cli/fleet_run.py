@@ -260,11 +260,14 @@ def follow(fleet: FleetRun, context: Context) -> int:
     rows = fleet.rows()
     if context.as_json:
         errands = [fleet_table.errand_to_json(errand, row) for errand, row in rows]
-        moved = {seat.name: dict(zip(("sent", "received"), seat.moved, strict=True)) for seat in fleet.seats()}
+        moved = {
+            worker.name: dict(zip(("sent", "received"), worker.traffic, strict=True))
+            for worker in fleet.worker_sessions()
+        }
         report = {"schema": "mudroom.fleet-run/1", "run": fleet.row.run, "errands": errands, "workers": moved}
         context.terminal.out(json.dumps(report))
     else:
-        for line in fleet_table.summary_lines(rows, fleet.seats()):
+        for line in fleet_table.summary_lines(rows, fleet.worker_sessions()):
             context.terminal.say(line)
         _print_next(fleet, rows, context)
     return 128 + received[0] if received else exit_code(rows, fleet.row.fetch)

@@ -14,8 +14,8 @@ from mudroom.core.tree.quote import show_words
 from mudroom.ext.fleet.origin.claim import line, rank
 from mudroom.ext.fleet.origin.contact import Contact
 from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandRow, RunRow
-from mudroom.ext.fleet.origin.seat import Seat
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
+from mudroom.ext.fleet.origin.worker_session import WorkerSession
 from mudroom.typing import Any
 
 _DISCARDED = frozenset({"cancelled", "failed", "refused"})
@@ -173,7 +173,7 @@ def best_first(rows: Sequence[tuple[ErrandRow, AttemptRow]]) -> list[tuple[Erran
     return sorted(rows, key=lambda pair: rank(pair[1]))
 
 
-def summary_lines(rows: Sequence[tuple[ErrandRow, AttemptRow]], seats: Sequence[Seat]) -> list[str]:
+def summary_lines(rows: Sequence[tuple[ErrandRow, AttemptRow]], workers: Sequence[WorkerSession]) -> list[str]:
     """Return the table at the end of a run, with what it cost. All figures are the workers' own but the changes of
     forks and the bytes moved."""
     heads = ("errand", "worker", "state", "judge", "changes", "time", "cpu", "memory", "fork")
@@ -205,11 +205,11 @@ def summary_lines(rows: Sequence[tuple[ErrandRow, AttemptRow]], seats: Sequence[
         "  ".join(f"{row[index]:<{width}}" for index, width in zip(used, widths, strict=True)).rstrip() for row in table
     ]
     outcomes = [row.outcome for _errand, row in rows if row.outcome is not None]
-    for seat in seats:
-        sent, received = seat.moved
-        count = sum(row.worker == seat.name for _errand, row in rows)
+    for worker in workers:
+        sent, received = worker.traffic
+        count = sum(row.worker == worker.name for _errand, row in rows)
         if count:
-            lines.append(f"{seat.name}: {counted(count, 'errand')}, {amount(sent)} sent, {amount(received)} received")
+            lines.append(f"{worker.name}: {counted(count, 'errand')}, {amount(sent)} sent, {amount(received)} received")
     if outcomes:
         most = max(outcome.memory for outcome in outcomes) * 1024
         cpu = sum(outcome.cpu for outcome in outcomes)

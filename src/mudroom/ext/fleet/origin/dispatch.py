@@ -22,7 +22,7 @@ from mudroom.ext.fleet.origin.hearing import hear
 from mudroom.ext.fleet.origin.inbox import LinkInbox
 from mudroom.ext.fleet.origin.parts import BaseCargo, DispatchParts
 from mudroom.ext.fleet.origin.report import Settled, WorkerGone
-from mudroom.ext.fleet.origin.seat import Key, Seat
+from mudroom.ext.fleet.origin.worker_session import Key, WorkerSession
 from mudroom.ext.fleet.wire import message as wire
 
 TICK = 0.5
@@ -40,11 +40,11 @@ _MOVES = 5
 class Dispatch:
     """Owner: the thread of the verb. ``cancel`` only sets a mark, from any thread or a signal handler."""
 
-    def __init__(self, log: ErrandLog, run: RunRow, seats: list[Seat], parts: DispatchParts) -> None:
+    def __init__(self, log: ErrandLog, run: RunRow, sessions: list[WorkerSession], parts: DispatchParts) -> None:
         self._log, self._run, self.parts = log, run, parts
-        self.seats = {seat.name: seat for seat in seats}
+        self.sessions = {session.name: session for session in sessions}
         self.queue = ErrandQueue(log, run.run, run.retry, parts.report)
-        self.fetching = Fetching(self.queue, self.seats, parts.pier, run.fetch, parts.wanted, parts.clock)
+        self.fetching = Fetching(self.queue, self.sessions, parts.pier, run.fetch, parts.wanted, parts.clock)
         self.cargo: BaseCargo | None = None
         self._inbox: LinkInbox = LinkInbox()
         self._is_resumed = not run.ended and any(row.state != "new" for row in self.queue.rows.values())
@@ -72,9 +72,9 @@ class Dispatch:
                     break
                 events, full = self._inbox.take(TICK)
                 for link, event in events:
-                    seat = next((seat for seat in self.seats.values() if seat.link is link), None)
-                    if seat is not None:  # else it was barred, and what it had said before does not count
-                        hear(self, seat, event)
+                    session = next((session for session in self.sessions.values() if session.link is link), None)
+                    if session is not None:  # else it was barred, and what it had said before does not count
+                        hear(self, session, event)
                 for link in full:
                     link.wake()
             self._leave()
@@ -95,13 +95,13 @@ class Dispatch:
             return False
         if self._is_cancelled:
             return True
-        unheard = any(self._may_reach(name) and not self.seats[name].was_here for name in self._unheard)
-        asked = any(seat.running for seat in self.seats.values())
+        unheard = any(self._may_reach(name) and not self.sessions[name].was_greeted for name in self._unheard)
+        asked = any(session.running for session in self.sessions.values())
         return not unheard and not asked
 
     def _may_reach(self, name: str) -> bool:
-        seat = self.seats.get(name)
-        return seat is not None and seat.may_serve and (not self._is_cancelled or seat.link is not None)
+        session = self.sessions.get(name)
+        return session is not None and session.is_usable and (not self._is_cancelled or session.link is not None)
 
     # --- each round ---
 
@@ -112,51 +112,51 @@ class Dispatch:
         for key, until in list(queue.orphans.items()):
             if now >= until or not self._may_reach(queue.rows[key].worker):
                 queue.mark_lost(queue.rows[key], self._why_gone(queue.rows[key].worker))
-        for seat in self.seats.values():
-            if seat.link is None and seat.may_serve and now >= seat.retry_at and self._needs(seat):
-                self._begin(seat)
+        for session in self.sessions.values():
+            if session.link is None and session.is_usable and now >= session.retry_at and self._needs(session):
+                self._begin(session)
         self._place()
         self.fetching.start()
-        for seat, reason in self.fetching.land():
-            self.bar(seat, f"its archive was refused: {reason}")
+        for session, reason in self.fetching.land():
+            self.bar(session, f"its archive was refused: {reason}")
         for link, frame in self.parts.questions.look():
             link.send(frame)
-        if queue.waiting and not any(seat.may_serve for seat in self.seats.values()):
+        if queue.waiting and not any(session.is_usable for session in self.sessions.values()):
             self._give_up()
 
     def _why_gone(self, name: str) -> str:
-        seat = self.seats.get(name)
-        if seat is None:
+        session = self.sessions.get(name)
+        if session is None:
             return f"{name} is not in this fleet any more"
-        return f"{name}: {seat.reason}" if seat.reason else f"{name} was not reached again"
+        return f"{name}: {session.reason}" if session.reason else f"{name} was not reached again"
 
-    def _begin(self, seat: Seat) -> None:
+    def _begin(self, session: WorkerSession) -> None:
         try:
-            seat.begin(self.parts.connect(seat, self._inbox))
+            session.connected(self.parts.connect(session, self._inbox))
         except MudroomError as error:
-            self.gone(seat, error.message, error.hint, given_up=True)
+            self.gone(session, error.message, error.hint, given_up=True)
 
-    def _needs(self, seat: Seat) -> bool:
+    def _needs(self, session: WorkerSession) -> bool:
         """Return whether there is anything to do with this worker."""
         queue = self.queue
         if queue.waiting and not self._is_cancelled:
             return True
-        if seat.name in self._unheard and not seat.was_here:
+        if session.name in self._unheard and not session.was_greeted:
             return True
         wanted = {row.key for row in self.fetching.wanted()}
-        return any(row.key in queue.orphans or row.key in wanted for row in queue.rows_of(seat.name))
+        return any(row.key in queue.orphans or row.key in wanted for row in queue.rows_of(session.name))
 
     def _end_what_is_overdue(self, now: float) -> None:
         queue = self.queue
-        for seat in self.seats.values():
-            for key in list(seat.running):
+        for session in self.sessions.values():
+            for key in list(session.running):
                 timeout, accepted_at = queue.errands[key[0]].message.timeout, queue.accepted_at.get(key)
                 if timeout and accepted_at is not None and now > accepted_at + timeout + OVERDUE:
-                    self.bar(seat, "does not end an errand whose time is over")
+                    self.bar(session, "does not end an errand whose time is over")
                     break
         patience = GRACE if self._is_cancelled else STALL
-        for seat in self.fetching.stalled(patience):
-            self.gone(seat, f"has sent nothing of an archive for {patience:g} s", "", given_up=False)
+        for session in self.fetching.stalled(patience):
+            self.gone(session, f"has sent nothing of an archive for {patience:g} s", "", given_up=False)
 
     def _cancel_what_is_asked(self, now: float) -> None:
         queue, asked = self.queue, self._log.take_cancel_requests()
@@ -165,22 +165,22 @@ class Dispatch:
             asked |= set(queue.errands)
             queue.may_retry = False
         for row in [queue.rows[key] for key in queue.unfinished if key[0] in asked] if asked else ():
-            seat = self.seats.get(row.worker)
+            session = self.sessions.get(row.worker)
             if row.state == "new":
                 queue.waiting.remove(row.key)
                 queue.settle(queue.put(row, "cancelled", "cancelled before it was sent"))
             elif row.state in ("sent", "accepted") and self._cancelled_at and now > self._cancelled_at + GRACE:
                 queue.mark_lost(row, f"it did not end within {GRACE:g} s after it was cancelled")
-            elif row.state in ("sent", "accepted") and (seat is None or seat.link is None):
+            elif row.state in ("sent", "accepted") and (session is None or session.link is None):
                 queue.mark_lost(row, "cancelled while its worker was not reached")
-            elif row.state in ("sent", "accepted") and seat is not None and row.key not in seat.cancelled:
-                seat.cancelled.add(row.key)
-                queue.send_later(seat, wire.CANCEL, wire.CancelErrand(*row.key, 15), seat.stream_of(row.key))
+            elif row.state in ("sent", "accepted") and session is not None and row.key not in session.cancelled:
+                session.cancelled.add(row.key)
+                queue.send_later(session, wire.CANCEL, wire.CancelErrand(*row.key, 15), session.stream_of(row.key))
 
     def _give_up(self) -> None:
         queue = self.queue
-        seats = list(self.seats.values())
-        reason = f"{seats[0].name}: {seats[0].reason}" if len(seats) == 1 else "no worker could run it"
+        sessions = list(self.sessions.values())
+        reason = f"{sessions[0].name}: {sessions[0].reason}" if len(sessions) == 1 else "no worker could run it"
         while queue.waiting:
             row = queue.rows[queue.waiting.popleft()]
             queue.settle(queue.put(row, "failed", reason))
@@ -191,22 +191,23 @@ class Dispatch:
         if not queue.waiting or self._is_cancelled:
             return
         cargo = self.cargo = self.cargo or self.parts.load()
-        for seat in self.seats.values():
-            if seat.is_greeted and not seat.offered:
-                seat.offered = cargo.identity
-                queue.send_later(seat, wire.OFFER, wire.OfferedBase(cargo.base))
+        for session in self.sessions.values():
+            if session.is_greeted and not session.offered_base:
+                session.offered_base = cargo.identity
+                queue.send_later(session, wire.OFFER, wire.OfferedBase(cargo.base))
         while queue.waiting:
-            free = [seat for seat in self.seats.values() if seat.is_ready and seat.free > 0]
+            free = [session for session in self.sessions.values() if session.is_ready and session.free_slots > 0]
             if not free:
                 return
-            self._send(max(free, key=lambda seat: seat.free / seat.places), queue.waiting.popleft(), cargo)
+            emptiest = max(free, key=lambda session: session.free_slots / session.slots)
+            self._send(emptiest, queue.waiting.popleft(), cargo)
 
-    def _send(self, seat: Seat, key: Key, cargo: BaseCargo) -> None:
+    def _send(self, session: WorkerSession, key: Key, cargo: BaseCargo) -> None:
         queue = self.queue
-        queue.put(queue.rows[key]._replace(worker=seat.name), "sent")
-        seat.running.add(key)
+        queue.put(queue.rows[key]._replace(worker=session.name), "sent")
+        session.running.add(key)
         message = queue.errands[key[0]].message._replace(attempt=key[1], base=cargo.identity)
-        queue.send_later(seat, wire.ERRAND, message, seat.open_stream(key))
+        queue.send_later(session, wire.ERRAND, message, session.open_stream(key))
 
     # --- what hearing leads to ---
 
@@ -217,39 +218,39 @@ class Dispatch:
         if self._moves > _MOVES:
             raise MudroomError(f"the project does not stand still while it is sent: {error}", "run it again") from error
         self.cargo = self.parts.load()
-        for seat in self.seats.values():
-            seat.offered, seat.has_base = b"", False
+        for session in self.sessions.values():
+            session.offered_base, session.has_base = b"", False
 
-    def gone(self, seat: Seat, reason: str, hint: str, *, given_up: bool) -> None:
+    def gone(self, session: WorkerSession, reason: str, hint: str, *, given_up: bool) -> None:
         """The link of a worker is over. ``given_up``: it is not tried again in this run."""
         now, queue = self.parts.clock(), self.queue
-        link = seat.leave(now, reason, given_up=given_up)
+        link = session.disconnected(now, reason, given_up=given_up)
         if link is not None:
             self.parts.questions.forget(link)
             self.parts.far_gate.forget(link)
             link.end(reason)
-        self.fetching.leave(seat.name)
-        for row in queue.rows_of(seat.name):
+        self.fetching.leave(session.name)
+        for row in queue.rows_of(session.name):
             if row.state in ("sent", "accepted"):
                 queue.orphans.setdefault(row.key, now + self.parts.lease)
-        self.parts.report(WorkerGone(seat.name, reason, hint, given_up))
+        self.parts.report(WorkerGone(session.name, reason, hint, given_up))
 
-    def bar(self, seat: Seat, reason: str) -> None:
+    def bar(self, session: WorkerSession, reason: str) -> None:
         """A worker broke the protocol or lied: its link is ended, and it gets no more errands."""
-        self.gone(seat, reason, "", given_up=True)
+        self.gone(session, reason, "", given_up=True)
 
     # --- the end ---
 
     def _leave(self) -> None:
         """Take leave of the workers. What was not fetched stays there."""
-        for seat in self.seats.values():
-            self.queue.send_later(seat, wire.BYE, wire.Bye(""))
+        for session in self.sessions.values():
+            self.queue.send_later(session, wire.BYE, wire.Bye(""))
         for row in self.fetching.wanted():
             self.queue.settle(self.queue.put(row, reason=f"not fetched: {self._why_gone(row.worker)}"))
         self._has_left = True
 
     def _close(self) -> None:
-        links = [seat.link for seat in self.seats.values() if seat.link is not None]
+        links = [session.link for session in self.sessions.values() if session.link is not None]
         until = time.monotonic() + (FAREWELL if self._has_left else 0.0)
         for link in links:
             link.join(max(0.0, until - time.monotonic()))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow
 from mudroom.ext.fleet.origin.link import OriginLink
 from mudroom.ext.fleet.origin.report import FleetReport, Settled, WorkerNote
-from mudroom.ext.fleet.origin.seat import Key, Seat
+from mudroom.ext.fleet.origin.worker_session import Key, WorkerSession
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame
 
@@ -44,10 +44,10 @@ class ErrandQueue:
 
     # --- what follows ---
 
-    def send_later(self, seat: Seat, kind: int, message: object, stream: int = 0) -> None:
+    def send_later(self, session: WorkerSession, kind: int, message: object, stream: int = 0) -> None:
         """Send a message to a worker with the next ``flush``, if it is linked then."""
-        if seat.link is not None:
-            self._outgoing.append((seat.link, wire.frame_of(kind, message, stream)))
+        if session.link is not None:
+            self._outgoing.append((session.link, wire.frame_of(kind, message, stream)))
 
     def flush(self) -> list[Settled]:
         """Commit the log, then send what was told. Return what was settled since the last flush."""
@@ -113,9 +113,9 @@ class ErrandQueue:
         self.waiting.append(self.put(AttemptRow(row.errand, row.attempt + 1, "new")).key)
         self.report(WorkerNote(row.worker, f"{self.errands[row.errand].label} is lost ({reason}) and tried again"))
 
-    def mark_kept(self, row: AttemptRow, seat: Seat | None) -> None:
+    def mark_kept(self, row: AttemptRow, session: WorkerSession | None) -> None:
         """Write that nothing is wanted of an attempt any more, and let its worker discard it."""
         if row.state in ("ended", "fetched", "late"):
             self.put(row, "kept")
-        if seat is not None and seat.is_greeted:
-            self.send_later(seat, wire.KEPT, wire.Kept(*row.key), seat.open_stream(row.key))
+        if session is not None and session.is_greeted:
+            self.send_later(session, wire.KEPT, wire.Kept(*row.key), session.open_stream(row.key))

@@ -14,7 +14,7 @@ from mudroom.ext.fleet.origin import claim
 from mudroom.ext.fleet.origin.archive import IncomingArchive
 from mudroom.ext.fleet.origin.errand_log import AttemptRow
 from mudroom.ext.fleet.origin.errand_queue import ErrandQueue
-from mudroom.ext.fleet.origin.seat import Key, Seat
+from mudroom.ext.fleet.origin.worker_session import Key, WorkerSession
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import LinkError
 from mudroom.typing import NamedTuple, Protocol
@@ -45,7 +45,7 @@ class Fetching:
     def __init__(
         self,
         queue: ErrandQueue,
-        seats: dict[str, Seat],
+        sessions: dict[str, WorkerSession],
         pier: Pier,
         fetch: str,
         named: frozenset[Key] = frozenset(),
@@ -53,7 +53,7 @@ class Fetching:
     ) -> None:
         """``fetch``: ``all``, ``best``, ``best:N`` or ``none``. What arrives late is always fetched, and so are the
         attempts in ``named``."""
-        self._queue, self._seats, self._pier, self._fetch = queue, seats, pier, fetch
+        self._queue, self._sessions, self._pier, self._fetch = queue, sessions, pier, fetch
         self._named, self._clock = named, clock
         self._elsewhere: set[Key] = set()
         """Attempts whose archives are on machines that cannot be reached now."""
@@ -106,39 +106,39 @@ class Fetching:
     def start(self) -> None:
         """Ask for archives, as many at one time from a worker as it runs errands."""
         for row in self.wanted():
-            seat = self._seats.get(row.worker)
+            session = self._sessions.get(row.worker)
             if row.key in self._archives or row.key in self._landing or row.outcome is None:
                 continue
-            if seat is None or not seat.is_greeted or seat.fetching >= seat.places:
+            if session is None or not session.is_greeted or session.fetches >= session.slots:
                 continue
             archive = self._opened(row, row.outcome)
             if archive.is_whole:
                 archive.close()
                 self._landing.append(row.key)
                 continue
-            if not seat.fetching:
-                self._came[seat.name] = self._clock()
+            if not session.fetches:
+                self._came[session.name] = self._clock()
             self._archives[row.key] = archive
-            stream = seat.open_stream(row.key, fetches=True)
-            self._queue.send_later(seat, wire.FETCH, wire.Fetch(*row.key, archive.size), stream)
+            stream = session.open_stream(row.key, is_fetch=True)
+            self._queue.send_later(session, wire.FETCH, wire.Fetch(*row.key, archive.size), stream)
 
-    def part(self, seat: Seat, row: AttemptRow, stream: int, part: wire.ArchivePart) -> None:
+    def part(self, session: WorkerSession, row: AttemptRow, stream: int, part: wire.ArchivePart) -> None:
         """Take a part of an archive. Raise LinkError if it was not asked for, or if the whole is not what was
         announced."""
         archive = self._archives.get(row.key)
-        if archive is None or not seat.is_fetching(stream):
+        if archive is None or not session.is_fetching(stream):
             raise LinkError("sent an archive that was not asked for")
         try:
             archive.add(part.offset, part.data)
         except LinkError as error:
-            self._queue.settle(self._queue.put(row, "failed", f"{seat.name} {error.reason}"))
+            self._queue.settle(self._queue.put(row, "failed", f"{session.name} {error.reason}"))
             raise
         if part.data:
-            self._came[seat.name] = self._clock()
+            self._came[session.name] = self._clock()
         if part.is_last or archive.is_whole:
-            seat.close_stream(stream)
+            session.close_stream(stream)
             del self._archives[row.key]
-            self._check(row, archive, seat)
+            self._check(row, archive, session)
 
     def _opened(self, row: AttemptRow, outcome: wire.ErrandOutcome) -> IncomingArchive:
         """Return the archive as far as it came over an earlier link; from its beginning if that is not part of it."""
@@ -149,7 +149,7 @@ class Fetching:
             archive.close()
         return IncomingArchive(self._queue.result_directory(row), outcome.archive, outcome.digest)
 
-    def _check(self, row: AttemptRow, archive: IncomingArchive, seat: Seat) -> None:
+    def _check(self, row: AttemptRow, archive: IncomingArchive, session: WorkerSession) -> None:
         if archive.is_right():
             archive.close()
             self._landing.append(row.key)
@@ -157,13 +157,13 @@ class Fetching:
         archive.remove()
         if archive.resumed_from:
             return  # the part of an earlier link may be damaged: it is asked for again from its beginning
-        self._queue.settle(self._queue.put(row, "failed", f"{seat.name} sent another archive than it announced"))
+        self._queue.settle(self._queue.put(row, "failed", f"{session.name} sent another archive than it announced"))
         raise LinkError("sent another archive than it announced")
 
-    def stalled(self, patience: float) -> list[Seat]:
+    def stalled(self, patience: float) -> list[WorkerSession]:
         """Return the workers that have sent nothing of an archive for so long, although they answer."""
-        now, linked = self._clock(), [seat for seat in self._seats.values() if seat.link is not None]
-        return [seat for seat in linked if seat.fetching and now > self._came[seat.name] + patience]
+        now, linked = self._clock(), [session for session in self._sessions.values() if session.link is not None]
+        return [session for session in linked if session.fetches and now > self._came[session.name] + patience]
 
     def drop(self, key: Key) -> None:
         """An archive does not come any more over this link."""
@@ -180,7 +180,7 @@ class Fetching:
         for key in list(self._archives):
             self.drop(key)
 
-    def land(self) -> list[tuple[Seat, str]]:
+    def land(self) -> list[tuple[WorkerSession, str]]:
         """Make forks of archives that are here: as many as there are, once no other is on its way. Return workers
         whose archives were refused, with the reason."""
         if not self._landing or (len(self._landing) < BATCH and self._archives):
@@ -192,14 +192,14 @@ class Fetching:
         landed = self._pier.arrive(list(zip(rows, labels, files, strict=True)))
         refused = []
         for key, result in zip(keys, landed, strict=True):
-            row, seat = queue.rows[key], self._seats.get(queue.rows[key].worker)
+            row, session = queue.rows[key], self._sessions.get(queue.rows[key].worker)
             if result.reason:
                 reason = claim.line(result.reason)
                 queue.settle(queue.put(row._replace(fork=""), "failed", reason))
-                if seat is not None:
-                    refused.append((seat, reason))
+                if session is not None:
+                    refused.append((session, reason))
                 continue
-            queue.mark_kept(queue.put(row._replace(fork=result.fork, changed=result.changed), "fetched", ""), seat)
+            queue.mark_kept(queue.put(row._replace(fork=result.fork, changed=result.changed), "fetched", ""), session)
             queue.settle(queue.rows[key])
         queue.commit()
         for file in files:  # not before the log says so: it is found again, and makes no second fork

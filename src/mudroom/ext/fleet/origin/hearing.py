@@ -12,7 +12,7 @@ from mudroom.ext.fleet.origin.fetching import Fetching
 from mudroom.ext.fleet.origin.inbox import FeedFailed, LinkEnd, LinkEvent
 from mudroom.ext.fleet.origin.parts import BaseCargo, DispatchParts
 from mudroom.ext.fleet.origin.report import Printed, Started, WorkerHere
-from mudroom.ext.fleet.origin.seat import Seat, unfit
+from mudroom.ext.fleet.origin.worker_session import WorkerSession, unmet_requirement
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.typing import Protocol
@@ -27,8 +27,8 @@ class Hearer(Protocol):
     parts: DispatchParts
 
     def moved(self, error: Exception) -> None: ...
-    def gone(self, seat: Seat, reason: str, hint: str, *, given_up: bool) -> None: ...
-    def bar(self, seat: Seat, reason: str) -> None: ...
+    def gone(self, session: WorkerSession, reason: str, hint: str, *, given_up: bool) -> None: ...
+    def bar(self, session: WorkerSession, reason: str) -> None: ...
 
 
 _DISCARDED = frozenset({"refused", "failed", "cancelled"})
@@ -37,10 +37,10 @@ _UNWANTED = _DISCARDED | {"kept"}
 """States in which an errand of any run is not to be there any more: its worker has not heard so."""
 
 
-def hear(dispatch: Hearer, seat: Seat, event: LinkEvent) -> None:
+def hear(dispatch: Hearer, session: WorkerSession, event: LinkEvent) -> None:
     """Handle an event of a worker's link."""
     if isinstance(event, LinkEnd):
-        _ended(dispatch, seat, event)
+        _ended(dispatch, session, event)
         return
     if isinstance(event, FeedFailed):
         dispatch.moved(event.error)
@@ -49,15 +49,15 @@ def hear(dispatch: Hearer, seat: Seat, event: LinkEvent) -> None:
     try:
         if handler is None:
             raise LinkError(f"sent a message of kind {event.kind}, which no worker sends")
-        handler(dispatch, seat, event)
+        handler(dispatch, session, event)
     except LinkError as error:
-        dispatch.bar(seat, error.message)
+        dispatch.bar(session, error.message)
 
 
-def _row(dispatch: Hearer, seat: Seat, stream: int) -> AttemptRow:
-    key = seat.key_of(stream)
+def _row(dispatch: Hearer, session: WorkerSession, stream: int) -> AttemptRow:
+    key = session.key_of(stream)
     row = dispatch.queue.rows.get(key) if key is not None else None
-    if row is None or row.worker != seat.name:  # the latter: it was told that nothing is wanted of another's errand
+    if row is None or row.worker != session.name:  # the latter: it was told that nothing is wanted of another's errand
         raise LinkError("answered on a stream that there is not")
     return row
 
@@ -65,64 +65,64 @@ def _row(dispatch: Hearer, seat: Seat, stream: int) -> AttemptRow:
 # --- the link ---
 
 
-def _hello(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+def _hello(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
     hello = claim.introduced(wire.message_of(frame, wire.WorkerHello))
-    reason = unfit(hello, dispatch.parts.fitness)
+    reason = unmet_requirement(hello, dispatch.parts.requirements)
     if reason:
-        dispatch.gone(seat, reason, "", given_up=True)
+        dispatch.gone(session, reason, "", given_up=True)
         return
     queue = dispatch.queue
-    seat.greeted(hello)
-    dispatch.parts.report(WorkerHere(seat.name, hello))
+    session.greeted(hello)
+    dispatch.parts.report(WorkerHere(session.name, hello))
     held = {(row.errand, row.attempt) for row in hello.held}
-    for row in queue.rows_of(seat.name):
+    for row in queue.rows_of(session.name):
         if row.key not in held:
             if row.state == "sent":
                 queue.requeue(row)
             elif row.state == "accepted":
-                queue.mark_lost(row, f"{seat.name} does not know it any more")
+                queue.mark_lost(row, f"{session.name} does not know it any more")
         elif row.state in ("sent", "accepted", "lost"):
             queue.orphans.pop(row.key, None)
-            seat.running.add(row.key)
-            queue.send_later(seat, wire.FETCH, wire.Fetch(*row.key, -1), seat.open_stream(row.key))
+            session.running.add(row.key)
+            queue.send_later(session, wire.FETCH, wire.Fetch(*row.key, -1), session.open_stream(row.key))
     for key in held:
         if queue.state_of(key) in _UNWANTED:
-            queue.send_later(seat, wire.KEPT, wire.Kept(*key), seat.open_stream(key))
+            queue.send_later(session, wire.KEPT, wire.Kept(*key), session.open_stream(key))
 
 
-def _ended(dispatch: Hearer, seat: Seat, end: LinkEnd) -> None:
-    queue, link = dispatch.queue, seat.link
-    unsent = {seat.key_of(stream) for stream in link.unsent()} if link is not None else set()
-    for row in queue.rows_of(seat.name):
+def _ended(dispatch: Hearer, session: WorkerSession, end: LinkEnd) -> None:
+    queue, link = dispatch.queue, session.link
+    unsent = {session.key_of(stream) for stream in link.unsent()} if link is not None else set()
+    for row in queue.rows_of(session.name):
         if row.key in unsent and row.state == "sent":
             queue.requeue(row)
-    never_here = not end.said_hello and not seat.was_here
-    dispatch.gone(seat, claim.line(end.reason), end.hint, given_up=never_here)
+    never_here = not end.said_hello and not session.was_greeted
+    dispatch.gone(session, claim.line(end.reason), end.hint, given_up=never_here)
 
 
-def _pong(_dispatch: Hearer, seat: Seat, frame: Frame) -> None:
-    seat.pong = wire.message_of(frame, wire.Pong)
+def _pong(_dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
+    session.pong = wire.message_of(frame, wire.Pong)
 
 
-def _bye(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+def _bye(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
     bye = wire.message_of(frame, wire.Bye)
-    dispatch.gone(seat, claim.line(bye.reason) or "the worker took leave", "", given_up=False)
+    dispatch.gone(session, claim.line(bye.reason) or "the worker took leave", "", given_up=False)
 
 
-def _failed(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+def _failed(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
     failed, queue = wire.message_of(frame, wire.Failed), dispatch.queue
     reason = claim.line(failed.reason) + (f" ({claim.line(failed.hint)})" if failed.hint else "")
     if frame.stream == 0:  # it cannot have the base: others may
-        dispatch.gone(seat, reason, "", given_up=True)
+        dispatch.gone(session, reason, "", given_up=True)
         return
-    key = seat.key_of(frame.stream)
+    key = session.key_of(frame.stream)
     if key is not None and key not in queue.rows:
         return  # of another run, which it was to discard
-    row = _row(dispatch, seat, frame.stream)
-    if seat.is_fetching(frame.stream):
+    row = _row(dispatch, session, frame.stream)
+    if session.is_fetching(frame.stream):
         dispatch.fetching.give_up(row.key)
-    seat.close_stream(frame.stream)
-    seat.running.discard(row.key)
+    session.close_stream(frame.stream)
+    session.running.discard(row.key)
     if failed.for_now and row.state in ("ended", "late"):
         dispatch.fetching.leave_there(row.key)
         queue.settle(queue.put(row, reason=reason))
@@ -135,23 +135,23 @@ def _failed(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
 # --- the base ---
 
 
-def _want(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+def _want(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
     want, cargo = wire.message_of(frame, wire.Want), dispatch.cargo
-    if cargo is not None and seat.link is not None and want.base == cargo.identity:  # else that base was replaced
-        seat.link.feed(cargo.frames(want))
+    if cargo is not None and session.link is not None and want.base == cargo.identity:  # else that base was replaced
+        session.link.feed(cargo.frames(want))
 
 
-def _ready(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+def _ready(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
     ready, cargo = wire.message_of(frame, wire.Ready), dispatch.cargo
-    seat.has_base = cargo is not None and ready.base == cargo.identity
-    seat.bore_fruit()
+    session.has_base = cargo is not None and ready.base == cargo.identity
+    session.made_progress()
 
 
 # --- errands ---
 
 
-def _accepted(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
-    said, row = wire.message_of(frame, wire.Accepted), _row(dispatch, seat, frame.stream)
+def _accepted(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
+    said, row = wire.message_of(frame, wire.Accepted), _row(dispatch, session, frame.stream)
     if (said.errand, said.attempt) != row.key or row.state not in ("sent", "accepted"):
         raise LinkError("accepted another errand than it was given")
     if row.state == "sent":
@@ -160,77 +160,77 @@ def _accepted(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
         dispatch.parts.report(Started(dispatch.queue.errands[row.errand], row))
 
 
-def _out(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
-    said, row = wire.message_of(frame, wire.Out), _row(dispatch, seat, frame.stream)
+def _out(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
+    said, row = wire.message_of(frame, wire.Out), _row(dispatch, session, frame.stream)
     if said.stream not in (1, 2) or said.offset < 0:
         raise LinkError("printed to a stream that there is not")
     errand = dispatch.queue.errands[row.errand]
     dispatch.parts.report(Printed(errand, row, said.stream, said.offset, said.data))
 
 
-def _ask(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
-    asked, row = wire.message_of(frame, wire.Ask), _row(dispatch, seat, frame.stream)
-    if seat.link is not None:
+def _ask(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
+    asked, row = wire.message_of(frame, wire.Ask), _row(dispatch, session, frame.stream)
+    if session.link is not None:
         errand = dispatch.queue.errands[row.errand]
-        dispatch.parts.questions.ask(seat.name, errand, seat.link, frame.stream, asked)
+        dispatch.parts.questions.ask(session.name, errand, session.link, frame.stream, asked)
 
 
-def _event(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
+def _event(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
     """A row of the worker's journal. The archive has the journal that is taken over."""
     wire.message_of(frame, wire.EventRow)
-    _row(dispatch, seat, frame.stream)
+    _row(dispatch, session, frame.stream)
 
 
-def _outcome(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
-    queue, row = dispatch.queue, _row(dispatch, seat, frame.stream)
+def _outcome(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
+    queue, row = dispatch.queue, _row(dispatch, session, frame.stream)
     outcome = claim.checked(wire.message_of(frame, wire.ErrandOutcome), row.key)
-    seat.close_stream(frame.stream)
-    seat.running.discard(row.key)
-    seat.bore_fruit()
+    session.close_stream(frame.stream)
+    session.running.discard(row.key)
+    session.made_progress()
     if row.state not in ("sent", "accepted", "lost"):
         raise LinkError("sent the outcome of an errand twice")
     if row.state == "sent":
         row = queue.put(row, "accepted")
     if row.state == "accepted" and outcome.state == "lost":
-        queue.mark_lost(row, outcome.reason or f"{seat.name} ended in the middle of it")
+        queue.mark_lost(row, outcome.reason or f"{session.name} ended in the middle of it")
         row = queue.rows[row.key]
     if row.state == "lost" and outcome.state == "lost" and not outcome.archive:
         # There is nothing to bring; where an engine has lost a machine, that one may come back with more.
-        queue.send_later(seat, wire.KEPT, wire.Kept(*row.key), seat.open_stream(row.key))
+        queue.send_later(session, wire.KEPT, wire.Kept(*row.key), session.open_stream(row.key))
         return
     if row.state == "lost":
         late = queue.put(row._replace(outcome=outcome), "late")
         if not outcome.archive:
-            queue.mark_kept(late, seat)
+            queue.mark_kept(late, session)
         return
     row = queue.put(row._replace(outcome=outcome), outcome.state, outcome.reason)
     is_wanted = dispatch.fetching.is_wanted(row)
     if outcome.state in _DISCARDED or (outcome.state == "ended" and not outcome.archive):
-        queue.mark_kept(row, seat)
+        queue.mark_kept(row, session)
     if not is_wanted:
         queue.settle(queue.rows[row.key])
 
 
-def _part(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
-    part, row = wire.message_of(frame, wire.ArchivePart), _row(dispatch, seat, frame.stream)
-    dispatch.fetching.part(seat, row, frame.stream, part)
-    seat.bore_fruit()
+def _part(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
+    part, row = wire.message_of(frame, wire.ArchivePart), _row(dispatch, session, frame.stream)
+    dispatch.fetching.part(session, row, frame.stream, part)
+    session.made_progress()
 
 
-def _dial(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
-    dial, row = wire.message_of(frame, wire.Dial), _row(dispatch, seat, frame.stream)
+def _dial(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
+    dial, row = wire.message_of(frame, wire.Dial), _row(dispatch, session, frame.stream)
     errand = dispatch.queue.errands[row.errand]
-    if not errand.message.through_origin or row.state != "accepted" or seat.link is None:
+    if not errand.message.through_origin or row.state != "accepted" or session.link is None:
         raise LinkError("asks for a connection of an errand that has none here")
-    dispatch.parts.far_gate.dial(seat.link, frame.stream, dial, errand.label, errand.errand)
+    dispatch.parts.far_gate.dial(session.link, frame.stream, dial, errand.label, errand.errand)
 
 
-def _connection(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
-    if seat.link is not None:
-        dispatch.parts.far_gate.take(seat.link, frame)
+def _connection(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
+    if session.link is not None:
+        dispatch.parts.far_gate.take(session.link, frame)
 
 
-_HANDLERS: dict[int, Callable[[Hearer, Seat, Frame], None]] = {
+_HANDLERS: dict[int, Callable[[Hearer, WorkerSession, Frame], None]] = {
     wire.HELLO: _hello,
     wire.PONG: _pong,
     wire.BYE: _bye,

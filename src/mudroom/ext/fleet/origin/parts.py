@@ -10,7 +10,7 @@ from mudroom.ext.fleet.origin.fetching import Pier
 from mudroom.ext.fleet.origin.inbox import LinkInbox
 from mudroom.ext.fleet.origin.link import OriginLink
 from mudroom.ext.fleet.origin.report import FleetReport
-from mudroom.ext.fleet.origin.seat import Fitness, Key, Seat
+from mudroom.ext.fleet.origin.worker_session import Key, WorkerRequirements, WorkerSession
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame
 from mudroom.typing import NamedTuple, Protocol
@@ -48,13 +48,13 @@ class WorkerConnections(Protocol):
 class DispatchParts(NamedTuple):
     """What a run needs of the outside."""
 
-    connect: Callable[[Seat, LinkInbox], OriginLink]
+    connect: Callable[[WorkerSession, LinkInbox], OriginLink]
     load: Callable[[], BaseCargo]
     pier: Pier
     questions: WorkerQuestions
     far_gate: WorkerConnections
     report: Callable[[FleetReport], None]
-    fitness: Fitness
+    requirements: WorkerRequirements
     lease: float = 60.0
     wanted: frozenset[Key] = frozenset()
     """Attempts that are fetched whatever the run says."""

@@ -35,8 +35,8 @@ from mudroom.ext.fleet.origin.output import Outputs
 from mudroom.ext.fleet.origin.parts import DispatchParts
 from mudroom.ext.fleet.origin.question import QueuedQuestions
 from mudroom.ext.fleet.origin.report import FleetReport, Printed, Settled, WorkerNote
-from mudroom.ext.fleet.origin.seat import Fitness, Key, Seat
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
+from mudroom.ext.fleet.origin.worker_session import Key, WorkerRequirements, WorkerSession
 from mudroom.ext.fleet.wire.message import PROTOCOL, Errand, OriginHello
 from mudroom.ext.fleet.wire.settings import encode
 from mudroom.ext.transfer.vault.import_fork import LIMIT
@@ -132,7 +132,7 @@ class FleetRun:
             ),
         )
         levels = {errand.message.level for errand in log.errands(row.run)}
-        fitness = Fitness(
+        requirements = WorkerRequirements(
             frozenset(level for level in levels if level is not None),
             "" if row.any_arch else platform.machine(),
             FORMAT,
@@ -141,7 +141,7 @@ class FleetRun:
         self._dispatch = Dispatch(
             log,
             row,
-            [Seat(worker) for worker in workers],
+            [WorkerSession(worker) for worker in workers],
             DispatchParts(
                 self._connect,
                 self._load,
@@ -149,7 +149,7 @@ class FleetRun:
                 self._questions,
                 self._far_gate,
                 self._hear,
-                fitness,
+                requirements,
                 doors.lease,
                 wanted,
             ),
@@ -183,12 +183,12 @@ class FleetRun:
         queue = self._dispatch.queue
         return [(queue.errands[row.errand], row) for row in queue.sorted_rows()]
 
-    def seats(self) -> list[Seat]:
-        return list(self._dispatch.seats.values())
+    def worker_sessions(self) -> list[WorkerSession]:
+        return list(self._dispatch.sessions.values())
 
-    def _connect(self, seat: Seat, inbox: LinkInbox) -> OriginLink:
-        hello = OriginHello(PROTOCOL, __version__, self.log.origin, seat.name, self._doors.lease)
-        link = OriginLink(seat.name, self._doors.start(seat.worker), hello, inbox)
+    def _connect(self, worker: WorkerSession, inbox: LinkInbox) -> OriginLink:
+        hello = OriginHello(PROTOCOL, __version__, self.log.origin, worker.name, self._doors.lease)
+        link = OriginLink(worker.name, self._doors.start(worker.entry), hello, inbox)
         link.start()
         return link
 
