@@ -11,7 +11,7 @@ import pytest
 from scripted_worker import ScriptedFleet
 
 from conftest import Place
-from mudroom.ext.fleet.origin import dispatch, worker_session
+from mudroom.ext.fleet.origin import dispatcher, worker_session
 from mudroom.ext.fleet.origin.errand_log import AttemptRow
 from mudroom.ext.fleet.origin.link import Transport
 from mudroom.ext.fleet.origin.report import FleetReport, WorkerGone, WorkerHere, WorkerNote
@@ -86,7 +86,7 @@ def archive(session: Session, tmp_path: Path) -> bytes:
 @pytest.fixture
 def follow(session: Session, monkeypatch: pytest.MonkeyPatch) -> Follow:
     """Return a function that follows a run on a scripted fleet to its end."""
-    monkeypatch.setattr(dispatch, "TICK", 0.02)
+    monkeypatch.setattr(dispatcher, "TICK", 0.02)
     monkeypatch.setattr(worker_session, "_RETRY_DELAYS", (0.01,))
 
     def follow(

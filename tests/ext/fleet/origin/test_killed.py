@@ -11,7 +11,7 @@ import pytest
 from origin_place import archive, session
 from scripted_worker import HELLO, ScriptedWorker
 
-from mudroom.ext.fleet.origin import dispatch, worker_session
+from mudroom.ext.fleet.origin import dispatcher, worker_session
 from mudroom.ext.fleet.origin.archive import IncomingArchive
 from mudroom.ext.fleet.origin.arrival import ArchivePier
 from mudroom.ext.fleet.origin.errand_log import ErrandLog
@@ -98,7 +98,7 @@ POINTS = (
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "TICK", 0.01)
+    monkeypatch.setattr(dispatcher, "TICK", 0.01)
     monkeypatch.setattr(worker_session, "_RETRY_DELAYS", (0.001,))
 
 

@@ -26,15 +26,15 @@ from mudroom.errors import UsageError
 from mudroom.ext.fleet.base.scan import scan
 from mudroom.ext.fleet.origin.arrival import ArchivePier
 from mudroom.ext.fleet.origin.cargo import Cargo
-from mudroom.ext.fleet.origin.dispatch import Dispatch
+from mudroom.ext.fleet.origin.dispatcher import Dispatcher
 from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow, RunRow
 from mudroom.ext.fleet.origin.far_dial import FarGate
 from mudroom.ext.fleet.origin.inbox import LinkInbox
 from mudroom.ext.fleet.origin.link import OriginLink, Transport
 from mudroom.ext.fleet.origin.output import Outputs
-from mudroom.ext.fleet.origin.parts import DispatchParts
 from mudroom.ext.fleet.origin.question import QueuedQuestions
 from mudroom.ext.fleet.origin.report import FleetReport, Printed, Settled, WorkerNote
+from mudroom.ext.fleet.origin.services import RunServices
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.origin.worker_session import Key, WorkerRequirements, WorkerSession
 from mudroom.ext.fleet.wire.message import PROTOCOL, Errand, OriginHello
@@ -138,17 +138,17 @@ class FleetRun:
             FORMAT,
             __version__,
         )
-        self._dispatch = Dispatch(
+        self._dispatcher = Dispatcher(
             log,
             row,
             [WorkerSession(worker) for worker in workers],
-            DispatchParts(
+            RunServices(
                 self._connect,
                 self._load,
                 ArchivePier(session, LIMIT),
                 self._questions,
                 self._far_gate,
-                self._hear,
+                self._report,
                 requirements,
                 doors.lease,
                 wanted,
@@ -166,7 +166,7 @@ class FleetRun:
 
     def settled(self) -> Iterator[Settled]:
         """Yield each attempt as nothing more is awaited of it, with its fork if it has one."""
-        for settled in self._dispatch.run():
+        for settled in self._dispatcher.run():
             self._outputs.end(*settled.row.key)
             self._doors.report(settled)
             yield settled
@@ -176,15 +176,15 @@ class FleetRun:
         return tuple(redact_argv(words, self._session.vault.secrets()))
 
     def cancel(self) -> None:
-        self._dispatch.cancel()
+        self._dispatcher.cancel()
 
     def rows(self) -> list[tuple[ErrandRow, AttemptRow]]:
         """Return the attempts as they stand, in order."""
-        queue = self._dispatch.queue
+        queue = self._dispatcher.queue
         return [(queue.errands[row.errand], row) for row in queue.sorted_rows()]
 
     def worker_sessions(self) -> list[WorkerSession]:
-        return list(self._dispatch.sessions.values())
+        return list(self._dispatcher.sessions.values())
 
     def _connect(self, worker: WorkerSession, inbox: LinkInbox) -> OriginLink:
         hello = OriginHello(PROTOCOL, __version__, self.log.origin, worker.name, self._doors.lease)
@@ -206,7 +206,7 @@ class FleetRun:
             self._doors.note(note)
         return Cargo(scanned)
 
-    def _hear(self, report: FleetReport) -> None:
+    def _report(self, report: FleetReport) -> None:
         if not isinstance(report, Printed):
             self._doors.report(report)
             return

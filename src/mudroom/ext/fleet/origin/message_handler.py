@@ -10,25 +10,25 @@ from mudroom.ext.fleet.origin.errand_log import AttemptRow
 from mudroom.ext.fleet.origin.errand_queue import ErrandQueue
 from mudroom.ext.fleet.origin.fetching import Fetching
 from mudroom.ext.fleet.origin.inbox import FeedFailed, LinkEnd, LinkEvent
-from mudroom.ext.fleet.origin.parts import BaseCargo, DispatchParts
 from mudroom.ext.fleet.origin.report import Printed, Started, WorkerHere
+from mudroom.ext.fleet.origin.services import BaseCargo, RunServices
 from mudroom.ext.fleet.origin.worker_session import WorkerSession, unmet_requirement
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.typing import Protocol
 
 
-class Hearer(Protocol):
-    """A run, as messages act on it (``dispatch.py``)."""
+class HandlerContext(Protocol):
+    """A run, as messages act on it (``dispatcher.py``)."""
 
     queue: ErrandQueue
     fetching: Fetching
     cargo: BaseCargo | None
-    parts: DispatchParts
+    services: RunServices
 
-    def moved(self, error: Exception) -> None: ...
-    def gone(self, session: WorkerSession, reason: str, hint: str, *, given_up: bool) -> None: ...
-    def bar(self, session: WorkerSession, reason: str) -> None: ...
+    def base_changed(self, error: Exception) -> None: ...
+    def disconnected(self, session: WorkerSession, reason: str, hint: str, *, given_up: bool) -> None: ...
+    def ban(self, session: WorkerSession, reason: str) -> None: ...
 
 
 _DISCARDED = frozenset({"refused", "failed", "cancelled"})
@@ -37,26 +37,26 @@ _UNWANTED = _DISCARDED | {"kept"}
 """States in which an errand of any run is not to be there any more: its worker has not heard so."""
 
 
-def hear(dispatch: Hearer, session: WorkerSession, event: LinkEvent) -> None:
+def handle(dispatcher: HandlerContext, session: WorkerSession, event: LinkEvent) -> None:
     """Handle an event of a worker's link."""
     if isinstance(event, LinkEnd):
-        _ended(dispatch, session, event)
+        _ended(dispatcher, session, event)
         return
     if isinstance(event, FeedFailed):
-        dispatch.moved(event.error)
+        dispatcher.base_changed(event.error)
         return
     handler = _HANDLERS.get(event.kind)
     try:
         if handler is None:
             raise LinkError(f"sent a message of kind {event.kind}, which no worker sends")
-        handler(dispatch, session, event)
+        handler(dispatcher, session, event)
     except LinkError as error:
-        dispatch.bar(session, error.message)
+        dispatcher.ban(session, error.message)
 
 
-def _row(dispatch: Hearer, session: WorkerSession, stream: int) -> AttemptRow:
+def _row(dispatcher: HandlerContext, session: WorkerSession, stream: int) -> AttemptRow:
     key = session.key_of(stream)
-    row = dispatch.queue.rows.get(key) if key is not None else None
+    row = dispatcher.queue.rows.get(key) if key is not None else None
     if row is None or row.worker != session.name:  # the latter: it was told that nothing is wanted of another's errand
         raise LinkError("answered on a stream that there is not")
     return row
@@ -65,15 +65,15 @@ def _row(dispatch: Hearer, session: WorkerSession, stream: int) -> AttemptRow:
 # --- the link ---
 
 
-def _hello(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
+def _hello(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
     hello = claim.introduced(wire.message_of(frame, wire.WorkerHello))
-    reason = unmet_requirement(hello, dispatch.parts.requirements)
+    reason = unmet_requirement(hello, dispatcher.services.requirements)
     if reason:
-        dispatch.gone(session, reason, "", given_up=True)
+        dispatcher.disconnected(session, reason, "", given_up=True)
         return
-    queue = dispatch.queue
+    queue = dispatcher.queue
     session.greeted(hello)
-    dispatch.parts.report(WorkerHere(session.name, hello))
+    dispatcher.services.report(WorkerHere(session.name, hello))
     held = {(row.errand, row.attempt) for row in hello.held}
     for row in queue.rows_of(session.name):
         if row.key not in held:
@@ -90,41 +90,41 @@ def _hello(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
             queue.send_later(session, wire.KEPT, wire.Kept(*key), session.open_stream(key))
 
 
-def _ended(dispatch: Hearer, session: WorkerSession, end: LinkEnd) -> None:
-    queue, link = dispatch.queue, session.link
+def _ended(dispatcher: HandlerContext, session: WorkerSession, end: LinkEnd) -> None:
+    queue, link = dispatcher.queue, session.link
     unsent = {session.key_of(stream) for stream in link.unsent()} if link is not None else set()
     for row in queue.rows_of(session.name):
         if row.key in unsent and row.state == "sent":
             queue.requeue(row)
-    never_here = not end.said_hello and not session.was_greeted
-    dispatch.gone(session, claim.line(end.reason), end.hint, given_up=never_here)
+    was_never_here = not end.said_hello and not session.was_greeted
+    dispatcher.disconnected(session, claim.line(end.reason), end.hint, given_up=was_never_here)
 
 
-def _pong(_dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
+def _pong(_dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
     session.pong = wire.message_of(frame, wire.Pong)
 
 
-def _bye(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
+def _bye(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
     bye = wire.message_of(frame, wire.Bye)
-    dispatch.gone(session, claim.line(bye.reason) or "the worker took leave", "", given_up=False)
+    dispatcher.disconnected(session, claim.line(bye.reason) or "the worker took leave", "", given_up=False)
 
 
-def _failed(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
-    failed, queue = wire.message_of(frame, wire.Failed), dispatch.queue
+def _failed(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
+    failed, queue = wire.message_of(frame, wire.Failed), dispatcher.queue
     reason = claim.line(failed.reason) + (f" ({claim.line(failed.hint)})" if failed.hint else "")
     if frame.stream == 0:  # it cannot have the base: others may
-        dispatch.gone(session, reason, "", given_up=True)
+        dispatcher.disconnected(session, reason, "", given_up=True)
         return
     key = session.key_of(frame.stream)
     if key is not None and key not in queue.rows:
         return  # of another run, which it was to discard
-    row = _row(dispatch, session, frame.stream)
+    row = _row(dispatcher, session, frame.stream)
     if session.is_fetching(frame.stream):
-        dispatch.fetching.give_up(row.key)
+        dispatcher.fetching.give_up(row.key)
     session.close_stream(frame.stream)
     session.running.discard(row.key)
     if failed.for_now and row.state in ("ended", "late"):
-        dispatch.fetching.leave_there(row.key)
+        dispatcher.fetching.leave_there(row.key)
         queue.settle(queue.put(row, reason=reason))
     elif row.state in ("sent", "ended", "late"):
         queue.settle(queue.put(row, "failed", reason))
@@ -135,14 +135,14 @@ def _failed(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
 # --- the base ---
 
 
-def _want(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
-    want, cargo = wire.message_of(frame, wire.Want), dispatch.cargo
+def _want(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
+    want, cargo = wire.message_of(frame, wire.Want), dispatcher.cargo
     if cargo is not None and session.link is not None and want.base == cargo.identity:  # else that base was replaced
         session.link.feed(cargo.frames(want))
 
 
-def _ready(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
-    ready, cargo = wire.message_of(frame, wire.Ready), dispatch.cargo
+def _ready(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
+    ready, cargo = wire.message_of(frame, wire.Ready), dispatcher.cargo
     session.has_base = cargo is not None and ready.base == cargo.identity
     session.made_progress()
 
@@ -150,39 +150,39 @@ def _ready(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
 # --- errands ---
 
 
-def _accepted(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
-    said, row = wire.message_of(frame, wire.Accepted), _row(dispatch, session, frame.stream)
+def _accepted(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
+    said, row = wire.message_of(frame, wire.Accepted), _row(dispatcher, session, frame.stream)
     if (said.errand, said.attempt) != row.key or row.state not in ("sent", "accepted"):
         raise LinkError("accepted another errand than it was given")
     if row.state == "sent":
-        row = dispatch.queue.put(row, "accepted")
-        dispatch.queue.accepted_at[row.key] = dispatch.parts.clock()
-        dispatch.parts.report(Started(dispatch.queue.errands[row.errand], row))
+        row = dispatcher.queue.put(row, "accepted")
+        dispatcher.queue.accepted_at[row.key] = dispatcher.services.clock()
+        dispatcher.services.report(Started(dispatcher.queue.errands[row.errand], row))
 
 
-def _out(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
-    said, row = wire.message_of(frame, wire.Out), _row(dispatch, session, frame.stream)
+def _out(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
+    said, row = wire.message_of(frame, wire.Out), _row(dispatcher, session, frame.stream)
     if said.stream not in (1, 2) or said.offset < 0:
         raise LinkError("printed to a stream that there is not")
-    errand = dispatch.queue.errands[row.errand]
-    dispatch.parts.report(Printed(errand, row, said.stream, said.offset, said.data))
+    errand = dispatcher.queue.errands[row.errand]
+    dispatcher.services.report(Printed(errand, row, said.stream, said.offset, said.data))
 
 
-def _ask(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
-    asked, row = wire.message_of(frame, wire.Ask), _row(dispatch, session, frame.stream)
+def _ask(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
+    asked, row = wire.message_of(frame, wire.Ask), _row(dispatcher, session, frame.stream)
     if session.link is not None:
-        errand = dispatch.queue.errands[row.errand]
-        dispatch.parts.questions.ask(session.name, errand, session.link, frame.stream, asked)
+        errand = dispatcher.queue.errands[row.errand]
+        dispatcher.services.questions.ask(session.name, errand, session.link, frame.stream, asked)
 
 
-def _event(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
+def _event(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
     """A row of the worker's journal. The archive has the journal that is taken over."""
     wire.message_of(frame, wire.EventRow)
-    _row(dispatch, session, frame.stream)
+    _row(dispatcher, session, frame.stream)
 
 
-def _outcome(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
-    queue, row = dispatch.queue, _row(dispatch, session, frame.stream)
+def _outcome(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
+    queue, row = dispatcher.queue, _row(dispatcher, session, frame.stream)
     outcome = claim.checked(wire.message_of(frame, wire.ErrandOutcome), row.key)
     session.close_stream(frame.stream)
     session.running.discard(row.key)
@@ -204,33 +204,33 @@ def _outcome(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
             queue.mark_kept(late, session)
         return
     row = queue.put(row._replace(outcome=outcome), outcome.state, outcome.reason)
-    is_wanted = dispatch.fetching.is_wanted(row)
+    is_wanted = dispatcher.fetching.is_wanted(row)
     if outcome.state in _DISCARDED or (outcome.state == "ended" and not outcome.archive):
         queue.mark_kept(row, session)
     if not is_wanted:
         queue.settle(queue.rows[row.key])
 
 
-def _part(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
-    part, row = wire.message_of(frame, wire.ArchivePart), _row(dispatch, session, frame.stream)
-    dispatch.fetching.part(session, row, frame.stream, part)
+def _part(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
+    part, row = wire.message_of(frame, wire.ArchivePart), _row(dispatcher, session, frame.stream)
+    dispatcher.fetching.part(session, row, frame.stream, part)
     session.made_progress()
 
 
-def _dial(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
-    dial, row = wire.message_of(frame, wire.Dial), _row(dispatch, session, frame.stream)
-    errand = dispatch.queue.errands[row.errand]
+def _dial(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
+    dial, row = wire.message_of(frame, wire.Dial), _row(dispatcher, session, frame.stream)
+    errand = dispatcher.queue.errands[row.errand]
     if not errand.message.through_origin or row.state != "accepted" or session.link is None:
         raise LinkError("asks for a connection of an errand that has none here")
-    dispatch.parts.far_gate.dial(session.link, frame.stream, dial, errand.label, errand.errand)
+    dispatcher.services.far_gate.dial(session.link, frame.stream, dial, errand.label, errand.errand)
 
 
-def _connection(dispatch: Hearer, session: WorkerSession, frame: Frame) -> None:
+def _connection(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
     if session.link is not None:
-        dispatch.parts.far_gate.take(session.link, frame)
+        dispatcher.services.far_gate.take(session.link, frame)
 
 
-_HANDLERS: dict[int, Callable[[Hearer, WorkerSession, Frame], None]] = {
+_HANDLERS: dict[int, Callable[[HandlerContext, WorkerSession, Frame], None]] = {
     wire.HELLO: _hello,
     wire.PONG: _pong,
     wire.BYE: _bye,

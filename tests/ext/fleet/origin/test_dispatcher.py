@@ -16,7 +16,7 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.cli import fleet_run, fleet_table
-from mudroom.ext.fleet.origin import dispatch
+from mudroom.ext.fleet.origin import dispatcher
 from mudroom.ext.fleet.origin.errand_log import ErrandLog
 from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
 from mudroom.ext.fleet.wire import message as wire
@@ -398,7 +398,7 @@ def _digest_of_a(content: str) -> bytes:
 def test_a_worker_that_answers_and_sends_no_archive_holds_up_nothing(
     follow: Follow, archive: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "STALL", 0.05)
+    monkeypatch.setattr(dispatcher, "STALL", 0.05)
     silent = ScriptedFleet(a=lambda: ScriptedWorker(archive, fetch=lambda *_nothing: None))
     here = follow(silent)
     assert here.states() == [("r1-1", 1, "ended", "")]

@@ -45,7 +45,7 @@ class WorkerConnections(Protocol):
     def forget(self, link: OriginLink) -> None: ...
 
 
-class DispatchParts(NamedTuple):
+class RunServices(NamedTuple):
     """What a run needs of the outside."""
 
     connect: Callable[[WorkerSession, LinkInbox], OriginLink]

@@ -18,42 +18,42 @@ from mudroom.errors import MudroomError
 from mudroom.ext.fleet.origin.errand_log import ErrandLog, RunRow
 from mudroom.ext.fleet.origin.errand_queue import ErrandQueue
 from mudroom.ext.fleet.origin.fetching import STALL, Fetching
-from mudroom.ext.fleet.origin.hearing import hear
 from mudroom.ext.fleet.origin.inbox import LinkInbox
-from mudroom.ext.fleet.origin.parts import BaseCargo, DispatchParts
+from mudroom.ext.fleet.origin.message_handler import handle
 from mudroom.ext.fleet.origin.report import Settled, WorkerGone
+from mudroom.ext.fleet.origin.services import BaseCargo, RunServices
 from mudroom.ext.fleet.origin.worker_session import Key, WorkerSession
 from mudroom.ext.fleet.wire import message as wire
 
 TICK = 0.5
 """Seconds between two looks at what no link tells: requests to cancel, answers to questions, deadlines."""
-FAREWELL = 3.0
+CLOSE_TIMEOUT = 3.0
 """Seconds for the links to end by themselves at the end of a run."""
-GRACE = 10.0
+CANCEL_TIMEOUT = 10.0
 """Seconds after which an errand that was cancelled is given up."""
 OVERDUE = 60.0
 """Seconds after its timeout after which a worker has to have ended an errand."""
-_MOVES = 5
+_MOST_RESCANS = 5
 """A project that changes so often while it is sent is not sent."""
 
 
-class Dispatch:
+class Dispatcher:
     """Owner: the thread of the verb. ``cancel`` only sets a mark, from any thread or a signal handler."""
 
-    def __init__(self, log: ErrandLog, run: RunRow, sessions: list[WorkerSession], parts: DispatchParts) -> None:
-        self._log, self._run, self.parts = log, run, parts
+    def __init__(self, log: ErrandLog, run: RunRow, sessions: list[WorkerSession], services: RunServices) -> None:
+        self._log, self._run, self.services = log, run, services
         self.sessions = {session.name: session for session in sessions}
-        self.queue = ErrandQueue(log, run.run, run.retry, parts.report)
-        self.fetching = Fetching(self.queue, self.sessions, parts.pier, run.fetch, parts.wanted, parts.clock)
+        self.queue = ErrandQueue(log, run.run, run.retry, services.report)
+        self.fetching = Fetching(self.queue, self.sessions, services.pier, run.fetch, services.wanted, services.clock)
         self.cargo: BaseCargo | None = None
         self._inbox: LinkInbox = LinkInbox()
         self._is_resumed = not run.ended and any(row.state != "new" for row in self.queue.rows.values())
-        self._moves = 0
+        self._rescans = 0
         self._is_cancelled = False
         self._cancelled_at: float | None = None
-        self._unheard: set[str] = set()
+        self._to_reconcile: set[str] = set()
         """Workers that may have errands which an earlier process gave up, or was not able to say goodbye to."""
-        self._has_left = False
+        self._is_complete = False
 
     def run(self) -> Iterator[Settled]:
         """Follow all errands to their ends, and yield each as it ends. Raise what ``load`` raises."""
@@ -62,22 +62,22 @@ class Dispatch:
             self.fetching.resume()
             for row in queue.rows.values():
                 if (row.state == "lost" and row.outcome is None) or (self._is_resumed and row.worker):
-                    self._unheard.add(row.worker)
+                    self._to_reconcile.add(row.worker)
                 if row.state in ("sent", "accepted"):
-                    queue.orphans[row.key] = self.parts.clock() + self.parts.lease
+                    queue.orphans[row.key] = self.services.clock() + self.services.lease
             while True:
                 self._tick()
                 yield from queue.flush()
-                if self._is_over():
+                if self._is_done():
                     break
                 events, full = self._inbox.take(TICK)
                 for link, event in events:
                     session = next((session for session in self.sessions.values() if session.link is link), None)
-                    if session is not None:  # else it was barred, and what it had said before does not count
-                        hear(self, session, event)
+                    if session is not None:  # else it was banned, and what it had said before does not count
+                        handle(self, session, event)
                 for link in full:
                     link.wake()
-            self._leave()
+            self._send_goodbyes()
             yield from queue.flush()
         finally:
             self._close()
@@ -87,78 +87,78 @@ class Dispatch:
         self._is_cancelled = True
         self._inbox.wake()
 
-    def _is_over(self) -> bool:
+    def _is_done(self) -> bool:
         queue = self.queue
         if self.fetching.is_busy or queue.unfinished:
             return False
-        if any(self._may_reach(row.worker) for row in self.fetching.wanted()):
+        if any(self._is_reachable(row.worker) for row in self.fetching.wanted()):
             return False
         if self._is_cancelled:
             return True
-        unheard = any(self._may_reach(name) and not self.sessions[name].was_greeted for name in self._unheard)
+        pending = any(self._is_reachable(name) and not self.sessions[name].was_greeted for name in self._to_reconcile)
         asked = any(session.running for session in self.sessions.values())
-        return not unheard and not asked
+        return not pending and not asked
 
-    def _may_reach(self, name: str) -> bool:
+    def _is_reachable(self, name: str) -> bool:
         session = self.sessions.get(name)
         return session is not None and session.is_usable and (not self._is_cancelled or session.link is not None)
 
     # --- each round ---
 
     def _tick(self) -> None:
-        now, queue = self.parts.clock(), self.queue
-        self._cancel_what_is_asked(now)
-        self._end_what_is_overdue(now)
+        now, queue = self.services.clock(), self.queue
+        self._cancel_requested(now)
+        self._end_overdue(now)
         for key, until in list(queue.orphans.items()):
-            if now >= until or not self._may_reach(queue.rows[key].worker):
-                queue.mark_lost(queue.rows[key], self._why_gone(queue.rows[key].worker))
+            if now >= until or not self._is_reachable(queue.rows[key].worker):
+                queue.mark_lost(queue.rows[key], self._reason_gone(queue.rows[key].worker))
         for session in self.sessions.values():
-            if session.link is None and session.is_usable and now >= session.retry_at and self._needs(session):
-                self._begin(session)
-        self._place()
+            if session.link is None and session.is_usable and now >= session.retry_at and self._has_work_for(session):
+                self._connect(session)
+        self._assign()
         self.fetching.start()
         for session, reason in self.fetching.land():
-            self.bar(session, f"its archive was refused: {reason}")
-        for link, frame in self.parts.questions.look():
+            self.ban(session, f"its archive was refused: {reason}")
+        for link, frame in self.services.questions.look():
             link.send(frame)
         if queue.waiting and not any(session.is_usable for session in self.sessions.values()):
-            self._give_up()
+            self._fail_waiting()
 
-    def _why_gone(self, name: str) -> str:
+    def _reason_gone(self, name: str) -> str:
         session = self.sessions.get(name)
         if session is None:
             return f"{name} is not in this fleet any more"
         return f"{name}: {session.reason}" if session.reason else f"{name} was not reached again"
 
-    def _begin(self, session: WorkerSession) -> None:
+    def _connect(self, session: WorkerSession) -> None:
         try:
-            session.connected(self.parts.connect(session, self._inbox))
+            session.connected(self.services.connect(session, self._inbox))
         except MudroomError as error:
-            self.gone(session, error.message, error.hint, given_up=True)
+            self.disconnected(session, error.message, error.hint, given_up=True)
 
-    def _needs(self, session: WorkerSession) -> bool:
+    def _has_work_for(self, session: WorkerSession) -> bool:
         """Return whether there is anything to do with this worker."""
         queue = self.queue
         if queue.waiting and not self._is_cancelled:
             return True
-        if session.name in self._unheard and not session.was_greeted:
+        if session.name in self._to_reconcile and not session.was_greeted:
             return True
         wanted = {row.key for row in self.fetching.wanted()}
         return any(row.key in queue.orphans or row.key in wanted for row in queue.rows_of(session.name))
 
-    def _end_what_is_overdue(self, now: float) -> None:
+    def _end_overdue(self, now: float) -> None:
         queue = self.queue
         for session in self.sessions.values():
             for key in list(session.running):
                 timeout, accepted_at = queue.errands[key[0]].message.timeout, queue.accepted_at.get(key)
                 if timeout and accepted_at is not None and now > accepted_at + timeout + OVERDUE:
-                    self.bar(session, "does not end an errand whose time is over")
+                    self.ban(session, "does not end an errand whose time is over")
                     break
-        patience = GRACE if self._is_cancelled else STALL
-        for session in self.fetching.stalled(patience):
-            self.gone(session, f"has sent nothing of an archive for {patience:g} s", "", given_up=False)
+        timeout = CANCEL_TIMEOUT if self._is_cancelled else STALL
+        for session in self.fetching.stalled(timeout):
+            self.disconnected(session, f"has sent nothing of an archive for {timeout:g} s", "", given_up=False)
 
-    def _cancel_what_is_asked(self, now: float) -> None:
+    def _cancel_requested(self, now: float) -> None:
         queue, asked = self.queue, self._log.take_cancel_requests()
         if self._is_cancelled:
             self._cancelled_at = self._cancelled_at or now
@@ -169,15 +169,15 @@ class Dispatch:
             if row.state == "new":
                 queue.waiting.remove(row.key)
                 queue.settle(queue.put(row, "cancelled", "cancelled before it was sent"))
-            elif row.state in ("sent", "accepted") and self._cancelled_at and now > self._cancelled_at + GRACE:
-                queue.mark_lost(row, f"it did not end within {GRACE:g} s after it was cancelled")
+            elif row.state in ("sent", "accepted") and self._cancelled_at and now > self._cancelled_at + CANCEL_TIMEOUT:
+                queue.mark_lost(row, f"it did not end within {CANCEL_TIMEOUT:g} s after it was cancelled")
             elif row.state in ("sent", "accepted") and (session is None or session.link is None):
                 queue.mark_lost(row, "cancelled while its worker was not reached")
             elif row.state in ("sent", "accepted") and session is not None and row.key not in session.cancelled:
                 session.cancelled.add(row.key)
                 queue.send_later(session, wire.CANCEL, wire.CancelErrand(*row.key, 15), session.stream_of(row.key))
 
-    def _give_up(self) -> None:
+    def _fail_waiting(self) -> None:
         queue = self.queue
         sessions = list(self.sessions.values())
         reason = f"{sessions[0].name}: {sessions[0].reason}" if len(sessions) == 1 else "no worker could run it"
@@ -185,12 +185,12 @@ class Dispatch:
             row = queue.rows[queue.waiting.popleft()]
             queue.settle(queue.put(row, "failed", reason))
 
-    def _place(self) -> None:
+    def _assign(self) -> None:
         """Give errands that wait to the workers with the most places free."""
         queue = self.queue
         if not queue.waiting or self._is_cancelled:
             return
-        cargo = self.cargo = self.cargo or self.parts.load()
+        cargo = self.cargo = self.cargo or self.services.load()
         for session in self.sessions.values():
             if session.is_greeted and not session.offered_base:
                 session.offered_base = cargo.identity
@@ -200,9 +200,9 @@ class Dispatch:
             if not free:
                 return
             emptiest = max(free, key=lambda session: session.free_slots / session.slots)
-            self._send(emptiest, queue.waiting.popleft(), cargo)
+            self._send_errand(emptiest, queue.waiting.popleft(), cargo)
 
-    def _send(self, session: WorkerSession, key: Key, cargo: BaseCargo) -> None:
+    def _send_errand(self, session: WorkerSession, key: Key, cargo: BaseCargo) -> None:
         queue = self.queue
         queue.put(queue.rows[key]._replace(worker=session.name), "sent")
         session.running.add(key)
@@ -211,52 +211,52 @@ class Dispatch:
 
     # --- what hearing leads to ---
 
-    def moved(self, error: Exception) -> None:
+    def base_changed(self, error: Exception) -> None:
         """The project was edited while it was sent: what is there now becomes the base. Raise MudroomError if that
         happens again and again, or if it is another failure of reading."""
-        self._moves += 1
-        if self._moves > _MOVES:
+        self._rescans += 1
+        if self._rescans > _MOST_RESCANS:
             raise MudroomError(f"the project does not stand still while it is sent: {error}", "run it again") from error
-        self.cargo = self.parts.load()
+        self.cargo = self.services.load()
         for session in self.sessions.values():
             session.offered_base, session.has_base = b"", False
 
-    def gone(self, session: WorkerSession, reason: str, hint: str, *, given_up: bool) -> None:
+    def disconnected(self, session: WorkerSession, reason: str, hint: str, *, given_up: bool) -> None:
         """The link of a worker is over. ``given_up``: it is not tried again in this run."""
-        now, queue = self.parts.clock(), self.queue
+        now, queue = self.services.clock(), self.queue
         link = session.disconnected(now, reason, given_up=given_up)
         if link is not None:
-            self.parts.questions.forget(link)
-            self.parts.far_gate.forget(link)
+            self.services.questions.forget(link)
+            self.services.far_gate.forget(link)
             link.end(reason)
         self.fetching.leave(session.name)
         for row in queue.rows_of(session.name):
             if row.state in ("sent", "accepted"):
-                queue.orphans.setdefault(row.key, now + self.parts.lease)
-        self.parts.report(WorkerGone(session.name, reason, hint, given_up))
+                queue.orphans.setdefault(row.key, now + self.services.lease)
+        self.services.report(WorkerGone(session.name, reason, hint, given_up))
 
-    def bar(self, session: WorkerSession, reason: str) -> None:
+    def ban(self, session: WorkerSession, reason: str) -> None:
         """A worker broke the protocol or lied: its link is ended, and it gets no more errands."""
-        self.gone(session, reason, "", given_up=True)
+        self.disconnected(session, reason, "", given_up=True)
 
     # --- the end ---
 
-    def _leave(self) -> None:
+    def _send_goodbyes(self) -> None:
         """Take leave of the workers. What was not fetched stays there."""
         for session in self.sessions.values():
             self.queue.send_later(session, wire.BYE, wire.Bye(""))
         for row in self.fetching.wanted():
-            self.queue.settle(self.queue.put(row, reason=f"not fetched: {self._why_gone(row.worker)}"))
-        self._has_left = True
+            self.queue.settle(self.queue.put(row, reason=f"not fetched: {self._reason_gone(row.worker)}"))
+        self._is_complete = True
 
     def _close(self) -> None:
         links = [session.link for session in self.sessions.values() if session.link is not None]
-        until = time.monotonic() + (FAREWELL if self._has_left else 0.0)
+        until = time.monotonic() + (CLOSE_TIMEOUT if self._is_complete else 0.0)
         for link in links:
             link.join(max(0.0, until - time.monotonic()))
             link.end("the run is over")
         for link in links:
-            link.join(2 * FAREWELL)
+            link.join(2 * CLOSE_TIMEOUT)
         self.fetching.close()
-        if self._has_left:
+        if self._is_complete:
             self._log.end_run(self._run.run)  # not before the workers have heard what they may discard
