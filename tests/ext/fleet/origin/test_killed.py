@@ -13,7 +13,7 @@ from scripted_worker import HELLO, ScriptedWorker
 
 from mudroom.ext.fleet.origin import dispatcher, worker_session
 from mudroom.ext.fleet.origin.archive import IncomingArchive
-from mudroom.ext.fleet.origin.arrival import ArchivePier
+from mudroom.ext.fleet.origin.archive_import import ForkImporter
 from mudroom.ext.fleet.origin.errand_log import ErrandLog
 from mudroom.ext.fleet.origin.link import OriginLink
 from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, FleetRun, begin, resume
@@ -91,7 +91,7 @@ class Point(NamedTuple):
 POINTS = (
     Point(ErrandLog, "commit"),
     Point(OriginLink, "send"),
-    Point(ArchivePier, "arrive"),
+    Point(ForkImporter, "import_archives"),
     Point(IncomingArchive, "add"),
 )
 

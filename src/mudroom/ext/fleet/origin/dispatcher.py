@@ -15,13 +15,13 @@ import time
 from collections.abc import Iterator
 
 from mudroom.errors import MudroomError
+from mudroom.ext.fleet.origin.archive_fetcher import STALL, ArchiveFetcher
 from mudroom.ext.fleet.origin.errand_log import ErrandLog, RunRow
 from mudroom.ext.fleet.origin.errand_queue import ErrandQueue
-from mudroom.ext.fleet.origin.fetching import STALL, Fetching
 from mudroom.ext.fleet.origin.inbox import LinkInbox
 from mudroom.ext.fleet.origin.message_handler import handle
 from mudroom.ext.fleet.origin.report import Settled, WorkerGone
-from mudroom.ext.fleet.origin.services import BaseCargo, RunServices
+from mudroom.ext.fleet.origin.services import BasePayload, RunServices
 from mudroom.ext.fleet.origin.worker_session import Key, WorkerSession
 from mudroom.ext.fleet.wire import message as wire
 
@@ -44,8 +44,10 @@ class Dispatcher:
         self._log, self._run, self.services = log, run, services
         self.sessions = {session.name: session for session in sessions}
         self.queue = ErrandQueue(log, run.run, run.retry, services.report)
-        self.fetching = Fetching(self.queue, self.sessions, services.pier, run.fetch, services.wanted, services.clock)
-        self.cargo: BaseCargo | None = None
+        self.fetcher = ArchiveFetcher(
+            self.queue, self.sessions, services.importer, run.fetch, services.wanted, services.clock
+        )
+        self.payload: BasePayload | None = None
         self._inbox: LinkInbox = LinkInbox()
         self._is_resumed = not run.ended and any(row.state != "new" for row in self.queue.rows.values())
         self._rescans = 0
@@ -56,10 +58,10 @@ class Dispatcher:
         self._is_complete = False
 
     def run(self) -> Iterator[Settled]:
-        """Follow all errands to their ends, and yield each as it ends. Raise what ``load`` raises."""
+        """Follow all errands to their ends, and yield each as it ends. Raise what ``load_payload`` raises."""
         queue = self.queue
         try:
-            self.fetching.resume()
+            self.fetcher.resume()
             for row in queue.rows.values():
                 if (row.state == "lost" and row.outcome is None) or (self._is_resumed and row.worker):
                     self._to_reconcile.add(row.worker)
@@ -89,9 +91,9 @@ class Dispatcher:
 
     def _is_done(self) -> bool:
         queue = self.queue
-        if self.fetching.is_busy or queue.unfinished:
+        if self.fetcher.is_busy or queue.unfinished:
             return False
-        if any(self._is_reachable(row.worker) for row in self.fetching.wanted()):
+        if any(self._is_reachable(row.worker) for row in self.fetcher.wanted()):
             return False
         if self._is_cancelled:
             return True
@@ -116,8 +118,8 @@ class Dispatcher:
             if session.link is None and session.is_usable and now >= session.retry_at and self._has_work_for(session):
                 self._connect(session)
         self._assign()
-        self.fetching.start()
-        for session, reason in self.fetching.land():
+        self.fetcher.start()
+        for session, reason in self.fetcher.import_ready():
             self.ban(session, f"its archive was refused: {reason}")
         for link, frame in self.services.questions.look():
             link.send(frame)
@@ -143,7 +145,7 @@ class Dispatcher:
             return True
         if session.name in self._to_reconcile and not session.was_greeted:
             return True
-        wanted = {row.key for row in self.fetching.wanted()}
+        wanted = {row.key for row in self.fetcher.wanted()}
         return any(row.key in queue.orphans or row.key in wanted for row in queue.rows_of(session.name))
 
     def _end_overdue(self, now: float) -> None:
@@ -155,7 +157,7 @@ class Dispatcher:
                     self.ban(session, "does not end an errand whose time is over")
                     break
         timeout = CANCEL_TIMEOUT if self._is_cancelled else STALL
-        for session in self.fetching.stalled(timeout):
+        for session in self.fetcher.stalled(timeout):
             self.disconnected(session, f"has sent nothing of an archive for {timeout:g} s", "", given_up=False)
 
     def _cancel_requested(self, now: float) -> None:
@@ -190,23 +192,23 @@ class Dispatcher:
         queue = self.queue
         if not queue.waiting or self._is_cancelled:
             return
-        cargo = self.cargo = self.cargo or self.services.load()
+        payload = self.payload = self.payload or self.services.load_payload()
         for session in self.sessions.values():
             if session.is_greeted and not session.offered_base:
-                session.offered_base = cargo.identity
-                queue.send_later(session, wire.OFFER, wire.OfferedBase(cargo.base))
+                session.offered_base = payload.identity
+                queue.send_later(session, wire.OFFER, wire.OfferedBase(payload.base))
         while queue.waiting:
             free = [session for session in self.sessions.values() if session.is_ready and session.free_slots > 0]
             if not free:
                 return
             emptiest = max(free, key=lambda session: session.free_slots / session.slots)
-            self._send_errand(emptiest, queue.waiting.popleft(), cargo)
+            self._send_errand(emptiest, queue.waiting.popleft(), payload)
 
-    def _send_errand(self, session: WorkerSession, key: Key, cargo: BaseCargo) -> None:
+    def _send_errand(self, session: WorkerSession, key: Key, payload: BasePayload) -> None:
         queue = self.queue
         queue.put(queue.rows[key]._replace(worker=session.name), "sent")
         session.running.add(key)
-        message = queue.errands[key[0]].message._replace(attempt=key[1], base=cargo.identity)
+        message = queue.errands[key[0]].message._replace(attempt=key[1], base=payload.identity)
         queue.send_later(session, wire.ERRAND, message, session.open_stream(key))
 
     # --- what hearing leads to ---
@@ -217,7 +219,7 @@ class Dispatcher:
         self._rescans += 1
         if self._rescans > _MOST_RESCANS:
             raise MudroomError(f"the project does not stand still while it is sent: {error}", "run it again") from error
-        self.cargo = self.services.load()
+        self.payload = self.services.load_payload()
         for session in self.sessions.values():
             session.offered_base, session.has_base = b"", False
 
@@ -229,7 +231,7 @@ class Dispatcher:
             self.services.questions.forget(link)
             self.services.far_gate.forget(link)
             link.end(reason)
-        self.fetching.leave(session.name)
+        self.fetcher.disconnected(session.name)
         for row in queue.rows_of(session.name):
             if row.state in ("sent", "accepted"):
                 queue.orphans.setdefault(row.key, now + self.services.lease)
@@ -245,7 +247,7 @@ class Dispatcher:
         """Take leave of the workers. What was not fetched stays there."""
         for session in self.sessions.values():
             self.queue.send_later(session, wire.BYE, wire.Bye(""))
-        for row in self.fetching.wanted():
+        for row in self.fetcher.wanted():
             self.queue.settle(self.queue.put(row, reason=f"not fetched: {self._reason_gone(row.worker)}"))
         self._is_complete = True
 
@@ -257,6 +259,6 @@ class Dispatcher:
             link.end("the run is over")
         for link in links:
             link.join(2 * CLOSE_TIMEOUT)
-        self.fetching.close()
+        self.fetcher.close()
         if self._is_complete:
             self._log.end_run(self._run.run)  # not before the workers have heard what they may discard

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mudroom.ext.fleet.origin import claim
+from mudroom.ext.fleet.origin.archive_fetcher import ArchiveFetcher
 from mudroom.ext.fleet.origin.errand_log import AttemptRow
 from mudroom.ext.fleet.origin.errand_queue import ErrandQueue
-from mudroom.ext.fleet.origin.fetching import Fetching
 from mudroom.ext.fleet.origin.inbox import FeedFailed, LinkEnd, LinkEvent
 from mudroom.ext.fleet.origin.report import Printed, Started, WorkerHere
-from mudroom.ext.fleet.origin.services import BaseCargo, RunServices
+from mudroom.ext.fleet.origin.services import BasePayload, RunServices
 from mudroom.ext.fleet.origin.worker_session import WorkerSession, unmet_requirement
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
@@ -22,8 +22,8 @@ class HandlerContext(Protocol):
     """A run, as messages act on it (``dispatcher.py``)."""
 
     queue: ErrandQueue
-    fetching: Fetching
-    cargo: BaseCargo | None
+    fetcher: ArchiveFetcher
+    payload: BasePayload | None
     services: RunServices
 
     def base_changed(self, error: Exception) -> None: ...
@@ -120,11 +120,11 @@ def _failed(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) ->
         return  # of another run, which it was to discard
     row = _row(dispatcher, session, frame.stream)
     if session.is_fetching(frame.stream):
-        dispatcher.fetching.give_up(row.key)
+        dispatcher.fetcher.give_up(row.key)
     session.close_stream(frame.stream)
     session.running.discard(row.key)
     if failed.for_now and row.state in ("ended", "late"):
-        dispatcher.fetching.leave_there(row.key)
+        dispatcher.fetcher.defer(row.key)
         queue.settle(queue.put(row, reason=reason))
     elif row.state in ("sent", "ended", "late"):
         queue.settle(queue.put(row, "failed", reason))
@@ -136,14 +136,15 @@ def _failed(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) ->
 
 
 def _want(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
-    want, cargo = wire.message_of(frame, wire.Want), dispatcher.cargo
-    if cargo is not None and session.link is not None and want.base == cargo.identity:  # else that base was replaced
-        session.link.feed(cargo.frames(want))
+    want, payload = wire.message_of(frame, wire.Want), dispatcher.payload
+    # Else that base was replaced.
+    if payload is not None and session.link is not None and want.base == payload.identity:
+        session.link.feed(payload.frames(want))
 
 
 def _ready(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
-    ready, cargo = wire.message_of(frame, wire.Ready), dispatcher.cargo
-    session.has_base = cargo is not None and ready.base == cargo.identity
+    ready, payload = wire.message_of(frame, wire.Ready), dispatcher.payload
+    session.has_base = payload is not None and ready.base == payload.identity
     session.made_progress()
 
 
@@ -204,7 +205,7 @@ def _outcome(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -
             queue.mark_kept(late, session)
         return
     row = queue.put(row._replace(outcome=outcome), outcome.state, outcome.reason)
-    is_wanted = dispatcher.fetching.is_wanted(row)
+    is_wanted = dispatcher.fetcher.is_wanted(row)
     if outcome.state in _DISCARDED or (outcome.state == "ended" and not outcome.archive):
         queue.mark_kept(row, session)
     if not is_wanted:
@@ -213,7 +214,7 @@ def _outcome(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -
 
 def _part(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
     part, row = wire.message_of(frame, wire.ArchivePart), _row(dispatcher, session, frame.stream)
-    dispatcher.fetching.part(session, row, frame.stream, part)
+    dispatcher.fetcher.receive(session, row, frame.stream, part)
     session.made_progress()
 
 

@@ -24,8 +24,8 @@ from mudroom.core.settings import Settings
 from mudroom.core.text.redaction import redact_argv
 from mudroom.errors import UsageError
 from mudroom.ext.fleet.base.scan import scan
-from mudroom.ext.fleet.origin.arrival import ArchivePier
-from mudroom.ext.fleet.origin.cargo import Cargo
+from mudroom.ext.fleet.origin.archive_import import ForkImporter
+from mudroom.ext.fleet.origin.base_payload import ScannedPayload
 from mudroom.ext.fleet.origin.dispatcher import Dispatcher
 from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow, RunRow
 from mudroom.ext.fleet.origin.far_dial import FarGate
@@ -144,8 +144,8 @@ class FleetRun:
             [WorkerSession(worker) for worker in workers],
             RunServices(
                 self._connect,
-                self._load,
-                ArchivePier(session, LIMIT),
+                self._load_payload,
+                ForkImporter(session, LIMIT),
                 self._questions,
                 self._far_gate,
                 self._report,
@@ -192,7 +192,7 @@ class FleetRun:
         link.start()
         return link
 
-    def _load(self) -> Cargo:
+    def _load_payload(self) -> ScannedPayload:
         session = self._session
         scanned = scan(
             session.project,
@@ -204,7 +204,7 @@ class FleetRun:
         )
         for note in scanned.notes:
             self._doors.note(note)
-        return Cargo(scanned)
+        return ScannedPayload(scanned)
 
     def _report(self, report: FleetReport) -> None:
         if not isinstance(report, Printed):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
+from mudroom.ext.fleet.origin.archive_fetcher import ArchiveImporter
 from mudroom.ext.fleet.origin.errand_log import ErrandRow
-from mudroom.ext.fleet.origin.fetching import Pier
 from mudroom.ext.fleet.origin.inbox import LinkInbox
 from mudroom.ext.fleet.origin.link import OriginLink
 from mudroom.ext.fleet.origin.report import FleetReport
@@ -16,8 +16,8 @@ from mudroom.ext.fleet.wire.frame import Frame
 from mudroom.typing import NamedTuple, Protocol
 
 
-class BaseCargo(Protocol):
-    """The base of a run (``ext/fleet/origin/cargo.py``)."""
+class BasePayload(Protocol):
+    """The base of a run (``ext/fleet/origin/base_payload.py``)."""
 
     base: wire.Base
     identity: bytes
@@ -49,8 +49,8 @@ class RunServices(NamedTuple):
     """What a run needs of the outside."""
 
     connect: Callable[[WorkerSession, LinkInbox], OriginLink]
-    load: Callable[[], BaseCargo]
-    pier: Pier
+    load_payload: Callable[[], BasePayload]
+    importer: ArchiveImporter
     questions: WorkerQuestions
     far_gate: WorkerConnections
     report: Callable[[FleetReport], None]

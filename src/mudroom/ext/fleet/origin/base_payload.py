@@ -11,7 +11,7 @@ from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.message import OBJECTS, Want
 
 
-class Cargo:
+class ScannedPayload:
     """Read by the threads of the links; not changed."""
 
     def __init__(self, scanned: Scanned) -> None:

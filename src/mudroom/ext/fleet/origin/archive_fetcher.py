@@ -25,41 +25,41 @@ STALL = 120.0
 """Seconds without a byte of the archives that were asked for, after which a worker's link is ended."""
 
 
-class LandedArchive(NamedTuple):
+class ImportedArchive(NamedTuple):
     fork: str
     changed: int
     reason: str = ""
     """Why the archive was refused; empty: it was not."""
 
 
-class Pier(Protocol):
-    """What makes forks of archives (``ext/fleet/origin/arrival.py``)."""
+class ArchiveImporter(Protocol):
+    """What makes forks of archives (``ext/fleet/origin/archive_import.py``)."""
 
-    def arrive(self, archives: list[tuple[AttemptRow, str, bytes]]) -> list[LandedArchive]:
+    def import_archives(self, archives: list[tuple[AttemptRow, str, bytes]]) -> list[ImportedArchive]:
         """Make forks of archives: rows, wished names and files. One that came before makes no second fork."""
 
 
-class Fetching:
+class ArchiveFetcher:
     """Owner: the thread of the verb."""
 
     def __init__(
         self,
         queue: ErrandQueue,
         sessions: dict[str, WorkerSession],
-        pier: Pier,
+        importer: ArchiveImporter,
         fetch: str,
-        named: frozenset[Key] = frozenset(),
+        requested: frozenset[Key] = frozenset(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``fetch``: ``all``, ``best``, ``best:N`` or ``none``. What arrives late is always fetched, and so are the
-        attempts in ``named``."""
-        self._queue, self._sessions, self._pier, self._fetch = queue, sessions, pier, fetch
-        self._named, self._clock = named, clock
-        self._elsewhere: set[Key] = set()
+        attempts in ``requested``."""
+        self._queue, self._sessions, self._importer, self._fetch = queue, sessions, importer, fetch
+        self._requested, self._clock = requested, clock
+        self._unavailable: set[Key] = set()
         """Attempts whose archives are on machines that cannot be reached now."""
         self._archives: dict[Key, IncomingArchive] = {}
-        self._landing: list[Key] = []
-        self._came: dict[str, float] = {}
+        self._complete: list[Key] = []
+        self._progress_at: dict[str, float] = {}
         """When a byte of an archive came last, or none was awaited, by worker."""
 
     def resume(self) -> None:
@@ -70,14 +70,14 @@ class Fetching:
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._archives or self._landing)
+        return bool(self._archives or self._complete)
 
     def wanted(self) -> list[AttemptRow]:
         """Return the attempts whose archives are to come here and have not."""
         queue = self._queue
-        unfetched = queue.sorted_rows(queue.unfetched - self._elsewhere)
-        always = [row for row in unfetched if row.state == "late" or row.key in self._named]
-        ended = [row for row in unfetched if row.state == "ended" and row.key not in self._named]
+        unfetched = queue.sorted_rows(queue.unfetched - self._unavailable)
+        always = [row for row in unfetched if row.state == "late" or row.key in self._requested]
+        ended = [row for row in unfetched if row.state == "ended" and row.key not in self._requested]
         if self._fetch == "all":
             return ended + always
         if self._fetch == "none" or queue.unfinished:
@@ -90,39 +90,39 @@ class Fetching:
         """Return whether the archive of an attempt that has just ended is to come here now."""
         if row.key not in self._queue.unfetched:
             return False
-        if row.state == "late" or row.key in self._named or self._fetch == "all":
-            return row.state != "expired" or row.key in self._named
+        if row.state == "late" or row.key in self._requested or self._fetch == "all":
+            return row.state != "expired" or row.key in self._requested
         return self._fetch != "none" and any(row.key == other.key for other in self.wanted())
 
     def give_up(self, key: Key) -> None:
         """An archive cannot be had."""
-        self._named -= {key}
+        self._requested -= {key}
         self.drop(key)
 
-    def leave_there(self, key: Key) -> None:
+    def defer(self, key: Key) -> None:
         """An archive cannot be had in this run; it may be later."""
-        self._elsewhere.add(key)
+        self._unavailable.add(key)
 
     def start(self) -> None:
         """Ask for archives, as many at one time from a worker as it runs errands."""
         for row in self.wanted():
             session = self._sessions.get(row.worker)
-            if row.key in self._archives or row.key in self._landing or row.outcome is None:
+            if row.key in self._archives or row.key in self._complete or row.outcome is None:
                 continue
             if session is None or not session.is_greeted or session.fetches >= session.slots:
                 continue
             archive = self._opened(row, row.outcome)
             if archive.is_whole:
                 archive.close()
-                self._landing.append(row.key)
+                self._complete.append(row.key)
                 continue
             if not session.fetches:
-                self._came[session.name] = self._clock()
+                self._progress_at[session.name] = self._clock()
             self._archives[row.key] = archive
             stream = session.open_stream(row.key, is_fetch=True)
             self._queue.send_later(session, wire.FETCH, wire.Fetch(*row.key, archive.size), stream)
 
-    def part(self, session: WorkerSession, row: AttemptRow, stream: int, part: wire.ArchivePart) -> None:
+    def receive(self, session: WorkerSession, row: AttemptRow, stream: int, part: wire.ArchivePart) -> None:
         """Take a part of an archive. Raise LinkError if it was not asked for, or if the whole is not what was
         announced."""
         archive = self._archives.get(row.key)
@@ -134,7 +134,7 @@ class Fetching:
             self._queue.settle(self._queue.put(row, "failed", f"{session.name} {error.reason}"))
             raise
         if part.data:
-            self._came[session.name] = self._clock()
+            self._progress_at[session.name] = self._clock()
         if part.is_last or archive.is_whole:
             session.close_stream(stream)
             del self._archives[row.key]
@@ -152,7 +152,7 @@ class Fetching:
     def _check(self, row: AttemptRow, archive: IncomingArchive, session: WorkerSession) -> None:
         if archive.is_right():
             archive.close()
-            self._landing.append(row.key)
+            self._complete.append(row.key)
             return
         archive.remove()
         if archive.resumed_from:
@@ -160,10 +160,10 @@ class Fetching:
         self._queue.settle(self._queue.put(row, "failed", f"{session.name} sent another archive than it announced"))
         raise LinkError("sent another archive than it announced")
 
-    def stalled(self, patience: float) -> list[WorkerSession]:
+    def stalled(self, timeout: float) -> list[WorkerSession]:
         """Return the workers that have sent nothing of an archive for so long, although they answer."""
         now, linked = self._clock(), [session for session in self._sessions.values() if session.link is not None]
-        return [session for session in linked if session.fetches and now > self._came[session.name] + patience]
+        return [session for session in linked if session.fetches and now > self._progress_at[session.name] + timeout]
 
     def drop(self, key: Key) -> None:
         """An archive does not come any more over this link."""
@@ -171,7 +171,7 @@ class Fetching:
         if archive is not None:
             archive.close()
 
-    def leave(self, name: str) -> None:
+    def disconnected(self, name: str) -> None:
         """The link of a worker is over."""
         for key in [key for key in self._archives if self._queue.rows[key].worker == name]:
             self.drop(key)
@@ -180,18 +180,18 @@ class Fetching:
         for key in list(self._archives):
             self.drop(key)
 
-    def land(self) -> list[tuple[WorkerSession, str]]:
+    def import_ready(self) -> list[tuple[WorkerSession, str]]:
         """Make forks of archives that are here: as many as there are, once no other is on its way. Return workers
         whose archives were refused, with the reason."""
-        if not self._landing or (len(self._landing) < BATCH and self._archives):
+        if not self._complete or (len(self._complete) < BATCH and self._archives):
             return []
-        keys, self._landing = self._landing[:BATCH], self._landing[BATCH:]
+        keys, self._complete = self._complete[:BATCH], self._complete[BATCH:]
         queue, rows = self._queue, [self._queue.rows[key] for key in keys]
         files = [IncomingArchive.path_in(queue.result_directory(row)) for row in rows]
         labels = [queue.errands[row.errand].label for row in rows]
-        landed = self._pier.arrive(list(zip(rows, labels, files, strict=True)))
+        imported = self._importer.import_archives(list(zip(rows, labels, files, strict=True)))
         refused = []
-        for key, result in zip(keys, landed, strict=True):
+        for key, result in zip(keys, imported, strict=True):
             row, session = queue.rows[key], self._sessions.get(queue.rows[key].worker)
             if result.reason:
                 reason = claim.line(result.reason)
