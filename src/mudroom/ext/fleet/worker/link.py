@@ -27,6 +27,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.wire import message
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.message import frame_of, message_of
+from mudroom.ext.fleet.worker.base_cache import BaseCache
 from mudroom.ext.fleet.worker.errand_check import check
 from mudroom.ext.fleet.worker.errand_run import JUDGE, ErrandRun, run_errand
 from mudroom.ext.fleet.worker.folder import ErrandFolders
@@ -42,7 +43,7 @@ from mudroom.ext.fleet.worker.question import (
     ask_about_command,
     ask_about_host,
 )
-from mudroom.ext.fleet.worker.session_cache import Bases, SessionCache, WorkerEnvironment, remove_unused_vaults
+from mudroom.ext.fleet.worker.session_cache import SessionCache, WorkerEnvironment, remove_unused_vaults
 from mudroom.ext.fleet.worker.spool import OutputSource
 from mudroom.ext.fleet.worker.thread_pool import ThreadPool
 from mudroom.vault.record import FORMAT
@@ -79,10 +80,10 @@ class WorkerLink:
         self._runs: dict[tuple[str, int], tuple[ErrandRun, Callable[[], None]]] = {}
         self._by_fork: dict[str, ErrandRun] = {}
         self._sessions: SessionCache
-        self._bases: Bases
+        self._bases: BaseCache
         self._results: HeldResults
 
-    def open(self, bases: Bases, environment: WorkerEnvironment) -> None:
+    def open(self, bases: BaseCache, environment: WorkerEnvironment) -> None:
         """``environment``: where the commands of this origin run."""
         self._bases = bases
         self._sessions = SessionCache(environment, bases, OriginApprover(self._ask_about_host), self._dialler)

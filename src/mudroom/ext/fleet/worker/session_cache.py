@@ -15,14 +15,14 @@ from contextlib import closing, contextmanager
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.ext.fleet.wire import settings as wire_settings
-from mudroom.ext.fleet.wire.frame import Frame
-from mudroom.ext.fleet.wire.message import Base, Errand
+from mudroom.ext.fleet.wire.message import Errand
+from mudroom.ext.fleet.worker.base_cache import BaseCache
 from mudroom.ext.fleet.worker.tighten import tightened
 from mudroom.policy.parse import GivenSetting
 from mudroom.session import Session
 from mudroom.session.confinement.host_approver import HostAnswers
 from mudroom.session.upkeep import remove_vault, vaults_of
-from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.session.confinement.dialler import Dialler
@@ -30,22 +30,6 @@ if TYPE_CHECKING:
 
 MOST_IDLE = 4
 """Sessions that wait for their next errand."""
-
-
-class Bases(Protocol):
-    """An origin's bases, as trees on this machine's disk (``base_cache.py``)."""
-
-    def offer(self, base: Base) -> Frame: ...
-    def receive(self, body: bytes) -> Frame | None: ...
-
-    def get(self, base: bytes) -> Base:
-        """Return a base that is complete. Raise MudroomError if there is none."""
-
-    def acquire(self, base: bytes) -> bytes:
-        """Return the directory of a base, which stays until ``release``. Raise MudroomError, or OSError as the disk
-        does."""
-
-    def release(self, base: bytes) -> None: ...
 
 
 class WorkerEnvironment(NamedTuple):
@@ -79,7 +63,7 @@ class SessionCache:
     """``_lock`` guards the open sessions."""
 
     def __init__(
-        self, environment: WorkerEnvironment, bases: Bases, approver: Approver, dialler: Callable[[str], Dialler]
+        self, environment: WorkerEnvironment, bases: BaseCache, approver: Approver, dialler: Callable[[str], Dialler]
     ) -> None:
         """``dialler``: returns what makes the connections of a command that leave from the origin, by its fork."""
         self._environment, self._bases, self._approver, self._dialler = environment, bases, approver, dialler
