@@ -42,7 +42,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "containers": "containers.cli.engine",
     },
     "elsewhere": {
-        "fleet": "fleet.cli.elsewhere",
+        "fleet": "fleet.cli.run_on_worker",
         "workers": "fleet.origin.worker_registry",
     },
     "inspection": {

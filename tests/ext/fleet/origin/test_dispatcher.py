@@ -18,7 +18,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.cli import fleet_run, fleet_table
 from mudroom.ext.fleet.origin import dispatcher
 from mudroom.ext.fleet.origin.errand_log import ErrandLog
-from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
+from mudroom.ext.fleet.origin.run import FleetErrand, FrontEnd, RunRequest, begin
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.session import Session
 
@@ -227,7 +227,7 @@ def test_no_secret_stays_in_the_book(place: Place, session: Session, follow: Fol
     token = b"ghp_" + b"a1B2" * 9
     errand = FleetErrand((b"sh", b"-c", b"curl -H 'Authorization: Bearer " + token + b"' x"), "", ((b"TOKEN", token),))
     fleet = ScriptedFleet(a=ScriptedWorker)
-    with begin(session, FleetOrder((errand,)), fleet.workers, Doors(fleet.start, {})) as run:
+    with begin(session, RunRequest((errand,)), fleet.workers, FrontEnd(fleet.start, {})) as run:
         assert [settled.row.state for settled in run.settled()] == ["kept"]
     assert token in fleet.started["a"][0].recorded
     assert run.row.command[0] == b"sh" and token not in b"".join(run.row.command)
@@ -436,9 +436,9 @@ def test_no_credential_that_the_policy_puts_into_requests_is_sent(place: Place, 
     fleet = ScriptedFleet(a=ScriptedWorker)
     run = begin(
         place.session(Settings(hosts=(rule,))),
-        FleetOrder((FleetErrand((b"true",)),)),
+        RunRequest((FleetErrand((b"true",)),)),
         fleet.workers,
-        Doors(fleet.start, {}, lease=0.2),
+        FrontEnd(fleet.start, {}, lease=0.2),
     )
     with run:
         assert [settled.row.state for settled in run.settled()] == ["kept"]

@@ -20,7 +20,7 @@ from mudroom.errors import MudroomError
 from mudroom.ext.fleet.engine.process import start
 from mudroom.ext.fleet.origin.far_dial import FarGate
 from mudroom.ext.fleet.origin.link import OriginLink
-from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
+from mudroom.ext.fleet.origin.run import FleetErrand, FrontEnd, RunRequest, begin
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
@@ -75,12 +75,12 @@ def test_a_command_on_a_worker_reaches_a_host_through_the_origin(place: Place, s
     }
     there.pop(b"XDG_STATE_HOME", None)
     printed = list[str]()
-    doors = Doors(
+    front_end = FrontEnd(
         lambda chosen: start(chosen.argv, chosen.name, there), {}, line=lambda _printed, text: printed.append(text)
     )
     script = f"import socket; print(socket.create_connection(('127.0.0.1', {server})).recv(100).decode())"
     errand = FleetErrand((b"/usr/bin/python3", b"-c", script.encode()))
-    with begin(session, FleetOrder((errand,), through_origin=True), [worker], doors) as run:
+    with begin(session, RunRequest((errand,), through_origin=True), [worker], front_end) as run:
         (settled,) = run.settled()
     assert settled.row.outcome is not None and settled.row.outcome.exit_code == 0
     assert "hello from home" in printed

@@ -16,7 +16,7 @@ from mudroom.ext.fleet.origin.archive import IncomingArchive
 from mudroom.ext.fleet.origin.archive_import import ForkImporter
 from mudroom.ext.fleet.origin.errand_log import ErrandLog
 from mudroom.ext.fleet.origin.link import OriginLink
-from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, FleetRun, begin, resume
+from mudroom.ext.fleet.origin.run import FleetErrand, FleetRun, FrontEnd, RunRequest, begin, resume
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.session import Session
@@ -111,13 +111,13 @@ def _follow(run: FleetRun) -> list[tuple[str, int, str, str]]:
 
 def _begin(session: Session, memory: Memory, lease: float, retry: int = 0) -> list[tuple[str, int, str, str]]:
     errands = tuple(FleetErrand((b"true",)) for _number in range(COUNT))
-    doors = Doors(lambda _worker: memory.worker(), {}, lease=lease)
-    return _follow(begin(session, FleetOrder(errands, retry=retry), [WORKER], doors))
+    front_end = FrontEnd(lambda _worker: memory.worker(), {}, lease=lease)
+    return _follow(begin(session, RunRequest(errands, retry=retry), [WORKER], front_end))
 
 
 def _resume(session: Session, memory: Memory, name: str) -> list[tuple[str, int, str, str]]:
-    doors = Doors(lambda _worker: memory.worker(), {}, lease=5.0)
-    return _follow(resume(session, name, {"a": WORKER}, doors))
+    front_end = FrontEnd(lambda _worker: memory.worker(), {}, lease=5.0)
+    return _follow(resume(session, name, {"a": WORKER}, front_end))
 
 
 def _points(most: int) -> Iterator[int]:

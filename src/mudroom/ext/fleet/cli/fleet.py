@@ -13,9 +13,9 @@ from mudroom.core.tree.quote import show_words
 from mudroom.errors import UsageError
 from mudroom.ext.fleet.cli import fleet_run, fleet_table
 from mudroom.ext.fleet.origin import worker_registry
-from mudroom.ext.fleet.origin.contact import contact
 from mudroom.ext.fleet.origin.errand_log import ErrandLog
 from mudroom.ext.fleet.origin.output import NAMES
+from mudroom.ext.fleet.origin.probe import probe
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.policy.config import user_config
 from mudroom.typing import TYPE_CHECKING
@@ -41,7 +41,7 @@ examples:
   mudroom fleet fetch r1-2                       the fork of an errand that was not fetched
   mudroom run --on big -- make test              one command there, reviewed here"""
 
-PATIENCE = 30.0
+PROBE_TIMEOUT = 30.0
 """Seconds for the answers of ``fleet ls``."""
 MOST_JOBS = 1_000
 
@@ -104,13 +104,13 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
             context.terminal.say(f"no workers; {worker_registry.ADD} adds one")
         return 0
     workers = worker_registry.chosen(known, args.words)
-    contacts = contact(workers, fleet_run.starter(context), PATIENCE)
+    probes = probe(workers, fleet_run.starter(context), PROBE_TIMEOUT)
     if context.as_json:
-        rows = [fleet_table.contact_to_json(row) for row in contacts]
+        rows = [fleet_table.probe_to_json(row) for row in probes]
         context.terminal.out(json.dumps({"schema": "mudroom.fleet/1", "workers": rows}))
     else:
-        context.terminal.out("\n".join(fleet_table.contact_lines(contacts)))
-    return 1 if any(row.reason for row in contacts) else 0
+        context.terminal.out("\n".join(fleet_table.probe_lines(probes)))
+    return 1 if any(row.reason for row in probes) else 0
 
 
 def _runs(args: argparse.Namespace, context: Context) -> int:

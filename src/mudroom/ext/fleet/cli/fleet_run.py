@@ -25,9 +25,9 @@ from mudroom.ext.fleet.engine import process
 from mudroom.ext.fleet.origin import run as origin
 from mudroom.ext.fleet.origin import worker_registry
 from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow
+from mudroom.ext.fleet.origin.fleet_event import ErrandOutput, ErrandSettled, FleetEvent, WorkerDisconnected, WorkerNote
 from mudroom.ext.fleet.origin.link import Transport
-from mudroom.ext.fleet.origin.report import FleetReport, Printed, Settled, WorkerGone, WorkerNote
-from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, FleetRun
+from mudroom.ext.fleet.origin.run import FleetErrand, FleetRun, FrontEnd, RunRequest
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.policy.config import user_config
 from mudroom.policy.setting_type import seconds
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace, context: Context) -> int:
     errands = _errands(args)
     with open_session(context, adjust=lambda settings: _adjusted(args, settings), level=args.level) as session:
         current = os.path.realpath(working_directory())
-        order = FleetOrder(
+        request = RunRequest(
             errands,
             tuple(map(os.fsencode, args.command)),
             cwd=current if is_below(current, session.project) else session.project,
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace, context: Context) -> int:
             through_origin=args.through_origin,
             git=args.git,
         )
-        with origin.begin(session, order, workers, doors(context, quiet=args.quiet)) as fleet:
+        with origin.begin(session, request, workers, front_end(context, quiet=args.quiet)) as fleet:
             if not context.as_json:
                 names = ", ".join(worker.name for worker in workers)
                 context.terminal.say(f"run {fleet.row.run}: {counted(len(errands), 'errand')} on {names}")
@@ -96,7 +96,7 @@ def resume(args: argparse.Namespace, context: Context) -> int:
     workers = worker_registry.load(user_config(context.environ))
     with open_session(context) as session:
         name = args.words[0] if args.words else _last_run(session)
-        with origin.resume(session, name, workers, doors(context, quiet=args.quiet)) as fleet:
+        with origin.resume(session, name, workers, front_end(context, quiet=args.quiet)) as fleet:
             return follow(fleet, context)
 
 
@@ -112,7 +112,7 @@ def fetch(args: argparse.Namespace, context: Context) -> int:
             log.close()
         for run_name in dict.fromkeys(errand.run for errand, _row in chosen):
             wanted = frozenset(row.key for errand, row in chosen if errand.run == run_name)
-            with origin.resume(session, run_name, workers, doors(context, quiet=True), wanted) as fleet:
+            with origin.resume(session, run_name, workers, front_end(context, quiet=True), wanted) as fleet:
                 code = max(code, follow(fleet, context))
     return code
 
@@ -222,25 +222,25 @@ def named_attempt(log: ErrandLog, name: str) -> tuple[ErrandRow, AttemptRow]:
 # --- following ---
 
 
-def doors(context: Context, *, quiet: bool) -> Doors:
+def front_end(context: Context, *, quiet: bool) -> FrontEnd:
     """Return how a run shows itself on this terminal."""
     terminal = context.terminal
 
-    def report(event: FleetReport) -> None:
-        if isinstance(event, WorkerGone):
+    def report(event: FleetEvent) -> None:
+        if isinstance(event, WorkerDisconnected):
             hint = f" ({event.hint})" if event.hint else ""
             again = "" if event.given_up else "; it is tried again"
             terminal.note(f"{event.node}: {event.reason}{hint}{again}")
         elif isinstance(event, WorkerNote):
             terminal.note(f"{fleet_table.node_text(event.node)}: {event.text}")
-        elif isinstance(event, Settled) and not context.as_json:
+        elif isinstance(event, ErrandSettled) and not context.as_json:
             terminal.say(fleet_table.settled_line(event.errand, event.row))
 
-    def line(printed: Printed, text: str) -> None:
-        prefix = terminal.style(f"{printed.errand.label}@{printed.row.worker}| ", "dim", printed.stream)
-        (terminal.out if printed.stream == 1 else terminal.say)(prefix + text)
+    def line(output: ErrandOutput, text: str) -> None:
+        prefix = terminal.style(f"{output.errand.label}@{output.row.worker}| ", "dim", output.stream)
+        (terminal.out if output.stream == 1 else terminal.say)(prefix + text)
 
-    return Doors(
+    return FrontEnd(
         starter(context),
         context.environ,
         report,

@@ -12,8 +12,8 @@ from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.ext.fleet.origin.claim import line, rank
-from mudroom.ext.fleet.origin.contact import Contact
 from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandRow, RunRow
+from mudroom.ext.fleet.origin.probe import WorkerProbe
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.origin.worker_session import WorkerSession
 from mudroom.typing import Any
@@ -27,7 +27,7 @@ def worker_to_json(worker: FleetWorker) -> dict[str, Any]:
     return {"name": worker.name, "argv": [text(word) for word in worker.argv], "jobs": worker.jobs}
 
 
-def contact_to_json(row: Contact) -> dict[str, Any]:
+def probe_to_json(row: WorkerProbe) -> dict[str, Any]:
     known = worker_to_json(row.worker) | {"usable": not row.reason, "reason": row.reason, "hint": row.hint}
     hello = row.hello
     if hello is None:
@@ -46,10 +46,10 @@ def contact_to_json(row: Contact) -> dict[str, Any]:
     }
 
 
-def contact_lines(contacts: Sequence[Contact]) -> list[str]:
-    width = max(len(row.worker.name) for row in contacts)
+def probe_lines(probes: Sequence[WorkerProbe]) -> list[str]:
+    width = max(len(row.worker.name) for row in probes)
     lines = []
-    for row in contacts:
+    for row in probes:
         name = f"{row.worker.name:<{width}}"
         if row.reason or row.hello is None:
             lines.append(f"{name}  not usable: {row.reason}" + (f" ({row.hint})" if row.hint else ""))

@@ -15,9 +15,9 @@ from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.ext.fleet.cli.fleet_run import cancelled_by_signals, starter, write_raw
 from mudroom.ext.fleet.origin import worker_registry
 from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandRow
+from mudroom.ext.fleet.origin.fleet_event import ErrandOutput, FleetEvent, WorkerDisconnected, WorkerNote
 from mudroom.ext.fleet.origin.output import NAMES
-from mudroom.ext.fleet.origin.report import FleetReport, Printed, WorkerGone, WorkerNote
-from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
+from mudroom.ext.fleet.origin.run import FleetErrand, FrontEnd, RunRequest, begin
 from mudroom.policy.config import user_config
 from mudroom.session import Session
 
@@ -28,27 +28,27 @@ def run_there(session: Session, name: str, argv: Sequence[bytes], cwd: bytes, co
     captured = {number: bytearray() for number in NAMES}
     limit = session.actor.settings.output_limit
 
-    def raw(printed: Printed, data: bytes) -> None:
+    def raw(output: ErrandOutput, data: bytes) -> None:
         if context.as_json:
-            captured[printed.stream] += data[: max(0, limit - len(captured[printed.stream]))]
+            captured[output.stream] += data[: max(0, limit - len(captured[output.stream]))]
         else:
-            write_raw(printed.stream, data)
+            write_raw(output.stream, data)
 
-    def report(event: FleetReport) -> None:
-        if isinstance(event, WorkerGone) and not event.given_up:
+    def report(event: FleetEvent) -> None:
+        if isinstance(event, WorkerDisconnected) and not event.given_up:
             context.terminal.note(f"{event.node}: {event.reason}; it is tried again")
         elif isinstance(event, WorkerNote):
             context.terminal.note(f"{event.node}: {event.text}")
 
-    doors = Doors(
+    front_end = FrontEnd(
         starter(context),
         context.environ,
         report,
         raw=raw,
         note=context.terminal.note,
     )
-    order = FleetOrder((FleetErrand(tuple(argv), f"{name}-{os.urandom(2).hex()}"),), cwd=cwd)
-    with begin(session, order, [worker], doors) as fleet, cancelled_by_signals(fleet) as received:
+    request = RunRequest((FleetErrand(tuple(argv), f"{name}-{os.urandom(2).hex()}"),), cwd=cwd)
+    with begin(session, request, [worker], front_end) as fleet, cancelled_by_signals(fleet) as received:
         for _settled in fleet.settled():
             pass
         errand, row = fleet.rows()[-1]

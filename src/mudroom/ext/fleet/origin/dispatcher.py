@@ -18,9 +18,9 @@ from mudroom.errors import MudroomError
 from mudroom.ext.fleet.origin.archive_fetcher import STALL, ArchiveFetcher
 from mudroom.ext.fleet.origin.errand_log import ErrandLog, RunRow
 from mudroom.ext.fleet.origin.errand_queue import ErrandQueue
+from mudroom.ext.fleet.origin.fleet_event import ErrandSettled, WorkerDisconnected
 from mudroom.ext.fleet.origin.inbox import LinkInbox
 from mudroom.ext.fleet.origin.message_handler import handle
-from mudroom.ext.fleet.origin.report import Settled, WorkerGone
 from mudroom.ext.fleet.origin.services import BasePayload, RunServices
 from mudroom.ext.fleet.origin.worker_session import Key, WorkerSession
 from mudroom.ext.fleet.wire import message as wire
@@ -57,7 +57,7 @@ class Dispatcher:
         """Workers that may have errands which an earlier process gave up, or was not able to say goodbye to."""
         self._is_complete = False
 
-    def run(self) -> Iterator[Settled]:
+    def run(self) -> Iterator[ErrandSettled]:
         """Follow all errands to their ends, and yield each as it ends. Raise what ``load_payload`` raises."""
         queue = self.queue
         try:
@@ -235,7 +235,7 @@ class Dispatcher:
         for row in queue.rows_of(session.name):
             if row.state in ("sent", "accepted"):
                 queue.orphans.setdefault(row.key, now + self.services.lease)
-        self.services.report(WorkerGone(session.name, reason, hint, given_up))
+        self.services.report(WorkerDisconnected(session.name, reason, hint, given_up))
 
     def ban(self, session: WorkerSession, reason: str) -> None:
         """A worker broke the protocol or lied: its link is ended, and it gets no more errands."""

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow
+from mudroom.ext.fleet.origin.fleet_event import ErrandSettled, FleetEvent, WorkerNote
 from mudroom.ext.fleet.origin.link import OriginLink
-from mudroom.ext.fleet.origin.report import FleetReport, Settled, WorkerNote
 from mudroom.ext.fleet.origin.worker_session import Key, WorkerSession
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame
@@ -23,7 +23,7 @@ _UNFETCHED = frozenset({"ended", "late", "expired"})
 class ErrandQueue:
     """Owner: the thread of the verb."""
 
-    def __init__(self, log: ErrandLog, run: str, retry: int, report: Callable[[FleetReport], None]) -> None:
+    def __init__(self, log: ErrandLog, run: str, retry: int, report: Callable[[FleetEvent], None]) -> None:
         self._log, self._retry, self.report = log, retry, report
         self.errands: dict[str, ErrandRow] = {row.errand: row for row in log.errands(run)}
         self.rows: dict[Key, AttemptRow] = {row.key: row for row in log.attempts(run)}
@@ -40,7 +40,7 @@ class ErrandQueue:
         """When attempts were accepted, by the monotonic clock of this process."""
         self.may_retry = True
         self._outgoing: list[tuple[OriginLink, Frame]] = []
-        self._settled: list[Settled] = []
+        self._settled: list[ErrandSettled] = []
 
     # --- what follows ---
 
@@ -49,7 +49,7 @@ class ErrandQueue:
         if session.link is not None:
             self._outgoing.append((session.link, wire.frame_of(kind, message, stream)))
 
-    def flush(self) -> list[Settled]:
+    def flush(self) -> list[ErrandSettled]:
         """Commit the log, then send what was told. Return what was settled since the last flush."""
         self._log.commit()
         outgoing, self._outgoing = self._outgoing, []
@@ -95,7 +95,7 @@ class ErrandQueue:
     def settle(self, row: AttemptRow) -> None:
         """Tell that nothing more is awaited of an attempt, for now."""
         self.orphans.pop(row.key, None)
-        self._settled.append(Settled(self.errands[row.errand], row))
+        self._settled.append(ErrandSettled(self.errands[row.errand], row))
 
     def requeue(self, row: AttemptRow) -> None:
         """The worker never had this errand: it is given to another."""

@@ -7,12 +7,12 @@ from mudroom.ext.fleet.wire.message import WorkerHello
 from mudroom.typing import NamedTuple
 
 
-class WorkerHere(NamedTuple):
+class WorkerConnected(NamedTuple):
     node: str
     hello: WorkerHello
 
 
-class WorkerGone(NamedTuple):
+class WorkerDisconnected(NamedTuple):
     node: str
     reason: str
     hint: str
@@ -25,12 +25,12 @@ class WorkerNote(NamedTuple):
     text: str
 
 
-class Started(NamedTuple):
+class ErrandStarted(NamedTuple):
     errand: ErrandRow
     row: AttemptRow
 
 
-class Printed(NamedTuple):
+class ErrandOutput(NamedTuple):
     """Output of an errand, as the worker tells it: any bytes."""
 
     errand: ErrandRow
@@ -40,11 +40,11 @@ class Printed(NamedTuple):
     data: bytes
 
 
-class Settled(NamedTuple):
+class ErrandSettled(NamedTuple):
     """An attempt whose end nothing is awaited of, for now."""
 
     errand: ErrandRow
     row: AttemptRow
 
 
-FleetReport = WorkerHere | WorkerGone | WorkerNote | Started | Printed | Settled
+FleetEvent = WorkerConnected | WorkerDisconnected | WorkerNote | ErrandStarted | ErrandOutput | ErrandSettled

@@ -9,8 +9,8 @@ from mudroom.ext.fleet.origin import claim
 from mudroom.ext.fleet.origin.archive_fetcher import ArchiveFetcher
 from mudroom.ext.fleet.origin.errand_log import AttemptRow
 from mudroom.ext.fleet.origin.errand_queue import ErrandQueue
+from mudroom.ext.fleet.origin.fleet_event import ErrandOutput, ErrandStarted, WorkerConnected
 from mudroom.ext.fleet.origin.inbox import FeedFailed, LinkEnd, LinkEvent
-from mudroom.ext.fleet.origin.report import Printed, Started, WorkerHere
 from mudroom.ext.fleet.origin.services import BasePayload, RunServices
 from mudroom.ext.fleet.origin.worker_session import WorkerSession, unmet_requirement
 from mudroom.ext.fleet.wire import message as wire
@@ -73,7 +73,7 @@ def _hello(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> 
         return
     queue = dispatcher.queue
     session.greeted(hello)
-    dispatcher.services.report(WorkerHere(session.name, hello))
+    dispatcher.services.report(WorkerConnected(session.name, hello))
     held = {(row.errand, row.attempt) for row in hello.held}
     for row in queue.rows_of(session.name):
         if row.key not in held:
@@ -158,7 +158,7 @@ def _accepted(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) 
     if row.state == "sent":
         row = dispatcher.queue.put(row, "accepted")
         dispatcher.queue.accepted_at[row.key] = dispatcher.services.clock()
-        dispatcher.services.report(Started(dispatcher.queue.errands[row.errand], row))
+        dispatcher.services.report(ErrandStarted(dispatcher.queue.errands[row.errand], row))
 
 
 def _out(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
@@ -166,7 +166,7 @@ def _out(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> No
     if said.stream not in (1, 2) or said.offset < 0:
         raise LinkError("printed to a stream that there is not")
     errand = dispatcher.queue.errands[row.errand]
-    dispatcher.services.report(Printed(errand, row, said.stream, said.offset, said.data))
+    dispatcher.services.report(ErrandOutput(errand, row, said.stream, said.offset, said.data))
 
 
 def _ask(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:

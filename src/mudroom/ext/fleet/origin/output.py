@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mudroom.core.tree.path import show
-from mudroom.ext.fleet.origin.report import Printed
+from mudroom.ext.fleet.origin.fleet_event import ErrandOutput
 from mudroom.vault.forks.background import Ring
 
 NAMES = {1: "stdout", 2: "stderr"}
 LONGEST = 1 << 12
 """Bytes of a line that are shown as one."""
+_ShowLine = Callable[[ErrandOutput, str], None]
 _Stream = tuple[str, int, int]
 """Errand, attempt, number of the stream."""
 
@@ -22,38 +23,38 @@ _Stream = tuple[str, int, int]
 class Outputs:
     """Owner: the thread of the verb."""
 
-    def __init__(self, held: Callable[[Printed], bytes], line: Callable[[Printed, str], None] | None) -> None:
-        """``held``: returns the directory in which the output of an attempt is kept. ``line`` is called with each line,
-        escaped; None: lines are not shown."""
-        self._held, self._line = held, line
-        self._ends: dict[_Stream, int] = {}
+    def __init__(self, directory: Callable[[ErrandOutput], bytes], line: _ShowLine | None) -> None:
+        """``directory``: returns the directory in which the output of an attempt is kept. ``line`` is called with each
+        line, escaped; None: lines are not shown."""
+        self._directory, self._line = directory, line
+        self._offsets: dict[_Stream, int] = {}
         self._rings: dict[_Stream, Ring] = {}
-        self._rests: dict[_Stream, bytes] = {}
+        self._partial_lines: dict[_Stream, bytes] = {}
 
-    def add(self, printed: Printed) -> bytes:
+    def add(self, output: ErrandOutput) -> bytes:
         """Take a piece of output. Return what of it is new."""
-        stream = (printed.row.errand, printed.row.attempt, printed.stream)
-        end = self._ends.get(stream, 0)
-        new = printed.data[max(0, end - printed.offset) :] if printed.offset < end else printed.data
-        self._ends[stream] = max(end, printed.offset + len(printed.data))
+        stream = (output.row.errand, output.row.attempt, output.stream)
+        end = self._offsets.get(stream, 0)
+        new = output.data[max(0, end - output.offset) :] if output.offset < end else output.data
+        self._offsets[stream] = max(end, output.offset + len(output.data))
         if not new:
             return b""
         if stream not in self._rings:
-            self._rings[stream] = Ring(self._held(printed) + b"/" + NAMES[printed.stream].encode())
+            self._rings[stream] = Ring(self._directory(output) + b"/" + NAMES[output.stream].encode())
         self._rings[stream].write(new)
         if self._line is not None:
-            self._show(stream, printed, new, self._line)
+            self._show(stream, output, new, self._line)
         return new
 
-    def _show(self, stream: _Stream, printed: Printed, new: bytes, line: Callable[[Printed, str], None]) -> None:
-        *lines, rest = (self._rests.pop(stream, b"") + new).split(b"\n")
+    def _show(self, stream: _Stream, output: ErrandOutput, new: bytes, line: _ShowLine) -> None:
+        *lines, rest = (self._partial_lines.pop(stream, b"") + new).split(b"\n")
         while len(rest) > LONGEST:
             lines.append(rest[:LONGEST])
             rest = rest[LONGEST:]
         for text in lines:
-            line(printed, show_line(text))
+            line(output, show_line(text))
         if rest:
-            self._rests[stream] = rest
+            self._partial_lines[stream] = rest
 
     def end(self, errand: str, attempt: int) -> None:
         """The output of an attempt is complete."""
@@ -62,7 +63,7 @@ class Outputs:
             ring = self._rings.pop(stream, None)
             if ring is not None:
                 ring.close()
-            self._rests.pop(stream, None)
+            self._partial_lines.pop(stream, None)
 
     def close(self) -> None:
         for errand, attempt, _number in list(self._rings):

@@ -29,11 +29,11 @@ from mudroom.ext.fleet.origin.base_payload import ScannedPayload
 from mudroom.ext.fleet.origin.dispatcher import Dispatcher
 from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow, RunRow
 from mudroom.ext.fleet.origin.far_dial import FarGate
+from mudroom.ext.fleet.origin.fleet_event import ErrandOutput, ErrandSettled, FleetEvent, WorkerNote
 from mudroom.ext.fleet.origin.inbox import LinkInbox
 from mudroom.ext.fleet.origin.link import OriginLink, Transport
 from mudroom.ext.fleet.origin.output import Outputs
 from mudroom.ext.fleet.origin.question import QueuedQuestions
-from mudroom.ext.fleet.origin.report import FleetReport, Printed, Settled, WorkerNote
 from mudroom.ext.fleet.origin.services import RunServices
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.origin.worker_session import Key, WorkerRequirements, WorkerSession
@@ -64,7 +64,7 @@ class FleetErrand(NamedTuple):
     variables: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class FleetOrder(NamedTuple):
+class RunRequest(NamedTuple):
     """A run, as it is asked for."""
 
     errands: tuple[FleetErrand, ...]
@@ -83,16 +83,16 @@ class FleetOrder(NamedTuple):
     """Whether connections of the commands leave from this machine."""
 
 
-class Doors(NamedTuple):
+class FrontEnd(NamedTuple):
     """What a run needs of its front door."""
 
     start: Callable[[FleetWorker], Transport]
     variables: Mapping[bytes, bytes]
     """The environment, for variables of the policy that are named without a value."""
-    report: Callable[[FleetReport], None] = lambda _report: None
-    line: Callable[[Printed, str], None] | None = None
+    report: Callable[[FleetEvent], None] = lambda _report: None
+    line: Callable[[ErrandOutput, str], None] | None = None
     """Called with each line that an errand prints, escaped."""
-    raw: Callable[[Printed, bytes], None] | None = None
+    raw: Callable[[ErrandOutput, bytes], None] | None = None
     """Called with each new piece of output, as it is."""
     note: Callable[[str], None] = lambda _text: None
     asks: bool = True
@@ -109,13 +109,13 @@ class FleetRun:
         log: ErrandLog,
         row: RunRow,
         workers: Sequence[FleetWorker],
-        doors: Doors,
+        front_end: FrontEnd,
         wanted: frozenset[Key] = frozenset(),
     ) -> None:
         self.row, self.log = row, log
-        self._session, self._doors = session, doors
-        self._outputs = Outputs(lambda printed: log.result_directory(printed.row), doors.line)
-        patience = session.actor.settings.approval_timeout if doors.asks else 0.0
+        self._session, self._front_end = session, front_end
+        self._outputs = Outputs(lambda output: log.result_directory(output.row), front_end.line)
+        patience = session.actor.settings.approval_timeout if front_end.asks else 0.0
         self._questions = QueuedQuestions(session.vault.approvals, patience, self._announce)
         self._far_gate = FarGate(
             session.machine.host_answers[0],
@@ -150,7 +150,7 @@ class FleetRun:
                 self._far_gate,
                 self._report,
                 requirements,
-                doors.lease,
+                front_end.lease,
                 wanted,
             ),
         )
@@ -164,11 +164,11 @@ class FleetRun:
         self._outputs.close()
         self.log.close()
 
-    def settled(self) -> Iterator[Settled]:
+    def settled(self) -> Iterator[ErrandSettled]:
         """Yield each attempt as nothing more is awaited of it, with its fork if it has one."""
         for settled in self._dispatcher.run():
             self._outputs.end(*settled.row.key)
-            self._doors.report(settled)
+            self._front_end.report(settled)
             yield settled
         self.log.redact(self.row.run, self._redacted)
 
@@ -187,8 +187,8 @@ class FleetRun:
         return list(self._dispatcher.sessions.values())
 
     def _connect(self, worker: WorkerSession, inbox: LinkInbox) -> OriginLink:
-        hello = OriginHello(PROTOCOL, __version__, self.log.origin, worker.name, self._doors.lease)
-        link = OriginLink(worker.name, self._doors.start(worker.entry), hello, inbox)
+        hello = OriginHello(PROTOCOL, __version__, self.log.origin, worker.name, self._front_end.lease)
+        link = OriginLink(worker.name, self._front_end.start(worker.entry), hello, inbox)
         link.start()
         return link
 
@@ -203,45 +203,45 @@ class FleetRun:
             git=self.row.git,
         )
         for note in scanned.notes:
-            self._doors.note(note)
+            self._front_end.note(note)
         return ScannedPayload(scanned)
 
-    def _report(self, report: FleetReport) -> None:
-        if not isinstance(report, Printed):
-            self._doors.report(report)
+    def _report(self, event: FleetEvent) -> None:
+        if not isinstance(event, ErrandOutput):
+            self._front_end.report(event)
             return
-        new = self._outputs.add(report)
-        if new and self._doors.raw is not None:
-            self._doors.raw(report, new)
+        new = self._outputs.add(event)
+        if new and self._front_end.raw is not None:
+            self._front_end.raw(event, new)
 
     def _announce(self, fork: str, subject: str, name: str) -> None:
-        self._doors.report(WorkerNote(fork, f"asks about {subject}: mudroom approve {name}"))
+        self._front_end.report(WorkerNote(fork, f"asks about {subject}: mudroom approve {name}"))
 
 
-def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], doors: Doors) -> FleetRun:
+def begin(session: Session, request: RunRequest, workers: Sequence[FleetWorker], front_end: FrontEnd) -> FleetRun:
     """Write a new run into the log and return it; nothing is sent yet. Raise UsageError if another process has the
     errands of this project."""
-    if not 0 < len(order.errands) <= MOST:
-        raise UsageError(f"{len(order.errands):,} errands", f"a run has 1 to {MOST:,} of them")
+    if not 0 < len(request.errands) <= MOST:
+        raise UsageError(f"{len(request.errands):,} errands", f"a run has 1 to {MOST:,} of them")
     log = _owned(session)
     try:
         log.prune(time.time_ns() - int(session.actor.settings.keep_age * 10**9))
         run = log.next_run()
-        command = tuple(redact_argv(order.command or order.errands[0].argv, session.vault.secrets()))
+        command = tuple(redact_argv(request.command or request.errands[0].argv, session.vault.secrets()))
         row = RunRow(
             run,
             time.time_ns(),
             command,
             tuple(worker.name for worker in workers),
-            order.fetch,
-            order.retry,
-            git=order.git,
-            any_arch=order.any_arch,
+            request.fetch,
+            request.retry,
+            git=request.git,
+            any_arch=request.any_arch,
         )
-        template = _template(session, order, doors.variables)
+        template = _template(session, request, front_end.variables)
         errands = []
-        settings = _SentSettings(session.actor.settings, session.project, order.cwd or session.project)
-        for number, errand in enumerate(order.errands, 1):
+        settings = _SentSettings(session.actor.settings, session.project, request.cwd or session.project)
+        for number, errand in enumerate(request.errands, 1):
             label = errand.label or f"{run}-{number}"
             identity = os.urandom(8).hex()
             message = template._replace(
@@ -249,13 +249,13 @@ def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], d
                 argv=errand.argv,
                 settings=settings.encoded(errand.argv),
                 variables=(*template.variables, *errand.variables),
-                judge=tuple(word.replace(b"{i}", b"%d" % number) for word in order.judge),
+                judge=tuple(word.replace(b"{i}", b"%d" % number) for word in request.judge),
                 label=label,
                 number=number,
             )
             errands.append(ErrandRow(identity, run, number, label, message))
         log.begin_run(row, errands)
-        return FleetRun(session, log, row, workers, doors)
+        return FleetRun(session, log, row, workers, front_end)
     except BaseException:
         log.close()
         raise
@@ -265,7 +265,7 @@ def resume(
     session: Session,
     name: str,
     workers: Mapping[str, FleetWorker],
-    doors: Doors,
+    front_end: FrontEnd,
     wanted: frozenset[Key] = frozenset(),
 ) -> FleetRun:
     """Take up a run that was cut off, or whose lost errands may be there after all. ``wanted``: attempts that are to be
@@ -276,7 +276,7 @@ def resume(
         if row is None:
             raise UsageError(f"there is no run {name} in this project", "mudroom fleet runs lists them")
         chosen = [workers[node] for node in row.workers if node in workers]
-        return FleetRun(session, log, row, chosen, doors, wanted)
+        return FleetRun(session, log, row, chosen, front_end, wanted)
     except BaseException:
         log.close()
         raise
@@ -292,9 +292,9 @@ def _owned(session: Session) -> ErrandLog:
     return log
 
 
-def _template(session: Session, order: FleetOrder, environ: Mapping[bytes, bytes]) -> Errand:
+def _template(session: Session, request: RunRequest, environ: Mapping[bytes, bytes]) -> Errand:
     """Return the message that all errands of a run have in common."""
-    actor, cwd = session.actor, order.cwd or session.project
+    actor, cwd = session.actor, request.cwd or session.project
     values = []
     for item in actor.settings.environment:
         name, equals, value = item.partition(b"=")
@@ -309,10 +309,10 @@ def _template(session: Session, order: FleetOrder, environ: Mapping[bytes, bytes
         variables=tuple(values),
         level=session.granted().level,
         settings=b"",
-        timeout=order.timeout or actor.settings.timeout or 0.0,
-        judge=order.judge,
+        timeout=request.timeout or actor.settings.timeout or 0.0,
+        judge=request.judge,
         agent=actor.agent or "",
-        through_origin=order.through_origin,
+        through_origin=request.through_origin,
     )
 
 

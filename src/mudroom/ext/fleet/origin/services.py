@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 from mudroom.ext.fleet.origin.archive_fetcher import ArchiveImporter
 from mudroom.ext.fleet.origin.errand_log import ErrandRow
+from mudroom.ext.fleet.origin.fleet_event import FleetEvent
 from mudroom.ext.fleet.origin.inbox import LinkInbox
 from mudroom.ext.fleet.origin.link import OriginLink
-from mudroom.ext.fleet.origin.report import FleetReport
 from mudroom.ext.fleet.origin.worker_session import Key, WorkerRequirements, WorkerSession
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame
@@ -53,7 +53,7 @@ class RunServices(NamedTuple):
     importer: ArchiveImporter
     questions: WorkerQuestions
     far_gate: WorkerConnections
-    report: Callable[[FleetReport], None]
+    report: Callable[[FleetEvent], None]
     requirements: WorkerRequirements
     lease: float = 60.0
     wanted: frozenset[Key] = frozenset()
