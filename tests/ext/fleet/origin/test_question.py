@@ -52,7 +52,7 @@ class Asked:
     def answers(self) -> list[tuple[int, Any]]:
         """Return number and answer of each question that was answered."""
         found = []
-        for link, frame in self.questions.look():
+        for link, frame in self.questions.poll():
             assert link is self.link and (frame.kind, frame.stream) == (ANSWER, 7)
             answer = message_of(frame, Answer)
             kind: Any = CommandAnswer if answer.number in self.commands else FlowAnswer

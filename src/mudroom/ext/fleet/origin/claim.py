@@ -21,7 +21,7 @@ _NOTES = 20
 _NODES = 10_000
 
 
-def checked(outcome: ErrandOutcome, key: tuple[str, int]) -> ErrandOutcome:
+def checked_outcome(outcome: ErrandOutcome, key: tuple[str, int]) -> ErrandOutcome:
     """Return an outcome with texts that a terminal cannot obey and numbers that can be added up. Raise LinkError if it
     is not about this attempt, or if it announces an archive that there cannot be."""
     if (outcome.errand, outcome.attempt) != key:
@@ -49,7 +49,7 @@ def checked(outcome: ErrandOutcome, key: tuple[str, int]) -> ErrandOutcome:
     )
 
 
-def introduced(hello: WorkerHello) -> WorkerHello:
+def checked_hello(hello: WorkerHello) -> WorkerHello:
     """Return what a worker says of itself, with texts that a terminal cannot obey."""
     return hello._replace(
         mudroom=line(hello.mudroom)[:64],

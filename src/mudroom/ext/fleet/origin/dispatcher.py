@@ -121,7 +121,7 @@ class Dispatcher:
         self.fetcher.start()
         for session, reason in self.fetcher.import_ready():
             self.ban(session, f"its archive was refused: {reason}")
-        for link, frame in self.services.questions.look():
+        for link, frame in self.services.questions.poll():
             link.send(frame)
         if queue.waiting and not any(session.is_usable for session in self.sessions.values()):
             self._fail_waiting()
@@ -229,7 +229,7 @@ class Dispatcher:
         link = session.disconnected(now, reason, given_up=given_up)
         if link is not None:
             self.services.questions.forget(link)
-            self.services.far_gate.forget(link)
+            self.services.proxy.forget(link)
             link.end(reason)
         self.fetcher.disconnected(session.name)
         for row in queue.rows_of(session.name):

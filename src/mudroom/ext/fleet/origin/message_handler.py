@@ -66,7 +66,7 @@ def _row(dispatcher: HandlerContext, session: WorkerSession, stream: int) -> Att
 
 
 def _hello(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
-    hello = claim.introduced(wire.message_of(frame, wire.WorkerHello))
+    hello = claim.checked_hello(wire.message_of(frame, wire.WorkerHello))
     reason = unmet_requirement(hello, dispatcher.services.requirements)
     if reason:
         dispatcher.disconnected(session, reason, "", given_up=True)
@@ -184,7 +184,7 @@ def _event(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> 
 
 def _outcome(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
     queue, row = dispatcher.queue, _row(dispatcher, session, frame.stream)
-    outcome = claim.checked(wire.message_of(frame, wire.ErrandOutcome), row.key)
+    outcome = claim.checked_outcome(wire.message_of(frame, wire.ErrandOutcome), row.key)
     session.close_stream(frame.stream)
     session.running.discard(row.key)
     session.made_progress()
@@ -223,12 +223,12 @@ def _dial(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> N
     errand = dispatcher.queue.errands[row.errand]
     if not errand.message.through_origin or row.state != "accepted" or session.link is None:
         raise LinkError("asks for a connection of an errand that has none here")
-    dispatcher.services.far_gate.dial(session.link, frame.stream, dial, errand.label, errand.errand)
+    dispatcher.services.proxy.dial(session.link, frame.stream, dial, errand.label, errand.errand)
 
 
 def _connection(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
     if session.link is not None:
-        dispatcher.services.far_gate.take(session.link, frame)
+        dispatcher.services.proxy.take(session.link, frame)
 
 
 _HANDLERS: dict[int, Callable[[HandlerContext, WorkerSession, Frame], None]] = {

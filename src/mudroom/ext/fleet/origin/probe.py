@@ -65,7 +65,7 @@ def _answer(worker: FleetWorker, event: LinkEvent) -> WorkerProbe | None:
     if isinstance(event, FeedFailed) or event.kind != wire.HELLO:
         return None
     try:
-        hello = claim.introduced(wire.message_of(event, wire.WorkerHello))
+        hello = claim.checked_hello(wire.message_of(event, wire.WorkerHello))
     except LinkError as error:
         return WorkerProbe(worker, None, f"it is no mudroom worker: {error.message}", NO_WORKER)
     if hello.protocol != wire.PROTOCOL:

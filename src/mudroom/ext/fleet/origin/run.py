@@ -26,9 +26,9 @@ from mudroom.errors import UsageError
 from mudroom.ext.fleet.base.scan import scan
 from mudroom.ext.fleet.origin.archive_import import ForkImporter
 from mudroom.ext.fleet.origin.base_payload import ScannedPayload
+from mudroom.ext.fleet.origin.connection_proxy import ConnectionProxy
 from mudroom.ext.fleet.origin.dispatcher import Dispatcher
 from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow, RunRow
-from mudroom.ext.fleet.origin.far_dial import FarGate
 from mudroom.ext.fleet.origin.fleet_event import ErrandOutput, ErrandSettled, FleetEvent, WorkerNote
 from mudroom.ext.fleet.origin.inbox import LinkInbox
 from mudroom.ext.fleet.origin.link import OriginLink, Transport
@@ -115,9 +115,9 @@ class FleetRun:
         self.row, self.log = row, log
         self._session, self._front_end = session, front_end
         self._outputs = Outputs(lambda output: log.result_directory(output.row), front_end.line)
-        patience = session.actor.settings.approval_timeout if front_end.asks else 0.0
-        self._questions = QueuedQuestions(session.vault.approvals, patience, self._announce)
-        self._far_gate = FarGate(
+        timeout = session.actor.settings.approval_timeout if front_end.asks else 0.0
+        self._questions = QueuedQuestions(session.vault.approvals, timeout, self._announce)
+        self._proxy = ConnectionProxy(
             session.machine.host_answers[0],
             self._questions.has_allowed,
             lambda fork, flow: session.forks.journal("flow", fork, flow_to_json(flow)),
@@ -147,7 +147,7 @@ class FleetRun:
                 self._load_payload,
                 ForkImporter(session, LIMIT),
                 self._questions,
-                self._far_gate,
+                self._proxy,
                 self._report,
                 requirements,
                 front_end.lease,
@@ -160,7 +160,7 @@ class FleetRun:
 
     def __exit__(self, *_error: object) -> None:
         self._questions.close()
-        self._far_gate.close()
+        self._proxy.close()
         self._outputs.close()
         self.log.close()
 

@@ -31,14 +31,14 @@ class WorkerQuestions(Protocol):
 
     def ask(self, node: str, errand: ErrandRow, link: OriginLink, stream: int, question: wire.Ask) -> None: ...
 
-    def look(self) -> list[tuple[OriginLink, Frame]]:
+    def poll(self) -> list[tuple[OriginLink, Frame]]:
         """Return the answers that were given since the last look."""
 
     def forget(self, link: OriginLink) -> None: ...
 
 
 class WorkerConnections(Protocol):
-    """Connections for commands on workers (``ext/fleet/origin/far_dial.py``)."""
+    """Connections for commands on workers (``ext/fleet/origin/connection_proxy.py``)."""
 
     def dial(self, link: OriginLink, stream: int, dial: wire.Dial, fork: str, errand: str) -> None: ...
     def take(self, link: OriginLink, frame: Frame) -> None: ...
@@ -52,7 +52,7 @@ class RunServices(NamedTuple):
     load_payload: Callable[[], BasePayload]
     importer: ArchiveImporter
     questions: WorkerQuestions
-    far_gate: WorkerConnections
+    proxy: WorkerConnections
     report: Callable[[FleetEvent], None]
     requirements: WorkerRequirements
     lease: float = 60.0
