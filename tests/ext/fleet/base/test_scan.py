@@ -16,7 +16,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.ext.fleet.base.manifest import EMPTY, Row, base_id, digest_of_content, walk
 from mudroom.ext.fleet.base.pack import packs
-from mudroom.ext.fleet.base.scan import BaseMoved, Scanned, ScannedObjects
+from mudroom.ext.fleet.base.scan import BaseChanged, Scanned, ScannedObjects
 from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.exclude import choose as choose_entries
 from whole_text import whole
@@ -346,7 +346,7 @@ def test_a_file_that_changes_before_it_is_sent_is_not_sent(project: Path) -> Non
     for name, edit in edits.items():
         tick()
         edit(project / name)
-        with ScannedObjects(found) as objects, pytest.raises(BaseMoved) as moved:
+        with ScannedObjects(found) as objects, pytest.raises(BaseChanged) as moved:
             list(packs([digests[name]], objects))
         assert moved.value.path == os.fsencode(name)
 

@@ -40,8 +40,8 @@ class ScriptedNode:
     """A worker behind a relay. ``came``: the frames that were written to it. It says hello, is ready for any base after
     it has asked for all of it, and accepts errands; ``say`` tells the rest."""
 
-    def __init__(self, name: str, places: int = 2, levels: tuple[int, ...] = (1,), protocol: int = 1) -> None:
-        self.name, self.places, self.levels, self.protocol = name, places, levels, protocol
+    def __init__(self, name: str, slots: int = 2, levels: tuple[int, ...] = (1,), protocol: int = 1) -> None:
+        self.name, self.slots, self.levels, self.protocol = name, slots, levels, protocol
         self.came: queue.Queue[Frame] = queue.Queue()
         self.errands: dict[str, int] = {}
         """Streams by errand."""

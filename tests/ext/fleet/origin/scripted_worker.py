@@ -40,7 +40,7 @@ class ScriptedWorker:
         self._thread.join(60)
         assert not self._thread.is_alive()
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         return ""
 
     # --- what scripts call ---

@@ -37,7 +37,7 @@ class Ends:
         os.close(self.reader)
         os.close(self.writer)
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         return self.words
 
     def start(self) -> None:

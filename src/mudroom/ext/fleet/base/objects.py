@@ -72,7 +72,7 @@ class Missing(NamedTuple):
     files: tuple[bytes, ...]
 
 
-class _Place(NamedTuple):
+class _Location(NamedTuple):
     pack: bytes
     """Path of the file."""
     offset: int
@@ -81,10 +81,6 @@ class _Place(NamedTuple):
 
 
 _decoder = msgspec.msgpack.Decoder(list[StoredRow])
-
-
-def _holds_nothing(_digest: bytes) -> bool:
-    return False
 
 
 class PackFile:
@@ -151,7 +147,7 @@ class ObjectStore:
         """Make the directory if it is missing. Raise UsageError if it is not this user's alone."""
         self.quota = quota
         self._lock = threading.RLock()
-        self._index: dict[bytes, _Place] = {}
+        self._index: dict[bytes, _Location] = {}
         self._packs: dict[bytes, PackFile] = {}
         self._parts: dict[bytes, _Part] = {}
         require_own(path)
@@ -183,7 +179,7 @@ class ObjectStore:
                 size, digest = os.stat(path).st_size, bytes.fromhex(name.decode("ascii"))
             except (FileNotFoundError, ValueError):
                 continue
-            self._index[digest] = _Place(path, 0, size, is_node=False)
+            self._index[digest] = _Location(path, 0, size, is_node=False)
 
     def _open(self, path: bytes) -> None:
         try:
@@ -195,7 +191,7 @@ class ObjectStore:
             return
         self._packs[path] = pack
         for row in pack.rows:
-            self._index[row.digest] = _Place(path, row.offset, row.size, row.is_node)
+            self._index[row.digest] = _Location(path, row.offset, row.size, row.is_node)
 
     # --- reading ---
 
@@ -208,21 +204,21 @@ class ObjectStore:
 
     def view(self, digest: bytes) -> memoryview:
         """Return the content without a copy, where it is in a pack. Raise KeyError if the object is missing."""
-        place = self._index[digest]
-        pack = self._packs.get(place.pack)
+        location = self._index[digest]
+        pack = self._packs.get(location.pack)
         if pack is not None:
-            return pack.content(place.offset, place.size)
+            return pack.content(location.offset, location.size)
         descriptor = self.open(digest)
         with open(descriptor, "rb") as stream:
             return memoryview(stream.read())
 
     def open(self, digest: bytes) -> int:
         """Return a descriptor of an object that is a file of its own. Raise KeyError if there is none."""
-        place = self._index[digest]
-        if place.pack in self._packs:
+        location = self._index[digest]
+        if location.pack in self._packs:
             raise KeyError(digest)
         try:
-            return os.open(place.pack, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            return os.open(location.pack, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError as error:  # evicted by another process
             with self._lock:
                 self._index.pop(digest, None)
@@ -246,8 +242,8 @@ class ObjectStore:
 
     def is_file(self, digest: bytes) -> bool:
         """Return whether the object is a file of its own, for ``open``."""
-        place = self._index.get(digest)
-        return place is not None and place.pack not in self._packs
+        location = self._index.get(digest)
+        return location is not None and location.pack not in self._packs
 
     def node(self, digest: bytes) -> bytes:
         """Return the bytes of a node. Raise KeyError if it is missing, or is no node."""
@@ -258,11 +254,11 @@ class ObjectStore:
     def missing(
         self,
         base: Base,
-        held: Callable[[bytes], bool] = _holds_nothing,
+        elsewhere: Callable[[bytes], bool] = lambda _digest: False,
         node: Callable[[bytes], bytes] | None = None,
         limits: TreeLimits = LIMITS,
     ) -> Missing:
-        """Return the objects of a base that are neither here nor ``held`` elsewhere.
+        """Return the objects of a base that are neither here nor ``elsewhere``.
 
         ``node``: a reader of nodes that has more than the store. Raise RefusedBase if the tree is beyond the limits,
         StoreFull if its missing files are more than the quota."""
@@ -282,7 +278,7 @@ class ObjectStore:
                 if row.kind == DIRECTORY and row.content not in seen:
                     seen.add(row.content)
                     pending.append(row.content)
-                elif row.kind == FILE and not (row.content in files or self.has(row.content) or held(row.content)):
+                elif row.kind == FILE and not (row.content in files or self.has(row.content) or elsewhere(row.content)):
                     files[row.content] = row.size
             if len(seen) > limits.entries:
                 raise RefusedBase(f"it has more than {limits.entries:,} directories")
@@ -361,7 +357,7 @@ class ObjectStore:
             os.unlink(path)
             self.put_all([(True, row.digest, memoryview(data))])
         else:
-            self._index[row.digest] = _Place(path, 0, row.size, is_node=False)
+            self._index[row.digest] = _Location(path, 0, row.size, is_node=False)
 
     # --- room ---
 
@@ -409,7 +405,7 @@ class ObjectStore:
         except FileNotFoundError:
             pass  # another process was faster
         self._packs.pop(path, None)
-        for digest in [digest for digest, place in self._index.items() if place.pack == path]:
+        for digest in [digest for digest, location in self._index.items() if location.pack == path]:
             del self._index[digest]
 
     def touch(self) -> None:

@@ -78,18 +78,18 @@ def packs(digests: Iterable[bytes], objects: ObjectReader) -> Iterator[bytes]:
     ``read`` raises."""
     rows: list[PackRow] = []
     contents: list[bytes] = []
-    held = 0
+    total = 0
     for digest in digests:
         size, is_node = objects.size(digest), objects.is_node(digest)
         offset = 0
         while offset < size or not size:
             length = min(size - offset, PART)
-            if rows and held + length + _ROW > PACK - 16:
+            if rows and total + length + _ROW > PACK - 16:
                 yield _frame(rows, contents)
-                rows, contents, held = [], [], 0
+                rows, contents, total = [], [], 0
             rows.append(PackRow(is_node, digest, size, offset, length))
             contents.append(objects.read(digest, offset, length))
-            held += length + _ROW
+            total += length + _ROW
             offset += length
             if not size:
                 break

@@ -69,7 +69,7 @@ _GIT = frozenset(
 """Entries of a ``.git`` directory that are sent (gitrepository-layout(5))."""
 
 
-class BaseMoved(MudroomError):
+class BaseChanged(MudroomError):
     """A file of the project is not what it was when the base was made. Scan again."""
 
     def __init__(self, path: bytes) -> None:
@@ -77,7 +77,7 @@ class BaseMoved(MudroomError):
         super().__init__(f"{show(path)} was changed while it was being sent", "run the command again")
 
 
-class FoundFile(NamedTuple):
+class ScannedFile(NamedTuple):
     path: bytes
     entry: Entry
 
@@ -86,7 +86,7 @@ class Scanned(NamedTuple):
     base: Base
     nodes: Mapping[bytes, bytes]
     """Nodes by digest."""
-    files: Mapping[bytes, FoundFile]
+    files: Mapping[bytes, ScannedFile]
     """By digest of the content: the first file that has it. The empty file is not there."""
     entries: int
     size: int
@@ -122,7 +122,7 @@ def _choose(source: OpenSource, settings: Settings, *, git: bool) -> tuple[dict[
     device = root.device if root is not None else 0
 
     def leave_out(path: bytes, entry: Entry) -> bool:
-        if not _may_leave(path, entry, git=git):
+        if not _may_be_sent(path, entry, git=git):
             return True
         if entry.device != device or is_out(path, entry):
             excluded.append(path)
@@ -149,7 +149,7 @@ def _tops(every: Mapping[bytes, Entry], items: Mapping[bytes, Entry]) -> list[by
     return [path for path in every if path not in items and (parent(path) in items or not parent(path))]
 
 
-def _may_leave(path: bytes, entry: Entry, *, git: bool) -> bool:
+def _may_be_sent(path: bytes, entry: Entry, *, git: bool) -> bool:
     if entry.kind not in ("file", "directory", "symlink") or path == b".mudroom/local":
         return False
     if b".git" not in path:
@@ -178,7 +178,7 @@ class _Reader:
     def __init__(self, source: OpenSource, settings: Settings, cache: DigestCache) -> None:
         self.directory = LastDirectory(source.root)
         self.cache = cache
-        self.files: dict[bytes, FoundFile] = {}
+        self.files: dict[bytes, ScannedFile] = {}
         self.masked: set[bytes] = set()
         self.unreadable: set[bytes] = set()
         self._settings = settings
@@ -243,7 +243,7 @@ class _Reader:
                 return self._masked(name, path, entry)
             self.cache.put(above, name, entry, digest)
         if digest != EMPTY:
-            self.files.setdefault(digest, FoundFile(path, entry))
+            self.files.setdefault(digest, ScannedFile(path, entry))
         return Row(name, FILE, entry.mode & 0o777, entry.mtime, entry.size, digest)
 
     def _masked(self, name: bytes, path: bytes, entry: Entry) -> Row:
@@ -371,7 +371,7 @@ class ScannedObjects:
             descriptor = self._directory.open_file(path)
         except OSError as error:
             if is_absence(error):
-                raise BaseMoved(path) from error
+                raise BaseChanged(path) from error
             raise
         try:
             if offset == 0 and length == entry.size:
@@ -383,5 +383,5 @@ class ScannedObjects:
         finally:
             os.close(descriptor)
         if not is_same:
-            raise BaseMoved(path)
+            raise BaseChanged(path)
         return data

@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG = 1  # prctl(2)
 _PIECE = 1 << 18
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""
-_WITHOUT = (
+_WRAPPER = (
     sys.executable,
     "-IS",
     "-c",
@@ -45,7 +45,7 @@ class WorkerChild:
         """The worker has this process's variables but for the cluster's own. Raise OSError if the program cannot be
         started."""
         started: queue.SimpleQueue[subprocess.Popen[bytes] | OSError] = queue.SimpleQueue()
-        threading.Thread(target=_hold, args=([*_WITHOUT, *argv], started), name="worker", daemon=True).start()
+        threading.Thread(target=_supervise, args=([*_WRAPPER, *argv], started), name="worker", daemon=True).start()
         child = started.get()
         if isinstance(child, OSError):
             raise child
@@ -88,7 +88,7 @@ class WorkerChild:
             return
 
 
-def _hold(argv: Sequence[str], started: queue.SimpleQueue[subprocess.Popen[bytes] | OSError]) -> None:
+def _supervise(argv: Sequence[str], started: queue.SimpleQueue[subprocess.Popen[bytes] | OSError]) -> None:
     """Start a program and wait for its end. The "parent" of PR_SET_PDEATHSIG is the thread that started it (prctl(2)):
     a thread of Ray's pool may end at any time, and the worker with it."""
     parent = os.getpid()

@@ -25,7 +25,7 @@ class NodeRelay(Protocol):
     """Two pipes to the worker of one node. ``read`` and ``write`` are called by a thread each."""
 
     name: str
-    places: int
+    slots: int
     """Errands at one time."""
 
     def read(self) -> bytes:
@@ -68,7 +68,7 @@ class ClusterNode:
 
     @property
     def free(self) -> int:
-        return self.relay.places - len(self.running) - len(self.pending)
+        return self.relay.slots - len(self.running) - len(self.pending)
 
     def send(self, frame: Frame) -> None:
         if not self.outgoing.put(encode(frame)):

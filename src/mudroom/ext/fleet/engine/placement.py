@@ -29,10 +29,10 @@ class PlacedStream(NamedTuple):
 class Placement:
     """The caller holds the lock of the coordinator during each call."""
 
-    def __init__(self, tell: Callable[[Frame], None], is_awaited: Callable[[], bool] = lambda: False) -> None:
-        """``tell``: writes a frame to the origin. ``is_awaited``: whether nodes may still join, so that an errand which
+    def __init__(self, send: Callable[[Frame], None], is_awaited: Callable[[], bool] = lambda: False) -> None:
+        """``send``: writes a frame to the origin. ``is_awaited``: whether nodes may still join, so that an errand which
         no node can run now waits."""
-        self._tell, self._is_awaited = tell, is_awaited
+        self._send, self._is_awaited = send, is_awaited
         self.nodes: list[ClusterNode] = []
         self.bases: dict[bytes, wire.Base] = {}
         """Bases whose objects the coordinator has."""
@@ -161,17 +161,17 @@ class Placement:
 
     def _outcome(self, stream: int, key: Key, state: str, reason: str) -> None:
         outcome = wire.ErrandOutcome(*key, state, 0, 0, False, 0.0, 0.0, 0, 0, 0, 0, "", 0, b"", -1, b"", reason)
-        self._tell(frame_of(wire.OUTCOME, outcome, stream))
+        self._send(frame_of(wire.OUTCOME, outcome, stream))
 
     def _fail(self, stream: int, reason: str, hint: str = "", *, for_now: bool = False) -> None:
-        self._tell(frame_of(wire.FAILED, wire.Failed(reason, hint, for_now=for_now), stream))
+        self._send(frame_of(wire.FAILED, wire.Failed(reason, hint, for_now=for_now), stream))
 
-    def held(self, node: ClusterNode, keys: list[Key]) -> None:
+    def adopt(self, node: ClusterNode, keys: list[Key]) -> None:
         """A node has errands of an earlier link. One that another has, too, stays the other's."""
         for key in keys:
             self._keys.setdefault(key, node)
 
-    def over(self, stream: int, placed: PlacedStream, *, failed: bool) -> None:
+    def finish(self, stream: int, placed: PlacedStream, *, failed: bool) -> None:
         """What a stream was for has ended."""
         self._forget(stream)
         if placed.is_errand:
@@ -180,7 +180,7 @@ class Placement:
                 self._keys.pop(placed.key, None)
         self.place()
 
-    def lose(self, node: ClusterNode, reason: str) -> None:
+    def lose_node(self, node: ClusterNode, reason: str) -> None:
         """A node is gone: its errands are lost, those that were not sent are placed again."""
         node.is_gone = True
         self._place_again(node)
@@ -206,4 +206,4 @@ def _is_able(node: ClusterNode, errand: wire.Errand) -> bool:
 
 def _preference(node: ClusterNode, errand: wire.Errand) -> tuple[bool, bool, float]:
     is_coming = errand.base == node.offered
-    return errand.base in node.bases, is_coming, node.free / max(node.relay.places, 1)
+    return errand.base in node.bases, is_coming, node.free / max(node.relay.slots, 1)

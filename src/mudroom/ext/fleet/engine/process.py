@@ -27,18 +27,18 @@ _NOISE = ("Killed by signal", "Connection to ", "Warning: Permanently added")
 
 
 class WorkerProcess:
-    """``_said`` is written by the thread that reads standard error alone. ``close`` is called by one thread."""
+    """``_stderr`` is written by the thread that reads standard error alone. ``close`` is called by one thread."""
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
         assert child.stdin is not None and child.stdout is not None and child.stderr is not None
         self._child = child
         self.reader, self.writer = child.stdout.fileno(), child.stdin.fileno()
-        self._said = bytearray()
+        self._stderr = bytearray()
         self._is_closing, self._closing = os.pipe()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._stderr_reader = threading.Thread(target=self._read_stderr, daemon=True)
+        self._stderr_reader.start()
 
-    def _listen(self) -> None:
+    def _read_stderr(self) -> None:
         assert self._child.stderr is not None
         opened = self._child.stderr.fileno()
         poller = select.poll()
@@ -47,8 +47,8 @@ class WorkerProcess:
         while True:
             ready = dict(poller.poll())
             data = os.read(opened, 4096) if opened in ready else b""
-            self._said += data
-            del self._said[: max(0, len(self._said) - _KEPT)]
+            self._stderr += data
+            del self._stderr[: max(0, len(self._stderr) - _KEPT)]
             if not data:
                 return
 
@@ -69,13 +69,13 @@ class WorkerProcess:
                 child.send_signal(number)
         child.wait()
         os.close(self._closing)
-        self._listener.join(GRACE)
+        self._stderr_reader.join(GRACE)
         child.stderr.close()
         os.close(self._is_closing)
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         """Return the last line of standard error that is a reason, else how the program ended if it failed."""
-        lines = [line.strip() for line in self._said.decode("utf-8", "replace").splitlines()]
+        lines = [line.strip() for line in self._stderr.decode("utf-8", "replace").splitlines()]
         lines = [line for line in lines if line and not line.startswith(_NOISE)]
         if lines:
             return lines[-1]

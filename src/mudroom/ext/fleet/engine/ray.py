@@ -111,20 +111,20 @@ class NodeWorker:
 class RayRelay(NodeRelay):
     """An actor on one node. Its calls are made by the coordinator's threads; Ray's client is thread-safe."""
 
-    def __init__(self, ray: Any, name: str, node: str, places: int) -> None:
-        """``node``: Ray's id of it. ``places``: errands at once, and the CPUs that are held."""
-        self.name, self.places = name, places
+    def __init__(self, ray: Any, name: str, node: str, slots: int) -> None:
+        """``node``: Ray's id of it. ``slots``: errands at once, and the CPUs that are held."""
+        self.name, self.slots = name, slots
         self._ray = ray
         strategies: Any = import_module("ray.util.scheduling_strategies")
         self._actor = (
             ray.remote(NodeWorker)
             .options(
-                num_cpus=places,
+                num_cpus=slots,
                 max_concurrency=4,
                 max_restarts=0,
                 scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(node, soft=False),
             )
-            .remote(places)
+            .remote(slots)
         )
         self._is_there = False
         self.is_over = False
@@ -217,13 +217,13 @@ class _Finder:
         relays = []
         with self._lock:
             for node in self._ray.nodes():
-                places = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
+                slots = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
                 made = self._made.setdefault(node["NodeID"], [])
                 is_served = bool(made) and not made[-1].is_over
-                if is_served or len(made) == MOST_TRIES or places < 1 or not is_allowed(node["NodeManagerAddress"]):
+                if is_served or len(made) == MOST_TRIES or slots < 1 or not is_allowed(node["NodeManagerAddress"]):
                     continue
                 name = made[-1].name if made else self._name(node)
-                relays.append(RayRelay(self._ray, name, node["NodeID"], min(self._jobs or places, places)))
+                relays.append(RayRelay(self._ray, name, node["NodeID"], min(self._jobs or slots, slots)))
                 made.append(relays[-1])
         return relays
 

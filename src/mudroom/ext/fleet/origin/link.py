@@ -46,7 +46,7 @@ class Transport(Protocol):
     def close(self) -> None:
         """End it, close both pipes and wait until it is gone. Only the thread of the link calls it."""
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         """Return why it ended, as far as it said so, in one line. It was closed."""
 
 
@@ -69,15 +69,15 @@ class OriginLink:
         self._unsent = 0
         self._feed: Iterator[Frame] | None = None
         self._ending: MudroomError | None = None
-        self._is_over = self._is_deaf = False
+        self._is_over = self._is_write_closed = False
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
         os.set_blocking(self._wake_writer, False)
         self._partial = memoryview(b"")
-        self._began = self._heard = self._pinged = clock()
+        self._began = self._last_frame = self._last_ping = clock()
         self._number = 0
         self._has_hello = False
-        self._is_held = False
+        self._is_paused = False
         self.bytes_read = self.bytes_written = 0
         self.send(wire.frame_of(wire.HELLO, greeting))
         self._thread = threading.Thread(target=self._run, name=f"link {node}", daemon=True)
@@ -153,11 +153,11 @@ class OriginLink:
             if self._ending is not None:
                 raise self._ending
         self._keep_alive()
-        has_output = not self._is_deaf and (bool(self._partial) or self._fill())
+        has_output = not self._is_write_closed and (bool(self._partial) or self._fill())
         poller = select.poll()
         poller.register(self._wake_reader, select.POLLIN)
-        self._is_held = not self._inbox.has_room(self)
-        if not self._is_held:
+        self._is_paused = not self._inbox.has_room(self)
+        if not self._is_paused:
             poller.register(reader, select.POLLIN)
         if has_output:
             poller.register(writer, select.POLLOUT)
@@ -176,13 +176,13 @@ class OriginLink:
                     f"no answer within {GREETING:g} s", "is it `mudroom worker --stdio` that starts there?"
                 )
             return
-        if self._is_held:
-            self._heard = now  # it may have said much that was not read yet
-        if now - self._heard > SILENCE:
+        if self._is_paused:
+            self._last_frame = now  # it may have said much that was not read yet
+        if now - self._last_frame > SILENCE:
             hint = f"mudroom fleet ls {self.node} asks whether it answers"
             raise MudroomError(f"the worker has said nothing for {SILENCE:g} s", hint)
-        if now - self._pinged >= PING:
-            self._pinged, self._number = now, self._number + 1
+        if now - self._last_ping >= PING:
+            self._last_ping, self._number = now, self._number + 1
             self.send(wire.frame_of(wire.PING, wire.Ping(self._number)))
 
     def _fill(self) -> bool:
@@ -216,7 +216,8 @@ class OriginLink:
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._partial, self._is_deaf = memoryview(b""), True  # what it has written before is read to its end
+            # The frames that it wrote before are read to their end.
+            self._partial, self._is_write_closed = memoryview(b""), True
             return
         self.bytes_written += written
         self._partial = self._partial[written:]
@@ -228,7 +229,7 @@ class OriginLink:
             return True
         self.bytes_read += len(data)
         for frame in frames.feed(data):
-            self._heard = self._clock()
+            self._last_frame = self._clock()
             if frame.kind == wire.HELLO and self._has_hello:
                 raise LinkError("said hello twice")
             if frame.kind == wire.BYE and not self._has_hello:
@@ -244,7 +245,7 @@ class OriginLink:
 
     def _finish(self, failure: MudroomError) -> None:
         self._transport.close()
-        words = self._transport.last_words()
+        words = self._transport.exit_reason()
         reason, hint = explain(failure, words, self._has_hello)
         with self._lock:
             self._feed = None

@@ -36,18 +36,18 @@ class _Tunnel:
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self.socket = connection
-        self.may_send = WINDOW
+        self.credit = WINDOW
         self.has_read_all = self.is_last = False
         """Whether the socket has ended; whether the other end sends no more."""
-        self.has_told = False
+        self.is_shut = False
         """Whether the socket knows that."""
         self.waiting = bytearray()
         """Bytes for the socket."""
-        self.delivered = 0
+        self.unacknowledged = 0
         """Bytes that the other end has not been told of."""
 
     def events(self) -> int:
-        reads = select.POLLIN if self.may_send and not self.has_read_all else 0
+        reads = select.POLLIN if self.credit and not self.has_read_all else 0
         return reads | (select.POLLOUT if self.waiting else 0)
 
 
@@ -59,8 +59,8 @@ class Tunnels:
         self._send, self._ended = send, ended
         self._lock = threading.Lock()
         self._open: dict[int, _Tunnel] = {}
-        self._bell = os.pipe()
-        os.set_blocking(self._bell[1], False)
+        self._wakeup = os.pipe()
+        os.set_blocking(self._wakeup[1], False)
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
@@ -79,7 +79,7 @@ class Tunnels:
                     self._thread.start()
         if not fits:
             connection.close()
-        self._ring()
+        self._wake_up()
         return fits
 
     def refuse(self, number: int) -> None:
@@ -94,17 +94,17 @@ class Tunnels:
                 return
             if frame.kind == DATA:
                 tunnel.waiting += frame.body
-                if len(tunnel.waiting) + tunnel.delivered > WINDOW or tunnel.is_last:
+                if len(tunnel.waiting) + tunnel.unacknowledged > WINDOW or tunnel.is_last:
                     raise LinkError("sent more bytes of a connection than it may")
             elif frame.kind == ROOM:
-                tunnel.may_send += max(message_of(frame, MoreRoom).size, 0)
-                if tunnel.may_send > WINDOW:
+                tunnel.credit += max(message_of(frame, MoreRoom).size, 0)
+                if tunnel.credit > WINDOW:
                     raise LinkError("made more room for a connection than there is")
             elif frame.kind == SHUT and not frame.body:
                 tunnel.is_last = True
             else:
                 self._end(frame.stream)
-        self._ring()
+        self._wake_up()
 
     def close(self) -> None:
         """Close all connections. Not called by the thread that moves bytes."""
@@ -117,10 +117,10 @@ class Tunnels:
                 self._wake()
         if thread is not None:
             thread.join()
-        for descriptor in self._bell if is_first else ():
+        for descriptor in self._wakeup if is_first else ():
             os.close(descriptor)
 
-    def _ring(self) -> None:
+    def _wake_up(self) -> None:
         with self._lock:
             if not self._is_closed:
                 self._wake()
@@ -128,7 +128,7 @@ class Tunnels:
     def _wake(self) -> None:
         """Hold the lock: the bell is there until this is closed."""
         try:
-            os.write(self._bell[1], b"\0")
+            os.write(self._wakeup[1], b"\0")
         except BlockingIOError:
             pass  # it rings already
 
@@ -142,7 +142,7 @@ class Tunnels:
     def _move(self) -> None:
         while True:
             poll = select.poll()
-            poll.register(self._bell[0], select.POLLIN)
+            poll.register(self._wakeup[0], select.POLLIN)
             with self._lock:
                 if self._is_closed:
                     return
@@ -152,7 +152,7 @@ class Tunnels:
                     if tunnel.events():
                         poll.register(tunnel.socket.fileno(), tunnel.events())
             for descriptor, _events in poll.poll():
-                if descriptor == self._bell[0]:
+                if descriptor == self._wakeup[0]:
                     os.read(descriptor, 4096)
             for number in by_descriptor.values():
                 with self._lock:
@@ -182,24 +182,24 @@ class Tunnels:
             except BlockingIOError:
                 sent = 0
             del tunnel.waiting[:sent]
-            tunnel.delivered += sent
-        if tunnel.delivered and (not tunnel.waiting or tunnel.delivered >= WINDOW // 2):
-            frames = [frame_of(ROOM, MoreRoom(tunnel.delivered), number)]
-            tunnel.delivered = 0
-        if tunnel.is_last and not (tunnel.waiting or tunnel.has_told):
-            tunnel.has_told = True
+            tunnel.unacknowledged += sent
+        if tunnel.unacknowledged and (not tunnel.waiting or tunnel.unacknowledged >= WINDOW // 2):
+            frames = [frame_of(ROOM, MoreRoom(tunnel.unacknowledged), number)]
+            tunnel.unacknowledged = 0
+        if tunnel.is_last and not (tunnel.waiting or tunnel.is_shut):
+            tunnel.is_shut = True
             tunnel.socket.shutdown(socket.SHUT_WR)
         return frames
 
     def _collect(self, number: int, tunnel: _Tunnel) -> list[Frame]:
-        if tunnel.has_read_all or not tunnel.may_send:
+        if tunnel.has_read_all or not tunnel.credit:
             return []
         try:
-            data = tunnel.socket.recv(min(PIECE, tunnel.may_send))
+            data = tunnel.socket.recv(min(PIECE, tunnel.credit))
         except BlockingIOError:
             return []
         if not data:
             tunnel.has_read_all = True
             return [Frame(SHUT, number, b"")]
-        tunnel.may_send -= len(data)
+        tunnel.credit -= len(data)
         return [Frame(DATA, number, data)]
