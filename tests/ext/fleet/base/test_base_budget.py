@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from shipping import Worker, make, scanned
+from base_transfer import Worker, make, scanned
 
 from conftest import CLOCK_REALTIME_COARSE, tick
 from kernel_calls import counted
@@ -81,7 +81,7 @@ def sent(project: Project, digests: list[bytes]) -> int:
     return asked + sum(len(encode(Frame(OBJECTS, 0, pack))) for pack in packs(digests, project))
 
 
-def told(project: Project) -> int:
+def offer_size(project: Project) -> int:
     offer, ready = frame_of(OFFER, OfferedBase(project.base)), frame_of(READY, Ready(base_id(project.base)))
     return len(encode(offer)) + len(encode(ready))
 
@@ -90,12 +90,12 @@ def test_an_unchanged_base_is_less_than_a_kilobyte_and_two_changed_files_less_th
     digests: dict[int, bytes],
 ) -> None:
     first = Project({}, digests)
-    assert told(first) <= 1_000
+    assert offer_size(first) <= 1_000
     noise = random.Random(7).randbytes
     second = Project({5: noise(SIZE), FILES - 3: noise(SIZE)}, digests)
     new = [digest for digest in second.objects if digest not in first.objects]
     assert len(new) == 2 + 5  # contents; two directories, the two above them, the root
-    assert told(second) + sent(second, new) <= 40_000
+    assert offer_size(second) + sent(second, new) <= 40_000
 
 
 def test_a_first_ship_is_a_tenth_more_than_the_files_at_most(digests: dict[int, bytes]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shipping import make, scanned
+from base_transfer import make, scanned
 
 from conftest import tick
 from mudroom.core.settings import Settings
@@ -379,11 +379,11 @@ def test_an_unreadable_file_is_left_out_and_said(project: Path, monkeypatch: pyt
 def test_a_tree_that_is_too_deep_is_refused_by_name(tmp_path: Path) -> None:
     deep = tmp_path / "p" / "/".join(["d"] * 300)
     deep.mkdir(parents=True)
-    told = (
+    message = (
         f"{('d/' * 300)[:60]}… lies below more than 256 directories: such a tree cannot be sent "
         "(leave it out: copy.exclude in the policy)"
     )
-    with pytest.raises(MudroomError, match=whole(told)):
+    with pytest.raises(MudroomError, match=whole(message)):
         scanned(tmp_path / "p")
 
 

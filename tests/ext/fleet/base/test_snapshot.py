@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from shipping import NOTHING, Worker, listing, make, scanned
+from base_transfer import NOTHING, Worker, listing, make, scanned
 
 from conftest import tick
 from mudroom.core.settings import Settings

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ray_story import MUDROOM, PATIENCE, PORT, end, left, short, start, wait_for_port
+from ray_scenario import MUDROOM, PATIENCE, PORT, end, left, short, start, wait_for_port
 
 PLACES = 2
 MOST = 64
@@ -52,7 +52,7 @@ def main() -> None:
         options = (f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={short(top)}")
         nodes["head"] = start({**environ, "MUDROOM_STATE": str(top / "head")}, "head", "--head", *options)
         wait_for_port()
-        told = story(top, project, environ, nodes)
+        told = scenario(top, project, environ, nodes)
         told["per task"] = per_task(project, environ, int(sys.argv[3]) if len(sys.argv) > 3 else 1)
     finally:
         for node in nodes.values():
@@ -150,7 +150,7 @@ def classes(project: Path) -> list[str]:
     return found
 
 
-def story(
+def scenario(
     top: Path, project: Path, environ: dict[str, str], nodes: dict[str, subprocess.Popen[bytes]]
 ) -> dict[str, Any]:
     def mudroom(*words: str) -> subprocess.CompletedProcess[str]:

@@ -261,13 +261,13 @@ def test_an_answered_question_opens_its_host_and_bytes_go_both_ways(make_proxy: 
 
 def test_a_worker_that_answers_at_once_loses_no_byte(make_proxy: MakeProxy) -> None:
     """Its first bytes may come before the thread that made the connection goes on."""
-    heard = list[bytes]()
+    received = list[bytes]()
     has_heard = threading.Event()
 
     def listen(listener: socket.socket) -> None:
         client, _address = listener.accept()
         with client:
-            heard.append(client.recv(100))
+            received.append(client.recv(100))
             has_heard.set()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -284,7 +284,7 @@ def test_a_worker_that_answers_at_once_loses_no_byte(make_proxy: MakeProxy) -> N
         fake(link).send = send  # type: ignore[method-assign]
         proxy.dial(link, 3, wire.Dial(1, "127.0.0.1", port, b""), "f", "e")
         assert has_heard.wait(20)
-    assert heard == [b"at once"]
+    assert received == [b"at once"]
 
 
 def test_a_server_that_is_not_there_is_told(make_proxy: MakeProxy) -> None:

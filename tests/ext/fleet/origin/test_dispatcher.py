@@ -34,9 +34,11 @@ def test_errands_come_back_as_forks(place: Place, session: Session, follow: Foll
     assert full_listing(place.project) == before
     assert "+one and" not in here.reasons()
     assert b"".join(session.changes.diff("r1-3")).count(b"+more") == 1
-    errands = [wire.message_of(frame, wire.Errand) for name in ("a", "b") for frame in fleet.heard(name, wire.ERRAND)]
+    errands = [
+        wire.message_of(frame, wire.Errand) for name in ("a", "b") for frame in fleet.received(name, wire.ERRAND)
+    ]
     assert sorted(errand.number for errand in errands) == [1, 2, 3, 4, 5, 6]
-    assert len(fleet.heard("a", wire.KEPT)) + len(fleet.heard("b", wire.KEPT)) == 6
+    assert len(fleet.received("a", wire.KEPT)) + len(fleet.received("b", wire.KEPT)) == 6
 
 
 def test_an_errand_without_changes_has_no_fork(session: Session, follow: Follow) -> None:
@@ -75,24 +77,24 @@ def test_an_errand_whose_worker_is_gone_is_lost_and_not_repeated(follow: Follow)
     fleet = ScriptedFleet(a=lambda: ScriptedWorker(errand=_dies))
     here = follow(fleet)
     assert here.states() == [("r1-1", 1, "lost", "")]
-    assert len(fleet.heard("a", wire.ERRAND)) == 1
+    assert len(fleet.received("a", wire.ERRAND)) == 1
 
 
 def test_it_is_repeated_as_often_as_is_allowed(follow: Follow, archive: bytes) -> None:
     fleet = ScriptedFleet(a=_first(lambda: ScriptedWorker(errand=_dies), lambda: ScriptedWorker(archive)))
     here = follow(fleet, retry=1)
     assert here.states() == [("r1-1", 1, "lost", ""), ("r1-1", 2, "kept", "r1-1")]
-    attempts = [wire.message_of(frame, wire.Errand).attempt for frame in fleet.heard("a", wire.ERRAND)]
+    attempts = [wire.message_of(frame, wire.Errand).attempt for frame in fleet.received("a", wire.ERRAND)]
     assert attempts == [1, 2]
 
 
 def test_an_errand_that_was_never_accepted_is_given_to_another(follow: Follow) -> None:
     """The worker says itself that it has not got it."""
 
-    def deaf(worker: ScriptedWorker, _errand: wire.Errand, _stream: int) -> None:
+    def ignores(worker: ScriptedWorker, _errand: wire.Errand, _stream: int) -> None:
         worker.end()
 
-    fleet = ScriptedFleet(a=_first(lambda: ScriptedWorker(errand=deaf), ScriptedWorker))
+    fleet = ScriptedFleet(a=_first(lambda: ScriptedWorker(errand=ignores), ScriptedWorker))
     here = follow(fleet, lease=30.0)
     assert here.states() == [("r1-1", 1, "kept", "")]
 
@@ -110,7 +112,7 @@ def test_a_worker_that_comes_back_within_the_lease_goes_on(follow: Follow, archi
     fleet = ScriptedFleet(a=_first(lambda: ScriptedWorker(errand=breaks), back))
     here = follow(fleet, lease=30.0)
     assert here.states() == [("r1-1", 1, "kept", "r1-1")]
-    assert len(fleet.heard("a", wire.ERRAND)) == 1
+    assert len(fleet.received("a", wire.ERRAND)) == 1
 
 
 def test_a_late_outcome_replaces_nothing(session: Session, follow: Follow, archive: bytes) -> None:
@@ -160,7 +162,7 @@ def test_an_archive_on_a_lost_machine_of_an_engine_is_fetched_later(follow: Foll
     first = follow(fleet)
     assert first.states() == [("r1-1", 1, "ended", "")]
     assert "the node n2 is gone" in first.reasons()
-    assert len(fleet.heard("a", wire.FETCH)) == 1 and fleet.heard("a", wire.KEPT) == []
+    assert len(fleet.received("a", wire.FETCH)) == 1 and fleet.received("a", wire.KEPT) == []
     second = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive)), again="r1")
     assert second.states() == [("r1-1", 1, "kept", "r1-1")]
     assert [row.reason for row in second.rows()] == [""]
@@ -181,7 +183,7 @@ def test_the_best_is_fetched_and_the_rest_stays_there(follow: Follow, archive: b
         ("r1-4", "kept", "r1-4"),
         ("r1-5", "ended", ""),
     ]
-    assert len(fleet.heard("a", wire.FETCH)) == len(fleet.heard("a", wire.KEPT)) == 1
+    assert len(fleet.received("a", wire.FETCH)) == len(fleet.received("a", wire.KEPT)) == 1
     none = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive)), 2, fetch="none")
     assert [state for _label, _attempt, state, _fork in none.states()] == ["ended"] * 2
 
@@ -201,7 +203,7 @@ def test_what_stayed_there_is_fetched_by_name(follow: Follow, archive: bytes) ->
         ("kept", "r1-2"),
         ("ended", ""),
     ]
-    assert fleet.heard("a", wire.ERRAND) == fleet.heard("a", wire.OFFER) == []
+    assert fleet.received("a", wire.ERRAND) == fleet.received("a", wire.OFFER) == []
 
     def gone(worker: ScriptedWorker, _fetch: wire.Fetch, stream: int) -> None:
         worker.send(wire.FAILED, wire.Failed("it was discarded"), stream)
@@ -219,7 +221,7 @@ def test_what_an_earlier_run_left_there_is_discarded(follow: Follow, archive: by
 
     fleet = ScriptedFleet(a=lambda: ScriptedWorker(hello=_hello(held=held), kept=refuses))
     assert [state for _label, _attempt, state, _fork in follow(fleet).states()] == ["kept"]
-    told = {wire.message_of(frame, wire.Kept).errand for frame in fleet.heard("a", wire.KEPT)}
+    told = {wire.message_of(frame, wire.Kept).errand for frame in fleet.received("a", wire.KEPT)}
     assert first.rows()[0].errand in told and "f" * 16 not in told
 
 
@@ -292,7 +294,7 @@ def test_a_worker_that_does_not_fit_gets_nothing(follow: Follow, hello: dict[str
     fleet = ScriptedFleet(a=unfit, b=ScriptedWorker)
     here = follow(fleet, 3)
     assert {state for _label, _attempt, state, _fork in here.states()} == {"kept"}
-    assert fleet.heard("a", wire.OFFER) == fleet.heard("a", wire.ERRAND) == []
+    assert fleet.received("a", wire.OFFER) == fleet.received("a", wire.ERRAND) == []
     alone = follow(ScriptedFleet(a=unfit), 2)
     assert {state for _label, _attempt, state, _fork in alone.states()} == {"failed"}
     assert all(reason in row.reason for row in alone.rows())

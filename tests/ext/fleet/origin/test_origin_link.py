@@ -60,7 +60,7 @@ class Ends:
                 link.wake()
         return found
 
-    def heard(self, count: int) -> list[Frame]:
+    def received(self, count: int) -> list[Frame]:
         """Return the next frames that the worker gets."""
         found: list[Frame] = []
         while len(found) < count:
@@ -123,7 +123,7 @@ def test_silence_ends_it_and_a_full_inbox_is_no_silence(ends: Ends) -> None:
     ends.greet()
     ends.now = SILENCE - 1
     ends.link.wake()
-    assert [frame.kind for frame in ends.heard(2)] == [wire.HELLO, wire.PING]
+    assert [frame.kind for frame in ends.received(2)] == [wire.HELLO, wire.PING]
     ends.now = SILENCE + 1
     ends.link.wake()
     assert ends.end()[:2] == ("the worker has said nothing for 30 s", "mudroom fleet ls a asks whether it answers")
@@ -182,10 +182,10 @@ def test_parts_of_a_base_are_made_as_they_are_taken_and_yield_to_messages(ends: 
     ends.link.feed(parts())
     _until(lambda: bool(made))
     ends.link.send(wire.frame_of(wire.CANCEL, wire.CancelErrand("e", 1, 15), 3))
-    kinds = [frame.kind for frame in ends.heard(4)]
+    kinds = [frame.kind for frame in ends.received(4)]
     assert kinds[0] == wire.HELLO and wire.CANCEL in kinds[1:4]
     assert len(made) < 10
-    assert len(ends.heard(15)) >= 15
+    assert len(ends.received(15)) >= 15
 
 
 def test_a_base_that_moves_is_told_and_the_link_goes_on(ends: Ends) -> None:
@@ -199,7 +199,7 @@ def test_a_base_that_moves_is_told_and_the_link_goes_on(ends: Ends) -> None:
     (event,) = ends.events(1)
     assert isinstance(event, FeedFailed) and "a.txt" in str(event.error)
     ends.link.send(wire.frame_of(wire.BYE, wire.Bye("")))
-    assert [frame.kind for frame in ends.heard(3)] == [wire.HELLO, wire.OBJECTS, wire.BYE]
+    assert [frame.kind for frame in ends.received(3)] == [wire.HELLO, wire.OBJECTS, wire.BYE]
 
 
 def test_each_kind_has_its_own_bound(ends: Ends) -> None:

@@ -33,7 +33,7 @@ def full_listing(root: Path) -> dict[str, tuple[int, int, int, int]]:
     }
 
 
-def said(worker: ScriptedOrigin, base: bytes, script: str, name: str, **fields: Any) -> str:
+def output_of(worker: ScriptedOrigin, base: bytes, script: str, name: str, **fields: Any) -> str:
     stream = worker.sh(base, script, name=name, **fields)
     worker.outcome(stream)
     return (worker.printed(stream) + worker.printed(stream, 2)).decode(errors="replace")
@@ -55,13 +55,13 @@ def test_a_command_finds_nothing_of_the_worker(
     other = start(name=os.urandom(16).hex())  # another origin of the same user, with a base of its own
     other.hello()
     (project / "others").write_text(f"{PLANTED}, another origin\n")
-    other.ship(project)
+    other.send_base(project)
     (project / "others").unlink()
     worker = process()
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     settings = Settings(view=view)  # type: ignore[arg-type]
-    assert said(worker, base, "cat a.txt", "hostile-0", settings=settings) == "one\n"
+    assert output_of(worker, base, "cat a.txt", "hostile-0", settings=settings) == "one\n"
     snapshots = [str(path) for path in worker_home.rglob("grounds")]
     assert snapshots
     before = {path: full_listing(Path(path)) for path in snapshots}
@@ -77,9 +77,9 @@ def test_a_command_finds_nothing_of_the_worker(
         kill -9 -1 {os.getpid()} {worker.pid} $PPID 2>/dev/null
         true
     """
-    found = said(worker, base, script, "hostile-1", settings=settings, judge=(b"sh", b"-c", script.encode()))
+    found = output_of(worker, base, script, "hostile-1", settings=settings, judge=(b"sh", b"-c", script.encode()))
     assert found == ""
-    assert "evil" not in said(worker, base, "cat a.txt; ls -R", "hostile-2", settings=settings)
+    assert "evil" not in output_of(worker, base, "cat a.txt; ls -R", "hostile-2", settings=settings)
     assert {path: full_listing(Path(path)) for path in before} == before
     assert isinstance(worker.worker, WorkerProcess) and worker.worker.process.poll() is None
 
@@ -107,7 +107,7 @@ def test_a_base_that_leads_astray(process: Worker, project: Path, worker_home: P
     (project / "sub/.git").write_text(f"gitdir: {theirs}/.git\n")
     worker = process()
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     script = f"""
         cat notes keys/id_ed25519 .mudroom/notes .envrc up{worker_home}/notes self{worker_home}/notes up{theirs}/f 2>/dev/null
         {git} -C sub log -p 2>/dev/null
@@ -129,7 +129,7 @@ def test_unusual_ends_of_a_command_come_home(process: Worker, project: Path) -> 
     """Closed directories, names that are no text, sparse files, a removed project, and output that looks like frames."""
     worker = process()
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     scripts = {
         "closed": "mkdir -p d/e; echo x >d/e/f; chmod 0 d/e d; chmod 0 .",
         "names": "printf x >\"$(printf 'a\\377\\n\\033[31m')\"; mkdir 'x\n..'; ln -s \"$(printf '\\377')\" l; mkfifo pipe",
@@ -145,4 +145,4 @@ def test_unusual_ends_of_a_command_come_home(process: Worker, project: Path) -> 
         assert outcome.state == "ended", (name, outcome)
         if outcome.archive:
             assert len(worker.fetch(outcome)) == outcome.archive
-    assert said(worker, base, "cat a.txt", "end-of-all") == "one\n"
+    assert output_of(worker, base, "cat a.txt", "end-of-all") == "one\n"

@@ -116,7 +116,7 @@ def test_what_a_crash_leaves_of_an_errand_that_was_not_accepted_is_removed(tmp_p
 def test_the_vault_of_a_snapshot_that_was_evicted_goes_once_it_has_no_fork(start: Worker, project: Path) -> None:
     worker = start()
     worker.hello()
-    outcome = worker.outcome(worker.sh(worker.ship(project), "echo x > x"))
+    outcome = worker.outcome(worker.sh(worker.send_base(project), "echo x > x"))
     top = worker.home / ".local/state/mudroom/worker" / worker.origin
     worker.close()
     shutil.rmtree(top / "grounds")
@@ -155,7 +155,7 @@ def test_levels_are_tried_once_for_this_machine(tmp_path: Path, monkeypatch: pyt
 def test_a_file_that_is_all_hole_fails_and_is_not_read(start: Worker, project: Path) -> None:
     worker = start()
     worker.hello()
-    outcome = worker.outcome(worker.sh(worker.ship(project), "truncate -s 5T big; exit 3"))
+    outcome = worker.outcome(worker.sh(worker.send_base(project), "truncate -s 5T big; exit 3"))
     assert (outcome.state, outcome.exit_code, outcome.archive) == ("failed", 3, 0)
     assert "at most" in outcome.reason
 
@@ -165,7 +165,7 @@ def test_a_full_disk_before_the_start_is_an_outcome(
 ) -> None:
     worker = start()
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     full = SimpleNamespace(f_bavail=10, f_bfree=10, f_blocks=10, f_frsize=4096)
     with monkeypatch.context() as patch:
         patch.setattr(os, "statvfs", lambda _path: full)
@@ -184,7 +184,7 @@ def test_a_disk_that_is_full_when_an_errand_is_written_down_refuses_it(
 
     worker = start()
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     with monkeypatch.context() as patch:
         patch.setattr(folder, "_write", full)
         assert "No space left" in worker.failure(worker.offer(base, "true")).reason

@@ -46,7 +46,7 @@ class IncomingArchive:
             self.size += written
             view = view[written:]
 
-    def is_right(self) -> bool:
+    def is_valid(self) -> bool:
         """Return whether the file has the announced size and digest."""
         opened = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

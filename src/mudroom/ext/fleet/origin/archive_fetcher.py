@@ -143,14 +143,14 @@ class ArchiveFetcher:
     def _opened(self, row: AttemptRow, outcome: wire.ErrandOutcome) -> IncomingArchive:
         """Return the archive as far as it came over an earlier link; from its beginning if that is not part of it."""
         archive = IncomingArchive(self._queue.result_directory(row), outcome.archive, outcome.digest)
-        if archive.is_whole and not archive.is_right():
+        if archive.is_whole and not archive.is_valid():
             archive.remove()
         else:
             archive.close()
         return IncomingArchive(self._queue.result_directory(row), outcome.archive, outcome.digest)
 
     def _check(self, row: AttemptRow, archive: IncomingArchive, session: WorkerSession) -> None:
-        if archive.is_right():
+        if archive.is_valid():
             archive.close()
             self._complete.append(row.key)
             return

@@ -66,7 +66,7 @@ class Dispatcher:
                 if (row.state == "lost" and row.outcome is None) or (self._is_resumed and row.worker):
                     self._to_reconcile.add(row.worker)
                 if row.state in ("sent", "accepted"):
-                    queue.orphans[row.key] = self.services.clock() + self.services.lease
+                    queue.awaited_until[row.key] = self.services.clock() + self.services.lease
             while True:
                 self._tick()
                 yield from queue.flush()
@@ -111,7 +111,7 @@ class Dispatcher:
         now, queue = self.services.clock(), self.queue
         self._cancel_requested(now)
         self._end_overdue(now)
-        for key, until in list(queue.orphans.items()):
+        for key, until in list(queue.awaited_until.items()):
             if now >= until or not self._is_reachable(queue.rows[key].worker):
                 queue.mark_lost(queue.rows[key], self._reason_gone(queue.rows[key].worker))
         for session in self.sessions.values():
@@ -146,7 +146,7 @@ class Dispatcher:
         if session.name in self._to_reconcile and not session.was_greeted:
             return True
         wanted = {row.key for row in self.fetcher.wanted()}
-        return any(row.key in queue.orphans or row.key in wanted for row in queue.rows_of(session.name))
+        return any(row.key in queue.awaited_until or row.key in wanted for row in queue.rows_of(session.name))
 
     def _end_overdue(self, now: float) -> None:
         queue = self.queue
@@ -234,7 +234,7 @@ class Dispatcher:
         self.fetcher.disconnected(session.name)
         for row in queue.rows_of(session.name):
             if row.state in ("sent", "accepted"):
-                queue.orphans.setdefault(row.key, now + self.services.lease)
+                queue.awaited_until.setdefault(row.key, now + self.services.lease)
         self.services.report(WorkerDisconnected(session.name, reason, hint, given_up))
 
     def ban(self, session: WorkerSession, reason: str) -> None:

@@ -34,7 +34,7 @@ class ErrandQueue:
         """Attempts whose outcome is awaited."""
         for row in self.rows.values():
             self._classify(row)
-        self.orphans: dict[Key, float] = {}
+        self.awaited_until: dict[Key, float] = {}
         """Attempts whose worker is not linked: until when it is awaited."""
         self.accepted_at: dict[Key, float] = {}
         """When attempts were accepted, by the monotonic clock of this process."""
@@ -94,18 +94,18 @@ class ErrandQueue:
 
     def settle(self, row: AttemptRow) -> None:
         """Tell that nothing more is awaited of an attempt, for now."""
-        self.orphans.pop(row.key, None)
+        self.awaited_until.pop(row.key, None)
         self._settled.append(ErrandSettled(self.errands[row.errand], row))
 
     def requeue(self, row: AttemptRow) -> None:
         """The worker never had this errand: it is given to another."""
-        self.orphans.pop(row.key, None)
+        self.awaited_until.pop(row.key, None)
         self.put(row._replace(worker=""), "new")
         self.waiting.append(row.key)
 
     def mark_lost(self, row: AttemptRow, reason: str) -> None:
         """The worker of an errand that it may have begun is gone. Without leave to retry, this is its end."""
-        self.orphans.pop(row.key, None)
+        self.awaited_until.pop(row.key, None)
         lost = self.put(row, "lost", reason)
         if row.attempt > self._retry or not self.may_retry:
             self.settle(lost)

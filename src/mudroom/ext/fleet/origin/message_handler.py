@@ -82,7 +82,7 @@ def _hello(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> 
             elif row.state == "accepted":
                 queue.mark_lost(row, f"{session.name} does not know it any more")
         elif row.state in ("sent", "accepted", "lost"):
-            queue.orphans.pop(row.key, None)
+            queue.awaited_until.pop(row.key, None)
             session.running.add(row.key)
             queue.send_later(session, wire.FETCH, wire.Fetch(*row.key, -1), session.open_stream(row.key))
     for key in held:

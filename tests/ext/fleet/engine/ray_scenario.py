@@ -1,6 +1,6 @@
 """A Ray cluster of a head and two nodes in a network of its own, and a project whose errands run there: a program.
 
-    unshare --net python ray_story.py DIRECTORY         prints one JSON object
+    unshare --net python ray_scenario.py DIRECTORY         prints one JSON object
 
 All addresses are loopback, which Ray gives up where a machine has others: hence a network namespace. One node is killed
 while errands run on it. Nothing of it is left at the end: ``left`` are the commands of processes that are.
@@ -58,7 +58,7 @@ def main() -> None:
             )
         )
         wait_for_port()
-        told = story(project, environ, nodes)
+        told = scenario(project, environ, nodes)
     finally:
         for node in nodes:
             end(node)
@@ -91,7 +91,7 @@ def wait_for_port() -> None:
     raise TimeoutError("no head")
 
 
-def story(project: Path, environ: dict[str, str], nodes: list[subprocess.Popen[bytes]]) -> dict[str, Any]:
+def scenario(project: Path, environ: dict[str, str], nodes: list[subprocess.Popen[bytes]]) -> dict[str, Any]:
     def mudroom(*words: str, **others: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*MUDROOM, *words],
