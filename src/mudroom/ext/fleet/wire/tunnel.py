@@ -1,13 +1,13 @@
-"""Connections of a link: sockets at this end, ``DATA``, ``SHUT`` and ``ROOM`` frames on the way. Both ends use it.
+"""Connections on a link: sockets at this end, ``DATA``, ``SHUT`` and ``ROOM`` frames on the way. Both ends use it.
 
-    DATA    bytes of a connection, at most ``PIECE``
+    DATA    a connection's bytes, at most ``PIECE``
     ROOM    so many bytes were delivered, and may be sent anew
     SHUT    empty: no more bytes come this way. One byte: the connection is closed
 
 Rules of this file:
 1. An end sends at most ``WINDOW`` bytes that the other has not delivered, so neither a slow reader nor a hostile end
-   makes the other hold more; more than that breaks the protocol.
-2. Frames of a connection that is not there are late, and ignored.
+   makes the other hold more. More than that breaks the protocol.
+2. Frames for a connection that is not there are late, and ignored.
 3. One thread moves all bytes. It waits for the link, never for a socket.
 """
 
@@ -23,15 +23,15 @@ from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.message import DATA, ROOM, SHUT, MoreRoom, frame_of, message_of
 
 WINDOW = 1 << 18
-"""Bytes of one direction of a connection on the way."""
+"""Bytes on the way, for one direction of a connection."""
 PIECE = 1 << 15
 MOST = 256
-"""Connections of a link."""
+"""Connections on a link."""
 CLOSED = b"\x01"
 
 
 class _Tunnel:
-    """One connection. Guarded by the lock of its ``Tunnels``."""
+    """One connection. The lock of its ``Tunnels`` guards it."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -40,11 +40,11 @@ class _Tunnel:
         self.has_read_all = self.is_last = False
         """Whether the socket has ended; whether the other end sends no more."""
         self.is_shut = False
-        """Whether the socket knows that."""
+        """Whether the socket was shut for writing since then."""
         self.waiting = bytearray()
-        """Bytes for the socket."""
+        """Bytes that wait for the socket."""
         self.unacknowledged = 0
-        """Bytes that the other end has not been told of."""
+        """Delivered bytes that no ``ROOM`` frame has told the other end yet."""
 
     def events(self) -> int:
         reads = select.POLLIN if self.credit and not self.has_read_all else 0
@@ -65,9 +65,8 @@ class Tunnels:
         self._is_closed = False
 
     def add(self, number: int, connection: socket.socket, first: Frame | None = None) -> bool:
-        """Move the bytes of a socket, which is this object's from now on. Return False if there are too many, or the
-        link is over; the socket is closed then. ``first``: sent before its bytes. What the other end answers to it
-        finds the connection here."""
+        """Take over a socket and move its bytes. Return False if there are too many, or the link is over; the socket is
+        closed then. ``first``: sent before its bytes. The other end's answer to it finds the connection here."""
         with self._lock:
             if first is not None:
                 self._send(first)
@@ -83,11 +82,11 @@ class Tunnels:
         return fits
 
     def refuse(self, number: int) -> None:
-        """Tell the other end that a connection of its is not here."""
+        """Tell the other end that a connection that it uses is not here."""
         self._send(Frame(SHUT, number, CLOSED))
 
     def take(self, frame: Frame) -> None:
-        """Take a frame of the other end. Raise LinkError if it breaks the protocol. Never wait."""
+        """Take a frame from the other end. Raise LinkError if it breaks the protocol. Never wait."""
         with self._lock:
             tunnel = self._open.get(frame.stream)
             if tunnel is None:
@@ -126,11 +125,11 @@ class Tunnels:
                 self._wake()
 
     def _wake(self) -> None:
-        """Hold the lock: the bell is there until this is closed."""
+        """Hold the lock: the wakeup pipe is open until this is closed."""
         try:
             os.write(self._wakeup[1], b"\0")
         except BlockingIOError:
-            pass  # it rings already
+            pass  # the pipe is full: the thread wakes up anyway
 
     def _end(self, number: int) -> None:
         """Hold the lock."""
@@ -161,7 +160,7 @@ class Tunnels:
                     self._send(frame)
 
     def _attend(self, number: int) -> list[Frame]:
-        """Move what can be moved of one connection. Return the frames to send. Hold the lock."""
+        """Move as many bytes as one connection can take now. Return the frames to send. Hold the lock."""
         tunnel = self._open.get(number)
         if tunnel is None:
             return []

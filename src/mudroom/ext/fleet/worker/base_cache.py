@@ -1,11 +1,11 @@
-"""Bases on a worker: what is missing of an offered base, the packs that bring it, and its snapshot.
+"""Bases on a worker: the objects that an offered base lacks, the packs that bring them, and its snapshot.
 
-    bases/ID     a base that was complete once (MessagePack of ``Base``), for errands that are found after a crash
+    bases/ID     a base that was complete once (``Base`` as MessagePack), for errands that are found after a crash
     objects/     ``ext/fleet/base/objects.py``
     grounds/     ``ext/fleet/base/snapshot.py``
 
-Rules of this file: one base is being sent at a time, the last that was offered. An object that was not asked for, or
-has another digest, ends the link: nothing behind it can be trusted.
+Rules of this file: one base is received at a time, the last that was offered. An object that was not asked for, or has
+another digest, ends the link: nothing behind it can be trusted.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.message import READY, WANT, Base, Ready, Want, frame_of
 
 MOST_WANTED = 60_000
-"""Digests that are asked for at once."""
+"""Digests that one WANT asks for."""
 
 
 class BaseCache:
-    """``_lock`` guards the users of snapshots. The base that is being sent belongs to the thread that reads the
-    link."""
+    """``_lock`` guards the users of snapshots. The incoming base belongs to the thread that reads the link."""
 
     def __init__(self, path: bytes) -> None:
-        """``path``: the directory of one origin. Raise UsageError if it is not this user's alone."""
+        """``path``: one origin's directory. Raise UsageError if it is not this user's alone."""
         self._store = ObjectStore(path + b"/objects")
         self._snapshots = SnapshotStore(path + b"/grounds", self._store)
         self._bases = path + b"/bases"
@@ -89,7 +88,7 @@ class BaseCache:
     # --- for errands ---
 
     def get(self, base: bytes) -> Base:
-        """Return a base that was complete once. Raise UsageError if there was none with this id."""
+        """Return a base that was complete once. Raise UsageError if this id is unknown."""
         try:
             with open(self._bases + b"/" + base.hex().encode(), "rb") as stream:
                 return msgspec.msgpack.decode(stream.read(), type=Base)
@@ -97,8 +96,8 @@ class BaseCache:
             raise UsageError(f"there is no base {base.hex()[:12]} here", "offer it first") from None
 
     def acquire(self, base: bytes) -> bytes:
-        """Return the directory of a base, which stays until ``release``. Raise MudroomError if objects are missing or
-        the disk is full."""
+        """Return a base's directory, which stays until ``release``. Raise MudroomError if objects are missing or the
+        disk is full."""
         snapshot = self._snapshots.acquire(self.get(base))
         with self._lock:
             self._users[base] = self._users.get(base, 0) + 1

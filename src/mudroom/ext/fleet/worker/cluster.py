@@ -1,7 +1,7 @@
 """``mudroom worker --stdio --engine NAME``: a cluster as one worker (``ext/fleet/engine/coordinator.py``).
 
-Objects of an origin's bases are in ``worker/ORIGIN/cluster`` of the state directory. Errands and their outcomes
-are on the nodes.
+Objects for an origin's bases are in ``worker/ORIGIN/cluster`` in the state directory. Errands and their outcomes are on
+the nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ENGINES = {"ray": ray.coordinate}
 
 
 def serve_cluster(read: int, write: int, environ: Mapping[bytes, bytes], engine: str, jobs: int | None) -> None:
-    """Serve one link until its origin is gone and the commands of all nodes have ended. ``jobs``: on each node.
+    """Serve one link until its origin is gone and the commands on all nodes have ended. ``jobs``: on each node.
 
     Raise what the engine raises if there is no cluster or it is not safe, LinkError if the origin speaks another
     protocol."""

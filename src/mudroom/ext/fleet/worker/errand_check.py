@@ -1,4 +1,4 @@
-"""The bounds of an errand, checked before it is written down."""
+"""An errand's bounds, checked before it is written down."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_NUMBER = 1_000_000
 
 
 def check(errand: Errand, levels: tuple[int, ...]) -> None:
-    """Raise UsageError if an errand is out of bounds or its level is not one of ``levels``, LinkError if its settings
+    """Raise UsageError if an errand is out of bounds or its level is not in ``levels``, LinkError if its settings
     cannot be read. No level is ever lowered: an errand without a level has that of its settings."""
     folder_name(errand.errand, errand.attempt)
     if len(errand.base) != DIGEST:

@@ -3,7 +3,7 @@
 Rules of this file:
 1. Every accepted errand ends with an outcome on disk, whatever happens here. A failure is an outcome, too.
 2. A command that has not been started when its errand is cancelled is never started.
-3. A judge gets no more than a verification (``Actor.as_policy_says``): it runs code of the command.
+3. A judge gets no more than a verification (``Actor.as_policy_says``): it runs code from the command.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 MIN_FREE = 32 << 20
 """Bytes that have to be free on the disk before a command starts."""
 FULL_DISK = "ENOSPC: "
-"""Beginning of the reason of an errand that has failed for want of room."""
+"""Prefix of the reason why an errand failed, where the disk was full."""
 MOST_CHANGED = 4 << 30
-"""Bytes of all changed files of an errand."""
+"""Bytes in all files that an errand changed."""
 MOST_REPORT = 1 << 20
-"""Bytes of a judge's output."""
+"""Bytes in a judge's output."""
 MOST_ROWS = 4 << 20
-"""Bytes of rows of the journal."""
+"""Bytes in an errand's journal rows."""
 MOST_NOTES = 100
 JUDGE = "-judge"
-"""End of the name of a judge's fork."""
+"""Suffix in the name of a judge's fork."""
 _SIGKILL = 9
 
 
@@ -72,7 +72,7 @@ class ErrandRun:
         """Seconds until a question is denied."""
 
     def end(self, state: str, signal: int = 0) -> None:
-        """End the command, which has then this state."""
+        """End the command. Its outcome has this state."""
         self.end_state = self.end_state or state
         if signal == _SIGKILL:
             self.cancellation.kill()
@@ -175,7 +175,7 @@ def _actor(actor: Actor, errand: Errand) -> Actor:
 
 
 def _run_judge(session: Session, run: ErrandRun, actor: Actor, result: Result) -> tuple[int, bytes]:
-    """Return the exit code of the judge and its output; -1: none has run."""
+    """Return the judge's exit code and output; -1: none has run."""
     errand = run.errand
     if not errand.judge or not result.ran or run.cancellation.is_set:
         return -1, b""
@@ -210,11 +210,11 @@ class _Archive(NamedTuple):
     size: int = 0
     digest: bytes = b""
     fingerprint: str = ""
-    """Of the result (``result_digest``): equal for two errands that changed the same to the same."""
+    """The result's digest (``result_digest``): equal for two errands that changed the same to the same."""
 
 
 def _write_archive(session: Session, fork: str, folder: ErrandFolder, changeset: Changeset) -> _Archive:
-    """Return the archive of a fork, which is on disk from now on; an empty one if the fork has no changes."""
+    """Return a fork's archive, which is on disk from now on; an empty one if the fork has no changes."""
     if not changeset.changes:
         return _Archive()
     size = sum(change.staged.size for change in changeset.changes if change.staged is not None)
@@ -273,7 +273,7 @@ def _outcome(run: ErrandRun, result: Result) -> ErrandOutcome:
 
 
 def empty_outcome(errand: str, attempt: int, state: str, reason: str) -> ErrandOutcome:
-    """Return the outcome of an errand that has no result."""
+    """Return an outcome for an errand that has no result."""
     return ErrandOutcome(
         errand, attempt, state, 0, 0, False, 0.0, 0.0, 0, 0, 0, 0, "", 0, b"", -1, b"", reason=reason[:2000]
     )
@@ -287,8 +287,8 @@ def _without_result(run: ErrandRun, state: str, reason: str) -> ErrandOutcome:
 
 
 def recover(folder: ErrandFolder, sessions: SessionCache) -> ErrandOutcome:
-    """Return the outcome ``lost`` of an errand whose process is gone, with what its command had written. The caller has
-    claimed the folder."""
+    """Return the outcome ``lost`` for an errand whose process is gone, with the files that its command had written. The
+    caller has locked the folder."""
     errand = folder.errand
     name = fork_name(errand.errand, errand.attempt)
     outcome = empty_outcome(errand.errand, errand.attempt, "lost", "the worker ended while its command ran")

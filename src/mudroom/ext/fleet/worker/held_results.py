@@ -1,4 +1,4 @@
-"""Errands that a worker has: their outcomes and archives, told on any link of their origin, until it has them."""
+"""Results that a worker holds for an origin: outcomes and archives, sent on any link until the origin has them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mudroom.ext.fleet.worker.thread_pool import ThreadPool
 MOST_FETCHES = 64
 """Archives that are being sent."""
 MOST_WAITERS = 1_000
-"""Errands of earlier processes that are waited for."""
+"""Errands from earlier processes that are waited for."""
 CLEANUPS = 2
 """Forks that are discarded at once."""
 
@@ -33,7 +33,7 @@ class HeldResults:
         self._lock = threading.Lock()
         self._fetches: list[ArchiveSource] = []
         self._waiters: list[threading.Thread] = []
-        """They wait for errands of earlier worker processes."""
+        """They wait for errands that run in earlier worker processes."""
 
     def find(self, errand: str, attempt: int) -> ErrandFolder:
         """Raise UsageError if there is no such attempt here."""
@@ -43,14 +43,14 @@ class HeldResults:
         return folder
 
     def finish(self, source: OutputSource, folder: ErrandFolder, outcome: ErrandOutcome, stream: int) -> None:
-        """Send the rows of the journal and the outcome behind the output."""
+        """Send the journal rows and the outcome behind the output."""
         rows = [frame_of(EVENT, EventRow(row), stream) for row in folder.events]
         source.finish([*rows, frame_of(OUTCOME, outcome, stream)])
         self._outbox.wake(source)
 
     def resend(self, wanted: Fetch, stream: int) -> None:
-        """Tell the output and the outcome of an errand on this stream, now or when it has ended. Raise UsageError if it
-        is not here, or too many are waited for."""
+        """Send an errand's output and outcome on this stream, now or when it has ended. Raise UsageError if it is not
+        here, or too many are waited for."""
         folder = self.find(wanted.errand, wanted.attempt)
         source = OutputSource(folder.path, stream)
         outcome = folder.outcome
@@ -92,7 +92,7 @@ class HeldResults:
         self._outbox.wake(source)
 
     def discard(self, wanted: Kept) -> None:
-        """Discard the fork and the folder of an errand whose outcome the origin has. One that is not here was kept
+        """Discard an errand's fork and folder, once the origin has its outcome. An errand that is not here was kept
         before. Raise UsageError if it has no outcome."""
         folder = self._folders.find(wanted.errand, wanted.attempt)
         if folder is None:
@@ -106,9 +106,9 @@ class HeldResults:
         self._folders.mark_kept(folder)
 
     def submit(self, cleanup: Callable[[], None]) -> None:
-        """Have something done beside the errands."""
+        """Run a cleanup beside the errands."""
         self._cleanups.submit(cleanup)
 
     def join(self) -> None:
-        """Wait until the chores are done."""
+        """Wait until the cleanups are done."""
         self._cleanups.join()

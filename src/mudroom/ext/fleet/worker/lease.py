@@ -1,8 +1,8 @@
-"""The lease of a link: how long its commands may go on without a frame of the origin.
+"""A link's lease: how long its commands may go on without a frame from the origin.
 
-Only this machine's monotonic clock is looked at, so clocks that differ do not matter. The last contact of every link of
-an origin and node is in one file, by that clock: after a reconnect the new link's frames keep the commands of the old
-worker process alive.
+Only this machine's monotonic clock is read, so clocks that differ do not matter. The last contact on every link from an
+origin and node is in one file, by that clock: after a reconnect the new link's frames keep the old worker process's
+commands alive.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ LONGEST = 7 * 86400.0
 """Seconds."""
 _SHORTEST = 0.05
 POLL = 0.5
-"""Seconds between two looks once the link is gone: another link of the origin may extend the lease, or end an
+"""Seconds between two polls once the link is gone: another link from the origin may extend the lease, or end an
 errand."""
 _SAVE_AFTER = 0.25
-"""Seconds between two writes of the last contact."""
+"""Seconds between two writes to the heartbeat file."""
 _TIME = struct.Struct(">d")
 
 
 def bounded(lease: float) -> float:
-    """Return a lease of the origin within bounds; a number that is none is the shortest."""
+    """Return the origin's lease within bounds; NaN is the shortest."""
     return min(max(lease, _SHORTEST), LONGEST) if lease == lease else _SHORTEST
 
 
@@ -33,8 +33,8 @@ class Lease:
     """``_changed`` is the lock of all attributes."""
 
     def __init__(self, seconds: float, heartbeat: bytes, has_unread: Callable[[], bool]) -> None:
-        """``heartbeat``: the file. ``has_unread``: whether bytes of the origin wait to be read: this process may have
-        been stopped while the origin spoke."""
+        """``heartbeat``: the file with the last contact. ``has_unread``: whether bytes from the origin wait to be read:
+        this process may have been stopped while the origin spoke."""
         self._seconds, self._has_unread = bounded(seconds), has_unread
         self._file = os.open(heartbeat, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._changed = threading.Condition()
@@ -43,7 +43,7 @@ class Lease:
         self.renew()
 
     def renew(self) -> None:
-        """A frame of the origin has come."""
+        """Note a frame from the origin."""
         now = time.monotonic()
         with self._changed:
             self._renewed = now

@@ -1,12 +1,12 @@
-"""The worker's end of a link: reads the origin's frames, accepts errands, tells what becomes of them.
+"""The worker's end of a link: reads the origin's frames, accepts errands, sends their outcomes.
 
 Rules of this file:
 1. The first frame is the origin's hello; a link to another protocol ends by name. A frame that breaks the protocol ends
    the link, not the commands.
-2. An errand is checked, then on disk, then accepted, then run. A pair of errand and attempt is run once.
-3. Frames that come late (an answer to a question that is settled, data of a connection that is shut) are ignored.
-4. Without a frame of the origin for the length of the lease, or after the end of the pipe for as long, the commands end
-   as ``expired``. Outcomes and forks stay until the origin has them.
+2. An errand is checked, then on disk, then accepted, then run. An attempt is run once.
+3. Frames that come late (an answer to a question that is settled, data for a connection that is shut) are ignored.
+4. Without a frame from the origin for the lease's length, or so long after the end of the pipe, the commands end as
+   ``expired``. Outcomes and forks stay until the origin has them.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from mudroom.ext.fleet.worker.thread_pool import ThreadPool
 from mudroom.vault.record import FORMAT
 
 MOST_OPEN = 1_000
-"""Errands of a link that have not ended."""
+"""A link's errands that have not ended."""
 FLUSH_TIMEOUT = 2.0
 """Seconds in which a last frame is written."""
 
 
 class WorkerFacts(NamedTuple):
-    """What a worker says of its machine."""
+    """A worker's facts about its machine."""
 
     levels: tuple[int, ...]
     processors: int
@@ -67,7 +67,7 @@ class WorkerFacts(NamedTuple):
 
 
 class WorkerLink:
-    """The state of one link. ``_lock`` guards ``_runs`` and ``_by_fork``. All else is written by the thread that reads,
+    """One link's state. ``_lock`` guards ``_runs`` and ``_by_fork``. All else is written by the thread that reads,
     before the others start."""
 
     def __init__(self, write: int, facts: WorkerFacts, folders: ErrandFolders, lease: Lease) -> None:
@@ -84,7 +84,7 @@ class WorkerLink:
         self._results: HeldResults
 
     def open(self, bases: BaseCache, environment: WorkerEnvironment) -> None:
-        """``environment``: where the commands of this origin run."""
+        """``environment``: where this origin's commands run."""
         self._bases = bases
         self._sessions = SessionCache(environment, bases, OriginApprover(self._ask_about_host), self._dialler)
         self._results = HeldResults(self._folders, self._outbox, self._sessions)
@@ -134,7 +134,7 @@ class WorkerLink:
         self._sessions.close()
 
     def end_all(self, state: str) -> None:
-        """End the commands of this link."""
+        """End this link's commands."""
         with self._lock:
             runs = list(self._runs.values())
         for run, work in runs:
@@ -303,7 +303,7 @@ class WorkerLink:
         return ask_about_command(self._questions, run.stream, question, run.question_timeout, run.cancellation.fileno())
 
     def _dialler(self, fork: str) -> OriginDialler:
-        """Return what makes the connections of a command in this fork."""
+        """Return the dialler for a command in this fork."""
         run = self._run_of_fork(fork)
         return OriginDialler(self._connections, run.stream if run is not None else 0, fork)
 

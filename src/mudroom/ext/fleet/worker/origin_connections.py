@@ -1,4 +1,4 @@
-"""Connections of commands that the origin makes: the worker's half.
+"""Connections that the origin makes for commands: the worker's half.
 
 The gate beside a command asks its host process for each connection that its rules allow
 (``session/confinement/dialler.py``). The link asks the origin, which judges it once more, by its own rules and in its
@@ -20,12 +20,12 @@ from mudroom.ext.fleet.wire.tunnel import MOST, Tunnels
 from mudroom.session.confinement.dialler import DialledFork, ForkRefused, PendingConnection
 
 WORD = "the origin"
-"""Address of such a connection in the journal."""
+"""The address that the journal has for such a connection."""
 GONE = "the origin is gone"
 
 
 class OriginConnection:
-    """A connection that the origin is making. Guarded by the lock of its ``OriginConnections``."""
+    """A connection that the origin is making. The lock of its ``OriginConnections`` guards it."""
 
     def __init__(self, number: int, forget: Callable[[int], None]) -> None:
         self.number, self._forget = number, forget
@@ -58,7 +58,7 @@ class OriginConnection:
 
 
 class OriginConnections:
-    """Of one link. ``_lock`` guards all attributes."""
+    """One link's connections. ``_lock`` guards all attributes."""
 
     def __init__(self, send: Callable[[Frame], None]) -> None:
         self._send = send
@@ -118,7 +118,7 @@ class OriginConnections:
 
 
 class OriginDialler:
-    """The dialler of one command (``Dialler``)."""
+    """One command's dialler (``Dialler``)."""
 
     all_hosts = True
 
@@ -129,4 +129,4 @@ class OriginDialler:
         return self._connections.begin(self._stream, self._caller, host, port)
 
     def close(self) -> None:
-        """Connections end with the gate's ends of them."""
+        """Connections end with the gate's ends."""

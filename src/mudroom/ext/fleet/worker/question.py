@@ -20,7 +20,7 @@ from mudroom.ext.fleet.wire.message import Answer, Ask
 from mudroom.sandbox.client.connection import wait_readable
 
 MOST_OPEN = 1_000
-"""OriginQuestions that wait at the same time; further ones are denied."""
+"""Questions that wait at the same time; further ones are denied."""
 UNANSWERED = "the origin did not answer"
 
 
@@ -60,10 +60,10 @@ class OriginQuestion:
 
 
 class OriginQuestions:
-    """Questions of one link. ``_lock`` guards all attributes."""
+    """One link's questions. ``_lock`` guards all attributes."""
 
     def __init__(self, send: Callable[[int, Ask], None]) -> None:
-        """``send``: sends a question on the stream of an errand."""
+        """``send``: sends a question on an errand's stream."""
         self._send = send
         self._lock = threading.Lock()
         self._open: dict[int, OriginQuestion] = {}
@@ -84,7 +84,7 @@ class OriginQuestions:
         return pending
 
     def answer(self, answer: Answer) -> None:
-        """Settle a question. An answer to none that is open is late, and ignored."""
+        """Settle a question. An answer to a question that is not open is late, and ignored."""
         with self._lock:
             pending = self._open.get(answer.number)
         if pending is not None:
@@ -128,7 +128,7 @@ def ask_about_command(
 
 
 class PendingHost:
-    """A question about a host (``PendingQuestion`` of the gate). Owner: the thread of the command."""
+    """A question about a host (the gate's ``PendingQuestion``). Owner: the command's thread."""
 
     def __init__(self, pending: OriginQuestion, until: float) -> None:
         self._pending, self._until = pending, until
@@ -160,7 +160,7 @@ class OriginApprover:
         self.begin = begin
 
     def __call__(self, question: FlowQuestion, cancelled: int) -> FlowAnswer:
-        """Ask, and wait. The gate of a running command uses ``begin``."""
+        """Ask, and wait. A running command's gate uses ``begin``."""
         pending = self.begin(question)
         try:
             while (answer := pending.look()) is None:

@@ -1,6 +1,6 @@
-"""Sessions of a worker: one for each base, settings and agent, kept for the next errand.
+"""A worker's sessions: one for each base, settings and agent, kept for the next errand.
 
-A session has its host rules and its approver for hosts for all its commands (``session/machine.py``); errands with
+A session has its host rules and its approver for hosts for all its commands (``session/machine.py``). Errands with
 other settings therefore have another session, on the same vault.
 """
 
@@ -33,12 +33,12 @@ MOST_IDLE = 4
 
 
 class WorkerEnvironment(NamedTuple):
-    """Where and as whom a worker runs."""
+    """A worker's directories, variables and policy."""
 
     state: bytes
-    """The directory of this origin's vaults."""
+    """The directory with this origin's vaults."""
     variables: Mapping[bytes, bytes]
-    """The environment of this process, of which commands get what the allowlist names."""
+    """This process's environment. Commands get the variables that the allowlist names."""
     policy: Sequence[GivenSetting] = ()
     """This user's policy."""
 
@@ -65,7 +65,7 @@ class SessionCache:
     def __init__(
         self, environment: WorkerEnvironment, bases: BaseCache, approver: Approver, dialler: Callable[[str], Dialler]
     ) -> None:
-        """``dialler``: returns what makes the connections of a command that leave from the origin, by its fork."""
+        """``dialler``: returns the dialler for a command in a fork, for connections that leave from the origin."""
         self._environment, self._bases, self._approver, self._dialler = environment, bases, approver, dialler
         self._lock = threading.Lock()
         self._sessions: dict[_Key, _CachedSession] = {}
@@ -77,7 +77,7 @@ class SessionCache:
         key = _Key(errand.base, errand.settings, errand.agent, errand.through_origin)
         with self._lock:
             opened = self._sessions.pop(key, None) or _CachedSession()
-            self._sessions[key] = opened  # the last one used is the last to go
+            self._sessions[key] = opened  # the last used is evicted last
             opened.users += 1
         try:
             with opened.lock:  # a snapshot may take long to make; errands on other bases go on

@@ -2,12 +2,12 @@
 
 1. Our own descriptor 0 leads to /dev/null and 1 to stderr from then on, so neither a library nor a child writes into
    the link, or reads from it.
-2. There is no listening socket. State is below one directory of this user, by the unguessable name of the origin:
+2. There is no listening socket. State is below one directory of this user, by the origin's unguessable name:
 
        worker/levels                    the levels that were tried here
-       worker/ORIGIN/objects, grounds   of this origin
-       worker/ORIGIN/vaults/            state of the sessions on them
-       worker/ORIGIN/NODE/              errands of one link after another, and the time of the last contact
+       worker/ORIGIN/objects, grounds   objects and snapshots from this origin
+       worker/ORIGIN/vaults/            the sessions' state
+       worker/ORIGIN/NODE/              errands from one link after another, and the time of the last contact
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def serve(read: int, write: int, environ: Mapping[bytes, bytes], slots: int) -> 
 
 
 def _machine() -> tuple[int, int]:
-    """Return the processors and the bytes of memory."""
+    """Return the number of processors and the bytes of memory."""
     return os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -88,7 +88,8 @@ def checked_name(name: str) -> str:
 
 
 def private_directory(path: bytes) -> bytes:
-    """Make a directory of this user alone, if it is missing, and return it. Raise UsageError if others can enter it."""
+    """Make a directory for this user alone, if it is missing, and return it. Raise UsageError if others can enter
+    it."""
     os.makedirs(path, 0o700, exist_ok=True)
     status = os.lstat(path)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:

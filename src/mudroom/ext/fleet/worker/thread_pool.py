@@ -1,4 +1,4 @@
-"""Threads that run errands: so many at once, the rest in the order of their arrival."""
+"""Threads that run errands: so many at once, the rest in order of arrival."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ThreadPool:
             self._changed.notify_all()
 
     def cancel(self, work: Work) -> bool:
-        """Return whether it was still waiting, and is not done any more."""
+        """Return whether the work was still waiting; it is not done any more."""
         with self._changed:
             if work not in self._waiting:
                 return False
