@@ -1,14 +1,14 @@
-"""Store of objects that have arrived: nodes and contents by digest, until a snapshot is made of them.
+"""Store of objects that have arrived: nodes and contents by digest, until they are in a snapshot.
 
-    BOOT/packs/<name>       u32 length of the rows | MessagePack [[is_node, digest, offset, size], …] | contents
+    BOOT/packs/<name>       u32 length, in bytes | rows: MessagePack [[is_node, digest, offset, size], …] | contents
     BOOT/large/<digest>     an object that came in parts
-    BOOT/parts/<digest>     the parts of an object that has not arrived as a whole
+    BOOT/parts/<digest>     the parts that have come, for an object that has not arrived as a whole
 
-20,000 small files are a few packs here: they become files once, in the snapshot. BOOT is the id of the boot: objects
-are not synced, so those of an earlier boot may be torn, and are dropped.
+20,000 small files are a few packs here: they become files once, in the snapshot. BOOT is the boot's id: objects are not
+synced, so those from an earlier boot may be torn, and are dropped.
 
 Rules of this file:
-1. The directory is its user's alone. Every origin has a store of its own: two that share one could each find out by
+1. The directory is its user's alone. Every origin has its own store: two that share one could each find out by
    ``missing`` what files the other has sent.
 2. An object is verified before it is written; a file appears by one rename when it is whole. A full disk or quota is
    ``StoreFull`` and leaves no half object.
@@ -48,14 +48,14 @@ from mudroom.ext.fleet.wire.message import DIGEST, Base
 from mudroom.stage.layers.layer import remove_tree
 
 QUOTA = 8 << 30
-"""Bytes of a store."""
+"""Bytes in a store."""
 ASKED = 200_000
 """Digests that are asked for at once: a frame holds 450,000."""
 _HEAD = struct.Struct(">I")
 
 
 class StoreFull(MudroomError):
-    """The disk, or the quota of the store, has no room for an object."""
+    """The disk, or the store's quota, has no room for an object."""
 
 
 class StoredRow(NamedTuple):
@@ -66,7 +66,7 @@ class StoredRow(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """Objects of a base that have to be asked for. Empty: none. Files are told when all nodes are there."""
+    """A base's objects that have to be asked for. Empty: none. Files are told when all nodes are there."""
 
     nodes: tuple[bytes, ...]
     files: tuple[bytes, ...]
@@ -74,7 +74,7 @@ class Missing(NamedTuple):
 
 class _Location(NamedTuple):
     pack: bytes
-    """Path of the file."""
+    """The file's path."""
     offset: int
     size: int
     is_node: bool
@@ -84,7 +84,7 @@ _decoder = msgspec.msgpack.Decoder(list[StoredRow])
 
 
 class PackFile:
-    """A file of objects, mapped into memory. ``close`` it when no content of it is in use."""
+    """A file with objects, mapped into memory. ``close`` it when its content is not in use."""
 
     def __init__(self, path: bytes) -> None:
         """Raise OSError, or ValueError if the file is not one that ``write_pack`` has written."""
@@ -213,7 +213,7 @@ class ObjectStore:
             return memoryview(stream.read())
 
     def open(self, digest: bytes) -> int:
-        """Return a descriptor of an object that is a file of its own. Raise KeyError if there is none."""
+        """Return a descriptor for an object with its own file. Raise KeyError if there is none."""
         location = self._index[digest]
         if location.pack in self._packs:
             raise KeyError(digest)
@@ -225,7 +225,7 @@ class ObjectStore:
             raise KeyError(digest) from error
 
     def size(self, digest: bytes) -> int:
-        """Return the bytes of an object, as an ``ObjectReader``. Raise KeyError if it is missing."""
+        """Return an object's size in bytes, as an ``ObjectReader``. Raise KeyError if it is missing."""
         return self._index[digest].size
 
     def is_node(self, digest: bytes) -> bool:
@@ -241,12 +241,12 @@ class ObjectStore:
             os.close(descriptor)
 
     def is_file(self, digest: bytes) -> bool:
-        """Return whether the object is a file of its own, for ``open``."""
+        """Return whether the object has its own file, for ``open``."""
         location = self._index.get(digest)
         return location is not None and location.pack not in self._packs
 
     def node(self, digest: bytes) -> bytes:
-        """Return the bytes of a node. Raise KeyError if it is missing, or is no node."""
+        """Return a node's bytes. Raise KeyError if it is missing, or is no node."""
         if not self._index[digest].is_node:
             raise KeyError(digest)
         return self.get(digest)
@@ -258,9 +258,9 @@ class ObjectStore:
         node: Callable[[bytes], bytes] | None = None,
         limits: TreeLimits = LIMITS,
     ) -> Missing:
-        """Return the objects of a base that are neither here nor ``elsewhere``.
+        """Return a base's objects that are neither here nor ``elsewhere``.
 
-        ``node``: a reader of nodes that has more than the store. Raise RefusedBase if the tree is beyond the limits,
+        ``node``: a reader for nodes that has more than the store. Raise RefusedBase if the tree is beyond the limits,
         StoreFull if its missing files are more than the quota."""
         read = node or self.node
         nodes: list[bytes] = []
@@ -317,7 +317,7 @@ class ObjectStore:
             self._open(path)
 
     def put_part(self, row: PackRow, data: memoryview) -> bool:
-        """Store the next part of a large object. Return whether the object is complete.
+        """Store a large object's next part. Return whether the object is complete.
 
         Raise RefusedPack if the part is not the next one, or the whole does not have its digest; StoreFull."""
         with self._lock:
@@ -362,11 +362,11 @@ class ObjectStore:
     # --- room ---
 
     def used(self) -> int:
-        """Return the bytes of all files of the store."""
+        """Return the bytes in all the store's files."""
         return sum(size for _time, size, _path in self._files())
 
     def _files(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yield the time of the last use, the bytes and the path of each file."""
+        """Yield each file's last use (time), bytes and path."""
         for part in (b"/packs/", b"/large/", b"/parts/"):
             for name in os.listdir(self._top + part):
                 try:
@@ -384,7 +384,7 @@ class ObjectStore:
         self.evict(self.quota - size)
 
     def evict(self, keep: int) -> None:
-        """Remove what was used longest ago until at most ``keep`` bytes are left."""
+        """Remove the least recently used files until at most ``keep`` bytes are left."""
         with self._lock:
             files = sorted(self._files())
             used = sum(size for _time, size, _path in files)
@@ -423,7 +423,7 @@ class _Part:
     def __init__(self, path: bytes, row: PackRow) -> None:
         self.path = path
         self._size, self._is_node = row.size, row.is_node
-        self._at = 0  # written by the holder of the store's lock
+        self._at = 0  # written by the thread that has the store's lock
         person = b"mudroom-dir" if row.is_node else b""
         self._hasher = blake2b(digest_size=DIGEST, person=person)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -455,7 +455,7 @@ class _Part:
 
 @contextmanager
 def room_required() -> Iterator[None]:
-    """Turn a full disk into StoreFull."""
+    """Raise StoreFull instead of OSError where the disk or quota is full."""
     try:
         yield
     except OSError as error:
@@ -483,7 +483,7 @@ def _make(path: bytes) -> None:
 
 
 def boot_id() -> bytes:
-    """Return the id of this boot (random(4)); ``boot`` where there is none."""
+    """Return this boot's id (random(4)); ``boot`` where there is none."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as stream:
             return stream.read().strip()

@@ -1,21 +1,21 @@
-"""Snapshots: bases as trees on disk, which commands of errands see under their forks.
+"""Snapshots: bases as trees on disk, which errands' commands see under their forks.
 
     <base id>.lock      flock(2): shared while the snapshot is used, exclusive while it is made or removed; its mtime is
-                        the time of the last use
+                        the time when it was last used
     <base id>/tree/     the files
-    <base id>/nodes     a pack file of the nodes (``objects.py``)
-    <base id>/seal      MessagePack of ``Seal``, written last; its ctime: when the snapshot was complete
+    <base id>/nodes     a pack file with the nodes (``objects.py``)
+    <base id>/seal      ``Seal`` as MessagePack, written last; its ctime: when the snapshot was complete
     .new-…, .gone-…     a snapshot that is being made, or removed
 
-Generations lie beside each other. A new one takes what it can from the last ones: by reflink, else by a copy whose
+Generations lie beside each other. A new one takes unchanged files from the last ones: by reflink, else by a copy whose
 digest is checked. Hard links are not used, as modes and times differ between generations. So only changed files travel,
 and no object has to stay in the store.
 
 Rules of this file:
-1. A snapshot appears by one rename when it is complete. Two processes that make the same one: the second waits for the
+1. A snapshot appears by one rename when it is complete. Where two processes make the same one, the second waits for the
    first. A snapshot that is used is not removed.
 2. A file whose ctime is later than the seal was changed by somebody, and nothing is taken from it. Commands cannot
-   write to a snapshot: it is the lower layer of their views.
+   write to a snapshot: it is the lower layer in their views.
 3. Snapshots are not synced. After a boot a snapshot's digests are checked before its first use.
 4. Every name is made in an open directory, without following a link. The manifest was measured before.
 """
@@ -69,19 +69,19 @@ from mudroom.stage.views.secret import write_beside
 
 FORMAT = 1
 QUOTA = 32 << 30
-"""Bytes of all snapshots."""
+"""Bytes in all snapshots."""
 _MOST_EARLIER = 2
 """Snapshots, the last used first, from which files are taken."""
 _SMALL = 256 << 10
 """Bytes up to which a file is copied through memory, and its digest checked."""
 _MARGIN = 64 << 20
-"""Bytes of the disk that a snapshot leaves free."""
+"""Bytes that a snapshot leaves free on the disk."""
 _PER_ENTRY = 4096
-"""Bytes that an entry takes beside its content, at most: a block of a file system."""
+"""Bytes that an entry takes beside its content, at most: a file system block."""
 
 
 class Incomplete(MudroomError):
-    """Objects of a base are not here, or not any more. Ask for what ``missing`` names, and try again."""
+    """Objects for a base are not here, or not any more. Ask for what ``missing`` names, and try again."""
 
 
 class Seal(NamedTuple):
@@ -90,7 +90,7 @@ class Seal(NamedTuple):
     boot: bytes
     """Boot in which the files were written or checked."""
     size: int
-    """Bytes of the files."""
+    """Bytes in the files."""
     entries: int
 
 
@@ -98,7 +98,7 @@ class _EarlierSnapshot:
     """A complete snapshot whose files are taken for others. It is locked while this lives."""
 
     def __init__(self, path: bytes, seal: Seal, sealed: int, lock: int) -> None:
-        """``sealed``: the ctime of the seal. ``lock``: a descriptor of the snapshot's lock, closed with this."""
+        """``sealed``: the seal's ctime. ``lock``: a descriptor for the snapshot's lock, closed with this."""
         self._sealed, self._lock = sealed, lock
         self.nodes = _read_nodes(path)
         self.files: dict[bytes, bytes] = {}
@@ -116,7 +116,7 @@ class _EarlierSnapshot:
         os.close(self._lock)
 
     def open(self, digest: bytes, size: int) -> int | None:
-        """Return a descriptor of a file with this content; None if there is none, or none that can be relied on."""
+        """Return a descriptor for a file with this content; None if there is none, or none that can be relied on."""
         path = self.files.get(digest)
         if path is None:
             return None
@@ -145,7 +145,7 @@ class _EarlierSnapshot:
 
 
 class SnapshotStore:
-    """Snapshots of one origin. ``_lock`` guards the locks that are held and the earlier snapshots; it is held while a
+    """One origin's snapshots. ``_lock`` guards the locks that are held and the earlier snapshots; it is held while a
     snapshot is made."""
 
     def __init__(self, path: bytes, store: ObjectStore, quota: int = QUOTA, limits: TreeLimits = LIMITS) -> None:
@@ -153,7 +153,7 @@ class SnapshotStore:
         self._path, self._store, self._quota, self._limits = path, store, quota, limits
         self._lock = threading.RLock()
         self._locks: dict[bytes, int] = {}
-        """Descriptors of locks, by base id."""
+        """The locks' descriptors, by base id."""
         self._earlier: tuple[_EarlierSnapshot, ...] | None = None
         """None: not looked for since the last snapshot was made."""
         self._has_reflinks = True
@@ -171,7 +171,7 @@ class SnapshotStore:
     # --- use ---
 
     def has(self, base: Base) -> bool:
-        """Return whether the snapshot of a base is complete. It may still be removed before it is used."""
+        """Return whether a base's snapshot is complete. It may still be removed before it is used."""
         return os.path.lexists(self._path_of(base_id(base)) + b"/seal")
 
     def missing(self, base: Base) -> Missing:
@@ -189,7 +189,7 @@ class SnapshotStore:
         )
 
     def acquire(self, base: Base) -> bytes:
-        """Return the tree of a base, and keep it until ``release`` or ``close``.
+        """Return a base's tree, and keep it until ``release`` or ``close``.
 
         Raise Incomplete if objects are missing, StoreFull if the disk is full, RefusedBase for an impossible tree."""
         require_base(base)
@@ -444,7 +444,7 @@ class SnapshotStore:
         self._earlier = None
 
     def _entries(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yield the time of the last use, the bytes and the base id of each snapshot."""
+        """Yield each snapshot's last use (time), bytes and base id."""
         for file in os.listdir(self._path):
             try:
                 name = bytes.fromhex(file.decode("ascii"))
@@ -476,7 +476,7 @@ class SnapshotStore:
         remove_tree(gone)
 
     def _collect_leftovers(self) -> None:
-        """Remove what processes that were killed have left."""
+        """Remove what killed processes have left."""
         for name in os.listdir(self._path):
             parts = name.split(b"-")
             if parts[0] in (b".new", b".gone") and len(parts) > 1 and not _is_alive(parts[1]):
@@ -499,7 +499,7 @@ _decoder = msgspec.msgpack.Decoder(Seal)
 
 
 def _read_seal(path: bytes) -> tuple[Seal, int] | None:
-    """Return the seal of a snapshot with its ctime; None if there is none, or none of this format."""
+    """Return a snapshot's seal with its ctime; None if there is none, or none in this format."""
     try:
         with open(path + b"/seal", "rb") as stream:
             seal = _decoder.decode(stream.read())
@@ -523,7 +523,7 @@ def _is_alive(pid: bytes) -> bool:
 
 
 def _umask() -> int:
-    """Return the umask of this process without changing it (proc_pid_status(5)); all bits where it is not told."""
+    """Return this process's umask without changing it (proc_pid_status(5)); all bits where it is not told."""
     try:
         with open("/proc/self/status", "rb") as stream:
             for line in stream:

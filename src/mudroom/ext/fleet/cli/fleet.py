@@ -42,7 +42,7 @@ examples:
   mudroom run --on big -- make test              one command there, reviewed here"""
 
 PROBE_TIMEOUT = 30.0
-"""Seconds for the answers of ``fleet ls``."""
+"""Seconds for the answers to ``fleet ls``."""
 MOST_JOBS = 1_000
 
 
@@ -187,4 +187,4 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], int], int, int
     "resume": (fleet_run.resume, 0, 1, False),
     "fetch": (fleet_run.fetch, 1, _MANY, False),
 }
-"""The function of each action, the least and the most names it takes, and whether it takes a command."""
+"""Each action's function, the least and the most names it takes, and whether it takes a command."""

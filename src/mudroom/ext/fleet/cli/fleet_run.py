@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import argparse
 
 _MOST_BYTES = 64 << 20
-"""Of the file of ``--each``."""
+"""Bytes in the file for ``--each``."""
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +62,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def starter(context: Context) -> Callable[[FleetWorker], Transport]:
-    """Return the function that starts the program of a worker."""
+    """Return the function that starts a worker's program."""
     return lambda worker: process.start(worker.argv, worker.name, context.environ)
 
 
@@ -188,8 +188,8 @@ def _adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
 
 
 def named_errands(log: ErrandLog, names: Sequence[str]) -> list[tuple[ErrandRow, AttemptRow]]:
-    """Return the last attempts of the errands with these names, or of the runs; of all runs that are under way without
-    a name. Raise UsageError if there is none of a name."""
+    """Return the last attempts for the errands or runs with these names; without a name, for all runs that are under
+    way. Raise UsageError if a name is unknown."""
     runs = log.runs()
     rows: dict[str, list[tuple[ErrandRow, AttemptRow]]] = {}
     for run_row in runs:
@@ -327,7 +327,7 @@ def cancelled_by_signals(fleet: FleetRun) -> Iterator[list[int]]:
 
 
 def write_raw(descriptor: int, data: bytes) -> None:
-    """Write output of an errand: as it is to a file or a pipe, escaped to a terminal."""
+    """Write an errand's output: as it is to a file or a pipe, escaped to a terminal."""
     if is_terminal(descriptor):
         data = b"".join(show(line.replace(b"\t", b"    ")).encode() + b"\n" for line in data.splitlines())
     view = memoryview(data)

@@ -1,4 +1,4 @@
-"""Workers, runs and errands as lines and as JSON. Texts of workers were escaped when they arrived
+"""Workers, runs and errands as lines and as JSON. Workers' texts were escaped when they arrived
 (``ext/fleet/origin/claim.py``), or are here."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mudroom.typing import Any
 
 _DISCARDED = frozenset({"cancelled", "failed", "refused"})
 _BRIEF = 3
-"""Errands of a run that are listed in an overview."""
+"""A run's errands that are listed in an overview."""
 
 
 def worker_to_json(worker: FleetWorker) -> dict[str, Any]:
@@ -114,14 +114,14 @@ def run_to_json(run: RunRow, errands: Sequence[ErrandRow], rows: Sequence[Attemp
 
 
 def _was_cut_off(row: AttemptRow) -> bool:
-    """Return whether the command did not come to an end, although what it left is here, or was kept: its exit code
-    says nothing."""
+    """Return whether the command did not end by itself, although its files are here, or were kept: its exit code says
+    nothing."""
     outcome = row.outcome
     return outcome is not None and outcome.state != "ended" and row.state in ("fetched", "kept", "late")
 
 
 def state_text(row: AttemptRow) -> str:
-    """Return the state of an attempt in a few words. The exit code is the worker's claim."""
+    """Return an attempt's state in a few words. The exit code is the worker's claim."""
     outcome = row.outcome
     if outcome is None or row.state not in ("ended", "fetched", "kept", "late"):
         return row.state
@@ -174,8 +174,8 @@ def best_first(rows: Sequence[tuple[ErrandRow, AttemptRow]]) -> list[tuple[Erran
 
 
 def summary_lines(rows: Sequence[tuple[ErrandRow, AttemptRow]], workers: Sequence[WorkerSession]) -> list[str]:
-    """Return the table at the end of a run, with what it cost. All figures are the workers' own but the changes of
-    forks and the bytes moved."""
+    """Return the table that ends a run, with its cost. All figures are the workers' own but the forks' changes and the
+    bytes moved."""
     heads = ("errand", "worker", "state", "judge", "changes", "time", "cpu", "memory", "fork")
     table = [heads]
     for errand, row in best_first(rows):

@@ -1,5 +1,4 @@
-"""``--on NAME`` of run, exec and agent run: one command on a worker, whose changes are reviewed here as those of any
-other."""
+"""``--on NAME`` for run, exec and agent run: one command on a worker. Its changes are reviewed here, as any others."""
 
 from __future__ import annotations
 

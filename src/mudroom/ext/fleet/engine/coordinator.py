@@ -1,19 +1,20 @@
-"""A coordinator: to an origin it is one worker, behind it are the workers of a cluster.
+"""Coordinator: to an origin it is one worker, behind it are a cluster's workers.
 
-    origin ══ frames ══ coordinator ══ frames of NODE ══ relay ══ mudroom worker --stdio
+    origin ══ frames ══ coordinator ══ a node's frames ══ relay ══ mudroom worker --stdio
                                     ══ …
 
-It places errands, and passes frames on as bytes: of an errand's frames it reads ERRAND, OUTCOME and the numbers of
-questions. The base is sent to it once; the nodes get from it what they lack, when their first errand is placed.
+It places errands, and passes frames on as bytes. It reads an errand's ERRAND and OUTCOME frames and the numbers in its
+questions. The base is sent to it once; the nodes get from it the objects that they lack, when their first errand is
+placed.
 
 Rules of this file:
 1. An errand is placed once. It is given to another node only if it was never sent to the first. A node that is gone
-   ends its errands as ``lost``, and nobody else's.
-2. Nothing waits for a node: what is to be written to one waits in a queue, and a node that does not take
-   ``MOST_UNSENT`` bytes is gone. A node whose output the origin does not take is not read.
+   ends its own errands as ``lost``, and no others.
+2. Nothing waits for a node: bytes for a node wait in a queue, and a node that does not take ``MOST_UNSENT`` bytes is
+   gone. A node whose output the origin does not take is not read.
 3. An errand is placed on a node with its level, where its base lies if one is free, then where most is free.
 4. A node can only speak about its own errands: a frame on another's stream ends the node.
-5. After the end of the origin's pipe the nodes are told the end of theirs. They keep outcomes as any worker does.
+5. When the origin's pipe has ended, the nodes' pipes are ended. The nodes keep outcomes as any worker does.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ GREETING = 30.0
 PASSED_ON = frozenset({wire.ACCEPTED, wire.OUT, wire.EVENT, wire.OUTCOME, wire.FAILED, wire.ARCHIVE})
 _WANTED = 60_000
 _MARGIN = 0.05
-"""Seconds, so that a timer of the grace ends after it."""
+"""Seconds, so that the grace is over when its timer ends."""
 
 
 class FrameSource(Protocol):
@@ -57,8 +58,8 @@ class Coordinator:
     for."""
 
     def __init__(self, write: int, engine: str, store: ObjectStore, grace: float = 0.0) -> None:
-        """``grace``: seconds after the start, and after the loss of a node, in which others may join. Errands that no
-        node can run wait for so long."""
+        """``grace``: seconds after the start, and after a node's loss, in which others may join. Errands that no node
+        can run wait for so long."""
         self._grace, self._awaited_until = grace, time.monotonic() + grace
         self._write, self._engine, self._store = write, engine, store
         self._lock = threading.RLock()
@@ -191,7 +192,7 @@ class Coordinator:
     # --- the base ---
 
     def _receive_base(self, step: Callable[[], None]) -> None:
-        """Take a step of sending a base; tell the origin if it cannot be had here."""
+        """Take a step in receiving a base; tell the origin if it cannot be had here."""
         try:
             step()
         except LinkError:
@@ -310,7 +311,7 @@ class Coordinator:
     def _pass_on(self, node: ClusterNode, frame: Frame) -> None:
         if frame.kind not in PASSED_ON:
             raise LinkError(f"sent a frame of the unknown kind {frame.kind}")
-        # read here, although it goes on as bytes: what cannot be read ends this node, not the origin's link
+        # read here, although it goes on as bytes: an unreadable frame ends this node, not the origin's link
         said: object = message_of(frame, wire.TYPES[frame.kind])
         with self._lock:
             placed = self._placement.own_stream(node, frame.stream)
@@ -326,7 +327,7 @@ class Coordinator:
         self._send_to_origin(frame)
 
     def _lose(self, node: ClusterNode, reason: str) -> None:
-        """A node is gone: its errands are lost, those that were not sent are placed again."""
+        """Note that a node is gone: its errands are lost, those that were not sent are placed again."""
         with self._lock:
             if node.is_gone:
                 return
@@ -360,11 +361,11 @@ class Coordinator:
     # --- telling ---
 
     def _overflow(self, node: ClusterNode) -> None:
-        """A node does not take what is sent to it. The caller holds the lock, so another thread ends it."""
+        """End a node that does not take what is sent to it. The caller holds the lock, so another thread does it."""
         threading.Thread(target=self._lose, args=(node, "it does not read what is sent to it"), daemon=True).start()
 
     def _send_to_origin(self, frame: Frame) -> None:
-        """Write a frame to the origin. One that is gone misses nothing: outcomes are kept at the nodes."""
+        """Write a frame to the origin. An origin that is gone misses nothing: outcomes are kept at the nodes."""
         data = memoryview(encode(frame))
         with self._writing:
             while data and not self._is_write_closed:

@@ -1,4 +1,5 @@
-"""Connections that commands on the nodes of a cluster make through the origin: numbers of one link for each other's."""
+"""Connections that commands on a cluster's nodes make through the origin: each node's numbers as numbers on one
+link."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class NodeConnections:
                 self._numbers.remove(dialled.number)
 
     def to_node(self, frame: Frame) -> None:
-        """Pass bytes of a connection on to its node. Those of one that is not there any more are late."""
+        """Pass a connection's bytes on to its node. Bytes for one that is not there any more are late."""
         with self._lock:
             found = self._numbers.inner(frame.stream)
             if found is not None:

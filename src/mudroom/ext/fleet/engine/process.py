@@ -1,8 +1,9 @@
 """A worker as the program at the other end of two pipes: ssh, srun, kubectl exec -i, docker exec -i, or a local child.
 
-The words are those of the user's own file (``ext/fleet/origin/worker_registry.py``), and no shell reads them. The
-program is in a session of its own: Ctrl-C at the origin's terminal does not reach it, and a program that would ask for
-a password finds no terminal to ask on, and says so. The end of its standard error is kept for the reason of its end."""
+The words come from the user's own file (``ext/fleet/origin/worker_registry.py``), and no shell reads them. The program
+has its own session (setsid(2)): Ctrl-C at the origin's terminal does not reach it, and a program that would ask for a
+password finds no terminal to ask on, and says so. The last part of its standard error is kept: it tells why it
+ended."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from mudroom.core.system.search_path import require_program
 from mudroom.errors import MudroomError
 
 NODE = b"{node}"
-"""In the words of a worker: replaced by its name."""
+"""In a worker's words: replaced by its name."""
 GRACE = 2.0
-"""Seconds between the end of the pipes and SIGTERM, and between that and SIGKILL."""
+"""Seconds between the closing of the pipes and SIGTERM, and between that and SIGKILL."""
 _KEPT = 4096
-"""Bytes of standard error."""
+"""Bytes that are kept from standard error."""
 _NOISE = ("Killed by signal", "Connection to ", "Warning: Permanently added")
-"""Beginnings of lines of ssh(1) that are no reason."""
+"""Prefixes of ssh(1)'s lines that are no reason."""
 
 
 class WorkerProcess:
@@ -92,7 +93,7 @@ class WorkerProcess:
 
 
 def start(argv: Sequence[bytes], node: str, environ: Mapping[bytes, bytes]) -> WorkerProcess:
-    """Start the program of a worker. Raise MudroomError if it cannot be started."""
+    """Start a worker's program. Raise MudroomError if it cannot be started."""
     words = [word.replace(NODE, os.fsencode(node)) for word in argv]
     try:
         child = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Archives: which are wanted, how they come, and how forks are made of them.
+"""Archives: the wanted ones, how they come, and how forks are made from them.
 
 An archive is kept until the log says that its fork is here. A process that was killed in between brings it again, and
 the vault knows it by its errand and digest.
@@ -20,9 +20,9 @@ from mudroom.ext.fleet.wire.frame import LinkError
 from mudroom.typing import NamedTuple, Protocol
 
 BATCH = 32
-"""Archives that arrive together, at most."""
+"""Archives that are imported together, at most."""
 STALL = 120.0
-"""Seconds without a byte of the archives that were asked for, after which a worker's link is ended."""
+"""Seconds without a byte from the archives that were asked for, after which a worker's link is ended."""
 
 
 class ImportedArchive(NamedTuple):
@@ -33,14 +33,14 @@ class ImportedArchive(NamedTuple):
 
 
 class ArchiveImporter(Protocol):
-    """What makes forks of archives (``ext/fleet/origin/archive_import.py``)."""
+    """The importer that makes forks from archives (``ext/fleet/origin/archive_import.py``)."""
 
     def import_archives(self, archives: list[tuple[AttemptRow, str, bytes]]) -> list[ImportedArchive]:
-        """Make forks of archives: rows, wished names and files. One that came before makes no second fork."""
+        """Make forks from archives: rows, wished names and files. An archive that came before makes no second fork."""
 
 
 class ArchiveFetcher:
-    """Owner: the thread of the verb."""
+    """Owner: the verb's thread."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ArchiveFetcher:
         requested: frozenset[Key] = frozenset(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``fetch``: ``all``, ``best``, ``best:N`` or ``none``. What arrives late is always fetched, and so are the
+        """``fetch``: ``all``, ``best``, ``best:N`` or ``none``. Late archives are always fetched, and so are the
         attempts in ``requested``."""
         self._queue, self._sessions, self._importer, self._fetch = queue, sessions, importer, fetch
         self._requested, self._clock = requested, clock
@@ -60,10 +60,10 @@ class ArchiveFetcher:
         self._archives: dict[Key, IncomingArchive] = {}
         self._complete: list[Key] = []
         self._progress_at: dict[str, float] = {}
-        """When a byte of an archive came last, or none was awaited, by worker."""
+        """By worker: when an archive byte came last, or none was awaited."""
 
     def resume(self) -> None:
-        """Go on where another process was killed."""
+        """Continue where another process was killed."""
         for row in list(self._queue.rows.values()):
             if row.state == "fetched":
                 self._queue.mark_kept(row, None)
@@ -95,12 +95,12 @@ class ArchiveFetcher:
         return self._fetch != "none" and any(row.key == other.key for other in self.wanted())
 
     def give_up(self, key: Key) -> None:
-        """An archive cannot be had."""
+        """Note that an archive cannot be had."""
         self._requested -= {key}
         self.drop(key)
 
     def defer(self, key: Key) -> None:
-        """An archive cannot be had in this run; it may be later."""
+        """Note that an archive cannot be had in this run. It may be later."""
         self._unavailable.add(key)
 
     def start(self) -> None:
@@ -123,8 +123,8 @@ class ArchiveFetcher:
             self._queue.send_later(session, wire.FETCH, wire.Fetch(*row.key, archive.size), stream)
 
     def receive(self, session: WorkerSession, row: AttemptRow, stream: int, part: wire.ArchivePart) -> None:
-        """Take a part of an archive. Raise LinkError if it was not asked for, or if the whole is not what was
-        announced."""
+        """Take a part of an archive. Raise LinkError if it was not asked for, or if the whole is not the announced
+        one."""
         archive = self._archives.get(row.key)
         if archive is None or not session.is_fetching(stream):
             raise LinkError("sent an archive that was not asked for")
@@ -141,7 +141,7 @@ class ArchiveFetcher:
             self._check(row, archive, session)
 
     def _opened(self, row: AttemptRow, outcome: wire.ErrandOutcome) -> IncomingArchive:
-        """Return the archive as far as it came over an earlier link; from its beginning if that is not part of it."""
+        """Return the archive as far as an earlier link has brought it; from its beginning if those bytes are wrong."""
         archive = IncomingArchive(self._queue.result_directory(row), outcome.archive, outcome.digest)
         if archive.is_whole and not archive.is_valid():
             archive.remove()
@@ -156,23 +156,23 @@ class ArchiveFetcher:
             return
         archive.remove()
         if archive.resumed_from:
-            return  # the part of an earlier link may be damaged: it is asked for again from its beginning
+            return  # the earlier link's part may be damaged: it is asked for again from its beginning
         self._queue.settle(self._queue.put(row, "failed", f"{session.name} sent another archive than it announced"))
         raise LinkError("sent another archive than it announced")
 
     def stalled(self, timeout: float) -> list[WorkerSession]:
-        """Return the workers that have sent nothing of an archive for so long, although they answer."""
+        """Return the workers that have sent no archive byte for so long, although they answer."""
         now, linked = self._clock(), [session for session in self._sessions.values() if session.link is not None]
         return [session for session in linked if session.fetches and now > self._progress_at[session.name] + timeout]
 
     def drop(self, key: Key) -> None:
-        """An archive does not come any more over this link."""
+        """Close an archive that does not come over this link any more."""
         archive = self._archives.pop(key, None)
         if archive is not None:
             archive.close()
 
     def disconnected(self, name: str) -> None:
-        """The link of a worker is over."""
+        """A worker's link is over."""
         for key in [key for key in self._archives if self._queue.rows[key].worker == name]:
             self.drop(key)
 
@@ -181,7 +181,7 @@ class ArchiveFetcher:
             self.drop(key)
 
     def import_ready(self) -> list[tuple[WorkerSession, str]]:
-        """Make forks of archives that are here: as many as there are, once no other is on its way. Return workers
+        """Make forks from the archives that are here, once no other is on its way or a batch is full. Return workers
         whose archives were refused, with the reason."""
         if not self._complete or (len(self._complete) < BATCH and self._archives):
             return []

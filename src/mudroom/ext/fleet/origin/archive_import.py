@@ -1,4 +1,4 @@
-"""Forks of archives that workers have sent, many at once (``ext/transfer/vault/arrival.py``). The archives may be
+"""Forks from the archives that workers have sent, many at once (``ext/transfer/vault/arrival.py``). The archives may be
 hostile."""
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mudroom.vault.forks.live_output import PLACE
 
 
 class ForkImporter:
-    """Owner: the thread of the verb."""
+    """Owner: the verb's thread."""
 
     def __init__(self, session: Session, limit: int) -> None:
         """``limit``: bytes that one archive may have, as it comes and unpacked."""
         self._session, self._limit = session, limit
 
     def import_archives(self, archives: list[tuple[AttemptRow, str, bytes]]) -> list[ImportedArchive]:
-        """Make a fork of each archive (row, wished name, file), or return why it was refused. An archive that is here
+        """Make a fork from each archive (row, wished name, file), or return why it was refused. An archive that is here
         already makes no second one. Raise OSError as the disk does."""
         with ExitStack() as opened:
             arrivals = [
@@ -65,7 +65,7 @@ def _imported(outcome: Arrived) -> ImportedArchive:
 
 
 def _claims(row: AttemptRow) -> dict[str, Any]:
-    """Return what the worker says of the command, for the journal."""
+    """Return the worker's claims about the command, for the journal."""
     outcome = row.outcome
     if outcome is None:
         return {}

@@ -7,11 +7,11 @@ Rules of this file:
 1. A host that the rules want asked about is allowed only if the user has answered this errand's question about it.
 2. Requests are not seen here. A rule with methods or paths, and one that changes requests or inspects them, opens
    nothing.
-3. No credential is put in. A machine that reaches the internet through a proxy makes no connections for workers.
-4. Lookups and connections are made by threads, so they hold up no errand. The bytes that a link owes a worker are at
-   most ``MOST`` windows.
-5. A worker is refused as often as it asks, so refusals that are alike are journalled once, and their number at the end
-   of the run (``core/network/flow_log.py``).
+3. No credential is put in. A machine that itself needs a proxy makes no connections for workers.
+4. Threads make lookups and connections, so they hold up no errand. A link owes a worker at most ``MOST`` windows in
+   bytes.
+5. A worker is refused as often as it asks, so refusals that are alike are journalled once, and their number when the
+   run ends (``core/network/flow_log.py``).
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from mudroom.session.confinement.dialler import ForkRefused, PendingConnection
 from mudroom.typing import NamedTuple
 
 MOST = 64
-"""Connections of a link, those that are being made included."""
+"""A link's connections, those that are being made included."""
 TIMEOUT = 15.0
-"""Seconds for a connection."""
+"""Seconds until a connection has to stand."""
 DialFork = Callable[[str, str, str, int], PendingConnection]
-"""Returns a connection to a fork of this machine, from the fork and the errand of the caller, and a host and port."""
+"""Returns a connection to a fork on this machine. Arguments: the caller's fork and errand, the host and port."""
 _FAMILIES = {4: socket.AF_INET, 16: socket.AF_INET6}
 
 
 class DialRefused(MudroomError):
-    """The origin's rules do not allow a connection."""
+    """The origin's rules forbid a connection."""
 
 
 class _DialRequest(NamedTuple):
-    """A request of a worker."""
+    """A worker's request for a connection."""
 
     stream: int
     number: int
@@ -62,7 +62,7 @@ class _DialRequest(NamedTuple):
 
 
 class ConnectionProxy:
-    """Of one run. ``_lock`` guards the connections of the links and the refusals."""
+    """One run's connections. ``_lock`` guards the links' connections and the refusals."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class ConnectionProxy:
         look_up: Callable[[str], list[bytes]] | None = None,
         dial_fork: DialFork | None = None,
     ) -> None:
-        """``rules``: of the origin, as they are now. ``is_answered``: whether the user has allowed a host and port to
-        the errand of a stream. ``journal``: keeps a flow of a fork. ``upstream``: the proxy of this machine, if it has
+        """``rules``: the origin's, as they are now. ``is_answered``: whether the user has allowed a host and port to
+        the errand on a stream. ``journal``: keeps a flow for a fork. ``upstream``: this machine's own proxy, if it has
         one."""
         self._rules, self._is_answered, self._journal = rules, is_answered, journal
         self._upstream, self._look_up, self._dial_fork = upstream, look_up or resolve.look_up, dial_fork
@@ -83,11 +83,11 @@ class ConnectionProxy:
         self._tunnels: dict[OriginLink, Tunnels] = {}
         self._counts: dict[OriginLink, int] = {}
         self._refusals: dict[str, tuple[FlowLog, list[Flow]]] = {}
-        """Of each fork: all, and those that the journal has, as they were then."""
+        """By fork: all refusals, and those that the journal has, as they were then."""
 
     def dial(self, link: OriginLink, stream: int, dial: Dial, fork: str, errand: str) -> None:
-        """Make a connection for an errand, and answer when there is one or none. ``fork``: the name of its fork here.
-        Never wait."""
+        """Make a connection for an errand, and answer when there is one or none. ``fork``: its fork's name here. Never
+        wait."""
         request = _DialRequest(stream, dial.number, dial.host, dial.port, fork, errand)
         try:
             decision = self._decide(link, request)
@@ -98,14 +98,14 @@ class ConnectionProxy:
         threading.Thread(target=self._connect, args=(link, request, decision), name="connection", daemon=True).start()
 
     def take(self, link: OriginLink, frame: Frame) -> None:
-        """Take a frame of a connection. Raise LinkError if it breaks the protocol."""
+        """Take a connection's frame. Raise LinkError if it breaks the protocol."""
         with self._lock:
             tunnels = self._tunnels.get(link)
         if tunnels is not None:
             tunnels.take(frame)
 
     def forget(self, link: OriginLink) -> None:
-        """A link is over: its connections are closed."""
+        """Close a link's connections, as it is over."""
         with self._lock:
             tunnels = self._tunnels.pop(link, None)
             self._counts.pop(link, None)
@@ -149,7 +149,7 @@ class ConnectionProxy:
             if self._counts.get(link, 0) >= MOST:
                 raise DialRefused(f"{MOST} connections are open for this worker")
             self._counts[link] = self._counts.get(link, 0) + 1
-            if link not in self._tunnels:  # setdefault() would make one, with its pipe, for each connection
+            if link not in self._tunnels:  # setdefault() would make tunnels, with their pipe, for each connection
                 self._tunnels[link] = Tunnels(link.send, lambda: self._ended(link))
         return decision
 
@@ -168,7 +168,7 @@ class ConnectionProxy:
             return
         except (MudroomError, OSError) as error:
             self._ended(link)
-            # of a lookup, errno is of getaddrinfo(3)
+            # after a lookup, errno is that of getaddrinfo(3)
             reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
             self._log_flow(request, "allow", decision.reason, error=reason)
             self._fail(link, request, MudroomError(reason))
@@ -240,7 +240,7 @@ class ConnectionProxy:
             self._journal(request.fork, flow)
 
     def _is_new(self, fork: str, flow: Flow) -> bool:
-        """Keep a refusal. Return whether it is the first one of its kind."""
+        """Keep a refusal. Return whether it is the first one like it."""
         with self._lock:
             log, journalled = self._refusals.setdefault(fork, (FlowLog(), []))
             log.add(flow)

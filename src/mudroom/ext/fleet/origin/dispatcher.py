@@ -1,12 +1,12 @@
-"""The errands of one run, given to workers and followed to their ends.
+"""One run's errands, given to workers and followed to their ends.
 
 Rules of this room:
-1. Each round handles what the links have read, commits the log, and only then sends what follows from it
+1. Each round handles the frames that the links have read, commits the log, and only then sends what follows from it
    (``errand_queue.py``).
 2. An errand is sent once. After that its worker alone knows whether it runs: if the worker is gone for longer than the
-   lease, the errand is lost, and only ``retry`` makes another attempt of it.
-3. A worker that breaks the protocol, or whose archive is not what it announced, gets no more errands.
-4. A worker discards what it has (``KEPT``) after the log says that it is here, or that it is not wanted.
+   lease, the errand is lost, and only ``retry`` makes another attempt.
+3. A worker that breaks the protocol, or sends another archive than it announced, gets no more errands.
+4. A worker discards a result (``KEPT``) after the log says that it is here, or that it is not wanted.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from mudroom.ext.fleet.origin.worker_session import Key, WorkerSession
 from mudroom.ext.fleet.wire import message as wire
 
 TICK = 0.5
-"""Seconds between two looks at what no link tells: requests to cancel, answers to questions, deadlines."""
+"""Seconds between two polls for events that no link brings: requests to cancel, answers to questions, deadlines."""
 CLOSE_TIMEOUT = 3.0
-"""Seconds for the links to end by themselves at the end of a run."""
+"""Seconds in which the links may end by themselves when the run ends."""
 CANCEL_TIMEOUT = 10.0
 """Seconds after which an errand that was cancelled is given up."""
 OVERDUE = 60.0
-"""Seconds after its timeout after which a worker has to have ended an errand."""
+"""Seconds beyond its timeout in which a worker has to end an errand."""
 _MOST_RESCANS = 5
-"""A project that changes so often while it is sent is not sent."""
+"""Scans after the first, at most: a project that changes more often while it is sent is not sent."""
 
 
 class Dispatcher:
-    """Owner: the thread of the verb. ``cancel`` only sets a mark, from any thread or a signal handler."""
+    """Owner: the verb's thread. ``cancel`` only sets a mark, from any thread or a signal handler."""
 
     def __init__(self, log: ErrandLog, run: RunRow, sessions: list[WorkerSession], services: RunServices) -> None:
         self._log, self._run, self.services = log, run, services
@@ -54,7 +54,7 @@ class Dispatcher:
         self._is_cancelled = False
         self._cancelled_at: float | None = None
         self._to_reconcile: set[str] = set()
-        """Workers that may have errands which an earlier process gave up, or was not able to say goodbye to."""
+        """Workers that may have errands which an earlier process gave up, or did not end properly."""
         self._is_complete = False
 
     def run(self) -> Iterator[ErrandSettled]:
@@ -75,7 +75,7 @@ class Dispatcher:
                 events, full = self._inbox.take(TICK)
                 for link, event in events:
                     session = next((session for session in self.sessions.values() if session.link is link), None)
-                    if session is not None:  # else it was banned, and what it had said before does not count
+                    if session is not None:  # else it was banned, and its earlier frames do not count
                         handle(self, session, event)
                 for link in full:
                     link.wake()
@@ -188,7 +188,7 @@ class Dispatcher:
             queue.settle(queue.put(row, "failed", reason))
 
     def _assign(self) -> None:
-        """Give errands that wait to the workers with the most places free."""
+        """Assign waiting errands to the workers with the most free slots."""
         queue = self.queue
         if not queue.waiting or self._is_cancelled:
             return
@@ -214,8 +214,8 @@ class Dispatcher:
     # --- what hearing leads to ---
 
     def base_changed(self, error: Exception) -> None:
-        """The project was edited while it was sent: what is there now becomes the base. Raise MudroomError if that
-        happens again and again, or if it is another failure of reading."""
+        """Scan the project again, which was edited while it was sent. Raise MudroomError if that happens again and
+        again, or if reading failed otherwise."""
         self._rescans += 1
         if self._rescans > _MOST_RESCANS:
             raise MudroomError(f"the project does not stand still while it is sent: {error}", "run it again") from error
@@ -224,7 +224,7 @@ class Dispatcher:
             session.offered_base, session.has_base = b"", False
 
     def disconnected(self, session: WorkerSession, reason: str, hint: str, *, given_up: bool) -> None:
-        """The link of a worker is over. ``given_up``: it is not tried again in this run."""
+        """A worker's link is over. ``given_up``: it is not tried again in this run."""
         now, queue = self.services.clock(), self.queue
         link = session.disconnected(now, reason, given_up=given_up)
         if link is not None:
@@ -238,13 +238,13 @@ class Dispatcher:
         self.services.report(WorkerDisconnected(session.name, reason, hint, given_up))
 
     def ban(self, session: WorkerSession, reason: str) -> None:
-        """A worker broke the protocol or lied: its link is ended, and it gets no more errands."""
+        """End a worker's link, as it broke the protocol or lied. It gets no more errands."""
         self.disconnected(session, reason, "", given_up=True)
 
     # --- the end ---
 
     def _send_goodbyes(self) -> None:
-        """Take leave of the workers. What was not fetched stays there."""
+        """Say goodbye to the workers. Archives that were not fetched stay there."""
         for session in self.sessions.values():
             self.queue.send_later(session, wire.BYE, wire.Bye(""))
         for row in self.fetcher.wanted():
@@ -261,4 +261,4 @@ class Dispatcher:
             link.join(2 * CLOSE_TIMEOUT)
         self.fetcher.close()
         if self._is_complete:
-            self._log.end_run(self._run.run)  # not before the workers have heard what they may discard
+            self._log.end_run(self._run.run)  # not before the workers know which results they may discard

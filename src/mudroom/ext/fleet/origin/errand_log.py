@@ -1,14 +1,14 @@
-"""The log of a project's errands: what was asked of which worker, and how far it came.
+"""Write-ahead log for a project's errands: which worker was asked for each, and how far it came.
 
     <vault>/fleet/errands.db        this log (SQLite, WAL)
     <vault>/fleet/lock              flock(2): the one process that acts on it
-    <vault>/fleet/held/<id>-<n>/    of an attempt: archive (as far as it came), stdout, stderr
+    <vault>/fleet/held/<id>-<n>/    for an attempt: archive (as far as it came), stdout, stderr
 
 Rules of this file:
 1. A state is committed, and the disk has it, before it is acted on: a frame that follows from a state is sent after
    ``commit``. So a process that is killed at any point leaves a log that says at least as much as a worker knows.
 2. States only follow each other as ``ext/fleet/wire/errand.py`` allows.
-3. One process acts on the errands of a project. Others read, and leave requests to cancel.
+3. One process acts on a project's errands. Others read, and leave requests to cancel.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class AttemptRow(NamedTuple):
 
 
 class ErrandLog:
-    """Owner: the thread of the verb. ``_pending`` holds what ``commit`` writes."""
+    """Owner: the verb's thread. ``_pending`` holds the rows that ``commit`` writes."""
 
     def __init__(self, vault: bytes) -> None:
         self.directory = vault + DIRECTORY
@@ -157,7 +157,7 @@ class ErrandLog:
             os.close(descriptor)
 
     def result_directory(self, row: AttemptRow) -> bytes:
-        """Return the directory with what has come of an attempt; it is made."""
+        """Return the directory for an attempt's archive and output; it is made."""
         path = self.directory + b"/held/%s-%d" % (row.errand.encode(), row.attempt)
         os.makedirs(path, mode=0o700, exist_ok=True)
         return path
@@ -231,8 +231,8 @@ class ErrandLog:
             self._database.execute("UPDATE run SET ended = ? WHERE run = ?", (time.time_ns(), run))
 
     def redact(self, run: str, redacted: Callable[[tuple[bytes, ...]], tuple[bytes, ...]]) -> None:
-        """Take what may be secret out of the errands of a run, if it has ended: none of them is sent again.
-        ``redacted`` returns words without secrets."""
+        """Remove possible secrets from a run's errands, if it has ended: none is sent again. ``redacted`` returns words
+        without secrets."""
         if not any(row.ended for row in self.runs() if row.run == run):
             return
         rows = [
@@ -300,7 +300,7 @@ class ErrandLog:
         return [ErrandRow._make((*row[:4], _decoded(row[4], Errand))) for row in rows]
 
     def attempts(self, run: str) -> list[AttemptRow]:
-        """Return the attempts of a run, those of an errand in order."""
+        """Return a run's attempts, those for one errand in order."""
         rows = self._rows(
             "SELECT errand, attempt, state, worker, fork, reason, changed, outcome FROM attempt"
             " JOIN errand USING (errand) WHERE run = ? ORDER BY number, attempt",
@@ -314,7 +314,7 @@ class ErrandLog:
         return f"r{max(numbers, default=0) + 1}"
 
     def state_of(self, key: tuple[str, int]) -> str | None:
-        """Return the state of an attempt, as it is or will be after ``commit``. None: there is none."""
+        """Return an attempt's state, as it is or will be after ``commit``; None for an unknown attempt."""
         if key not in self._states:
             rows = self._rows("SELECT state FROM attempt WHERE errand = ? AND attempt = ?", *key)
             if not rows:

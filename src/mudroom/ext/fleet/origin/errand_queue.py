@@ -1,4 +1,4 @@
-"""The errands of one run as they stand: rows of the log, those that wait, and the frames that follow from both.
+"""Queue of one run's errands: their rows in the log, those that wait, and the frames that follow from both.
 
 ``send_later`` only collects: ``flush`` commits the log and sends afterwards, so nothing is done that the log does not
 say.
@@ -21,7 +21,7 @@ _UNFETCHED = frozenset({"ended", "late", "expired"})
 
 
 class ErrandQueue:
-    """Owner: the thread of the verb."""
+    """Owner: the verb's thread."""
 
     def __init__(self, log: ErrandLog, run: str, retry: int, report: Callable[[FleetEvent], None]) -> None:
         self._log, self._retry, self.report = log, retry, report
@@ -37,7 +37,7 @@ class ErrandQueue:
         self.awaited_until: dict[Key, float] = {}
         """Attempts whose worker is not linked: until when it is awaited."""
         self.accepted_at: dict[Key, float] = {}
-        """When attempts were accepted, by the monotonic clock of this process."""
+        """When attempts were accepted, by this process's monotonic clock."""
         self.may_retry = True
         self._outgoing: list[tuple[OriginLink, Frame]] = []
         self._settled: list[ErrandSettled] = []
@@ -50,7 +50,8 @@ class ErrandQueue:
             self._outgoing.append((session.link, wire.frame_of(kind, message, stream)))
 
     def flush(self) -> list[ErrandSettled]:
-        """Commit the log, then send what was told. Return what was settled since the last flush."""
+        """Commit the log, then send the collected frames. Return the attempts that were settled since the last
+        flush."""
         self._log.commit()
         outgoing, self._outgoing = self._outgoing, []
         for link, frame in outgoing:
@@ -78,11 +79,11 @@ class ErrandQueue:
             (keys.add if belongs else keys.discard)(row.key)
 
     def state_of(self, key: Key) -> str | None:
-        """Return the state of an attempt of any run of this project; None if there is none."""
+        """Return an attempt's state, whichever run of this project has it; None for an unknown attempt."""
         return self.rows[key].state if key in self.rows else self._log.state_of(key)
 
     def sorted_rows(self, keys: Iterable[Key] | None = None) -> list[AttemptRow]:
-        """Return the rows of these attempts, by default of all, in the order of the errands."""
+        """Return these attempts' rows, by default all, in the errands' order."""
         rows = self.rows.values() if keys is None else [self.rows[key] for key in keys]
         return sorted(rows, key=lambda row: (self.errands[row.errand].number, row.attempt))
 
@@ -93,18 +94,19 @@ class ErrandQueue:
         return self._log.result_directory(row)
 
     def settle(self, row: AttemptRow) -> None:
-        """Tell that nothing more is awaited of an attempt, for now."""
+        """Note that an attempt is over for now, and yield it with the next ``flush``."""
         self.awaited_until.pop(row.key, None)
         self._settled.append(ErrandSettled(self.errands[row.errand], row))
 
     def requeue(self, row: AttemptRow) -> None:
-        """The worker never had this errand: it is given to another."""
+        """Put an errand back that its worker never had: another worker gets it."""
         self.awaited_until.pop(row.key, None)
         self.put(row._replace(worker=""), "new")
         self.waiting.append(row.key)
 
     def mark_lost(self, row: AttemptRow, reason: str) -> None:
-        """The worker of an errand that it may have begun is gone. Without leave to retry, this is its end."""
+        """Mark an errand as lost that its worker may have begun, as the worker is gone. Without leave to retry, this is
+        its end."""
         self.awaited_until.pop(row.key, None)
         lost = self.put(row, "lost", reason)
         if row.attempt > self._retry or not self.may_retry:
@@ -114,7 +116,7 @@ class ErrandQueue:
         self.report(WorkerNote(row.worker, f"{self.errands[row.errand].label} is lost ({reason}) and tried again"))
 
     def mark_kept(self, row: AttemptRow, session: WorkerSession | None) -> None:
-        """Write that nothing is wanted of an attempt any more, and let its worker discard it."""
+        """Mark an attempt as over, and let its worker discard it."""
         if row.state in ("ended", "fetched", "late"):
             self.put(row, "kept")
         if session is not None and session.is_greeted:

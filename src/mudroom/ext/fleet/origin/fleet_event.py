@@ -1,4 +1,4 @@
-"""What happens in a run, as values for those who show it."""
+"""Events in a run, for those who show them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ErrandStarted(NamedTuple):
 
 
 class ErrandOutput(NamedTuple):
-    """Output of an errand, as the worker tells it: any bytes."""
+    """An errand's output, as the worker tells it: any bytes."""
 
     errand: ErrandRow
     row: AttemptRow
@@ -41,7 +41,7 @@ class ErrandOutput(NamedTuple):
 
 
 class ErrandSettled(NamedTuple):
-    """An attempt whose end nothing is awaited of, for now."""
+    """An attempt that is over, for now."""
 
     errand: ErrandRow
     row: AttemptRow

@@ -1,6 +1,6 @@
-"""What links have read and the dispatcher has not handled yet, bounded for each link.
+"""Events that links have read and the dispatcher has not handled yet, bounded for each link.
 
-A link whose events fill its share does not read on until some were taken (``has_room``): a worker that sends faster
+A link whose events fill its share does not read on until some were taken (``has_room``). A worker that sends faster
 than the origin handles fills its own pipe, not the origin's memory.
 """
 
@@ -14,13 +14,13 @@ from mudroom.ext.fleet.wire.frame import Frame
 from mudroom.typing import Any, NamedTuple
 
 SHARE = 4 << 20
-"""Bytes of events of one link that are held at most, and one frame more."""
+"""Bytes in one link's events that are held at most, and one frame more."""
 _EVENT = 256
 """Bytes that an event counts beside its body."""
 
 
 class LinkEnd(NamedTuple):
-    """The last event of a link."""
+    """A link's last event."""
 
     reason: str
     hint: str

@@ -1,5 +1,5 @@
-"""What each message of a worker means for a run. A message that is not in the table, or at the wrong time, bars the
-worker."""
+"""Handlers for workers' messages: their effect on a run. A message that is not in the table, or comes at the wrong
+time, bans the worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mudroom.typing import Protocol
 
 
 class HandlerContext(Protocol):
-    """A run, as messages act on it (``dispatcher.py``)."""
+    """The dispatcher, as its message handlers use it (``dispatcher.py``)."""
 
     queue: ErrandQueue
     fetcher: ArchiveFetcher
@@ -32,9 +32,9 @@ class HandlerContext(Protocol):
 
 
 _DISCARDED = frozenset({"refused", "failed", "cancelled"})
-"""States whose files are not kept at the worker: they are those of a command that was not to run, or not to its end."""
+"""States whose files are not kept at the worker: their command was not to run, or not to its end."""
 _UNWANTED = _DISCARDED | {"kept"}
-"""States in which an errand of any run is not to be there any more: its worker has not heard so."""
+"""States in which no run's errand is to be there any more: its worker does not know so."""
 
 
 def handle(dispatcher: HandlerContext, session: WorkerSession, event: LinkEvent) -> None:
@@ -57,7 +57,7 @@ def handle(dispatcher: HandlerContext, session: WorkerSession, event: LinkEvent)
 def _row(dispatcher: HandlerContext, session: WorkerSession, stream: int) -> AttemptRow:
     key = session.key_of(stream)
     row = dispatcher.queue.rows.get(key) if key is not None else None
-    if row is None or row.worker != session.name:  # the latter: it was told that nothing is wanted of another's errand
+    if row is None or row.worker != session.name:  # the latter: it was told that another's errand is not wanted
         raise LinkError("answered on a stream that there is not")
     return row
 
@@ -117,7 +117,7 @@ def _failed(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) ->
         return
     key = session.key_of(frame.stream)
     if key is not None and key not in queue.rows:
-        return  # of another run, which it was to discard
+        return  # from another run, which it was to discard
     row = _row(dispatcher, session, frame.stream)
     if session.is_fetching(frame.stream):
         dispatcher.fetcher.give_up(row.key)
@@ -177,7 +177,7 @@ def _ask(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> No
 
 
 def _event(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
-    """A row of the worker's journal. The archive has the journal that is taken over."""
+    """A row in the worker's journal. The archive has the journal that is taken over."""
     wire.message_of(frame, wire.EventRow)
     _row(dispatcher, session, frame.stream)
 
@@ -196,7 +196,7 @@ def _outcome(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -
         queue.mark_lost(row, outcome.reason or f"{session.name} ended in the middle of it")
         row = queue.rows[row.key]
     if row.state == "lost" and outcome.state == "lost" and not outcome.archive:
-        # There is nothing to bring; where an engine has lost a machine, that one may come back with more.
+        # The result is empty; where an engine has lost a machine, that machine may come back with more.
         queue.send_later(session, wire.KEPT, wire.Kept(*row.key), session.open_stream(row.key))
         return
     if row.state == "lost":

@@ -1,7 +1,7 @@
-"""The output of errands: kept, as far as it is recent, and shown line by line.
+"""Errands' output: kept, as far as it is recent, and shown line by line.
 
-A worker says at which byte of its stream each piece begins, so that what came twice is taken once. Output is any bytes:
-what is kept is raw, what is shown is escaped.
+A worker says at which byte in its stream each piece begins, so that a piece that came twice is taken once. Output is
+any bytes: it is kept raw and shown escaped.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from mudroom.vault.forks.background import Ring
 
 NAMES = {1: "stdout", 2: "stderr"}
 LONGEST = 1 << 12
-"""Bytes of a line that are shown as one."""
+"""Bytes that are shown as one line."""
 _ShowLine = Callable[[ErrandOutput, str], None]
 _Stream = tuple[str, int, int]
-"""Errand, attempt, number of the stream."""
+"""Errand, attempt, stream number."""
 
 
 class Outputs:
-    """Owner: the thread of the verb."""
+    """Owner: the verb's thread."""
 
     def __init__(self, directory: Callable[[ErrandOutput], bytes], line: _ShowLine | None) -> None:
-        """``directory``: returns the directory in which the output of an attempt is kept. ``line`` is called with each
-        line, escaped; None: lines are not shown."""
+        """``directory``: returns the directory for an attempt's output. ``line`` is called with each line, escaped;
+        None: lines are not shown."""
         self._directory, self._line = directory, line
         self._offsets: dict[_Stream, int] = {}
         self._rings: dict[_Stream, Ring] = {}
         self._partial_lines: dict[_Stream, bytes] = {}
 
     def add(self, output: ErrandOutput) -> bytes:
-        """Take a piece of output. Return what of it is new."""
+        """Take a piece of output. Return its new bytes."""
         stream = (output.row.errand, output.row.attempt, output.stream)
         end = self._offsets.get(stream, 0)
         new = output.data[max(0, end - output.offset) :] if output.offset < end else output.data
@@ -57,7 +57,7 @@ class Outputs:
             self._partial_lines[stream] = rest
 
     def end(self, errand: str, attempt: int) -> None:
-        """The output of an attempt is complete."""
+        """Close an attempt's output, which is complete."""
         for number in NAMES:
             stream = (errand, attempt, number)
             ring = self._rings.pop(stream, None)
@@ -71,5 +71,5 @@ class Outputs:
 
 
 def show_line(text: bytes) -> str:
-    """Return a line of output that a terminal cannot obey. Of a line that was rewritten, the last state is shown."""
+    """Return an output line that a terminal cannot obey. A line that was rewritten is shown in its last state."""
     return show(text.rstrip(b"\r").rpartition(b"\r")[2][:LONGEST].replace(b"\t", b"    "))

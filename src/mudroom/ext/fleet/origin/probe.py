@@ -1,4 +1,4 @@
-"""Ask workers who they are, without giving them anything."""
+"""Probes that ask workers who they are, without giving them anything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mudroom.ext.fleet.wire.frame import LinkError
 from mudroom.typing import NamedTuple
 
 _NOBODY = "0" * 32
-"""Name of an origin that has no errands."""
+"""Name for an origin that has no errands."""
 
 
 class WorkerProbe(NamedTuple):
@@ -30,7 +30,7 @@ class WorkerProbe(NamedTuple):
 def probe(
     workers: Sequence[FleetWorker], start: Callable[[FleetWorker], Transport], timeout: float
 ) -> list[WorkerProbe]:
-    """Return what each worker says of itself, all of them asked at one time, after at most ``timeout`` seconds."""
+    """Return each worker's answer. All are asked at one time, and have ``timeout`` seconds."""
     inbox: LinkInbox = LinkInbox()
     answers: dict[str, WorkerProbe] = {}
     links: dict[OriginLink, FleetWorker] = {}

@@ -1,12 +1,12 @@
-"""WorkerQuestions of workers in the origin's queue, where the page and ``mudroom approve`` answer them.
+"""Workers' questions in the origin's approval queue, where the page and ``mudroom approve`` answer them.
 
 Rules of this file:
-1. A question is a claim. The fork that it is shown with is named by the origin, with the worker's name; its fingerprint
-   is the origin's own, so that it never uses up an answer that was given to another question.
+1. A question is a claim. The origin names the fork that it is shown with, by the worker's name; its fingerprint is the
+   origin's own, so that it never uses up an answer that was given to another question.
 2. "Always" about a command writes no rule, since the worker wrote the pattern. An answer about a host that is to be
-   kept holds for all errands of this run.
-3. A question waits as long as the policy says and is refused then. The queue holds ``MOST`` of them, the others wait
-   for their turn; a worker may have ``MOST_OF_WORKER``.
+   kept holds for all errands in this run.
+3. A question waits as long as the policy says and is refused then. The queue holds ``MOST``, the others wait for their
+   turn; a worker may have ``MOST_OF_WORKER``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from mudroom.vault.approvals.queue import Queue, Ticket
 MOST = 100
 MOST_OF_WORKER = 1_000
 _WORDS = 4096
-"""Words of a command."""
+"""Words in a command."""
 
 
 class _VerdictShape(NamedTuple):
@@ -80,7 +80,7 @@ class _Waiting(NamedTuple):
 
 
 class QueuedQuestions:
-    """Owner: the thread of the verb."""
+    """Owner: the verb's thread."""
 
     def __init__(
         self,
@@ -97,10 +97,10 @@ class QueuedQuestions:
         self._hosts: dict[tuple[str, int], FlowAnswer] = {}
         """Answers that hold for this run."""
         self._allowed: set[tuple[OriginLink, int, str, int]] = set()
-        """Links, streams of errands, hosts and ports that were allowed."""
+        """Links, errands' streams, hosts and ports that were allowed."""
 
     def ask(self, node: str, errand: ErrandRow, link: OriginLink, stream: int, question: Ask) -> None:
-        """Take a question of a worker. Raise LinkError if it is none, or one too many."""
+        """Take a worker's question. Raise LinkError if it is none, or one too many."""
         if self._count_of(link) >= MOST_OF_WORKER:
             raise LinkError(f"asks more than {MOST_OF_WORKER:,} questions at one time")
         fork = f"{errand.label} on {node}"
@@ -116,7 +116,7 @@ class QueuedQuestions:
         return sum(row.link is link for row in waiting)
 
     def poll(self) -> list[tuple[OriginLink, Frame]]:
-        """Return the answers that were given since the last look."""
+        """Return the answers that were given since the last poll."""
         answers: list[tuple[_Waiting, CommandAnswer | FlowAnswer]] = []
         now = self._clock()
         still: list[tuple[_Waiting, Ticket]] = []
@@ -139,7 +139,7 @@ class QueuedQuestions:
         return [(row.link, _frame(row, answer)) for row, answer in answers]
 
     def has_allowed(self, link: OriginLink, stream: int, host: str, port: int) -> bool:
-        """Return whether the user has allowed a host and port to the errand of a stream."""
+        """Return whether the user has allowed a host and port to the errand on a stream."""
         return (link, stream, host, port) in self._allowed
 
     def _known(self, row: _Waiting) -> FlowAnswer | None:
@@ -178,7 +178,7 @@ class QueuedQuestions:
         return answer._replace(keep=False, preset="")
 
     def forget(self, link: OriginLink) -> None:
-        """A link is over: its questions are withdrawn."""
+        """Withdraw a link's questions, as it is over."""
         self._waiting = deque(row for row in self._waiting if row.link is not link)
         self._allowed = {allowed for allowed in self._allowed if allowed[0] is not link}
         for row, ticket in self._queued:

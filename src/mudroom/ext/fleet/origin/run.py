@@ -1,10 +1,10 @@
-"""A run of errands on the workers of a fleet, for front doors: put together, followed, taken up again.
+"""A run on a fleet's workers, for front doors: put together, followed, resumed.
 
-    with begin(session, order, workers, doors) as run:
+    with begin(session, request, workers, front_end) as run:
         for settled in run.settled():
             print(settled.row.state, settled.row.fork)
 
-Nothing lands in the project: what comes back is forks.
+Nothing lands in the project: forks come back.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from mudroom.typing import NamedTuple
 from mudroom.vault.record import FORMAT
 
 MOST = 10_000
-"""Errands of a run."""
+"""Errands in a run."""
 _ANSWERS = "rules.yaml:"
-"""Start of the source of a rule that is an answer (``policy/command_answers.py``)."""
+"""Prefix in the source of a rule that is an answer (``policy/command_answers.py``)."""
 LEASE = 60.0
-"""Seconds without contact after which a worker ends the commands of this origin, and the origin gives them up."""
+"""Seconds without contact after which a worker ends this origin's commands, and the origin gives them up."""
 
 
 class FleetErrand(NamedTuple):
@@ -60,7 +60,7 @@ class FleetErrand(NamedTuple):
 
     argv: tuple[bytes, ...]
     label: str = ""
-    """Name of its fork; empty: made of the run's name and its number."""
+    """The fork's name; empty: made from the run's name and its number."""
     variables: tuple[tuple[bytes, bytes], ...] = ()
 
 
@@ -80,15 +80,15 @@ class RunRequest(NamedTuple):
     git: bool = False
     """Whether ``.git`` is sent."""
     through_origin: bool = False
-    """Whether connections of the commands leave from this machine."""
+    """Whether the commands' connections leave from this machine."""
 
 
 class FrontEnd(NamedTuple):
-    """What a run needs of its front door."""
+    """The callbacks and options that a run takes from its front door."""
 
     start: Callable[[FleetWorker], Transport]
     variables: Mapping[bytes, bytes]
-    """The environment, for variables of the policy that are named without a value."""
+    """The environment, for the policy's variables that are named without a value."""
     report: Callable[[FleetEvent], None] = lambda _report: None
     line: Callable[[ErrandOutput, str], None] | None = None
     """Called with each line that an errand prints, escaped."""
@@ -96,12 +96,12 @@ class FrontEnd(NamedTuple):
     """Called with each new piece of output, as it is."""
     note: Callable[[str], None] = lambda _text: None
     asks: bool = True
-    """Whether questions of workers wait for an answer in the queue."""
+    """Whether workers' questions wait for an answer in the queue."""
     lease: float = LEASE
 
 
 class FleetRun:
-    """Owner: the thread of the verb. ``cancel`` may be called in a signal handler."""
+    """Owner: the verb's thread. ``cancel`` may be called in a signal handler."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class FleetRun:
         self.log.close()
 
     def settled(self) -> Iterator[ErrandSettled]:
-        """Yield each attempt as nothing more is awaited of it, with its fork if it has one."""
+        """Yield each attempt as it is over, with its fork if it has one."""
         for settled in self._dispatcher.run():
             self._outputs.end(*settled.row.key)
             self._front_end.report(settled)
@@ -219,8 +219,8 @@ class FleetRun:
 
 
 def begin(session: Session, request: RunRequest, workers: Sequence[FleetWorker], front_end: FrontEnd) -> FleetRun:
-    """Write a new run into the log and return it; nothing is sent yet. Raise UsageError if another process has the
-    errands of this project."""
+    """Write a new run into the log and return it; nothing is sent yet. Raise UsageError if another process has this
+    project's errands."""
     if not 0 < len(request.errands) <= MOST:
         raise UsageError(f"{len(request.errands):,} errands", f"a run has 1 to {MOST:,} of them")
     log = _owned(session)
@@ -268,8 +268,8 @@ def resume(
     front_end: FrontEnd,
     wanted: frozenset[Key] = frozenset(),
 ) -> FleetRun:
-    """Take up a run that was cut off, or whose lost errands may be there after all. ``wanted``: attempts that are to be
-    fetched whatever the run says. Raise UsageError if there is none of this name."""
+    """Resume a run that was cut off, or whose lost errands may be there after all. ``wanted``: attempts that are to be
+    fetched whatever the run says. Raise UsageError if this name is unknown."""
     log = _owned(session)
     try:
         row = next((row for row in log.runs() if row.run == name), None)
@@ -293,7 +293,7 @@ def _owned(session: Session) -> ErrandLog:
 
 
 def _template(session: Session, request: RunRequest, environ: Mapping[bytes, bytes]) -> Errand:
-    """Return the message that all errands of a run have in common."""
+    """Return the message that all errands in a run have in common."""
     actor, cwd = session.actor, request.cwd or session.project
     values = []
     for item in actor.settings.environment:
@@ -333,8 +333,8 @@ def _without_credentials(settings: Settings) -> Settings:
 
 
 class _SentSettings:
-    """The settings as errands take them along: without the answers of this machine about commands, which may hold
-    passwords, except those that are about the errand's own command. Those have no word that it has not."""
+    """The settings as errands take them along. This machine's answers about commands, which may hold passwords, stay
+    here, except those about the errand's own command: all their words are in it."""
 
     def __init__(self, settings: Settings, project: bytes, cwd: bytes) -> None:
         self._project, self._cwd = project, cwd

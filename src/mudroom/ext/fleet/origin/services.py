@@ -1,4 +1,4 @@
-"""What a run needs of the outside, as its parts see it."""
+"""Services that a run uses, as the dispatcher sees them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mudroom.typing import NamedTuple, Protocol
 
 
 class BasePayload(Protocol):
-    """The base of a run (``ext/fleet/origin/base_payload.py``)."""
+    """A run's base (``ext/fleet/origin/base_payload.py``)."""
 
     base: wire.Base
     identity: bytes
@@ -27,12 +27,12 @@ class BasePayload(Protocol):
 
 
 class WorkerQuestions(Protocol):
-    """WorkerQuestions of workers (``ext/fleet/origin/question.py``)."""
+    """Workers' questions (``ext/fleet/origin/question.py``)."""
 
     def ask(self, node: str, errand: ErrandRow, link: OriginLink, stream: int, question: wire.Ask) -> None: ...
 
     def poll(self) -> list[tuple[OriginLink, Frame]]:
-        """Return the answers that were given since the last look."""
+        """Return the answers that were given since the last poll."""
 
     def forget(self, link: OriginLink) -> None: ...
 
@@ -46,7 +46,7 @@ class WorkerConnections(Protocol):
 
 
 class RunServices(NamedTuple):
-    """What a run needs of the outside."""
+    """Services and limits for one run."""
 
     connect: Callable[[WorkerSession, LinkInbox], OriginLink]
     load_payload: Callable[[], BasePayload]

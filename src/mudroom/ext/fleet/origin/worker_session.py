@@ -1,4 +1,4 @@
-"""A worker in one run: its link, what it said of itself, and what it is doing."""
+"""A worker's session in one run: its link, its hello, and its errands. It outlives the link."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Key = tuple[str, int]
 _RETRY_DELAYS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0)
 """Seconds until a worker that was lost is tried again."""
 _MOST_WITHOUT_PROGRESS = 8
-"""Links in a row that brought no base, no outcome and no part of an archive, after which a worker is given up."""
+"""Links in a row that brought no base, no outcome and no archive part, after which a worker is given up."""
 _MOST_LINKS = 200
-"""Links of one run to one worker."""
+"""Links to one worker in one run."""
 _MOST_SLOTS = 1024
 
 
 class WorkerRequirements(NamedTuple):
-    """What the errands of a run need of a worker."""
+    """A run's requirements for a worker."""
 
     levels: frozenset[int]
     arch: str
@@ -28,7 +28,7 @@ class WorkerRequirements(NamedTuple):
 
 
 def unmet_requirement(hello: WorkerHello, needs: WorkerRequirements) -> str:
-    """Return why a worker gets none of these errands, empty if it does. No level is ever lowered there."""
+    """Return the requirement that a worker does not meet; empty if it meets all. No level is ever lowered there."""
     if hello.protocol != PROTOCOL:
         return (
             f"mudroom {hello.mudroom} there speaks protocol {hello.protocol}, mudroom {needs.version} here"
@@ -46,7 +46,7 @@ def unmet_requirement(hello: WorkerHello, needs: WorkerRequirements) -> str:
 
 
 class WorkerSession:
-    """Owner: the thread of the verb."""
+    """Owner: the verb's thread."""
 
     def __init__(self, entry: FleetWorker) -> None:
         self.entry, self.name = entry, entry.name
@@ -101,11 +101,11 @@ class WorkerSession:
         self.hello, self.is_greeted, self.was_greeted, self.reason = hello, True, True, ""
 
     def made_progress(self) -> None:
-        """The link was of use."""
+        """Note that the link was useful."""
         self._without_progress = 0
 
     def disconnected(self, now: float, reason: str, *, given_up: bool) -> OriginLink | None:
-        """The link is over. Return it, if there was one."""
+        """Note that the link is over. Return it, if there was one."""
         link, self.link = self.link, None
         if link is not None:
             self._traffic[0] += link.bytes_written
