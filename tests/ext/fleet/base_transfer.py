@@ -1,4 +1,4 @@
-"""What the tests of bases share: projects, and a base sent from one directory to another. No test is here."""
+"""Helpers for tests about bases: projects, and a base sent from one directory to another. No test is here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def scanned(project: Path, settings: Settings | None = None, *, git: bool = Fals
 class Sent(NamedTuple):
     tree: Path
     size: int
-    """Bytes of packs."""
+    """Bytes in packs."""
     rounds: int
 
 
@@ -49,7 +49,7 @@ class Worker:
         self.store.close()
 
     def receive(self, base: Scanned) -> tuple[int, int]:
-        """Send what is missing. Return the bytes of packs, and the rounds."""
+        """Send the missing objects. Return the bytes in packs, and the rounds."""
         size = rounds = 0
         with ScannedObjects(base) as objects:
             while (missing := self.snapshots.missing(base.base)) != NOTHING:
@@ -61,20 +61,20 @@ class Worker:
         return size, rounds
 
     def fetch(self, base: Scanned) -> Sent:
-        """Send what is missing, and make the snapshot."""
+        """Send the missing objects, and make the snapshot."""
         size = rounds = 0
         for _attempt in range(3):
             more, again = self.receive(base)
             size, rounds = size + more, rounds + again
             try:
                 return Sent(Path(os.fsdecode(self.snapshots.acquire(base.base))), size, rounds)
-            except Incomplete:  # of a snapshot that was changed: asked for again
+            except Incomplete:  # a snapshot's file was changed: it is asked for again
                 continue
         raise AssertionError("the snapshot is never complete")
 
 
 def listing(top: Path) -> dict[str, tuple[object, ...]]:
-    """Return kind, mode, mtime and content of everything below a directory; no time of directories and links."""
+    """Return kind, mode, mtime and content for everything below a directory; no time for directories and links."""
     found: dict[str, tuple[object, ...]] = {}
     for path in sorted(top.rglob("*")):
         info = path.lstat()

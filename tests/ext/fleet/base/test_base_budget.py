@@ -1,4 +1,4 @@
-"""Bytes and system calls of shipping a base. Times are in ``bench/shipping.py``, beside those of rsync."""
+"""Bytes and system calls that sending a base costs. Times are in ``bench/shipping.py``, beside rsync's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIZE = 2_048
 
 
 class Project:
-    """The manifest of 20,000 files of noise, in 500 directories of 20."""
+    """A manifest for 20,000 files with noise, 20 in each of 500 directories."""
 
     def __init__(self, contents: dict[int, bytes], cache: dict[int, bytes]) -> None:
         self.objects: dict[bytes, bytes] = {}

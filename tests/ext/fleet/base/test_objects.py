@@ -1,4 +1,4 @@
-"""The store of objects: verified, bounded, its user's alone, and never half a file."""
+"""The object store: verified, bounded, its user's alone, and never half a file."""
 
 from __future__ import annotations
 

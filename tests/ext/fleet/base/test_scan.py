@@ -1,4 +1,4 @@
-"""The base of a project: what is in it, what never is, and what happens while the project is edited."""
+"""A project's base: the files that are in it, those that never are, and edits while it is made."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_what_is_no_file_stays_and_no_mode_gives_rights(project: Path) -> None:
     os.mkfifo(project / "fifo")
     with socket.socket(socket.AF_UNIX) as bound:
         before = Path.cwd()
-        os.chdir(project)  # a path of a socket is short
+        os.chdir(project)  # a socket's path is short
         bound.bind("socket")
         os.chdir(before)
         (project / "a.py").chmod(0o6755)

@@ -1,4 +1,4 @@
-"""Snapshots: a base as a tree on disk, whole or not there, made of the last ones where it can be."""
+"""Snapshots: bases as trees on disk, whole or not there, with unchanged files from earlier ones."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_nothing_is_taken_from_a_file_that_was_changed(project: Path, worker: Wo
 
 
 def objects_of(base: Scanned, worker: Worker) -> None:
-    """Store all objects of a base, and make no snapshot."""
+    """Store a base's objects, and make no snapshot."""
     worker.receive(base)
 
 
@@ -316,7 +316,7 @@ def test_after_a_boot_a_snapshot_is_read_before_it_is_used(
     first = Worker(tmp_path / "w")
     tree = first.fetch(base).tree
     first.close()
-    (tree / "src/deep/c.py").write_bytes(b"?\n")  # as a loss of power may leave it
+    (tree / "src/deep/c.py").write_bytes(b"?\n")  # as a power loss may leave it
     for module in (building, sys.modules[ObjectStore.__module__]):
         monkeypatch.setattr(module, "boot_id", lambda: b"the next boot")
     second = Worker(tmp_path / "w")

@@ -117,7 +117,7 @@ class ScriptedNode:
         self.received.put(frame)
 
     def wait_for(self, kind: int) -> Frame:
-        """Return the next frame of a kind that was written to it."""
+        """Return the next frame with a kind that was written to it."""
         while True:
             frame = self.received.get(timeout=PATIENCE)
             if frame.kind == kind:
@@ -129,7 +129,7 @@ def outcome(errand: str, state: str = "ended") -> wire.ErrandOutcome:
 
 
 class Origin:
-    """The origin's end of a link to a coordinator."""
+    """The origin's end on a link to a coordinator."""
 
     def __init__(self, write: FrameSource, read: int) -> None:
         self._write, self._read = write, read
@@ -151,14 +151,14 @@ class Origin:
         return self._frames.pop(0)
 
     def wait_for(self, kind: int, stream: int | None = None) -> Frame:
-        """Return the next frame of a kind, on a stream; others are passed over."""
+        """Return the next frame with a kind, on a stream; others are passed over."""
         while True:
             frame = self.next()
             if frame.kind == kind and stream in (None, frame.stream):
                 return frame
 
     def send_base(self, scanned: Scanned) -> int:
-        """Send a base. Return the bytes of packs."""
+        """Send a base. Return the bytes in packs."""
         size = 0
         self.send(wire.OFFER, wire.OfferedBase(scanned.base))
         with ScannedObjects(scanned) as objects:
@@ -201,7 +201,7 @@ def objects_of(frame: Frame, store: ObjectStore, wanted: set[bytes]) -> list[byt
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for what a thread does."""
+    """Wait until a thread has made the condition true."""
     waiting = threading.Event()
     for _turn in range(1000):
         if condition():

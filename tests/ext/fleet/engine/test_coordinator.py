@@ -1,4 +1,4 @@
-"""A coordinator: many nodes as one worker, each errand on one of them, and no node that harms another's."""
+"""A coordinator: many nodes as one worker, each errand on one node, and no node that harms another's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_nodes_are_one_worker_to_the_origin(tmp_path: Path) -> None:
         origin.send(wire.PING, wire.Ping(7))
         assert message_of(origin.wait_for(wire.PONG), wire.Pong).number == 7
         for node in (one, other):
-            node.wait_for(wire.PING)  # the leases of both go on
+            node.wait_for(wire.PING)  # both nodes' leases go on
     assert one.is_ended and other.is_ended
 
 
@@ -140,7 +140,7 @@ def test_questions_of_two_nodes_have_numbers_of_their_own(tmp_path: Path, base: 
         origin.send(wire.ANSWER, wire.Answer(numbers[b"two"], b"yes"), 1)
         answer = message_of(other.wait_for(wire.ANSWER), wire.Answer)
         assert answer == wire.Answer(1, b"yes")
-        origin.send(wire.ANSWER, wire.Answer(999, b"yes"), 1)  # of nobody: ignored
+        origin.send(wire.ANSWER, wire.Answer(999, b"yes"), 1)  # nobody's: ignored
         origin.send(wire.PING, wire.Ping(1))
         origin.wait_for(wire.PONG)
 
@@ -202,7 +202,7 @@ def test_a_lost_node_ends_its_errands_alone(tmp_path: Path, base: Scanned) -> No
 
 def test_an_errand_that_was_not_sent_goes_to_another_node(tmp_path: Path, base: Scanned) -> None:
     one, other = two()
-    one.wants = (b"\0" * 32,)  # of no base: the coordinator ends the node that asks for it
+    one.wants = (b"\0" * 32,)  # in no base: the coordinator ends the node that asks for it
     other.refuses_bases = True
     third = ScriptedNode("three", 1)
     with coordinated(tmp_path, one, other, third) as origin:
@@ -360,7 +360,7 @@ def test_an_errand_of_an_unknown_base_and_a_repeated_one_are_refused(tmp_path: P
 def test_a_worker_of_a_node_loads_no_module_of_the_directory_it_starts_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cluster starts it in a directory of a job."""
+    """A cluster starts it in a job's directory."""
     job, ran = tmp_path / "job", tmp_path / "ran"
     job.mkdir()
     for name in ("json", "mudroom", "signal"):

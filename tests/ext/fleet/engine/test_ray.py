@@ -1,4 +1,4 @@
-"""Ray as an engine: refused where it is not safe; a cluster of two nodes, of which one is killed."""
+"""Ray as an engine: refused where it is not safe; a cluster with two nodes, one of which is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project, an archive of a fork of it, and runs on scripted workers."""
+"""A project, an archive of a fork, and runs on scripted workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RunHere(NamedTuple):
     lines: list[str]
 
     def states(self) -> list[tuple[str, int, str, str]]:
-        """Return label, attempt, state and fork of each attempt."""
+        """Return each attempt's label, number, state and fork."""
         return [(errand.label, row.attempt, row.state, row.fork) for errand, row in self.run.rows()]
 
     def rows(self) -> list[AttemptRow]:

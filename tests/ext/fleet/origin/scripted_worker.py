@@ -1,4 +1,4 @@
-"""A worker of a few lines, over two pipes, that does what a test says: honest until a hook of it is replaced."""
+"""A worker in a few lines, over two pipes, that does what a test says: honest until a hook is replaced."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class ScriptedWorker:
 
 
 def of(message: wire.Fetch | wire.CancelErrand | wire.Kept) -> wire.Errand:
-    """Return an errand with the names of another message."""
+    """Return an errand with another message's names."""
     return wire.Errand(message.errand, message.attempt, b"", (), b"", (), None, b"", 0.0)
 
 

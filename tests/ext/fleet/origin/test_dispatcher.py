@@ -1,4 +1,4 @@
-"""Errands on scripted workers: each runs at most once, each ends, and what comes back is a fork."""
+"""Errands on scripted workers: each runs at most once, each ends, and forks come back."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_name_that_is_taken_is_left_alone(session: Session, follow: Follow, ar
 
 
 def _first(one: Callable[[], ScriptedWorker], others: Callable[[], ScriptedWorker]) -> Callable[[], ScriptedWorker]:
-    """Return a maker of workers, of which the first is another than the rest."""
+    """Return a maker for workers: the first is another than the rest."""
     makers = itertools.chain([one], itertools.repeat(others))
 
     def make() -> ScriptedWorker:
@@ -135,7 +135,7 @@ def test_a_late_outcome_replaces_nothing(session: Session, follow: Follow, archi
 
 
 def test_an_errand_of_a_lost_machine_of_an_engine_stays_lost_until_it_is_back(follow: Follow, archive: bytes) -> None:
-    """An engine outlives its machines, and tells of a lost one."""
+    """An engine outlives its machines, and tells that one is lost."""
     given: list[wire.HeldErrand] = []
 
     def tells(worker: ScriptedWorker, errand: wire.Errand, stream: int) -> None:

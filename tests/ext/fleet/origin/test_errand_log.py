@@ -1,4 +1,4 @@
-"""The log: what it says is on the disk, states follow each other, one process acts on it."""
+"""The log: its states are on the disk, states follow each other, one process acts on it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A worker that lies. Whatever it sends: the project and all other forks stay as they were, nothing of it reaches a
-terminal unescaped, no memory is given away, its errands end, and it gets no more."""
+"""A worker that lies. Whatever it sends: the project and all other forks stay as they were, nothing reaches a terminal
+unescaped, no memory is given away, its errands end, and it gets no more."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _head(length: int, kind: int, stream: int = 0) -> bytes:
 
 
 def _greets_with(data: bytes) -> Maker:
-    """A worker that sends these bytes in place of its hello."""
+    """A worker that sends these bytes instead of its hello."""
     return lambda: ScriptedWorker(hello=lambda worker, _: (worker.raw(data), worker.end()))
 
 
@@ -115,7 +115,7 @@ def _linked(kind: bytes, target: str) -> Callable[[tarfile.TarInfo], None]:
 
 
 def _bomb() -> bytes:
-    """Little that unpacks to more than an import takes."""
+    """A few bytes that unpack to more than an import takes."""
     stream = io.BytesIO()
     with gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=1) as packed:
         info = tarfile.TarInfo("mudroom-fork")

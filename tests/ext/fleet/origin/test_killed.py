@@ -29,7 +29,7 @@ WORKER = FleetWorker("a", (b"scripted",))
 
 
 class Memory:
-    """What a worker remembers from link to link: an honest one."""
+    """A worker's memory from link to link: an honest one."""
 
     def __init__(self, archive: bytes) -> None:
         self.archive = archive
@@ -82,7 +82,7 @@ class Memory:
 
 
 class Point(NamedTuple):
-    """A function of the origin, before or after which it is killed."""
+    """One of the origin's functions, before or after which it is killed."""
 
     holder: Any
     name: str
@@ -143,7 +143,7 @@ def test_an_origin_that_is_killed_at_any_point_goes_on(session: Session, archive
         assert os.WTERMSIG(status) == signal.SIGKILL
         log = ErrandLog(session.vault.path)
         runs = log.runs()
-        # what its worker, which was killed with it, had run and not discarded is known from the log at most
+        # errands that its worker, which was killed with it, had run and not discarded are known from the log at most
         rows = {row.key: row for row in log.attempts(runs[-1].run)} if runs else {}
         log.close()
         memory.ran = [key for key, row in rows.items() if row.state in ("sent", "accepted", "ended", "fetched", "kept")]
@@ -161,7 +161,7 @@ def test_an_origin_that_is_killed_at_any_point_goes_on(session: Session, archive
 
 
 def _die_at(number: int) -> None:
-    """Kill this process before or after the Nth call of one of ``POINTS``."""
+    """Kill this process before or after the Nth call to one of ``POINTS``."""
     count = 0
 
     def counted(function: Any) -> Any:

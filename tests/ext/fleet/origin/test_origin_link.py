@@ -21,7 +21,7 @@ GREETING = wire.OriginHello(1, "0.1.0", "0" * 32, "a", 60.0)
 
 
 class Ends:
-    """Both ends of a link: the worker's is in the hands of the test."""
+    """Both ends of a link: the test drives the worker's."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -50,7 +50,7 @@ class Ends:
         assert [event.kind for event in self.events(1) if isinstance(event, Frame)] == [wire.HELLO]
 
     def events(self, count: int) -> list[object]:
-        """Return the next events of the link."""
+        """Return the link's next events."""
         found: list[object] = []
         while len(found) < count:
             taken, full = self.inbox.take(5.0)
@@ -130,7 +130,7 @@ def test_silence_ends_it_and_a_full_inbox_is_no_silence(ends: Ends) -> None:
 
 
 def test_a_transport_that_fails(ends: Ends) -> None:
-    """As a terminal whose other end is gone: EIO of read(2)."""
+    """As a terminal whose other end is gone: EIO from read(2)."""
     reader, other = os.openpty()
     pipe, ends.reader = ends.reader, reader
     os.close(pipe)
@@ -214,7 +214,7 @@ def test_each_kind_has_its_own_bound(ends: Ends) -> None:
 
 
 def test_what_was_written_before_the_end_is_heard(ends: Ends) -> None:
-    """A worker that says its last words and goes: they count, although nothing can be written to it any more."""
+    """A worker that writes its last frames and goes: they count, although nothing can be written to it any more."""
     ends.greet()
     os.close(ends.into)
     os.write(ends.out, encode(wire.frame_of(wire.PONG, wire.Pong(1, 0, 0.0, 5))))

@@ -1,4 +1,4 @@
-"""Settings of errands: an answer about another command stays on this machine, one about the errand's own goes along."""
+"""Errands' settings: an answer about another command stays on this machine, one about the errand's own goes along."""
 
 from __future__ import annotations
 

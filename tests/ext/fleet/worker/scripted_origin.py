@@ -1,8 +1,8 @@
-"""A small language for frames: an origin by hand, at the other end of two pipes of ``mudroom worker --stdio``.
+"""A small language for frames: an origin by hand, at the other end of ``mudroom worker --stdio``.
 
 worker.hello()                                  → the worker's hello
-worker.ship(project)                            → the id of the project's base, once the worker has all of it
-stream = worker.start(base, b"make", "test")    → the stream of an accepted errand
+worker.send_base(project)                       → the project's base id, once the worker has everything
+stream = worker.start(base, b"make", "test")    → an accepted errand's stream
 worker.outcome(stream)                          → its outcome; what came before is in ``worker.received``
 """
 
@@ -66,7 +66,7 @@ class ScriptedOrigin:
         self.raw(encode(frame))
 
     def next(self, timeout: float = PATIENCE) -> Frame:
-        """Return the next frame. Raise Ended at the end of the pipe."""
+        """Return the next frame. Raise Ended when the pipe has ended."""
         until = time.monotonic() + timeout
         while not self._frames:
             ready, _writable, _failed = select.select([self._read], [], [], max(until - time.monotonic(), 0))
@@ -81,7 +81,7 @@ class ScriptedOrigin:
         return frame
 
     def expect(self, kind: int, stream: int | None = None, timeout: float = PATIENCE) -> Any:
-        """Return the message of the next frame of this kind, on this stream. Frames before it are in ``received``."""
+        """Return the message in the next frame with this kind, on this stream. Frames before it are in ``received``."""
         while True:
             frame = self.next(timeout)
             if frame.kind == kind and stream in (None, frame.stream):
@@ -241,7 +241,7 @@ class WorkerProcess:
 
 
 class WorkerThread:
-    """A worker in a thread of the test: what it does is the same, and it starts at once."""
+    """A worker in a thread of the test: it does the same, and it starts at once."""
 
     def __init__(self, home: Path, jobs: int = 2) -> None:
         self._home, self._jobs = home, jobs
@@ -293,7 +293,7 @@ def scanned_project(project: Path, settings: Settings, home: Path) -> Scanned:
 
 
 def processes_of(session: int) -> Iterator[str]:
-    """Yield the command lines of the processes of a session (setsid(2)) that are there, zombies left out."""
+    """Yield the command lines of a session's processes (setsid(2)), zombies left out."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:

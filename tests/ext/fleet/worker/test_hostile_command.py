@@ -1,6 +1,6 @@
 # ruff: noqa: E501 - lines of scripts
-"""A command of an errand that wants what the worker's user has: the home, keys, the environment, the bases and errands of
-this and of other origins, the link. And a base that leads its reader astray."""
+"""An errand's command that wants what the worker's user has: the home, keys, the environment, this and other origins'
+bases and errands, the link. And a base that leads its reader astray."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_command_finds_nothing_of_the_worker(
     plant(worker_home)
     monkeypatch.setenv("WORKER_TOKEN", PLANTED)
     monkeypatch.setenv("SSH_AUTH_SOCK", str(worker_home / "agent"))
-    other = start(name=os.urandom(16).hex())  # another origin of the same user, with a base of its own
+    other = start(name=os.urandom(16).hex())  # another origin for the same user, with its own base
     other.hello()
     (project / "others").write_text(f"{PLANTED}, another origin\n")
     other.send_base(project)
@@ -86,7 +86,8 @@ def test_a_command_finds_nothing_of_the_worker(
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_a_base_that_leads_astray(process: Worker, project: Path, worker_home: Path, tmp_path: Path) -> None:
-    """Links out of the project, to places that the worker's user has, and a repository that names one of theirs."""
+    """Links that lead out of the project, to places that the worker's user has, and a repository that names one of
+    theirs."""
     plant(worker_home)
     theirs = tmp_path / "theirs"
     theirs.mkdir()

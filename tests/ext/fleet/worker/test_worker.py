@@ -80,7 +80,7 @@ def test_no_change_has_no_archive_and_a_judge_leaves_nothing(start: Worker, proj
 
 
 def test_a_command_has_the_origin_s_umask(process: Worker, project: Path) -> None:
-    worker = process()  # the process has one of its own
+    worker = process()  # the process has its own
     worker.hello()
     stream = worker.sh(worker.send_base(project), "umask; touch x; stat -c %a x src")
     worker.outcome(stream)
@@ -321,7 +321,7 @@ def test_late_frames_are_ignored_or_fail(start: Worker, project: Path) -> None:
 def test_questions_about_an_errand_at_the_wrong_time(
     start: Worker, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of an origin of another version, or a hostile one; the limits are small here."""
+    """From an origin with another version, or a hostile one; the limits are small here."""
     worker = start()
     worker.hello()
     base = worker.send_base(project)

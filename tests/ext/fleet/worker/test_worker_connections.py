@@ -1,4 +1,4 @@
-"""Connections of a command that leave from the origin."""
+"""A command's connections that leave from the origin."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi"
 def asked(
     worker: ScriptedOrigin, project: Path, script: str = ASK_FOR_IT, lease: float = 60.0
 ) -> tuple[int, message.Dial]:
-    """Return the stream of an errand, and the connection that it asks for."""
+    """Return an errand's stream, and the connection that it asks for."""
     worker.hello(lease)
     base = worker.send_base(project)
     stream = worker.start(base, "/usr/bin/python3", "-c", script, settings=FAR, through_origin=True)

@@ -1,5 +1,5 @@
-"""The lease of a link, crashes of the worker, and an origin that is gone and comes back. Nothing here waits by the
-clock: a test waits for a frame, or for the end of a process."""
+"""A link's lease, worker crashes, and an origin that is gone and comes back. Nothing here waits by the clock: a test
+waits for a frame, or for a process to end."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ SCRIPT = "cat a.txt; echo x > x"
 
 
 def drive(worker: ScriptedOrigin, project: Path, most: int) -> bool:
-    """Go the way of an errand until ``most`` frames have come. Return whether that was less than the whole way."""
+    """Take an errand's way until ``most`` frames have come. Return whether that was less than the whole way."""
     following = worker.next
 
     def counted(timeout: float = 60.0) -> object:
@@ -172,8 +172,8 @@ def drive(worker: ScriptedOrigin, project: Path, most: int) -> bool:
 
 
 def settled(worker: ScriptedOrigin, project: Path, accepted: bool) -> None:
-    """Check that a new link finds an accepted errand with its outcome and an archive of what was written, and that
-    none runs twice."""
+    """Check that a new link finds an accepted errand with its outcome and its files in an archive, and that none runs
+    twice."""
     held = worker.hello().held
     assert len(held) <= 1 and (held or not accepted)
     if held:
@@ -189,7 +189,7 @@ def settled(worker: ScriptedOrigin, project: Path, accepted: bool) -> None:
 
 
 def end_at(kind: Worker, start: Worker, project: Path, most: int) -> bool:
-    """End a worker's link after so many frames: a process is killed, the origin of a thread goes. Check what a new link
+    """End a worker's link after so many frames: a process is killed, a thread's origin goes. Check what a new link
     finds. Return False if there are not so many frames."""
     name = os.urandom(16).hex()
     worker = kind(name=name)

@@ -1,4 +1,4 @@
-"""Parts of a worker by themselves: its lease, its disk, its own policy."""
+"""A worker's parts by themselves: its lease, its disk, its own policy."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_an_origin_that_reads_nothing_makes_producers_wait_and_its_end_frees_the
 
 
 class Numbered:
-    """A source of so many frames."""
+    """A source with so many frames."""
 
     def __init__(self, count: int) -> None:
         self._left = [Frame(message.OUT, number, b"") for number in range(count)]
@@ -223,7 +223,7 @@ class Numbered:
 
 
 def written_kinds(outbox: LinkOutbox, read: int, count: int) -> list[int]:
-    """Start it, and return the kinds of the first frames that it writes."""
+    """Start it, and return the kinds in the first frames that it writes."""
     reader, frames = FrameReader(), list[Frame]()
     outbox.start()
     while len(frames) < count:
@@ -234,8 +234,8 @@ def written_kinds(outbox: LinkOutbox, read: int, count: int) -> list[int]:
 
 @pytest.mark.parametrize("before", range(4))
 def test_no_output_of_an_errand_goes_before_the_errand_was_accepted(before: int) -> None:
-    """Output and an outcome that came at once overtook ACCEPTED, in a worker that had just sent another urgent frame;
-    the origin takes this for a breach of the protocol, and closes the link."""
+    """Output and an outcome that came at once overtook ACCEPTED, in a worker that had just sent another urgent frame.
+    To the origin that breaks the protocol, and it closes the link."""
     read, write = os.pipe()
     outbox = LinkOutbox(write)
     for _number in range(before):
@@ -302,7 +302,7 @@ def test_a_worker_s_own_policy_only_tightens(tmp_path: Path) -> None:
 
 
 def test_two_workers_keep_the_same_bases(tmp_path: Path) -> None:
-    """Workers of one user on one machine share the bases of an origin."""
+    """One user's workers on one machine share an origin's bases."""
     caches = [BaseCache(os.fsencode(tmp_path)) for _number in range(2)]
     together, failures = threading.Barrier(2), list[OSError]()
 
@@ -326,7 +326,7 @@ def test_two_workers_keep_the_same_bases(tmp_path: Path) -> None:
 
 
 def test_more_connections_than_an_origin_makes_at_once() -> None:
-    """Each has a pipe: those of all errands of a link are bounded, and go with it."""
+    """Each has a pipe: those for all errands on a link are bounded, and go with it."""
     before = len(os.listdir("/proc/self/fd"))
     connections = OriginConnections(lambda _frame: None)
     pending = [connections.begin(1, "caller", "host.example", 80) for _number in range(MOST)]
