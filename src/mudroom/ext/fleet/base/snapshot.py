@@ -219,7 +219,7 @@ class SnapshotStore:
                 if self._remove(name):
                     used -= size
 
-    # --- making ---
+    # --- building ---
 
     def _path_of(self, name: bytes) -> bytes:
         return self._path + b"/" + name.hex().encode()

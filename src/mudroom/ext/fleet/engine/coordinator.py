@@ -358,7 +358,7 @@ class Coordinator:
             if all(each.is_gone for each in self._nodes):
                 self._send_to_origin(frame_of(wire.BYE, wire.Bye(f"no node of the cluster is left; {self._last_loss}")))
 
-    # --- telling ---
+    # --- sending to the origin ---
 
     def _overflow(self, node: ClusterNode) -> None:
         """End a node that does not take what is sent to it. The caller holds the lock, so another thread does it."""

@@ -211,7 +211,7 @@ class Dispatcher:
         message = queue.errands[key[0]].message._replace(attempt=key[1], base=payload.identity)
         queue.send_later(session, wire.ERRAND, message, session.open_stream(key))
 
-    # --- what hearing leads to ---
+    # --- effects of messages ---
 
     def base_changed(self, error: Exception) -> None:
         """Scan the project again, which was edited while it was sent. Raise MudroomError if that happens again and

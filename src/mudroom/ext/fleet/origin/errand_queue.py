@@ -42,7 +42,7 @@ class ErrandQueue:
         self._outgoing: list[tuple[OriginLink, Frame]] = []
         self._settled: list[ErrandSettled] = []
 
-    # --- what follows ---
+    # --- sending ---
 
     def send_later(self, session: WorkerSession, kind: int, message: object, stream: int = 0) -> None:
         """Send a message to a worker with the next ``flush``, if it is linked then."""

@@ -88,7 +88,7 @@ class OriginLink:
     def join(self, seconds: float) -> None:
         self._thread.join(seconds)
 
-    # --- callers of any thread ---
+    # --- callers in any thread ---
 
     def send(self, frame: Frame) -> None:
         """Add a message. Too many that the worker does not read end the link."""

@@ -91,7 +91,7 @@ class WorkerLink:
         self._outbox.start()
         self._results.submit(partial(remove_unused_vaults, environment.state))
 
-    # --- the life of a link ---
+    # --- serving ---
 
     def serve(self, frames: FrameStream) -> None:
         """Take frames until the origin is gone, then wait for the commands, which end with the lease."""
@@ -183,7 +183,7 @@ class WorkerLink:
             held=tuple(held),
         )
 
-    # --- frames of the origin ---
+    # --- frames from the origin ---
 
     def _ping(self, frame: Frame) -> None:
         ping = message_of(frame, message.Ping)
@@ -276,7 +276,7 @@ class WorkerLink:
     def _pass_to_connection(self, frame: Frame) -> None:
         self._connections.tunnels.take(frame)
 
-    # --- helpers of those ---
+    # --- helpers ---
 
     def _is_open(self, errand: str, attempt: int) -> bool:
         with self._lock:
