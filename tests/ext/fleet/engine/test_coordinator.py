@@ -77,7 +77,7 @@ def test_an_errand_goes_where_its_base_lies(tmp_path: Path, base: Scanned) -> No
         assert sorted(map(len, (one.errands, other.errands))) == [0, 3]
 
 
-def test_an_errand_waits_for_a_place_and_is_told_in_frames_as_they_came(tmp_path: Path, base: Scanned) -> None:
+def test_an_errand_waits_for_a_slot_and_its_frames_are_passed_on_as_they_came(tmp_path: Path, base: Scanned) -> None:
     one, other = ScriptedNode("one", 1), ScriptedNode("two", 1)
     with coordinated(tmp_path, one, other) as origin:
         identity = started(origin, base)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from origin_place import Follow, archive, follow, session
+from origin_fixtures import Follow, archive, follow, session
 from scripted_worker import HELLO, ScriptedFleet, ScriptedWorker
 
 from conftest import Place, full_listing
@@ -225,7 +225,7 @@ def test_what_an_earlier_run_left_there_is_discarded(follow: Follow, archive: by
     assert first.rows()[0].errand in told and "f" * 16 not in told
 
 
-def test_no_secret_stays_in_the_book(place: Place, session: Session, follow: Follow) -> None:
+def test_no_secret_stays_in_the_log(place: Place, session: Session, follow: Follow) -> None:
     token = b"ghp_" + b"a1B2" * 9
     errand = FleetErrand((b"sh", b"-c", b"curl -H 'Authorization: Bearer " + token + b"' x"), "", ((b"TOKEN", token),))
     fleet = ScriptedFleet(a=ScriptedWorker)

@@ -96,7 +96,7 @@ def test_old_runs_are_forgotten_unless_something_is_still_there(tmp_path: Path) 
     assert log.attempts("r1") == []
 
 
-def test_a_damaged_or_newer_book_is_one_line(tmp_path: Path) -> None:
+def test_a_damaged_or_newer_log_is_one_line(tmp_path: Path) -> None:
     log = _log(tmp_path)
     log._database.execute("UPDATE about SET format = 9")
     log.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from origin_place import Follow, archive, follow, session
+from origin_fixtures import Follow, archive, follow, session
 from scripted_worker import HELLO, ScriptedFleet, ScriptedWorker
 
 from conftest import Place, full_listing

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from origin_place import archive, session
+from origin_fixtures import archive, session
 from scripted_worker import HELLO, ScriptedWorker
 
 from mudroom.ext.fleet.origin import dispatcher, worker_session

@@ -188,7 +188,7 @@ def test_parts_of_a_base_are_made_as_they_are_taken_and_yield_to_messages(ends: 
     assert len(ends.received(15)) >= 15
 
 
-def test_a_base_that_moves_is_told_and_the_link_goes_on(ends: Ends) -> None:
+def test_a_base_that_changes_is_told_and_the_link_goes_on(ends: Ends) -> None:
     ends.greet()
 
     def parts() -> Iterator[Frame]:
@@ -213,7 +213,7 @@ def test_each_kind_has_its_own_bound(ends: Ends) -> None:
             list(reader.feed((limit + 1).to_bytes(4, "big") + head[4:]))
 
 
-def test_what_was_written_before_the_end_is_heard(ends: Ends) -> None:
+def test_what_was_written_before_the_end_is_read(ends: Ends) -> None:
     """A worker that writes its last frames and goes: they count, although nothing can be written to it any more."""
     ends.greet()
     os.close(ends.into)

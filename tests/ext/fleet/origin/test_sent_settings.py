@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from origin_place import idle_front_end
+from origin_fixtures import idle_front_end
 
 from conftest import Place
 from mudroom.core.command.policy import CommandRule

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from scripted_origin import ScriptedOrigin, WorkerProcess
-from worker_places import origin, process, project, start, started, worker_home
+from worker_fixtures import origin, process, project, start, started, worker_home
 
 from mudroom.core.settings import Settings
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from scripted_origin import ScriptedOrigin, errand, message_of, row_of
-from worker_places import origin, process, project, start, started, worker_home
+from worker_fixtures import origin, process, project, start, started, worker_home
 
 from clocks import give_way
 from mudroom import __version__

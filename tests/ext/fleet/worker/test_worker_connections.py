@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from scripted_origin import ScriptedOrigin, message_of
-from worker_places import origin, process, project, start, started, worker_home
+from worker_fixtures import origin, process, project, start, started, worker_home
 
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from scripted_origin import Ended, ScriptedOrigin, WorkerProcess
-from worker_places import origin, process, project, start, started, worker_home
+from worker_fixtures import origin, process, project, start, started, worker_home
 
 from mudroom.ext.fleet.wire import message
 from tiers import QUICK, SEED, sample

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from scripted_origin import ScriptedOrigin, errand
-from worker_places import origin, process, project, start, started, worker_home
+from worker_fixtures import origin, process, project, start, started, worker_home
 
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule
 from mudroom.core.confinement.limit import Limits

@@ -140,14 +140,14 @@ def _logs(args: argparse.Namespace, context: Context) -> int:
         log = ErrandLog(session.vault.path)
         try:
             _errand, row = fleet_run.named_attempt(log, args.words[0])
-            places = [log.result_directory(row)]
+            paths = [log.result_directory(row)]
         finally:
             log.close()
         if row.fork:
-            places.insert(0, session.vault.path + b"/forks/" + fork_directory(row.fork) + PLACE)
+            paths.insert(0, session.vault.path + b"/forks/" + fork_directory(row.fork) + PLACE)
     output = {}
     for name in NAMES.values():
-        output[name] = next((data for place in places if (data := read_ring(place + b"/" + name.encode()))), b"")
+        output[name] = next((data for path in paths if (data := read_ring(path + b"/" + name.encode()))), b"")
     if context.as_json:
         texts = {name: data.decode("utf-8", "replace") for name, data in output.items()}
         context.terminal.out(json.dumps({"schema": "mudroom.fleet-logs/1", "errand": args.words[0], **texts}))
