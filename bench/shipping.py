@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from bench.measure import Budget, Contestant, Finding, Lap, Rival, against, at_most_times, clocked, interleave
 from bench.place import Place, Scale, new_place, tick
 from mudroom.core.settings import Settings
-from mudroom.ext.fleet.base.ground import Grounds
 from mudroom.ext.fleet.base.manifest import base_id
 from mudroom.ext.fleet.base.objects import Missing, ObjectStore
 from mudroom.ext.fleet.base.pack import packs, unpack
 from mudroom.ext.fleet.base.scan import Scanned, ScannedObjects, scan
+from mudroom.ext.fleet.base.snapshot import SnapshotStore
 from mudroom.ext.fleet.wire.frame import Frame, FrameReader, encode
 from mudroom.ext.fleet.wire.message import OBJECTS, OFFER, READY, WANT, OfferedBase, Ready, Want, frame_of, message_of
 from mudroom.stage.layers.layer import remove_tree
@@ -173,7 +173,7 @@ def _send(scanned: Scanned, read: int, write: int) -> int:
 
 def _receive(read: int, write: int, directory: bytes) -> None:
     store = ObjectStore(directory + b"/objects")
-    grounds = Grounds(directory + b"/grounds", store)
+    snapshots = SnapshotStore(directory + b"/grounds", store)
     reader, wanted = FrameReader(), set[bytes]()
     offered = None
     while data := os.read(read, 1 << 20):
@@ -184,9 +184,9 @@ def _receive(read: int, write: int, directory: bytes) -> None:
                 wanted.difference_update(unpack(frame.body, store, wanted))
             if offered is None or wanted:
                 continue
-            missing = grounds.missing(offered)
+            missing = snapshots.missing(offered)
             if missing == Missing((), ()):
-                grounds.ground(offered)
+                snapshots.acquire(offered)
                 _put(write, frame_of(READY, Ready(base_id(offered))))
                 return
             nodes, files = missing.nodes[:_AT_ONCE], missing.files[:_AT_ONCE]

@@ -42,8 +42,8 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "containers": "containers.cli.engine",
     },
     "elsewhere": {
-        "fleet": "fleet.cli.elsewhere",
-        "workers": "fleet.origin.roster",
+        "fleet": "fleet.cli.run_on_worker",
+        "workers": "fleet.origin.worker_registry",
     },
     "inspection": {
         "gate": "inspection.inspector",

@@ -1,4 +1,4 @@
-"""Bytes and system calls of shipping a base. Times are in ``bench/shipping.py``, beside those of rsync."""
+"""Bytes and system calls that sending a base costs. Times are in ``bench/shipping.py``, beside rsync's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from shipping import Worker, make, scanned
+from base_transfer import Worker, make, scanned
 
 from conftest import CLOCK_REALTIME_COARSE, tick
 from kernel_calls import counted
@@ -30,7 +30,7 @@ SIZE = 2_048
 
 
 class Project:
-    """The manifest of 20,000 files of noise, in 500 directories of 20."""
+    """A manifest for 20,000 files with noise, 20 in each of 500 directories."""
 
     def __init__(self, contents: dict[int, bytes], cache: dict[int, bytes]) -> None:
         self.objects: dict[bytes, bytes] = {}
@@ -81,7 +81,7 @@ def sent(project: Project, digests: list[bytes]) -> int:
     return asked + sum(len(encode(Frame(OBJECTS, 0, pack))) for pack in packs(digests, project))
 
 
-def told(project: Project) -> int:
+def offer_size(project: Project) -> int:
     offer, ready = frame_of(OFFER, OfferedBase(project.base)), frame_of(READY, Ready(base_id(project.base)))
     return len(encode(offer)) + len(encode(ready))
 
@@ -90,12 +90,12 @@ def test_an_unchanged_base_is_less_than_a_kilobyte_and_two_changed_files_less_th
     digests: dict[int, bytes],
 ) -> None:
     first = Project({}, digests)
-    assert told(first) <= 1_000
+    assert offer_size(first) <= 1_000
     noise = random.Random(7).randbytes
     second = Project({5: noise(SIZE), FILES - 3: noise(SIZE)}, digests)
     new = [digest for digest in second.objects if digest not in first.objects]
     assert len(new) == 2 + 5  # contents; two directories, the two above them, the root
-    assert told(second) + sent(second, new) <= 40_000
+    assert offer_size(second) + sent(second, new) <= 40_000
 
 
 def test_a_first_ship_is_a_tenth_more_than_the_files_at_most(digests: dict[int, bytes]) -> None:
@@ -124,12 +124,12 @@ def test_an_unchanged_project_is_one_stat_for_each_entry_and_no_file_is_opened(t
     assert calls["read"] <= 2
 
 
-def test_a_ground_is_five_calls_for_each_file(tmp_path: Path) -> None:
+def test_a_snapshot_is_five_calls_for_each_file(tmp_path: Path) -> None:
     project = make(tmp_path / "p", {f"d{i}/f{j}": b"%d" % (20 * i + j) for i in range(10) for j in range(20)})
     worker, base = Worker(tmp_path / "w"), scanned(project)
     worker.receive(base)
     with counted() as calls:
-        worker.grounds.ground(base.base)
+        worker.snapshots.acquire(base.base)
     worker.close()
     files, directories = 200, 11
     assert calls["write"] <= files + 3

@@ -1,4 +1,4 @@
-"""Nodes of a Merkle manifest: one encoding for each directory, and no other is taken."""
+"""A Merkle manifest's nodes: one encoding for each directory, and no other is taken."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_rows_that_no_node_may_hold_are_not_written() -> None:
 
 
 def tree(*nodes: list[Row]) -> tuple[bytes, Callable[[bytes], bytes]]:
-    """Return the digest of the last node, and a reader of all."""
+    """Return the last node's digest, and a reader for all."""
     stored = {digest_of_node(encode_node(rows)): encode_node(rows) for rows in nodes}
     return digest_of_node(encode_node(nodes[-1])), stored.__getitem__
 

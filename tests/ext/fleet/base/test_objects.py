@@ -1,4 +1,4 @@
-"""The store of objects: verified, bounded, its user's alone, and never half a file."""
+"""The object store: verified, bounded, its user's alone, and never half a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mudroom.ext.fleet.wire.message import Base
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> bytes:
+def directory(tmp_path: Path) -> bytes:
     return os.fsencode(tmp_path / "objects")
 
 
@@ -38,17 +38,17 @@ def put(store: ObjectStore, *contents: bytes) -> list[bytes]:
     return [digest_of_content(data) for data in contents]
 
 
-def files(place: bytes) -> list[bytes]:
-    return [os.path.join(at, name) for at, _below, names in os.walk(place) for name in names]
+def files(directory: bytes) -> list[bytes]:
+    return [os.path.join(at, name) for at, _below, names in os.walk(directory) for name in names]
 
 
-def test_an_object_is_there_also_in_the_next_process(place: bytes) -> None:
-    store = ObjectStore(place)
+def test_an_object_is_there_also_in_the_next_process(directory: bytes) -> None:
+    store = ObjectStore(directory)
     (digest,) = put(store, b"content")
     node = encode_node([])
     store.put(digest_of_node(node), node, is_node=True)
     store.close()
-    again = ObjectStore(place)
+    again = ObjectStore(directory)
     assert again.has(digest) and again.get(digest) == b"content"
     assert again.node(digest_of_node(node)) == node
     with pytest.raises(KeyError):
@@ -57,21 +57,21 @@ def test_an_object_is_there_also_in_the_next_process(place: bytes) -> None:
         again.get(digest_of_content(b"other"))
 
 
-def test_only_the_content_of_the_digest_is_stored(place: bytes) -> None:
-    store = ObjectStore(place)
+def test_only_the_content_of_the_digest_is_stored(directory: bytes) -> None:
+    store = ObjectStore(directory)
     with pytest.raises(RefusedPack):
         store.put(digest_of_content(b"a"), b"b")
     with pytest.raises(RefusedPack):
         store.put(digest_of_content(b"a"), b"a", is_node=True)
-    assert files(place) == []
+    assert files(directory) == []
 
 
-def test_the_directory_is_its_users_alone(place: bytes, tmp_path: Path) -> None:
-    ObjectStore(place)
-    assert all(os.lstat(at).st_mode & 0o077 == 0 for at, _below, _names in os.walk(place))
-    os.chmod(place, 0o755)
+def test_the_directory_is_its_users_alone(directory: bytes, tmp_path: Path) -> None:
+    ObjectStore(directory)
+    assert all(os.lstat(at).st_mode & 0o077 == 0 for at, _below, _names in os.walk(directory))
+    os.chmod(directory, 0o755)
     with pytest.raises(UsageError, match="yours alone"):
-        ObjectStore(place)
+        ObjectStore(directory)
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(UsageError, match="yours alone"):
         ObjectStore(os.fsencode(tmp_path / "link"))
@@ -80,10 +80,10 @@ def test_the_directory_is_its_users_alone(place: bytes, tmp_path: Path) -> None:
         ObjectStore(os.fsencode(tmp_path / "file"))
 
 
-def test_what_was_used_longest_ago_goes_first(place: bytes) -> None:
-    store = ObjectStore(place, 3500)
+def test_what_was_used_longest_ago_goes_first(directory: bytes) -> None:
+    store = ObjectStore(directory, 3500)
     first, second, third = put(store, b"1" * 1000, b"2" * 1000, b"3" * 1000)
-    for age, path in enumerate(sorted(files(place), key=lambda path: os.stat(path).st_mtime_ns)):
+    for age, path in enumerate(sorted(files(directory), key=lambda path: os.stat(path).st_mtime_ns)):
         os.utime(path, (age, age))
     (fourth,) = put(store, b"4" * 1000)
     assert [store.has(digest) for digest in (first, second, third, fourth)] == [False, True, True, True]
@@ -94,16 +94,16 @@ def test_what_was_used_longest_ago_goes_first(place: bytes) -> None:
         put(store, bytes(4000))
 
 
-def test_content_in_use_survives_its_eviction(place: bytes) -> None:
-    store = ObjectStore(place)
+def test_content_in_use_survives_its_eviction(directory: bytes) -> None:
+    store = ObjectStore(directory)
     (digest,) = put(store, b"content")
     view = store.view(digest)
     store.evict(0)
     assert bytes(view) == b"content"
 
 
-def test_another_process_may_evict(place: bytes) -> None:
-    store, other = ObjectStore(place), ObjectStore(place)
+def test_another_process_may_evict(directory: bytes) -> None:
+    store, other = ObjectStore(directory), ObjectStore(directory)
     large = bytes(range(256)) * (PART // 256) + b"end"
     digest = digest_of_content(large)
     for offset in (0, PART):
@@ -119,8 +119,8 @@ def test_another_process_may_evict(place: bytes) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_leaves_no_half_object(place: bytes, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ObjectStore(place)
+def test_a_full_disk_leaves_no_half_object(directory: bytes, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ObjectStore(directory)
 
     def full(descriptor: int, data: memoryview) -> int:
         if len(data) > 10:
@@ -135,7 +135,7 @@ def test_a_full_disk_leaves_no_half_object(place: bytes, number: int, monkeypatc
     with pytest.raises(StoreFull, match="is full"):
         store.put_part(PackRow(False, digest, PART + 1, 0, PART), memoryview(b"x" * PART))
     monkeypatch.undo()
-    assert files(place) == []
+    assert files(directory) == []
     put(store, bytes(200))
 
 
@@ -163,27 +163,27 @@ def test_a_real_full_disk(tmp_path: Path) -> None:
     assert done.stdout == "the worker has no room for the base: its disk is full\n1 b'small'\n"
 
 
-def test_objects_of_an_earlier_boot_are_dropped(place: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ObjectStore(place)
+def test_objects_of_an_earlier_boot_are_dropped(directory: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ObjectStore(directory)
     (digest,) = put(store, b"content")
     store.close()
     monkeypatch.setattr(storing, "boot_id", lambda: b"another")
-    again = ObjectStore(place)
+    again = ObjectStore(directory)
     assert not again.has(digest)
-    assert files(place) == []
+    assert files(directory) == []
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "noise", "2^32"])
-def test_a_damaged_pack_is_no_pack(place: bytes, damage: str) -> None:
-    store = ObjectStore(place)
+def test_a_damaged_pack_is_no_pack(directory: bytes, damage: str) -> None:
+    store = ObjectStore(directory)
     (digest,) = put(store, b"content")
     store.close()
-    (path,) = files(place)
+    (path,) = files(directory)
     with open(path, "rb") as stream:
         data = stream.read()
     with open(path, "wb") as stream:
         stream.write({"empty": b"", "cut": data[:20], "noise": b"\0\0\0\3abc", "2^32": b"\xff" * 4 + data[4:]}[damage])
-    again = ObjectStore(place)
+    again = ObjectStore(directory)
     assert not again.has(digest)
     assert put(again, b"content") == [digest]
 
@@ -201,8 +201,8 @@ TOP = encode_node(
 BASE = Base(digest_of_node(TOP), b"/p", b"/h", (), (), 0o022)
 
 
-def test_a_base_is_asked_for_level_by_level(place: bytes) -> None:
-    store = ObjectStore(place)
+def test_a_base_is_asked_for_level_by_level(directory: bytes) -> None:
+    store = ObjectStore(directory)
     assert store.missing(BASE) == Missing((digest_of_node(TOP),), ())
     store.put(digest_of_node(TOP), TOP, is_node=True)
     assert store.missing(BASE) == Missing((digest_of_node(LEAF),), ())
@@ -214,8 +214,8 @@ def test_a_base_is_asked_for_level_by_level(place: bytes) -> None:
     assert store.missing(BASE) == Missing((), ())
 
 
-def test_a_base_that_can_never_fit_is_refused_before_it_is_sent(place: bytes) -> None:
-    store = ObjectStore(place, 10_000)
+def test_a_base_that_can_never_fit_is_refused_before_it_is_sent(directory: bytes) -> None:
+    store = ObjectStore(directory, 10_000)
     huge = encode_node([Row(b"f", FILE, 0o644, 0, 20_000, digest_of_content(b"huge"))])
     store.put(digest_of_node(huge), huge, is_node=True)
     with pytest.raises(StoreFull, match="20,000 bytes"):

@@ -133,7 +133,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "a node of 4 GiB": lambda: frame((True, ONE, 1 << 32, 0, PART), contents=bytes(PART)),
     "pickle": lambda: b"\0\0\0\0\4cos\nsystem\n",
 }
-"""Made by the test: every process of a run imports this file, and one runs its tests."""
+"""Made by the test: every process in a run imports this file, and one runs its tests."""
 
 
 def test_a_hostile_pack_stores_nothing(store: ObjectStore) -> None:

@@ -1,4 +1,4 @@
-"""The base of a project: what is in it, what never is, and what happens while the project is edited."""
+"""A project's base: the files that are in it, those that never are, and edits while it is made."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shipping import make, scanned
+from base_transfer import make, scanned
 
 from conftest import tick
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.ext.fleet.base.manifest import EMPTY, Row, base_id, digest_of_content, walk
 from mudroom.ext.fleet.base.pack import packs
-from mudroom.ext.fleet.base.scan import BaseMoved, Scanned, ScannedObjects
+from mudroom.ext.fleet.base.scan import BaseChanged, Scanned, ScannedObjects
 from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.exclude import choose as choose_entries
 from whole_text import whole
@@ -181,7 +181,7 @@ def test_what_is_no_file_stays_and_no_mode_gives_rights(project: Path) -> None:
     os.mkfifo(project / "fifo")
     with socket.socket(socket.AF_UNIX) as bound:
         before = Path.cwd()
-        os.chdir(project)  # a path of a socket is short
+        os.chdir(project)  # a socket's path is short
         bound.bind("socket")
         os.chdir(before)
         (project / "a.py").chmod(0o6755)
@@ -346,7 +346,7 @@ def test_a_file_that_changes_before_it_is_sent_is_not_sent(project: Path) -> Non
     for name, edit in edits.items():
         tick()
         edit(project / name)
-        with ScannedObjects(found) as objects, pytest.raises(BaseMoved) as moved:
+        with ScannedObjects(found) as objects, pytest.raises(BaseChanged) as moved:
             list(packs([digests[name]], objects))
         assert moved.value.path == os.fsencode(name)
 
@@ -379,11 +379,11 @@ def test_an_unreadable_file_is_left_out_and_said(project: Path, monkeypatch: pyt
 def test_a_tree_that_is_too_deep_is_refused_by_name(tmp_path: Path) -> None:
     deep = tmp_path / "p" / "/".join(["d"] * 300)
     deep.mkdir(parents=True)
-    told = (
+    message = (
         f"{('d/' * 300)[:60]}… lies below more than 256 directories: such a tree cannot be sent "
         "(leave it out: copy.exclude in the policy)"
     )
-    with pytest.raises(MudroomError, match=whole(told)):
+    with pytest.raises(MudroomError, match=whole(message)):
         scanned(tmp_path / "p")
 
 

@@ -1,5 +1,6 @@
 # ruff: noqa: E501 - lines of scripts
-"""Two hundred commands of twenty kinds over a project of many files, and thirty secrets of ten kinds. No test is here."""
+"""Two hundred commands in twenty kinds over a project with many files, and thirty secrets in ten kinds. No test is
+here."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ FILES, PER_DIRECTORY = 20_000, 100
 IN_BASE, IN_ARCHIVES = "line 1 of 19999\n", "marking"
 """Texts that cross, packed: a search has to find them."""
 EACH = 10
-"""Errands of a kind."""
+"""Errands in a kind."""
 
 KINDS = {
     "edit": "echo more{i} >> d{i:03}/f{i:03}00.txt",
@@ -63,7 +64,7 @@ def fill(project: Path) -> None:
 
 
 def plant(project: Path, home: Path, token: dict[str, list[str]]) -> dict[bytes, bytes]:
-    """Write the secrets: of each kind three, by ``token``. Return variables of the environment that hold the rest."""
+    """Write the secrets: three in each kind, by ``token``. Return environment variables that hold the rest."""
 
     def write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A program between an origin and a worker that keeps every byte of both pipes, and a reader of what it has kept.
+"""A program between an origin and a worker that keeps every byte on both pipes, and a reader for its files.
 
     python recorded_pipe.py DIRECTORY COMMAND …
 
@@ -52,8 +52,8 @@ def _pass_on(source: int, target: BinaryIO, kept: Path) -> None:
 
 
 def texts(directory: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield everything that crossed, as it is and unpacked, each with a name: the streams, the objects of packs, the
-    output of errands, their archives, their settings; and what is packed within these by zlib or gzip."""
+    """Yield everything that crossed, as it is and unpacked, each with a name: the streams, packed objects, errands'
+    output, archives and settings; and the content of zlib or gzip streams within these."""
     for path in sorted(directory.iterdir()):
         data = path.read_bytes()
         yield f"{path.name}, as it is", data
@@ -81,7 +81,7 @@ def texts(directory: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _unpacked(name: str, data: bytes, deep: int = 3) -> Iterator[tuple[str, bytes]]:
-    """Yield the contents of the streams of gzip and zlib in ``data``, wherever they start."""
+    """Yield the contents of gzip and zlib streams in ``data``, wherever they start."""
     if not deep:
         return
     for magic, bits in (

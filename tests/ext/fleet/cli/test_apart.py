@@ -1,5 +1,5 @@
-"""Two workers in mount and network namespaces of their own, as users of their own where root may choose: two pipes are
-all that they share with the origin."""
+"""Two workers, each in its own mount and network namespace, and as its own user where root may choose: they share two
+pipes with the origin, and nothing else."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _can_be_others() -> bool:
 
 
 def worker_apart(name: str, home: Path, path: str = "") -> tuple[str, ...]:
-    """Return the command of a worker in namespaces of its own. ``path``: its PATH."""
+    """Return the command for a worker in its own namespaces. ``path``: its PATH."""
     if os.geteuid() == 0:
         apart: tuple[str, ...] = ("unshare", "--mount", "--net")
         number = str(USERS[name])

@@ -1,5 +1,5 @@
-"""Two hundred errands on two workers that share two pipes with the origin and nothing else: each result is that of the
-same command here, no byte of a secret crosses, and nothing listens."""
+"""Two hundred errands on two workers that share two pipes with the origin and nothing else: each result equals the same
+command's here, no byte of a secret crosses, and nothing listens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from recorded_pipe import texts
 from box import if_namespaces
 from conftest import Place, listing
 from mudroom.core.network.host_rules import HostRule
-from mudroom.ext.fleet.origin.book import ErrandBook
+from mudroom.ext.fleet.origin.errand_log import ErrandLog
 from mudroom.ext.inspection.credentials import save_credentials
 from mudroom.ext.inspection.placeholder import parse_credential
 from mudroom.policy import command_answers, host_answers
@@ -104,14 +104,14 @@ def test_two_hundred_errands_on_workers_apart_are_as_here(
 
 
 def _differences(session: Session, errands: list[tuple[str, str]]) -> list[str]:
-    """Run each errand here, and compare what it has left with what came back, and its end."""
-    book = ErrandBook(session.vault.path)
+    """Run each errand here, and compare its files and its end with the errand's."""
+    log = ErrandLog(session.vault.path)
     try:
-        rows = {errand.number: (errand, book.attempts("r1")) for errand in book.errands("r1")}
-        last = {row.errand: row for row in book.attempts("r1")}
+        rows = {errand.number: (errand, log.attempts("r1")) for errand in log.errands("r1")}
+        last = {row.errand: row for row in log.attempts("r1")}
         there = [last[rows[number][0].errand] for number in sorted(rows)]
     finally:
-        book.close()
+        log.close()
     found = []
     for number, ((kind, line), row) in enumerate(zip(errands, there, strict=True), 1):
         here = session.run([b"sh", b"-c", os.fsencode(line)], fork=f"here{number}")
@@ -151,7 +151,7 @@ def _plant_in_mudroom(session: Session, place: Place, tokens: dict[str, list[str
 
 
 def _tools(top: Path) -> Path:
-    """Return a directory with the programs of the errands, and no container engine."""
+    """Return a directory with the errands' programs, and no container engine."""
     tools = top / "more tools"
     tools.mkdir()
     for name in TOOLS.split():
@@ -161,7 +161,8 @@ def _tools(top: Path) -> Path:
 
 
 def _found(pipes: Path, tokens: dict[str, list[str]]) -> list[str]:
-    """Return where a secret is in what crossed: as it is, in hexadecimal, or in Base64 at any of its three offsets."""
+    """Return where a secret is in the recorded bytes: as it is, in hexadecimal, or in Base64 at any of its three
+    offsets."""
     needles: dict[bytes, str] = {}
     for kind, values in tokens.items():
         for number, value in enumerate(values):
@@ -178,7 +179,7 @@ def _found(pipes: Path, tokens: dict[str, list[str]]) -> list[str]:
 
 
 class Sockets:
-    """What listened while it was looked. Written by the thread that looks."""
+    """Sockets that listened at any look. The thread that looks writes them."""
 
     def __init__(self) -> None:
         self.samples = 0
@@ -187,8 +188,8 @@ class Sockets:
 
 @contextmanager
 def watched_sockets() -> Iterator[Sockets]:
-    """Look again and again at the sockets of the workers' network namespaces, and at those of this process and of all
-    below it in its own."""
+    """Look again and again at the sockets in the workers' network namespaces, and at those that this process and all
+    below it have in its own."""
     seen, is_over = Sockets(), threading.Event()
 
     def look() -> None:
@@ -224,7 +225,7 @@ def _look(seen: Sockets) -> None:
 
 
 def _listening(pid: int) -> dict[str, str]:
-    """Return the sockets of the network namespace that take connections or datagrams, by inode."""
+    """Return the network namespace's sockets that take connections or datagrams, by inode."""
     found = {}
     for protocol in ("tcp", "tcp6", "udp", "udp6"):
         for line in Path(f"/proc/{pid}/net/{protocol}").read_text().splitlines()[1:]:

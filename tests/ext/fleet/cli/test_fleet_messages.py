@@ -1,4 +1,4 @@
-"""Messages of the fleet, each brought about by what a user would type or write, or another machine send."""
+"""The fleet's messages, each caused by what a user would type or write, or another machine send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of the fleet on a terminal, or in a place where it cannot do its work."""
+"""The fleet's messages on a terminal, or in a place where it cannot do its work."""
 
 from __future__ import annotations
 

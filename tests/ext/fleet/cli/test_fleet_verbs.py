@@ -1,4 +1,4 @@
-"""``mudroom fleet`` as a user meets it: what is wrong is one line, and two real workers run what they are given."""
+"""``mudroom fleet`` as a user meets it: a mistake is one line, and two real workers run their commands."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SOURCE = Path(__file__).resolve().parents[4] / "src"
 
 
 def tools_at(place: Path) -> Path:
-    """Return a directory with the programs of these tests and no container engine: a worker tries whether one works,
-    and Podman keeps files of other users in its home."""
+    """Return a directory with these tests' programs and no container engine: a worker tries whether one works, and
+    Podman keeps other users' files in its home."""
     tools = place / "tools"
     if not tools.is_dir():
         tools.mkdir()
@@ -29,7 +29,7 @@ def tools_at(place: Path) -> Path:
 
 
 class Fleet:
-    """The command line of one user, with a project."""
+    """One user's command line, with a project."""
 
     def __init__(self, place: Place, capfd: pytest.CaptureFixture[str]) -> None:
         self.place, self._capfd = place, capfd
@@ -55,7 +55,7 @@ class Fleet:
         return code, out, err
 
     def worker(self, name: str) -> tuple[str, ...]:
-        """Return the command of a worker on this machine, with a home of its own."""
+        """Return the command for a worker on this machine, with its own home."""
         home = self.place.root / f"home of {name}"
         home.mkdir(exist_ok=True)
         own = (f"HOME={home}", f"MUDROOM_STATE={home}/state", "MUDROOM_KEEPER=0", f"PATH={tools_at(self.place.root)}")
@@ -150,7 +150,7 @@ def test_workers_are_in_a_file_of_the_user_alone(fleet: Fleet) -> None:
 
 
 def test_a_project_names_no_worker(fleet: Fleet) -> None:
-    """What is pulled must not say what is run on this machine."""
+    """A pulled project must not say which commands run on this machine."""
     config = json.dumps({"format": 1, "workers": {"evil": {"argv": ["touch", str(fleet.place.root / "owned")]}}})
     for name in ("fleet.json", ".mudroom/fleet.json", ".config/mudroom/fleet.json"):
         fleet.place.write(name, config, 0o600)
@@ -246,7 +246,7 @@ def _quoted(word: str) -> str:
 
 
 def _unpacked(sent: bytes) -> bytes:
-    """Return all that was sent, and what is in the packs of it."""
+    """Return all that was sent, and the content of its packs."""
     from mudroom.ext.fleet.base.pack import parse
     from mudroom.ext.fleet.wire.frame import FrameReader
     from mudroom.ext.fleet.wire.message import OBJECTS

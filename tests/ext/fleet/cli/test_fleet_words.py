@@ -1,4 +1,4 @@
-"""Wrong words of the fleet."""
+"""The fleet's wrong words."""
 
 from __future__ import annotations
 

@@ -37,12 +37,12 @@ class FrameSource:
 
 
 class ScriptedNode:
-    """A worker behind a relay. ``came``: the frames that were written to it. It says hello, is ready for any base after
-    it has asked for all of it, and accepts errands; ``say`` tells the rest."""
+    """A worker behind a relay. ``received``: the frames that were written to it. It says hello, is ready for any base
+    after it has asked for all of it, and accepts errands; ``reply`` tells the rest."""
 
-    def __init__(self, name: str, places: int = 2, levels: tuple[int, ...] = (1,), protocol: int = 1) -> None:
-        self.name, self.places, self.levels, self.protocol = name, places, levels, protocol
-        self.came: queue.Queue[Frame] = queue.Queue()
+    def __init__(self, name: str, slots: int = 2, levels: tuple[int, ...] = (1,), protocol: int = 1) -> None:
+        self.name, self.slots, self.levels, self.protocol = name, slots, levels, protocol
+        self.received: queue.Queue[Frame] = queue.Queue()
         self.errands: dict[str, int] = {}
         """Streams by errand."""
         self.objects = 0
@@ -50,14 +50,14 @@ class ScriptedNode:
         self.wants: tuple[bytes, ...] = ()
         """Digests that it asks for when a base is offered."""
         self.refuses_bases = False
-        self._said: queue.Queue[bytes | Exception] = queue.Queue()
+        self._replies: queue.Queue[bytes | Exception] = queue.Queue()
         self._reader = FrameReader()
         self._offered = b""
         self._gate = threading.Event()
         self._gate.set()
 
     def read(self) -> bytes:
-        data = self._said.get()
+        data = self._replies.get()
         if isinstance(data, Exception):
             raise data
         return data
@@ -65,61 +65,61 @@ class ScriptedNode:
     def write(self, data: bytes) -> None:
         self._gate.wait()
         for frame in self._reader.feed(data):
-            self._take(frame)
+            self._handle(frame)
 
     def end(self) -> None:
         self.is_ended = True
-        self._said.put(b"")
+        self._replies.put(b"")
 
     def close(self) -> None:
         self.is_closed = True
         self._gate.set()
-        self._said.put(RelayError("closed"))
+        self._replies.put(RelayError("closed"))
 
     def stall(self) -> None:
         """Take nothing that is written from now on."""
         self._gate.clear()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._gate.set()
 
-    def die(self) -> None:
-        self._said.put(RelayError("the node was switched off"))
+    def disconnect(self) -> None:
+        self._replies.put(RelayError("the node was switched off"))
 
-    def say(self, kind: int, message: object, stream: int = 0) -> None:
-        self._said.put(encode(frame_of(kind, message, stream)))
+    def reply(self, kind: int, message: object, stream: int = 0) -> None:
+        self._replies.put(encode(frame_of(kind, message, stream)))
 
-    def say_bytes(self, data: bytes) -> None:
-        self._said.put(data)
+    def reply_bytes(self, data: bytes) -> None:
+        self._replies.put(data)
 
     def finish(self, errand: str, *, state: str = "ended") -> None:
-        self.say(wire.OUTCOME, outcome(errand, state), self.errands[errand])
+        self.reply(wire.OUTCOME, outcome(errand, state), self.errands[errand])
 
-    def _take(self, frame: Frame) -> None:
+    def _handle(self, frame: Frame) -> None:
         if frame.kind == wire.HELLO:
             hello = wire.WorkerHello(self.protocol, "0", 2, "x", "k", self.levels, 64, 100, 1000, "local")
-            self.say(wire.HELLO, hello)
+            self.reply(wire.HELLO, hello)
         elif frame.kind == wire.OFFER:
             self._offered = base_id(message_of(frame, wire.OfferedBase).base)
             if self.refuses_bases:
-                self.say(wire.FAILED, wire.Failed("no room", "", self._offered))
+                self.reply(wire.FAILED, wire.Failed("no room", "", self._offered))
             elif self.wants:
-                self.say(wire.WANT, wire.Want(self._offered, self.wants, ()))
+                self.reply(wire.WANT, wire.Want(self._offered, self.wants, ()))
             else:
-                self.say(wire.READY, wire.Ready(self._offered))
+                self.reply(wire.READY, wire.Ready(self._offered))
         elif frame.kind == wire.OBJECTS:
             self.objects += len(frame.body)
-            self.say(wire.READY, wire.Ready(self._offered))
+            self.reply(wire.READY, wire.Ready(self._offered))
         elif frame.kind == wire.ERRAND:
             errand = message_of(frame, wire.Errand)
             self.errands[errand.errand] = frame.stream
-            self.say(wire.ACCEPTED, wire.Accepted(errand.errand, errand.attempt), frame.stream)
-        self.came.put(frame)
+            self.reply(wire.ACCEPTED, wire.Accepted(errand.errand, errand.attempt), frame.stream)
+        self.received.put(frame)
 
     def wait_for(self, kind: int) -> Frame:
-        """Return the next frame of a kind that was written to it."""
+        """Return the next frame with a kind that was written to it."""
         while True:
-            frame = self.came.get(timeout=PATIENCE)
+            frame = self.received.get(timeout=PATIENCE)
             if frame.kind == kind:
                 return frame
 
@@ -129,7 +129,7 @@ def outcome(errand: str, state: str = "ended") -> wire.ErrandOutcome:
 
 
 class Origin:
-    """The origin's end of a link to a coordinator."""
+    """The origin's end on a link to a coordinator."""
 
     def __init__(self, write: FrameSource, read: int) -> None:
         self._write, self._read = write, read
@@ -151,14 +151,14 @@ class Origin:
         return self._frames.pop(0)
 
     def wait_for(self, kind: int, stream: int | None = None) -> Frame:
-        """Return the next frame of a kind, on a stream; others are passed over."""
+        """Return the next frame with a kind, on a stream; others are passed over."""
         while True:
             frame = self.next()
             if frame.kind == kind and stream in (None, frame.stream):
                 return frame
 
-    def ship(self, scanned: Scanned) -> int:
-        """Send a base. Return the bytes of packs."""
+    def send_base(self, scanned: Scanned) -> int:
+        """Send a base. Return the bytes in packs."""
         size = 0
         self.send(wire.OFFER, wire.OfferedBase(scanned.base))
         with ScannedObjects(scanned) as objects:
@@ -201,7 +201,7 @@ def objects_of(frame: Frame, store: ObjectStore, wanted: set[bytes]) -> list[byt
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for what a thread does."""
+    """Wait until a thread has made the condition true."""
     waiting = threading.Event()
     for _turn in range(1000):
         if condition():

@@ -1,7 +1,7 @@
-"""Pods made of namespaces, and a ``kubectl`` that knows ``exec -i POD -- WORDS``: without a cluster. No test is here.
+"""Pods made from namespaces, and a ``kubectl`` that knows ``exec -i POD -- WORDS``: without a cluster. No test is here.
 
-A pod has a user, mount, network and process namespace of its own, a /proc of its own and a home of its own. The network
-has no device that is up, so only the two pipes lead to it.
+Each pod has its own user, mount, network and process namespace, its own /proc and its own home. The network has no
+device that is up, so only the two pipes lead to it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ exec nsenter --target "$(cat "@PODS@/$pod/pid")" --user --mount --net --pid --pr
 
 @contextmanager
 def pods(top: Path, *names: str) -> Iterator[tuple[Path, dict[str, int]]]:
-    """Yield the path of the ``kubectl`` and the processes that hold the pods. All are ended with the block."""
+    """Yield the path to ``kubectl`` and the processes that hold the pods. All are ended with the block."""
     path = ":".join(each for each in sys.path if each)
     kubectl = top / "kubectl"
     kubectl.write_text(KUBECTL.replace("@PODS@", str(top)).replace("@PYTHONPATH@", path))
@@ -69,5 +69,5 @@ def _pod(place: Path) -> Iterator[int]:
 
 
 def end(pod: int) -> None:
-    """End a pod, and with its first process all others of it (pid_namespaces(7))."""
+    """End a pod's first process, and with it all others (pid_namespaces(7))."""
     os.kill(pod, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The figures of ``ray_matrix.py``, from its JSON: a program."""
+"""The figures that ``ray_matrix.py`` measured, from its JSON: a program."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A Ray cluster of a head and two nodes, and the tests of a real project on it: a program.
+"""A Ray cluster with a head and two nodes, and a real project's tests on it: a program.
 
     unshare --net python ray_matrix.py DIRECTORY SDIST [ROUNDS]   prints one JSON object; exits 1 if something is wrong
 
-SDIST is the source archive of more-itertools. Each class of its tests is an errand, which leaves a report. A node is
-killed when a quarter of them has ended. Then those that were lost are named and run nowhere a second time, the reports
-are applied here, and nothing is left of the run on any node. ``left``: commands of processes; ``kept``: paths.
+SDIST is more-itertools' source archive. Each test class is an errand, which leaves a report. A node is killed when a
+quarter has ended. Then the lost errands are named and run nowhere a second time, the reports are applied here, and the
+run leaves nothing on any node. ``left``: processes' commands; ``kept``: paths.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ray_story import MUDROOM, PATIENCE, PORT, end, left, short, start, wait_for_port
+from ray_scenario import MUDROOM, PATIENCE, PORT, end, left, short, start, wait_for_port
 
 PLACES = 2
 MOST = 64
@@ -52,7 +52,7 @@ def main() -> None:
         options = (f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={short(top)}")
         nodes["head"] = start({**environ, "MUDROOM_STATE": str(top / "head")}, "head", "--head", *options)
         wait_for_port()
-        told = story(top, project, environ, nodes)
+        told = scenario(top, project, environ, nodes)
         told["per task"] = per_task(project, environ, int(sys.argv[3]) if len(sys.argv) > 3 else 1)
     finally:
         for node in nodes.values():
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def wrong(told: dict[str, Any]) -> list[str]:
-    """Return what is not as it should be."""
+    """Return the rows that are not as they should be."""
     names, lines = told["classes"], "".join(told["lines"])
     states = {row["name"]: row["state"] for row in told["errands"]}
     home = [name for name, state in states.items() if state == "kept"]
@@ -105,7 +105,7 @@ with Session.open(sys.argv[1].encode(), **place) as session:
 
 
 def per_task(project: Path, environ: dict[str, str], rounds: int) -> dict[str, list[float]]:
-    """Return milliseconds a task, four at once: the difference of a run of 70 and one of 10, by what runs them."""
+    """Return milliseconds a task, four at once: the difference between a run with 70 and one with 10, by engine."""
 
     def fleet(name: str, count: int) -> float:
         began = time.monotonic()
@@ -141,7 +141,7 @@ def per_task(project: Path, environ: dict[str, str], rounds: int) -> dict[str, l
 
 
 def classes(project: Path) -> list[str]:
-    """Return the names of the test classes, as unittest(1) takes them."""
+    """Return the test classes' names, as unittest(1) takes them."""
     found = []
     for path in sorted((project / "tests").glob("test_*.py")):
         found += [
@@ -150,7 +150,7 @@ def classes(project: Path) -> list[str]:
     return found
 
 
-def story(
+def scenario(
     top: Path, project: Path, environ: dict[str, str], nodes: dict[str, subprocess.Popen[bytes]]
 ) -> dict[str, Any]:
     def mudroom(*words: str) -> subprocess.CompletedProcess[str]:
@@ -205,7 +205,7 @@ def _errands(listed: str) -> list[dict[str, Any]]:
 
 
 def _kept(state: Path) -> list[str]:
-    """Return the directories of errands and of forks that a worker has below its state."""
+    """Return the directories for errands and forks that a worker has below its state."""
     found = (path for path in state.rglob("*") if path.parent.name in ("errands", "forks", "uppers"))
     return sorted(str(path.relative_to(state.parent)) for path in found if path.name != "kept")
 

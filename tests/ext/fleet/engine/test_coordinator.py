@@ -1,4 +1,4 @@
-"""A coordinator: many nodes as one worker, each errand on one of them, and no node that harms another's."""
+"""A coordinator: many nodes as one worker, each errand on one node, and no node that harms another's."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from base_transfer import make, scanned
 from cluster_nodes import Origin, ScriptedNode, coordinated, outcome, until
-from shipping import make, scanned
 
 from mudroom.ext.fleet.base.manifest import base_id
 from mudroom.ext.fleet.base.scan import Scanned
@@ -29,7 +29,7 @@ def two() -> tuple[ScriptedNode, ScriptedNode]:
 def started(origin: Origin, base: Scanned) -> bytes:
     """Read the hello and send the base. Return its id."""
     origin.wait_for(wire.HELLO)
-    origin.ship(base)
+    origin.send_base(base)
     return base_id(base.base)
 
 
@@ -48,7 +48,7 @@ def test_the_nodes_are_one_worker_to_the_origin(tmp_path: Path) -> None:
         origin.send(wire.PING, wire.Ping(7))
         assert message_of(origin.wait_for(wire.PONG), wire.Pong).number == 7
         for node in (one, other):
-            node.wait_for(wire.PING)  # the leases of both go on
+            node.wait_for(wire.PING)  # both nodes' leases go on
     assert one.is_ended and other.is_ended
 
 
@@ -57,8 +57,8 @@ def test_the_base_is_sent_once_and_the_nodes_get_it_from_the_coordinator(tmp_pat
     one.wants = other.wants = tuple(base.files)
     with coordinated(tmp_path, one, other) as origin:
         origin.wait_for(wire.HELLO)
-        assert origin.ship(base) > 0
-        assert origin.ship(base) == 0
+        assert origin.send_base(base) > 0
+        assert origin.send_base(base) == 0
         for number in range(4):
             origin.run(base_id(base.base), f"e{number}")
         for _number in range(4):
@@ -77,14 +77,14 @@ def test_an_errand_goes_where_its_base_lies(tmp_path: Path, base: Scanned) -> No
         assert sorted(map(len, (one.errands, other.errands))) == [0, 3]
 
 
-def test_an_errand_waits_for_a_place_and_is_told_in_frames_as_they_came(tmp_path: Path, base: Scanned) -> None:
+def test_an_errand_waits_for_a_slot_and_its_frames_are_passed_on_as_they_came(tmp_path: Path, base: Scanned) -> None:
     one, other = ScriptedNode("one", 1), ScriptedNode("two", 1)
     with coordinated(tmp_path, one, other) as origin:
         identity = started(origin, base)
         streams = [origin.run(identity, f"e{number}") for number in range(3)]
         accepted = {origin.wait_for(wire.ACCEPTED).stream for _number in range(2)}
         assert accepted == set(streams[:2])
-        one.say(wire.OUT, wire.Out(1, 0, b"text"), next(iter(one.errands.values())))
+        one.reply(wire.OUT, wire.Out(1, 0, b"text"), next(iter(one.errands.values())))
         assert message_of(origin.wait_for(wire.OUT), wire.Out).data == b"text"
         one.finish(next(iter(one.errands)))
         assert state_of(origin.wait_for(wire.OUTCOME)) == "ended"
@@ -116,13 +116,13 @@ def test_requests_about_an_errand_reach_its_node(tmp_path: Path, base: Scanned) 
         assert state_of(origin.wait_for(wire.OUTCOME)) == "cancelled"
         origin.send(wire.FETCH, wire.Fetch("e0", 1, 0), 77)
         assert node.wait_for(wire.FETCH).stream == 77
-        node.say(wire.ARCHIVE, wire.ArchivePart(0, b"tar", True), 77)
+        node.reply(wire.ARCHIVE, wire.ArchivePart(0, b"tar", True), 77)
         assert message_of(origin.wait_for(wire.ARCHIVE, 77), wire.ArchivePart).data == b"tar"
         origin.send(wire.KEPT, wire.Kept("e0", 1), 78)
         node.wait_for(wire.KEPT)
         origin.send(wire.FETCH, wire.Fetch("e0", 1, 0), 79)
         origin.wait_for(wire.FAILED, 79)
-        assert all(frame.kind in (wire.HELLO, wire.PING) for frame in list(idle.came.queue))
+        assert all(frame.kind in (wire.HELLO, wire.PING) for frame in list(idle.received.queue))
 
 
 def test_questions_of_two_nodes_have_numbers_of_their_own(tmp_path: Path, base: Scanned) -> None:
@@ -133,14 +133,14 @@ def test_questions_of_two_nodes_have_numbers_of_their_own(tmp_path: Path, base: 
             origin.run(identity, f"e{number}")
             origin.wait_for(wire.ACCEPTED)
         for node in (one, other):
-            node.say(wire.ASK, wire.Ask(1, "host", node.name.encode()), next(iter(node.errands.values())))
+            node.reply(wire.ASK, wire.Ask(1, "host", node.name.encode()), next(iter(node.errands.values())))
         asked = [origin.wait_for(wire.ASK) for _number in range(2)]
         numbers = {message_of(frame, wire.Ask).question: message_of(frame, wire.Ask).number for frame in asked}
         assert len(set(numbers.values())) == 2
         origin.send(wire.ANSWER, wire.Answer(numbers[b"two"], b"yes"), 1)
         answer = message_of(other.wait_for(wire.ANSWER), wire.Answer)
         assert answer == wire.Answer(1, b"yes")
-        origin.send(wire.ANSWER, wire.Answer(999, b"yes"), 1)  # of nobody: ignored
+        origin.send(wire.ANSWER, wire.Answer(999, b"yes"), 1)  # nobody's: ignored
         origin.send(wire.PING, wire.Ping(1))
         origin.wait_for(wire.PONG)
 
@@ -153,7 +153,7 @@ def test_connections_of_two_nodes_have_numbers_of_their_own(tmp_path: Path, base
             origin.run(identity, f"e{number}")
             origin.wait_for(wire.ACCEPTED)
         for node in (one, other):
-            node.say(wire.DIAL, wire.Dial(1, node.name, 80, b""), next(iter(node.errands.values())))
+            node.reply(wire.DIAL, wire.Dial(1, node.name, 80, b""), next(iter(node.errands.values())))
         dials = [message_of(origin.wait_for(wire.DIAL), wire.Dial) for _number in range(2)]
         numbers = {dial.host: dial.number for dial in dials}
         assert len(set(numbers.values())) == 2
@@ -161,17 +161,17 @@ def test_connections_of_two_nodes_have_numbers_of_their_own(tmp_path: Path, base
         assert message_of(other.wait_for(wire.DIALLED), wire.Dialled) == wire.Dialled(1, "")
         origin.send_frame(Frame(wire.DATA, numbers["two"], b"to the node"))
         assert other.wait_for(wire.DATA) == Frame(wire.DATA, 1, b"to the node")
-        other.say_bytes(encode(Frame(wire.DATA, 1, b"to the origin")) + encode(Frame(wire.SHUT, 1)))
+        other.reply_bytes(encode(Frame(wire.DATA, 1, b"to the origin")) + encode(Frame(wire.SHUT, 1)))
         assert origin.wait_for(wire.DATA) == Frame(wire.DATA, numbers["two"], b"to the origin")
         origin.wait_for(wire.SHUT)
         origin.send_frame(Frame(wire.SHUT, numbers["two"]))
         other.wait_for(wire.SHUT)
-        other.say_bytes(encode(Frame(wire.DATA, 1, b"late")))
+        other.reply_bytes(encode(Frame(wire.DATA, 1, b"late")))
         origin.send(wire.DIALLED, wire.Dialled(numbers["one"], "not allowed", True), 1)
         assert message_of(one.wait_for(wire.DIALLED), wire.Dialled) == wire.Dialled(1, "not allowed", True)
-        one.say(wire.DIAL, wire.Dial(1, "again", 80, b""), next(iter(one.errands.values())))
+        one.reply(wire.DIAL, wire.Dial(1, "again", 80, b""), next(iter(one.errands.values())))
         again = message_of(origin.wait_for(wire.DIAL), wire.Dial).number
-        one.die()
+        one.disconnect()
         assert origin.wait_for(wire.SHUT) == Frame(wire.SHUT, again, b"\x01")
 
 
@@ -186,7 +186,7 @@ def test_a_lost_node_ends_its_errands_alone(tmp_path: Path, base: Scanned) -> No
         for _number in range(2):
             origin.wait_for(wire.ACCEPTED)
         lost = next(iter(one.errands))
-        one.die()
+        one.disconnect()
         frame = origin.wait_for(wire.OUTCOME)
         told = message_of(frame, wire.ErrandOutcome)
         assert (frame.stream, told.errand, told.state) == (streams[lost], lost, "lost")
@@ -202,7 +202,7 @@ def test_a_lost_node_ends_its_errands_alone(tmp_path: Path, base: Scanned) -> No
 
 def test_an_errand_that_was_not_sent_goes_to_another_node(tmp_path: Path, base: Scanned) -> None:
     one, other = two()
-    one.wants = (b"\0" * 32,)  # of no base: the coordinator ends the node that asks for it
+    one.wants = (b"\0" * 32,)  # in no base: the coordinator ends the node that asks for it
     other.refuses_bases = True
     third = ScriptedNode("three", 1)
     with coordinated(tmp_path, one, other, third) as origin:
@@ -224,11 +224,11 @@ def test_an_errand_waits_for_a_node_that_is_still_coming(
     late.stall()
     with coordinated(tmp_path, one, late) as origin:
         identity = started(origin, base)
-        one.die()
+        one.disconnect()
         stream = origin.run(identity, "e0")
         origin.send(wire.PING, wire.Ping(1))
         assert origin.next().kind == wire.PONG  # it neither failed nor began
-        late.go_on()
+        late.resume()
         assert origin.wait_for(wire.ACCEPTED).stream == stream
 
 
@@ -245,7 +245,7 @@ def test_a_node_that_takes_nothing_is_lost_and_nobody_waits_for_it(
         one.stall()
         for number in range(400):
             origin.send(wire.PING, wire.Ping(number))
-            while other.came.get(timeout=60).kind != wire.PING:  # so that it is never the one which is behind
+            while other.received.get(timeout=60).kind != wire.PING:  # so that it is never the one which is behind
                 pass
         told = message_of(origin.wait_for(wire.OUTCOME), wire.ErrandOutcome)
         assert (told.state, told.errand) == ("lost", next(iter(one.errands)))
@@ -257,8 +257,8 @@ def test_the_end_of_all_nodes_is_the_end_of_the_link(tmp_path: Path, base: Scann
     one, other = two()
     with coordinated(tmp_path, one, other) as origin:
         started(origin, base)
-        one.die()
-        other.die()
+        one.disconnect()
+        other.disconnect()
         assert "no node of the cluster is left" in message_of(origin.wait_for(wire.BYE), wire.Bye).reason
 
 
@@ -289,20 +289,20 @@ def test_an_errand_that_was_not_sent_is_cancelled_here(tmp_path: Path, base: Sca
 # --- hostile nodes ---
 
 OFFENCES: dict[str, Callable[[ScriptedNode, int, int], object]] = {
-    "another's outcome": lambda node, _own, stream: node.say(wire.OUTCOME, outcome("e1"), stream),
-    "another's output": lambda node, _own, stream: node.say(wire.OUT, wire.Out(1, 0, b"x"), stream),
-    "another's question": lambda node, _own, stream: node.say(wire.ASK, wire.Ask(1, "host", b""), stream),
-    "another's connection": lambda node, _own, stream: node.say(wire.DIAL, wire.Dial(1, "h", 80, b""), stream),
-    "another errand on its stream": lambda node, own, _stream: node.say(wire.OUTCOME, outcome("e1"), own),
-    "another accepted": lambda node, own, _stream: node.say(wire.ACCEPTED, wire.Accepted("e1", 1), own),
-    "a frame for workers": lambda node, own, _stream: node.say(wire.ERRAND, (), own),
-    "an unknown kind": lambda node, own, _stream: node.say(99, (), own),
-    "an unreadable outcome": lambda node, own, _stream: node.say(wire.OUTCOME, (1, 2), own),
-    "a long frame": lambda node, own, _stream: node.say_bytes(encode(Frame(wire.ACCEPTED, own, bytes(1 << 17)))),
-    "2^32 bytes": lambda node, _own, _stream: node.say_bytes(b"\xff\xff\xff\xff\x16\0\0\0\1"),
-    "a base that was not offered": lambda node, _own, _stream: node.say(wire.READY, wire.Ready(b"x" * 32)),
-    "objects of nobody": lambda node, _own, _stream: node.say(wire.WANT, wire.Want(b"", (b"x" * 32,), ())),
-    "an unreadable hello": lambda node, _own, _stream: node.say(wire.HELLO, ("x",)),
+    "another's outcome": lambda node, _own, stream: node.reply(wire.OUTCOME, outcome("e1"), stream),
+    "another's output": lambda node, _own, stream: node.reply(wire.OUT, wire.Out(1, 0, b"x"), stream),
+    "another's question": lambda node, _own, stream: node.reply(wire.ASK, wire.Ask(1, "host", b""), stream),
+    "another's connection": lambda node, _own, stream: node.reply(wire.DIAL, wire.Dial(1, "h", 80, b""), stream),
+    "another errand on its stream": lambda node, own, _stream: node.reply(wire.OUTCOME, outcome("e1"), own),
+    "another accepted": lambda node, own, _stream: node.reply(wire.ACCEPTED, wire.Accepted("e1", 1), own),
+    "a frame for workers": lambda node, own, _stream: node.reply(wire.ERRAND, (), own),
+    "an unknown kind": lambda node, own, _stream: node.reply(99, (), own),
+    "an unreadable outcome": lambda node, own, _stream: node.reply(wire.OUTCOME, (1, 2), own),
+    "a long frame": lambda node, own, _stream: node.reply_bytes(encode(Frame(wire.ACCEPTED, own, bytes(1 << 17)))),
+    "2^32 bytes": lambda node, _own, _stream: node.reply_bytes(b"\xff\xff\xff\xff\x16\0\0\0\1"),
+    "a base that was not offered": lambda node, _own, _stream: node.reply(wire.READY, wire.Ready(b"x" * 32)),
+    "objects of nobody": lambda node, _own, _stream: node.reply(wire.WANT, wire.Want(b"", (b"x" * 32,), ())),
+    "an unreadable hello": lambda node, _own, _stream: node.reply(wire.HELLO, ("x",)),
 }
 
 
@@ -360,7 +360,7 @@ def test_an_errand_of_an_unknown_base_and_a_repeated_one_are_refused(tmp_path: P
 def test_a_worker_of_a_node_loads_no_module_of_the_directory_it_starts_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cluster starts it in a directory of a job."""
+    """A cluster starts it in a job's directory."""
     job, ran = tmp_path / "job", tmp_path / "ran"
     job.mkdir()
     for name in ("json", "mudroom", "signal"):

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+from base_transfer import make
 from pods import end, pods
-from shipping import make
 
 from box import if_namespaces
 

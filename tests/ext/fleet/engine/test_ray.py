@@ -1,4 +1,4 @@
-"""Ray as an engine: refused where it is not safe; a cluster of two nodes, of which one is killed."""
+"""Ray as an engine: refused where it is not safe; a cluster with two nodes, one of which is killed."""
 
 from __future__ import annotations
 
@@ -184,8 +184,8 @@ def test_a_node_of_a_ray_cluster_is_killed_while_errands_run(tmp_path: Path) -> 
     if importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed")
     namespaces = ["--net"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--net"]
-    story = Path(__file__).parent / "ray_story.py"
-    command = ["unshare", *namespaces, sys.executable, str(story), str(tmp_path)]
+    scenario = Path(__file__).parent / "ray_scenario.py"
+    command = ["unshare", *namespaces, sys.executable, str(scenario), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     told = json.loads(done.stdout.splitlines()[-1])

@@ -1,4 +1,4 @@
-"""A worker of a few lines, over two pipes, that does what a test says: honest until a hook of it is replaced."""
+"""A worker in a few lines, over two pipes, that does what a test says: honest until a hook is replaced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mudroom.ext.fleet.base.manifest import base_id
-from mudroom.ext.fleet.origin.roster import FleetWorker
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame, FrameReader, LinkError, encode
 
@@ -21,9 +21,9 @@ class ScriptedWorker:
 
     def __init__(self, archive: bytes = b"", **hooks: Callable[..., Any]) -> None:
         self.archive, self._hooks = archive, hooks
-        self.reader, self._out = os.pipe()
-        self._in, self.writer = os.pipe()
-        self.heard: list[Frame] = []
+        self.reader, self._output = os.pipe()
+        self._input, self.writer = os.pipe()
+        self.received: list[Frame] = []
         self.recorded = bytearray()
         """All bytes that the origin sent."""
         self.held: tuple[wire.HeldErrand, ...] = ()
@@ -40,7 +40,7 @@ class ScriptedWorker:
         self._thread.join(60)
         assert not self._thread.is_alive()
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         return ""
 
     # --- what scripts call ---
@@ -48,7 +48,7 @@ class ScriptedWorker:
     def raw(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
-            view = view[os.write(self._out, view) :]
+            view = view[os.write(self._output, view) :]
 
     def send(self, kind: int, message: object, stream: int = 0) -> None:
         self.raw(encode(wire.frame_of(kind, message, stream)))
@@ -72,41 +72,41 @@ class ScriptedWorker:
             for data in self._blocks():
                 self.recorded += data
                 for frame in frames.feed(data):
-                    self.heard.append(frame)
-                    self._hear(frame)
+                    self.received.append(frame)
+                    self._handle(frame)
                     if self.is_ended:
                         return
         except (BrokenPipeError, LinkError):
             pass
         finally:
-            os.close(self._out)
-            os.close(self._in)
+            os.close(self._output)
+            os.close(self._input)
 
     def _blocks(self) -> Iterator[bytes]:
-        while data := os.read(self._in, 1 << 16):
+        while data := os.read(self._input, 1 << 16):
             yield data
 
-    def _hear(self, frame: Frame) -> None:
+    def _handle(self, frame: Frame) -> None:
         if frame.kind == wire.HELLO:
-            self._do("hello", None)
+            self._call_hook("hello", None)
         elif frame.kind == wire.PING:
             self.send(wire.PONG, wire.Pong(wire.message_of(frame, wire.Ping).number, 0, 0.0, 1 << 40))
         elif frame.kind == wire.OFFER:
-            self._do("offer", wire.message_of(frame, wire.OfferedBase).base)
+            self._call_hook("offer", wire.message_of(frame, wire.OfferedBase).base)
         elif frame.kind == wire.ERRAND:
-            self._do("errand", wire.message_of(frame, wire.Errand), frame.stream)
+            self._call_hook("errand", wire.message_of(frame, wire.Errand), frame.stream)
         elif frame.kind == wire.FETCH:
-            self._do("fetch", wire.message_of(frame, wire.Fetch), frame.stream)
+            self._call_hook("fetch", wire.message_of(frame, wire.Fetch), frame.stream)
         elif frame.kind == wire.CANCEL:
-            self._do("cancel", wire.message_of(frame, wire.CancelErrand), frame.stream)
+            self._call_hook("cancel", wire.message_of(frame, wire.CancelErrand), frame.stream)
         elif frame.kind == wire.KEPT:
-            self._do("kept", wire.message_of(frame, wire.Kept), frame.stream)
+            self._call_hook("kept", wire.message_of(frame, wire.Kept), frame.stream)
         elif frame.kind == wire.ANSWER:
-            self._do("answer", wire.message_of(frame, wire.Answer), frame.stream)
+            self._call_hook("answer", wire.message_of(frame, wire.Answer), frame.stream)
         elif frame.kind == wire.BYE:
             self.end()
 
-    def _do(self, name: str, *arguments: Any) -> None:
+    def _call_hook(self, name: str, *arguments: Any) -> None:
         hook = self._hooks.get(name)
         (hook or getattr(self, "_" + name))(*((self,) if hook else ()), *arguments)
 
@@ -139,7 +139,7 @@ class ScriptedWorker:
 
 
 def of(message: wire.Fetch | wire.CancelErrand | wire.Kept) -> wire.Errand:
-    """Return an errand with the names of another message."""
+    """Return an errand with another message's names."""
     return wire.Errand(message.errand, message.attempt, b"", (), b"", (), None, b"", 0.0)
 
 
@@ -159,5 +159,5 @@ class ScriptedFleet:
         self.started[worker.name].append(made)
         return made
 
-    def heard(self, name: str, kind: int) -> list[Frame]:
-        return [frame for made in self.started[name] for frame in made.heard if frame.kind == kind]
+    def received(self, name: str, kind: int) -> list[Frame]:
+        return [frame for made in self.started[name] for frame in made.received if frame.kind == kind]

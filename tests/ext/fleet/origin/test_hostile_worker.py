@@ -1,5 +1,5 @@
-"""A worker that lies. Whatever it sends: the project and all other forks stay as they were, nothing of it reaches a
-terminal unescaped, no memory is given away, its errands end, and it gets no more."""
+"""A worker that lies. Whatever it sends: the project and all other forks stay as they were, nothing reaches a terminal
+unescaped, no memory is given away, its errands end, and it gets no more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from origin_place import Follow, archive, follow, session
+from origin_fixtures import Follow, archive, follow, session
 from scripted_worker import HELLO, ScriptedFleet, ScriptedWorker
 
 from conftest import Place, full_listing
@@ -33,8 +33,8 @@ def _head(length: int, kind: int, stream: int = 0) -> bytes:
     return struct.pack(">IBI", length, kind, stream)
 
 
-def _says(data: bytes) -> Maker:
-    """A worker that sends these bytes in place of its hello."""
+def _greets_with(data: bytes) -> Maker:
+    """A worker that sends these bytes instead of its hello."""
     return lambda: ScriptedWorker(hello=lambda worker, _: (worker.raw(data), worker.end()))
 
 
@@ -115,7 +115,7 @@ def _linked(kind: bytes, target: str) -> Callable[[tarfile.TarInfo], None]:
 
 
 def _bomb() -> bytes:
-    """Little that unpacks to more than an import takes."""
+    """A few bytes that unpack to more than an import takes."""
     stream = io.BytesIO()
     with gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=1) as packed:
         info = tarfile.TarInfo("mudroom-fork")
@@ -126,22 +126,22 @@ def _bomb() -> bytes:
 
 
 def hostile(archive: bytes) -> Iterator[tuple[str, Maker]]:
-    yield "nothing", _says(b"")
-    yield "text", _says(b"bash: mudroom: command not found\n")
-    yield "2^32 - 1 bytes of a hello", _says(_head(0xFFFFFFFF, wire.HELLO))
-    yield "16 MiB of a hello", _says(_head(LARGEST, wire.HELLO))
-    yield "a hello that is cut off", _says(_head(100, wire.HELLO) + b"\x9c")
-    yield "no hello", _says(_head(0, wire.PONG))
-    yield "an empty hello", _says(_head(0, wire.HELLO))
-    yield "a hello of other types", _says(_head(3, wire.HELLO) + b"\x92\x01\x02")
-    yield "pickle", _says(_head(5, wire.HELLO) + b"cos\nsystem\n(S'touch /tmp/owned'\ntR."[:5])
+    yield "nothing", _greets_with(b"")
+    yield "text", _greets_with(b"bash: mudroom: command not found\n")
+    yield "2^32 - 1 bytes of a hello", _greets_with(_head(0xFFFFFFFF, wire.HELLO))
+    yield "16 MiB of a hello", _greets_with(_head(LARGEST, wire.HELLO))
+    yield "a hello that is cut off", _greets_with(_head(100, wire.HELLO) + b"\x9c")
+    yield "no hello", _greets_with(_head(0, wire.PONG))
+    yield "an empty hello", _greets_with(_head(0, wire.HELLO))
+    yield "a hello of other types", _greets_with(_head(3, wire.HELLO) + b"\x92\x01\x02")
+    yield "pickle", _greets_with(_head(5, wire.HELLO) + b"cos\nsystem\n(S'touch /tmp/owned'\ntR."[:5])
     deep = b"\x91" * 60_000
-    yield "a hello nested deeply", _says(_head(len(deep), wire.HELLO) + deep)
-    yield "an array of 2^32 in a hello", _says(_head(5, wire.HELLO) + b"\xdd\xff\xff\xff\xff")
+    yield "a hello nested deeply", _greets_with(_head(len(deep), wire.HELLO) + deep)
+    yield "an array of 2^32 in a hello", _greets_with(_head(5, wire.HELLO) + b"\xdd\xff\xff\xff\xff")
     hello = msgspec.msgpack.encode(HELLO)
-    yield "two hellos", _says((_head(len(hello), wire.HELLO) + hello) * 2)
+    yield "two hellos", _greets_with((_head(len(hello), wire.HELLO) + hello) * 2)
     ugly = msgspec.msgpack.encode(HELLO._replace(mudroom=ESCAPES, kernel=ESCAPES, engine=ESCAPES, arch=ESCAPES))
-    yield "a hello of escapes", _says(_head(len(ugly), wire.HELLO) + ugly)
+    yield "a hello of escapes", _greets_with(_head(len(ugly), wire.HELLO) + ugly)
     for kind in (wire.OFFER, wire.OBJECTS, wire.ERRAND, wire.ANSWER, wire.FETCH, wire.KEPT, wire.CANCEL, 0, 99, 255):
         yield f"a message of kind {kind}", _frame_at_errand(kind, b"\x90")
     for kind in (wire.OUTCOME, wire.ARCHIVE, wire.OUT, wire.ASK, wire.ACCEPTED, wire.EVENT, wire.FAILED):

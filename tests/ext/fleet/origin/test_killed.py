@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from origin_place import archive, session
+from origin_fixtures import archive, session
 from scripted_worker import HELLO, ScriptedWorker
 
-from mudroom.ext.fleet.origin import dispatch, seat
+from mudroom.ext.fleet.origin import dispatcher, worker_session
 from mudroom.ext.fleet.origin.archive import IncomingArchive
-from mudroom.ext.fleet.origin.arrival import ArchivePier
-from mudroom.ext.fleet.origin.book import ErrandBook
+from mudroom.ext.fleet.origin.archive_import import ForkImporter
+from mudroom.ext.fleet.origin.errand_log import ErrandLog
 from mudroom.ext.fleet.origin.link import OriginLink
-from mudroom.ext.fleet.origin.roster import FleetWorker
-from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, FleetRun, begin, resume
+from mudroom.ext.fleet.origin.run import FleetErrand, FleetRun, FrontEnd, RunRequest, begin, resume
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.session import Session
 from tiers import QUICK, SEED
@@ -29,7 +29,7 @@ WORKER = FleetWorker("a", (b"scripted",))
 
 
 class Memory:
-    """What a worker remembers from link to link: an honest one."""
+    """A worker's memory from link to link: an honest one."""
 
     def __init__(self, archive: bytes) -> None:
         self.archive = archive
@@ -82,24 +82,24 @@ class Memory:
 
 
 class Point(NamedTuple):
-    """A function of the origin, before or after which it is killed."""
+    """One of the origin's functions, before or after which it is killed."""
 
     holder: Any
     name: str
 
 
 POINTS = (
-    Point(ErrandBook, "commit"),
+    Point(ErrandLog, "commit"),
     Point(OriginLink, "send"),
-    Point(ArchivePier, "arrive"),
+    Point(ForkImporter, "import_archives"),
     Point(IncomingArchive, "add"),
 )
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "TICK", 0.01)
-    monkeypatch.setattr(seat, "_DELAYS", (0.001,))
+    monkeypatch.setattr(dispatcher, "TICK", 0.01)
+    monkeypatch.setattr(worker_session, "_RETRY_DELAYS", (0.001,))
 
 
 def _follow(run: FleetRun) -> list[tuple[str, int, str, str]]:
@@ -111,13 +111,13 @@ def _follow(run: FleetRun) -> list[tuple[str, int, str, str]]:
 
 def _begin(session: Session, memory: Memory, lease: float, retry: int = 0) -> list[tuple[str, int, str, str]]:
     errands = tuple(FleetErrand((b"true",)) for _number in range(COUNT))
-    doors = Doors(lambda _worker: memory.worker(), {}, lease=lease)
-    return _follow(begin(session, FleetOrder(errands, retry=retry), [WORKER], doors))
+    front_end = FrontEnd(lambda _worker: memory.worker(), {}, lease=lease)
+    return _follow(begin(session, RunRequest(errands, retry=retry), [WORKER], front_end))
 
 
 def _resume(session: Session, memory: Memory, name: str) -> list[tuple[str, int, str, str]]:
-    doors = Doors(lambda _worker: memory.worker(), {}, lease=5.0)
-    return _follow(resume(session, name, {"a": WORKER}, doors))
+    front_end = FrontEnd(lambda _worker: memory.worker(), {}, lease=5.0)
+    return _follow(resume(session, name, {"a": WORKER}, front_end))
 
 
 def _points(most: int) -> Iterator[int]:
@@ -141,11 +141,11 @@ def test_an_origin_that_is_killed_at_any_point_goes_on(session: Session, archive
         if status == 0:
             break
         assert os.WTERMSIG(status) == signal.SIGKILL
-        book = ErrandBook(session.vault.path)
-        runs = book.runs()
-        # what its worker, which was killed with it, had run and not discarded is known from the book at most
-        rows = {row.key: row for row in book.attempts(runs[-1].run)} if runs else {}
-        book.close()
+        log = ErrandLog(session.vault.path)
+        runs = log.runs()
+        # errands that its worker, which was killed with it, had run and not discarded are known from the log at most
+        rows = {row.key: row for row in log.attempts(runs[-1].run)} if runs else {}
+        log.close()
         memory.ran = [key for key, row in rows.items() if row.state in ("sent", "accepted", "ended", "fetched", "kept")]
         memory.held = set(memory.ran)
         if not rows:
@@ -161,7 +161,7 @@ def test_an_origin_that_is_killed_at_any_point_goes_on(session: Session, archive
 
 
 def _die_at(number: int) -> None:
-    """Kill this process before or after the Nth call of one of ``POINTS``."""
+    """Kill this process before or after the Nth call to one of ``POINTS``."""
     count = 0
 
     def counted(function: Any) -> Any:

@@ -21,7 +21,7 @@ GREETING = wire.OriginHello(1, "0.1.0", "0" * 32, "a", 60.0)
 
 
 class Ends:
-    """Both ends of a link: the worker's is in the hands of the test."""
+    """Both ends of a link: the test drives the worker's."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -37,7 +37,7 @@ class Ends:
         os.close(self.reader)
         os.close(self.writer)
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         return self.words
 
     def start(self) -> None:
@@ -50,7 +50,7 @@ class Ends:
         assert [event.kind for event in self.events(1) if isinstance(event, Frame)] == [wire.HELLO]
 
     def events(self, count: int) -> list[object]:
-        """Return the next events of the link."""
+        """Return the link's next events."""
         found: list[object] = []
         while len(found) < count:
             taken, full = self.inbox.take(5.0)
@@ -60,7 +60,7 @@ class Ends:
                 link.wake()
         return found
 
-    def heard(self, count: int) -> list[Frame]:
+    def received(self, count: int) -> list[Frame]:
         """Return the next frames that the worker gets."""
         found: list[Frame] = []
         while len(found) < count:
@@ -123,14 +123,14 @@ def test_silence_ends_it_and_a_full_inbox_is_no_silence(ends: Ends) -> None:
     ends.greet()
     ends.now = SILENCE - 1
     ends.link.wake()
-    assert [frame.kind for frame in ends.heard(2)] == [wire.HELLO, wire.PING]
+    assert [frame.kind for frame in ends.received(2)] == [wire.HELLO, wire.PING]
     ends.now = SILENCE + 1
     ends.link.wake()
     assert ends.end()[:2] == ("the worker has said nothing for 30 s", "mudroom fleet ls a asks whether it answers")
 
 
 def test_a_transport_that_fails(ends: Ends) -> None:
-    """As a terminal whose other end is gone: EIO of read(2)."""
+    """As a terminal whose other end is gone: EIO from read(2)."""
     reader, other = os.openpty()
     pipe, ends.reader = ends.reader, reader
     os.close(pipe)
@@ -182,13 +182,13 @@ def test_parts_of_a_base_are_made_as_they_are_taken_and_yield_to_messages(ends: 
     ends.link.feed(parts())
     _until(lambda: bool(made))
     ends.link.send(wire.frame_of(wire.CANCEL, wire.CancelErrand("e", 1, 15), 3))
-    kinds = [frame.kind for frame in ends.heard(4)]
+    kinds = [frame.kind for frame in ends.received(4)]
     assert kinds[0] == wire.HELLO and wire.CANCEL in kinds[1:4]
     assert len(made) < 10
-    assert len(ends.heard(15)) >= 15
+    assert len(ends.received(15)) >= 15
 
 
-def test_a_base_that_moves_is_told_and_the_link_goes_on(ends: Ends) -> None:
+def test_a_base_that_changes_is_told_and_the_link_goes_on(ends: Ends) -> None:
     ends.greet()
 
     def parts() -> Iterator[Frame]:
@@ -199,7 +199,7 @@ def test_a_base_that_moves_is_told_and_the_link_goes_on(ends: Ends) -> None:
     (event,) = ends.events(1)
     assert isinstance(event, FeedFailed) and "a.txt" in str(event.error)
     ends.link.send(wire.frame_of(wire.BYE, wire.Bye("")))
-    assert [frame.kind for frame in ends.heard(3)] == [wire.HELLO, wire.OBJECTS, wire.BYE]
+    assert [frame.kind for frame in ends.received(3)] == [wire.HELLO, wire.OBJECTS, wire.BYE]
 
 
 def test_each_kind_has_its_own_bound(ends: Ends) -> None:
@@ -213,8 +213,8 @@ def test_each_kind_has_its_own_bound(ends: Ends) -> None:
             list(reader.feed((limit + 1).to_bytes(4, "big") + head[4:]))
 
 
-def test_what_was_written_before_the_end_is_heard(ends: Ends) -> None:
-    """A worker that says its last words and goes: they count, although nothing can be written to it any more."""
+def test_what_was_written_before_the_end_is_read(ends: Ends) -> None:
+    """A worker that writes its last frames and goes: they count, although nothing can be written to it any more."""
     ends.greet()
     os.close(ends.into)
     os.write(ends.out, encode(wire.frame_of(wire.PONG, wire.Pong(1, 0, 0.0, 5))))

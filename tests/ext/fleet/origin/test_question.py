@@ -1,4 +1,4 @@
-"""Questions of workers: shown under the origin's names, answered by whoever answers others, and never believed."""
+"""Workers' questions: shown under the origin's names, answered like all others, and never believed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
-from mudroom.ext.fleet.origin.book import ErrandRow
+from mudroom.ext.fleet.origin.errand_log import ErrandRow
 from mudroom.ext.fleet.origin.link import OriginLink
 from mudroom.ext.fleet.origin.question import MOST, MOST_OF_WORKER, QueuedQuestions
 from mudroom.ext.fleet.wire.frame import LinkError
@@ -28,7 +28,7 @@ COMMAND = CommandQuestion(
 
 
 class Asked:
-    """Questions of one run, with a clock of their own."""
+    """One run's questions, with their own clock."""
 
     def __init__(self, path: Path) -> None:
         self.now = 0.0
@@ -50,9 +50,9 @@ class Asked:
         self.questions.ask("big", ERRAND, self.link, 7, Ask(number, "host", question))
 
     def answers(self) -> list[tuple[int, Any]]:
-        """Return number and answer of each question that was answered."""
+        """Return each answered question's number and answer."""
         found = []
-        for link, frame in self.questions.look():
+        for link, frame in self.questions.poll():
             assert link is self.link and (frame.kind, frame.stream) == (ANSWER, 7)
             answer = message_of(frame, Answer)
             kind: Any = CommandAnswer if answer.number in self.commands else FlowAnswer
@@ -81,7 +81,7 @@ def test_a_question_is_shown_with_the_origin_s_names(asked: Asked) -> None:
 
 
 def test_a_question_uses_up_no_answer_to_another(asked: Asked) -> None:
-    """The worker sends the fingerprint of a question that was answered while nothing waited."""
+    """The worker sends a fingerprint whose question was answered while nothing waited."""
     local = COMMAND._replace(fork="r1-1 on big")
     asked.queue.put(local, 300.0).close()
     asked.queue.decide(asked.queue.rows()[0].name, allow=True, by="test")

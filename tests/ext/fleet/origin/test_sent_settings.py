@@ -1,15 +1,15 @@
-"""Settings of errands: an answer about another command stays on this machine, one about the errand's own goes along."""
+"""Errands' settings: an answer about another command stays on this machine, one about the errand's own goes along."""
 
 from __future__ import annotations
 
 import os
 
-from origin_place import doors_of_nobody
+from origin_fixtures import idle_front_end
 
 from conftest import Place
 from mudroom.core.command.policy import CommandRule
 from mudroom.core.settings import Settings
-from mudroom.ext.fleet.origin.run import FleetErrand, FleetOrder, begin
+from mudroom.ext.fleet.origin.run import FleetErrand, RunRequest, begin
 from mudroom.ext.fleet.wire.settings import decode
 from mudroom.policy import command_answers
 
@@ -30,7 +30,7 @@ def test_an_answer_goes_only_with_the_command_that_it_is_about(place: Place) -> 
         (b"sh", b"-c", b"cd /tmp && curl -u ann:hunter3 https://example.org"),
         (b"deploy", b"--password", b"other"),
     )
-    with begin(session, FleetOrder(tuple(map(FleetErrand, lines))), [], doors_of_nobody()) as run:
+    with begin(session, RunRequest(tuple(map(FleetErrand, lines))), [], idle_front_end()) as run:
         messages = [errand.message for errand, _row in run.rows()]
     sources = [[rule.action for rule in decode(message.settings).commands.rules] for message in messages]
     assert sources == [["deny"], ["deny", "allow"], ["deny", "deny"], ["deny"]]

@@ -1,4 +1,4 @@
-"""Frames and settings of a link, as bytes and back."""
+"""A link's frames and settings, as bytes and back."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ SECTIONS = sorted({row.key.partition(".")[0] for row in ROWS})
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_setting_travels(section: str) -> None:
-    """Each setting of a policy, with the example of its row, is the same at the other end."""
+    """Each policy setting, with its row's example, is the same at the other end."""
     for row in ROWS:
         if row.key.partition(".")[0] == section:
             settings = parse_settings(f"{section}: {{{row.name}: {row.example}}}".encode(), "policy.yaml")

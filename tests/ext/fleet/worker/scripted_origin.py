@@ -1,9 +1,9 @@
-"""A small language for frames: an origin by hand, at the other end of two pipes of ``mudroom worker --stdio``.
+"""A small language for frames: an origin by hand, at the other end of ``mudroom worker --stdio``.
 
 worker.hello()                                  → the worker's hello
-worker.ship(project)                            → the id of the project's base, once the worker has all of it
-stream = worker.start(base, b"make", "test")    → the stream of an accepted errand
-worker.outcome(stream)                          → its outcome; what came before is in ``worker.heard``
+worker.send_base(project)                       → the project's base id, once the worker has everything
+stream = worker.start(base, b"make", "test")    → an accepted errand's stream
+worker.outcome(stream)                          → its outcome; what came before is in ``worker.received``
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ScriptedOrigin:
         self._reader = FrameReader()
         self._frames: list[Frame] = []
         self._streams = 0
-        self.heard: list[Frame] = []
+        self.received: list[Frame] = []
         """Every frame that came."""
 
     # --- frames ---
@@ -66,22 +66,22 @@ class ScriptedOrigin:
         self.raw(encode(frame))
 
     def next(self, timeout: float = PATIENCE) -> Frame:
-        """Return the next frame. Raise Ended at the end of the pipe."""
+        """Return the next frame. Raise Ended when the pipe has ended."""
         until = time.monotonic() + timeout
         while not self._frames:
             ready, _writable, _failed = select.select([self._read], [], [], max(until - time.monotonic(), 0))
             if not ready:
-                raise TimeoutError(f"no frame came; before: {[frame.kind for frame in self.heard[-5:]]}")
+                raise TimeoutError(f"no frame came; before: {[frame.kind for frame in self.received[-5:]]}")
             data = os.read(self._read, 1 << 18)
             if not data:
                 raise Ended
             self._frames += self._reader.feed(data)
         frame = self._frames.pop(0)
-        self.heard.append(frame)
+        self.received.append(frame)
         return frame
 
     def expect(self, kind: int, stream: int | None = None, timeout: float = PATIENCE) -> Any:
-        """Return the message of the next frame of this kind, on this stream. Frames before it are in ``heard``."""
+        """Return the message in the next frame with this kind, on this stream. Frames before it are in ``received``."""
         while True:
             frame = self.next(timeout)
             if frame.kind == kind and stream in (None, frame.stream):
@@ -100,7 +100,7 @@ class ScriptedOrigin:
         hello: message.WorkerHello = self.expect(message.HELLO)
         return hello
 
-    def ship(self, project: Path, settings: Settings = GATED) -> bytes:
+    def send_base(self, project: Path, settings: Settings = GATED) -> bytes:
         scanned = scanned_project(project, settings, self.home)
         self.send(message.OFFER, message.OfferedBase(scanned.base))
         with ScannedObjects(scanned) as objects:
@@ -141,7 +141,7 @@ class ScriptedOrigin:
     def printed(self, stream: int, which: int = 1) -> bytes:
         """Return the output that has come, and check its offsets."""
         data = b""
-        for frame in self.heard:
+        for frame in self.received:
             if frame.kind == message.OUT and frame.stream == stream:
                 out = message_of(frame)
                 if out.stream == which:
@@ -160,22 +160,22 @@ class ScriptedOrigin:
             if part.is_last:
                 return data
 
-    def ask_again(self, name: str, attempt: int = 1) -> int:
+    def fetch_outcome(self, name: str, attempt: int = 1) -> int:
         stream = self.new_stream()
         self.send(message.FETCH, message.Fetch(name, attempt, -1), stream)
         return stream
 
     # --- ends ---
 
-    def say_no_more(self) -> None:
+    def close_input(self) -> None:
         """Close our end for writing."""
         writing, self._write = self._write, -1
         if writing >= 0:
             os.close(writing)
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Close both pipes, as an origin that was killed."""
-        self.say_no_more()
+        self.close_input()
         reading, self._read = self._read, -1
         if reading >= 0:
             os.close(reading)
@@ -192,7 +192,7 @@ class ScriptedOrigin:
         return self.worker.errors()
 
     def close(self) -> None:
-        self.hang_up()
+        self.disconnect()
         self.worker.close()
 
 
@@ -241,7 +241,7 @@ class WorkerProcess:
 
 
 class WorkerThread:
-    """A worker in a thread of the test: what it does is the same, and it starts at once."""
+    """A worker in a thread of the test: it does the same, and it starts at once."""
 
     def __init__(self, home: Path, jobs: int = 2) -> None:
         self._home, self._jobs = home, jobs
@@ -293,7 +293,7 @@ def scanned_project(project: Path, settings: Settings, home: Path) -> Scanned:
 
 
 def processes_of(session: int) -> Iterator[str]:
-    """Yield the command lines of the processes of a session (setsid(2)) that are there, zombies left out."""
+    """Yield the command lines of a session's processes (setsid(2)), zombies left out."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:

@@ -1,6 +1,6 @@
 # ruff: noqa: E501 - lines of scripts
-"""A command of an errand that wants what the worker's user has: the home, keys, the environment, the bases and errands of
-this and of other origins, the link. And a base that leads its reader astray."""
+"""An errand's command that wants what the worker's user has: the home, keys, the environment, this and other origins'
+bases and errands, the link. And a base that leads its reader astray."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from scripted_origin import ScriptedOrigin, WorkerProcess
-from worker_places import origin, process, project, start, started, worker_home
+from worker_fixtures import origin, process, project, start, started, worker_home
 
 from mudroom.core.settings import Settings
 
@@ -33,7 +33,7 @@ def full_listing(root: Path) -> dict[str, tuple[int, int, int, int]]:
     }
 
 
-def said(worker: ScriptedOrigin, base: bytes, script: str, name: str, **fields: Any) -> str:
+def output_of(worker: ScriptedOrigin, base: bytes, script: str, name: str, **fields: Any) -> str:
     stream = worker.sh(base, script, name=name, **fields)
     worker.outcome(stream)
     return (worker.printed(stream) + worker.printed(stream, 2)).decode(errors="replace")
@@ -52,41 +52,42 @@ def test_a_command_finds_nothing_of_the_worker(
     plant(worker_home)
     monkeypatch.setenv("WORKER_TOKEN", PLANTED)
     monkeypatch.setenv("SSH_AUTH_SOCK", str(worker_home / "agent"))
-    other = start(name=os.urandom(16).hex())  # another origin of the same user, with a base of its own
+    other = start(name=os.urandom(16).hex())  # another origin for the same user, with its own base
     other.hello()
     (project / "others").write_text(f"{PLANTED}, another origin\n")
-    other.ship(project)
+    other.send_base(project)
     (project / "others").unlink()
     worker = process()
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     settings = Settings(view=view)  # type: ignore[arg-type]
-    assert said(worker, base, "cat a.txt", "hostile-0", settings=settings) == "one\n"
-    grounds = [str(path) for path in worker_home.rglob("grounds")]
-    assert grounds
-    before = {path: full_listing(Path(path)) for path in grounds}
+    assert output_of(worker, base, "cat a.txt", "hostile-0", settings=settings) == "one\n"
+    snapshots = [str(path) for path in worker_home.rglob("grounds")]
+    assert snapshots
+    before = {path: full_listing(Path(path)) for path in snapshots}
     script = f"""
         find / -xdev -type f -newer a.txt -size -100k ! -path '/proc/*' -exec grep -as {PLANTED} {{}} + 2>/dev/null
         grep -ras {PLANTED} /home /root /tmp /var /run /srv /mnt /dev/shm 2>/dev/null
         (for pid in /proc/[0-9]*; do tr '\\0' '\\n' <$pid/environ | grep -a {PLANTED}; done) 2>/dev/null
-        for place in {worker_home}/.ssh {worker_home}/notes {worker_home}/.local/state {" ".join(grounds)}; do
+        for place in {worker_home}/.ssh {worker_home}/notes {worker_home}/.local/state {" ".join(snapshots)}; do
             ls -d $place /proc/1/root$place /proc/self/cwd/../../../..$place 2>/dev/null
         done
         ls -l /proc/self/fd /proc/1/fd 2>/dev/null | grep -a -e grounds -e errands -e 'pipe:' -e worker/ | grep -v ' [012] ->'
-        for ground in {" ".join(grounds)}; do mkdir -p $ground; echo evil >$ground/evil; rm -rf $ground; done 2>/dev/null
+        for tree in {" ".join(snapshots)}; do mkdir -p $tree; echo evil >$tree/evil; rm -rf $tree; done 2>/dev/null
         kill -9 -1 {os.getpid()} {worker.pid} $PPID 2>/dev/null
         true
     """
-    found = said(worker, base, script, "hostile-1", settings=settings, judge=(b"sh", b"-c", script.encode()))
+    found = output_of(worker, base, script, "hostile-1", settings=settings, judge=(b"sh", b"-c", script.encode()))
     assert found == ""
-    assert "evil" not in said(worker, base, "cat a.txt; ls -R", "hostile-2", settings=settings)
+    assert "evil" not in output_of(worker, base, "cat a.txt; ls -R", "hostile-2", settings=settings)
     assert {path: full_listing(Path(path)) for path in before} == before
     assert isinstance(worker.worker, WorkerProcess) and worker.worker.process.poll() is None
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_a_base_that_leads_astray(process: Worker, project: Path, worker_home: Path, tmp_path: Path) -> None:
-    """Links out of the project, to places that the worker's user has, and a repository that names one of theirs."""
+    """Links that lead out of the project, to places that the worker's user has, and a repository that names one of
+    theirs."""
     plant(worker_home)
     theirs = tmp_path / "theirs"
     theirs.mkdir()
@@ -107,7 +108,7 @@ def test_a_base_that_leads_astray(process: Worker, project: Path, worker_home: P
     (project / "sub/.git").write_text(f"gitdir: {theirs}/.git\n")
     worker = process()
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     script = f"""
         cat notes keys/id_ed25519 .mudroom/notes .envrc up{worker_home}/notes self{worker_home}/notes up{theirs}/f 2>/dev/null
         {git} -C sub log -p 2>/dev/null
@@ -129,7 +130,7 @@ def test_unusual_ends_of_a_command_come_home(process: Worker, project: Path) -> 
     """Closed directories, names that are no text, sparse files, a removed project, and output that looks like frames."""
     worker = process()
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     scripts = {
         "closed": "mkdir -p d/e; echo x >d/e/f; chmod 0 d/e d; chmod 0 .",
         "names": "printf x >\"$(printf 'a\\377\\n\\033[31m')\"; mkdir 'x\n..'; ln -s \"$(printf '\\377')\" l; mkfifo pipe",
@@ -145,4 +146,4 @@ def test_unusual_ends_of_a_command_come_home(process: Worker, project: Path) -> 
         assert outcome.state == "ended", (name, outcome)
         if outcome.archive:
             assert len(worker.fetch(outcome)) == outcome.archive
-    assert said(worker, base, "cat a.txt", "end-of-all") == "one\n"
+    assert output_of(worker, base, "cat a.txt", "end-of-all") == "one\n"

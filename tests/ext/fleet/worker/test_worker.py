@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from scripted_origin import ScriptedOrigin, errand, message_of, row_of
-from worker_places import origin, process, project, start, started, worker_home
+from worker_fixtures import origin, process, project, start, started, worker_home
 
 from clocks import give_way
 from mudroom import __version__
@@ -26,7 +26,7 @@ from mudroom.core.settings import Settings
 from mudroom.ext.fleet.base.pack import packs
 from mudroom.ext.fleet.wire import message
 from mudroom.ext.fleet.wire.frame import Frame, encode
-from mudroom.ext.fleet.worker import held
+from mudroom.ext.fleet.worker import held_results
 from mudroom.ext.fleet.worker import link as link_module
 
 __all__ = ["origin", "process", "project", "start", "started", "worker_home"]  # fixtures
@@ -47,7 +47,7 @@ def test_an_errand_from_hello_to_kept(start: Worker, project: Path) -> None:
     worker = start()
     hello = worker.hello()
     assert hello.protocol == message.PROTOCOL and 1 in hello.levels and hello.held == ()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     script = "pwd; cat .env; cat src/b.txt; echo new > new; echo $MUDROOM_ATTEMPT $MARK >&2; exit 3"
     stream = worker.sh(base, script, variables=((b"MARK", b"m"),), number=7)
     outcome = worker.outcome(stream)
@@ -58,7 +58,7 @@ def test_an_errand_from_hello_to_kept(start: Worker, project: Path) -> None:
     assert len(archive) == outcome.archive and hashlib.blake2b(archive, digest_size=32).digest() == outcome.digest
     assert members(archive) == ["new"] and b"TOKEN" not in gzip.decompress(archive)
     assert worker.fetch(outcome, 100) == archive[100:]
-    assert "run" in [row_of(frame)["kind"] for frame in worker.heard if frame.kind == message.EVENT]
+    assert "run" in [row_of(frame)["kind"] for frame in worker.received if frame.kind == message.EVENT]
     worker.send(message.KEPT, message.Kept(outcome.errand, outcome.attempt))
     worker.send(message.BYE, message.Bye("done"))
     assert worker.wait() == 0 and worker.errors() == ""
@@ -70,7 +70,7 @@ def test_an_errand_from_hello_to_kept(start: Worker, project: Path) -> None:
 def test_no_change_has_no_archive_and_a_judge_leaves_nothing(start: Worker, project: Path) -> None:
     worker = start()
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     plain = worker.outcome(worker.start(base, "true"))
     assert (plain.archive, plain.digest, plain.judged) == (0, b"", -1)
     stream = worker.sh(base, "echo x > x", name="errand-0002", judge=(b"sh", b"-c", b"cat x; touch dropping; exit 5"))
@@ -80,9 +80,9 @@ def test_no_change_has_no_archive_and_a_judge_leaves_nothing(start: Worker, proj
 
 
 def test_a_command_has_the_origin_s_umask(process: Worker, project: Path) -> None:
-    worker = process()  # the process has one of its own
+    worker = process()  # the process has its own
     worker.hello()
-    stream = worker.sh(worker.ship(project), "umask; touch x; stat -c %a x src")
+    stream = worker.sh(worker.send_base(project), "umask; touch x; stat -c %a x src")
     worker.outcome(stream)
     assert worker.printed(stream) == b"0022\n644\n755\n"
 
@@ -98,7 +98,7 @@ def test_pings_are_answered_with_free_disk(start: Worker) -> None:
 def test_an_errand_may_be_cancelled_while_it_runs_and_while_it_waits(start: Worker, project: Path) -> None:
     worker = start(jobs=1)
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     running = worker.sh(base, "echo x > x; echo up; exec sleep 1000")
     worker.expect(message.OUT, running)
     waiting = worker.start(base, "touch", "never", name="errand-0002")
@@ -113,7 +113,7 @@ def test_an_errand_may_be_cancelled_while_it_runs_and_while_it_waits(start: Work
 def test_a_slow_origin_holds_up_no_command_and_takes_no_memory(process: Worker, project: Path) -> None:
     worker = process("--jobs", "2")
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     loud = worker.sh(base, "echo up; head -c 30000000 /dev/zero", settings=Settings(output_limit=12_000_000))
     quiet = worker.start(base, "echo", "hush", name="errand-0002")
     folders = worker.home / ".local/state/mudroom/worker" / worker.origin
@@ -135,7 +135,7 @@ def test_a_slow_origin_holds_up_no_command_and_takes_no_memory(process: Worker, 
 def test_a_question_about_a_command_is_answered_by_the_origin(start: Worker, project: Path, allow: bool) -> None:
     worker = start()
     worker.hello()
-    stream = worker.start(worker.ship(project), "rm", "a.txt", agent="coder", settings=ASKS)
+    stream = worker.start(worker.send_base(project), "rm", "a.txt", agent="coder", settings=ASKS)
     ask = worker.expect(message.ASK, stream)
     question = msgspec.msgpack.decode(ask.question, type=CommandQuestion)
     assert ask.kind == "command" and question.command == (b"rm", b"a.txt") and question.agent == "coder"
@@ -151,7 +151,7 @@ def test_no_answer_is_a_denial(start: Worker, project: Path, answer: bytes | Non
     worker = start()
     worker.hello()
     settings = ASKS._replace(approval_timeout=0.2 if answer is None else 60.0)
-    stream = worker.start(worker.ship(project), "rm", "a.txt", agent="coder", settings=settings)
+    stream = worker.start(worker.send_base(project), "rm", "a.txt", agent="coder", settings=settings)
     ask = worker.expect(message.ASK, stream)
     if answer is not None:
         worker.send(message.ANSWER, message.Answer(ask.number, answer), stream)
@@ -164,7 +164,7 @@ REACH = "import urllib.request as r; r.build_opener(r.ProxyHandler()).open('http
 def test_a_question_about_a_host_is_answered_by_the_origin(start: Worker, project: Path) -> None:
     worker = start()
     worker.hello()
-    stream = worker.start(worker.ship(project), "/usr/bin/python3", "-c", REACH)
+    stream = worker.start(worker.send_base(project), "/usr/bin/python3", "-c", REACH)
     ask = worker.expect(message.ASK, stream)
     question = msgspec.msgpack.decode(ask.question, type=FlowQuestion)
     assert (ask.kind, question.host, question.port) == ("host", "nowhere.example", 80)
@@ -203,7 +203,7 @@ def test_a_bad_start_ends_the_link_with_one_line(start: Worker) -> None:
     for name, data in BAD_STARTS.items():
         worker = start()
         worker.raw(data)
-        worker.say_no_more()
+        worker.close_input()
         assert worker.wait() == 125, name
         errors = worker.errors()
         assert errors.startswith("mudroom: the other end of the link") and "Traceback" not in errors, name
@@ -248,7 +248,7 @@ BAD_ERRANDS: dict[str, tuple[dict[str, object], str]] = {
 def test_an_errand_out_of_bounds_fails_before_it_is_accepted(start: Worker, project: Path) -> None:
     worker = start()
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     for name, (fields, reason) in BAD_ERRANDS.items():
         failed = worker.failure(worker.offer(base, "true", **fields))  # type: ignore[arg-type]
         assert reason in failed.reason, name
@@ -286,14 +286,14 @@ def test_objects_with_another_digest_end_the_link(start: Worker, project: Path) 
 def test_a_program_that_there_is_not(start: Worker, project: Path) -> None:
     worker = start()
     worker.hello()
-    outcome = worker.outcome(worker.start(worker.ship(project), "no-such-program"))
+    outcome = worker.outcome(worker.start(worker.send_base(project), "no-such-program"))
     assert (outcome.state, outcome.exit_code) == ("failed", 127) and "no-such-program" in outcome.reason
 
 
 def test_an_errand_that_was_accepted_is_not_accepted_again(start: Worker, project: Path) -> None:
     worker = start()
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     stream = worker.sh(base, "echo up; read x")
     worker.outcome(stream)
     assert "accepted before" in worker.failure(worker.offer(base, "echo", "other")).reason
@@ -315,16 +315,16 @@ def test_late_frames_are_ignored_or_fail(start: Worker, project: Path) -> None:
     assert "no attempt 1" in worker.failure(9).reason
     worker.send(message.FETCH, message.Fetch("../x", 1, 0), 10)
     assert "name of an errand" in worker.failure(10).reason
-    assert worker.outcome(worker.start(worker.ship(project), "true")).state == "ended"
+    assert worker.outcome(worker.start(worker.send_base(project), "true")).state == "ended"
 
 
 def test_questions_about_an_errand_at_the_wrong_time(
     start: Worker, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of an origin of another version, or a hostile one; the limits are small here."""
+    """From an origin with another version, or a hostile one; the limits are small here."""
     worker = start()
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     changed = worker.outcome(worker.sh(base, "echo x > x", name="errand-0001"))
     assert worker.outcome(worker.start(base, "true", name="errand-0002")).state == "ended"
     running = worker.sh(base, "echo up; exec sleep 1000", name="errand-0003")
@@ -348,8 +348,8 @@ def test_questions_about_an_errand_at_the_wrong_time(
     for link in (worker, other):
         assert refused(link, message.KEPT, message.Kept("errand-0003", 1)) == ("the errand has not ended", "")
     with monkeypatch.context() as patch:
-        patch.setattr(held, "MOST_FETCHES", 0)
-        patch.setattr(held, "MOST_TOLD", 0)
+        patch.setattr(held_results, "MOST_FETCHES", 0)
+        patch.setattr(held_results, "MOST_WAITERS", 0)
         patch.setattr(link_module, "MOST_OPEN", 1)
         assert refused(other, message.FETCH, fetch("errand-0001")) == ("0 archives are being sent", "fetch it later")
         assert refused(other, message.FETCH, again) == ("0 errands are waited for", "ask later")
@@ -363,11 +363,12 @@ def test_questions_about_an_errand_at_the_wrong_time(
 def test_an_origin_is_told_nothing_of_another(start: Worker, project: Path) -> None:
     first, second = start(), start(name="f" * 32)
     first.hello()
-    first.outcome(first.sh(first.ship(project), "echo x > x"))
+    first.outcome(first.sh(first.send_base(project), "echo x > x"))
     assert second.hello().held == ()
     second.send(message.FETCH, message.Fetch("errand-0001", 1, 0), 5)
     assert "no attempt 1" in second.failure(5).reason
-    assert "no base" in second.failure(second.offer(first.ship(project), "true")).reason  # no oracle of who has a file
+    # No oracle of who has a file.
+    assert "no base" in second.failure(second.offer(first.send_base(project), "true")).reason
 
 
 def test_the_state_is_this_user_s_alone_and_names_are_checked(process: Worker) -> None:

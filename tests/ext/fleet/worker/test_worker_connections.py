@@ -1,4 +1,4 @@
-"""Connections of a command that leave from the origin."""
+"""A command's connections that leave from the origin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from scripted_origin import ScriptedOrigin, message_of
-from worker_places import origin, process, project, start, started, worker_home
+from worker_fixtures import origin, process, project, start, started, worker_home
 
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
@@ -28,9 +28,9 @@ REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi"
 def asked(
     worker: ScriptedOrigin, project: Path, script: str = ASK_FOR_IT, lease: float = 60.0
 ) -> tuple[int, message.Dial]:
-    """Return the stream of an errand, and the connection that it asks for."""
+    """Return an errand's stream, and the connection that it asks for."""
     worker.hello(lease)
-    base = worker.ship(project)
+    base = worker.send_base(project)
     stream = worker.start(base, "/usr/bin/python3", "-c", script, settings=FAR, through_origin=True)
     dial: message.Dial = worker.expect(message.DIAL, stream)
     return stream, dial
@@ -74,11 +74,13 @@ def test_a_host_without_a_rule_is_asked_about_and_not_dialled(start: Worker, pro
     worker = start()
     worker.hello()
     script = ASK_FOR_IT.replace("far.example", "other.example")
-    stream = worker.start(worker.ship(project), "/usr/bin/python3", "-c", script, settings=FAR, through_origin=True)
+    stream = worker.start(
+        worker.send_base(project), "/usr/bin/python3", "-c", script, settings=FAR, through_origin=True
+    )
     ask = worker.expect(message.ASK, stream)
     worker.send(message.ANSWER, message.Answer(ask.number, b""), stream)
     assert worker.outcome(stream).exit_code == 1
-    assert message.DIAL not in [frame.kind for frame in worker.heard]
+    assert message.DIAL not in [frame.kind for frame in worker.received]
 
 
 def test_a_link_that_ends_ends_its_connections(start: Worker, project: Path) -> None:
@@ -87,7 +89,7 @@ def test_a_link_that_ends_ends_its_connections(start: Worker, project: Path) -> 
     worker.send(message.DIALLED, message.Dialled(dial.number, ""), stream)
     while worker.next().kind != message.DATA:
         pass
-    worker.hang_up()
+    worker.disconnect()
     assert worker.wait() == 0  # long before the lease: the command has lost its server
 
 

@@ -1,5 +1,5 @@
-"""The lease of a link, crashes of the worker, and an origin that is gone and comes back. Nothing here waits by the
-clock: a test waits for a frame, or for the end of a process."""
+"""A link's lease, worker crashes, and an origin that is gone and comes back. Nothing here waits by the clock: a test
+waits for a frame, or for a process to end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from scripted_origin import Ended, ScriptedOrigin, WorkerProcess
-from worker_places import origin, process, project, start, started, worker_home
+from worker_fixtures import origin, process, project, start, started, worker_home
 
 from mudroom.ext.fleet.wire import message
 from tiers import QUICK, SEED, sample
@@ -30,7 +30,7 @@ def kill(worker: ScriptedOrigin) -> None:
 def running(worker: ScriptedOrigin, project: Path, script: str = WRITES, lease: float = 60.0) -> int:
     """Return the stream of an errand whose command has printed."""
     worker.hello(lease)
-    stream = worker.sh(worker.ship(project), script)
+    stream = worker.sh(worker.send_base(project), script)
     worker.expect(message.OUT, stream)
     return stream
 
@@ -42,7 +42,7 @@ def test_a_lease_without_contact_ends_the_command_and_keeps_its_outcome(start: W
     worker.send(message.PING, message.Ping(1))
     worker.expect(message.PONG)  # the link goes on
     assert worker.fetch(outcome)
-    base = worker.ship(project)
+    base = worker.send_base(project)
     assert worker.outcome(worker.start(base, "true", name="errand-0002")).state == "ended"
 
 
@@ -50,7 +50,7 @@ def test_pings_keep_the_lease(start: Worker, project: Path) -> None:
     worker = start()
     stream = running(worker, project, "echo up; sleep 1.2; echo late", lease=0.5)
     number = 0
-    while not any(frame.kind == message.OUTCOME for frame in worker.heard):
+    while not any(frame.kind == message.OUTCOME for frame in worker.received):
         number += 1
         worker.send(message.PING, message.Ping(number))
         worker.expect(message.PONG)
@@ -66,7 +66,7 @@ def test_a_question_is_denied_when_the_lease_runs_out(start: Worker, project: Pa
 
     worker = start()
     worker.hello(lease=0.5)
-    stream = worker.start(worker.ship(project), "rm", "a.txt", agent="coder", settings=ASKS)
+    stream = worker.start(worker.send_base(project), "rm", "a.txt", agent="coder", settings=ASKS)
     worker.expect(message.ASK, stream)
     assert worker.outcome(stream).state in ("refused", "expired")
 
@@ -78,11 +78,11 @@ def test_commands_of_an_origin_that_is_gone_end_with_the_lease(start: Worker, pr
     if way == "bye":
         worker.send(message.BYE, message.Bye("gone"))
     else:
-        worker.hang_up()
+        worker.disconnect()
     assert worker.wait() == 0
     again = start()
     assert [(held.errand, held.state) for held in again.hello().held] == [("errand-0001", "expired")]
-    stream = again.ask_again("errand-0001")
+    stream = again.fetch_outcome("errand-0001")
     outcome = again.outcome(stream)
     assert (outcome.state, outcome.added) == ("expired", 1) and again.printed(stream) == b"up\n"
     assert again.fetch(outcome)
@@ -91,10 +91,10 @@ def test_commands_of_an_origin_that_is_gone_end_with_the_lease(start: Worker, pr
 def test_an_origin_that_comes_back_keeps_its_commands(start: Worker, project: Path) -> None:
     worker = start()
     running(worker, project, "echo up; sleep 2; echo done; echo x > x", lease=1.5)
-    worker.hang_up()
+    worker.disconnect()
     again = start()
     assert [held.state for held in again.hello(1.5).held] == ["accepted"]
-    stream = again.ask_again("errand-0001")
+    stream = again.fetch_outcome("errand-0001")
     while True:
         again.send(message.PING, message.Ping(1))
         try:
@@ -110,10 +110,10 @@ def test_an_origin_that_comes_back_keeps_its_commands(start: Worker, project: Pa
 def test_an_errand_of_an_earlier_worker_process_can_be_cancelled(start: Worker, project: Path) -> None:
     worker = start()
     running(worker, project)
-    worker.hang_up()
+    worker.disconnect()
     again = start()
     again.hello()
-    stream = again.ask_again("errand-0001")
+    stream = again.fetch_outcome("errand-0001")
     again.send(message.CANCEL, message.CancelErrand("errand-0001", 1, 15), 9)
     assert again.outcome(stream).state == "cancelled"
     assert worker.wait() == 0
@@ -127,11 +127,11 @@ def test_an_errand_whose_worker_was_killed_is_lost_with_its_fork_kept(
     kill(worker)
     again = start()
     assert [(held.errand, held.state) for held in again.hello().held] == [("errand-0001", "lost")]
-    stream = again.ask_again("errand-0001")
+    stream = again.fetch_outcome("errand-0001")
     outcome = again.outcome(stream)
     assert (outcome.state, outcome.added) == ("lost", 1) and again.printed(stream) == b"up\n"
     assert again.fetch(outcome)
-    assert "accepted before" in again.failure(again.offer(again.ship(project), "true")).reason
+    assert "accepted before" in again.failure(again.offer(again.send_base(project), "true")).reason
     again.send(message.KEPT, message.Kept("errand-0001", 1))
     again.send(message.BYE, message.Bye("done"))
     assert again.wait() == 0
@@ -150,18 +150,18 @@ SCRIPT = "cat a.txt; echo x > x"
 
 
 def drive(worker: ScriptedOrigin, project: Path, most: int) -> bool:
-    """Go the way of an errand until ``most`` frames have come. Return whether that was less than the whole way."""
+    """Take an errand's way until ``most`` frames have come. Return whether that was less than the whole way."""
     following = worker.next
 
     def counted(timeout: float = 60.0) -> object:
-        if len(worker.heard) >= most:
+        if len(worker.received) >= most:
             raise Ended
         return following(timeout)
 
     worker.next = counted  # type: ignore[method-assign,assignment]
     try:
         worker.hello(0.5)
-        stream = worker.sh(worker.ship(project), SCRIPT, judge=(b"true",))
+        stream = worker.sh(worker.send_base(project), SCRIPT, judge=(b"true",))
         outcome = worker.outcome(stream)
         if outcome.archive or outcome.state != "expired":  # a busy machine may let half a second pass: nothing is lost
             worker.fetch(outcome)
@@ -172,29 +172,29 @@ def drive(worker: ScriptedOrigin, project: Path, most: int) -> bool:
 
 
 def settled(worker: ScriptedOrigin, project: Path, accepted: bool) -> None:
-    """Check that a new link finds an accepted errand with its outcome and an archive of what was written, and that
-    none runs twice."""
+    """Check that a new link finds an accepted errand with its outcome and its files in an archive, and that none runs
+    twice."""
     held = worker.hello().held
     assert len(held) <= 1 and (held or not accepted)
     if held:
-        stream = worker.ask_again("errand-0001")
+        stream = worker.fetch_outcome("errand-0001")
         outcome = worker.outcome(stream)
         assert outcome.state in ("ended", "lost", "expired")
         assert outcome.state != "ended" or (outcome.added, worker.printed(stream)) == (1, b"one\n")
         assert not outcome.archive or len(worker.fetch(outcome)) == outcome.archive
-        again = worker.failure(worker.offer(worker.ship(project), "true"))
+        again = worker.failure(worker.offer(worker.send_base(project), "true"))
         assert "accepted before" in again.reason
     else:
-        assert worker.outcome(worker.sh(worker.ship(project), SCRIPT)).state == "ended"
+        assert worker.outcome(worker.sh(worker.send_base(project), SCRIPT)).state == "ended"
 
 
 def end_at(kind: Worker, start: Worker, project: Path, most: int) -> bool:
-    """End a worker's link after so many frames: a process is killed, the origin of a thread goes. Check what a new link
+    """End a worker's link after so many frames: a process is killed, a thread's origin goes. Check what a new link
     finds. Return False if there are not so many frames."""
     name = os.urandom(16).hex()
     worker = kind(name=name)
     is_part = drive(worker, project, most)
-    accepted = any(frame.kind == message.ACCEPTED for frame in worker.heard)
+    accepted = any(frame.kind == message.ACCEPTED for frame in worker.received)
     if isinstance(worker.worker, WorkerProcess):
         worker.worker.kill()
     worker.close()

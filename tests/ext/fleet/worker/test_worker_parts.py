@@ -1,4 +1,4 @@
-"""Parts of a worker by themselves: its lease, its disk, its own policy."""
+"""A worker's parts by themselves: its lease, its disk, its own policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from scripted_origin import ScriptedOrigin, errand
-from worker_places import origin, process, project, start, started, worker_home
+from worker_fixtures import origin, process, project, start, started, worker_home
 
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule
 from mudroom.core.confinement.limit import Limits
@@ -23,11 +23,11 @@ from mudroom.ext.fleet.wire import message
 from mudroom.ext.fleet.wire.frame import Frame, FrameReader
 from mudroom.ext.fleet.wire.tunnel import MOST
 from mudroom.ext.fleet.worker import level
-from mudroom.ext.fleet.worker.far_dial import FarDials
+from mudroom.ext.fleet.worker.base_cache import BaseCache
 from mudroom.ext.fleet.worker.folder import AlreadyAccepted, ErrandFolders
 from mudroom.ext.fleet.worker.lease import Lease
+from mudroom.ext.fleet.worker.origin_connections import OriginConnections
 from mudroom.ext.fleet.worker.outbox import LinkOutbox
-from mudroom.ext.fleet.worker.supply import BaseSupply
 from mudroom.ext.fleet.worker.tighten import own_policy, tightened
 from whole_text import whole
 
@@ -113,10 +113,10 @@ def test_what_a_crash_leaves_of_an_errand_that_was_not_accepted_is_removed(tmp_p
     assert os.listdir(tmp_path / "errands") == ["kept"]
 
 
-def test_the_vault_of_a_ground_that_was_evicted_goes_once_it_has_no_fork(start: Worker, project: Path) -> None:
+def test_the_vault_of_a_snapshot_that_was_evicted_goes_once_it_has_no_fork(start: Worker, project: Path) -> None:
     worker = start()
     worker.hello()
-    outcome = worker.outcome(worker.sh(worker.ship(project), "echo x > x"))
+    outcome = worker.outcome(worker.sh(worker.send_base(project), "echo x > x"))
     top = worker.home / ".local/state/mudroom/worker" / worker.origin
     worker.close()
     shutil.rmtree(top / "grounds")
@@ -155,7 +155,7 @@ def test_levels_are_tried_once_for_this_machine(tmp_path: Path, monkeypatch: pyt
 def test_a_file_that_is_all_hole_fails_and_is_not_read(start: Worker, project: Path) -> None:
     worker = start()
     worker.hello()
-    outcome = worker.outcome(worker.sh(worker.ship(project), "truncate -s 5T big; exit 3"))
+    outcome = worker.outcome(worker.sh(worker.send_base(project), "truncate -s 5T big; exit 3"))
     assert (outcome.state, outcome.exit_code, outcome.archive) == ("failed", 3, 0)
     assert "at most" in outcome.reason
 
@@ -165,7 +165,7 @@ def test_a_full_disk_before_the_start_is_an_outcome(
 ) -> None:
     worker = start()
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     full = SimpleNamespace(f_bavail=10, f_bfree=10, f_blocks=10, f_frsize=4096)
     with monkeypatch.context() as patch:
         patch.setattr(os, "statvfs", lambda _path: full)
@@ -184,7 +184,7 @@ def test_a_disk_that_is_full_when_an_errand_is_written_down_refuses_it(
 
     worker = start()
     worker.hello()
-    base = worker.ship(project)
+    base = worker.send_base(project)
     with monkeypatch.context() as patch:
         patch.setattr(folder, "_write", full)
         assert "No space left" in worker.failure(worker.offer(base, "true")).reason
@@ -213,7 +213,7 @@ def test_an_origin_that_reads_nothing_makes_producers_wait_and_its_end_frees_the
 
 
 class Numbered:
-    """A source of so many frames."""
+    """A source with so many frames."""
 
     def __init__(self, count: int) -> None:
         self._left = [Frame(message.OUT, number, b"") for number in range(count)]
@@ -223,7 +223,7 @@ class Numbered:
 
 
 def written_kinds(outbox: LinkOutbox, read: int, count: int) -> list[int]:
-    """Start it, and return the kinds of the first frames that it writes."""
+    """Start it, and return the kinds in the first frames that it writes."""
     reader, frames = FrameReader(), list[Frame]()
     outbox.start()
     while len(frames) < count:
@@ -234,8 +234,8 @@ def written_kinds(outbox: LinkOutbox, read: int, count: int) -> list[int]:
 
 @pytest.mark.parametrize("before", range(4))
 def test_no_output_of_an_errand_goes_before_the_errand_was_accepted(before: int) -> None:
-    """Output and an outcome that came at once overtook ACCEPTED, in a worker that had just sent another urgent frame;
-    the origin takes this for a breach of the protocol, and closes the link."""
+    """Output and an outcome that came at once overtook ACCEPTED, in a worker that had just sent another urgent frame.
+    To the origin that breaks the protocol, and it closes the link."""
     read, write = os.pipe()
     outbox = LinkOutbox(write)
     for _number in range(before):
@@ -302,50 +302,50 @@ def test_a_worker_s_own_policy_only_tightens(tmp_path: Path) -> None:
 
 
 def test_two_workers_keep_the_same_bases(tmp_path: Path) -> None:
-    """Workers of one user on one machine share the bases of an origin."""
-    supplies = [BaseSupply(os.fsencode(tmp_path)) for _number in range(2)]
+    """One user's workers on one machine share an origin's bases."""
+    caches = [BaseCache(os.fsencode(tmp_path)) for _number in range(2)]
     together, failures = threading.Barrier(2), list[OSError]()
 
-    def keep(supply: BaseSupply) -> None:
+    def record(cache: BaseCache) -> None:
         for number in range(100):
             together.wait(60)
             try:
-                supply._keep(b"%032d" % number, message.Base(bytes(32), b"/p", b"/h", (), (), 0o22))
+                cache._record(b"%032d" % number, message.Base(bytes(32), b"/p", b"/h", (), (), 0o22))
             except OSError as error:
                 failures.append(error)
 
-    threads = [threading.Thread(target=keep, args=(supply,)) for supply in supplies]
+    threads = [threading.Thread(target=record, args=(cache,)) for cache in caches]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert failures == []
     assert len(list((tmp_path / "bases").iterdir())) == 100
-    for supply in supplies:
-        supply.close()
+    for cache in caches:
+        cache.close()
 
 
 def test_more_connections_than_an_origin_makes_at_once() -> None:
-    """Each has a pipe: those of all errands of a link are bounded, and go with it."""
+    """Each has a pipe: those for all errands on a link are bounded, and go with it."""
     before = len(os.listdir("/proc/self/fd"))
-    dials = FarDials(lambda _frame: None)
-    pending = [dials.begin(1, "caller", "host.example", 80) for _number in range(MOST)]
+    connections = OriginConnections(lambda _frame: None)
+    pending = [connections.begin(1, "caller", "host.example", 80) for _number in range(MOST)]
     with pytest.raises(MudroomError, match=whole("256 connections are being made by the origin")):
-        dials.begin(1, "caller", "host.example", 80)
+        connections.begin(1, "caller", "host.example", 80)
     for connection in pending:
         connection.close()
-    dials.close()
+    connections.close()
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_more_connections_than_a_link_carries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mudroom.ext.fleet.wire.tunnel.MOST", 0)
     sent, before = list[Frame](), len(os.listdir("/proc/self/fd"))
-    dials = FarDials(sent.append)
-    pending = dials.begin(1, "caller", "host.example", 80)
-    dials.dialled(message.frame_of(message.DIALLED, message.Dialled(1, ""), 1))
+    connections = OriginConnections(sent.append)
+    pending = connections.begin(1, "caller", "host.example", 80)
+    connections.dialled(message.frame_of(message.DIALLED, message.Dialled(1, ""), 1))
     with pytest.raises(MudroomError, match=whole("the link has 256 connections")):
         pending.result()
     pending.close()
-    dials.close()
+    connections.close()
     assert len(os.listdir("/proc/self/fd")) == before

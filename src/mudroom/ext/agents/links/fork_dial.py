@@ -7,7 +7,7 @@ counts at once, and one that was taken back counts no more.
 Rules of this file: the socket is made in the network namespace of the other fork's command and connected from here.
 A server that does not accept delays its own clients alone. A fork on another machine is reached by a dial through the
 link to it, and a command on another machine reaches a fork here by ``dial_from_afar``
-(``ext/fleet/origin/far_dial.py``); the decision is the same, and made here.
+(``ext/fleet/origin/connection_proxy.py``); the decision is the same, and made here.
 """
 
 from __future__ import annotations

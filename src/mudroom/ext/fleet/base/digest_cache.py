@@ -25,7 +25,7 @@ def _stamp(entry: Entry) -> _Stamp:
 
 
 class DigestCache:
-    """Use by one thread. Digests of files that were not asked for since it was loaded are forgotten by ``save``."""
+    """One thread uses it. ``save`` forgets the digests of files that were not asked for since it was loaded."""
 
     def __init__(self, path: bytes, now: int) -> None:
         """``now``: the time at which the scan begins, in nanoseconds."""
@@ -35,7 +35,7 @@ class DigestCache:
         self._is_new = False
 
     def get(self, directory: bytes, name: bytes, entry: Entry) -> bytes | None:
-        """Return the digest of the file's content; None if it has to be read."""
+        """Return the digest of the file's content; None if the file has to be read."""
         row = self._known.get(directory, {}).get(name)
         if row is None or row[0] != _stamp(entry):
             return None

@@ -1,19 +1,19 @@
-"""Merkle manifest of a project: a node for each directory, named by its digest. Pure: no files are read here.
+"""A project's Merkle manifest: a node for each directory, named by its digest. Pure: no files are read here.
 
     node    MessagePack [[name, kind, mode, mtime_ns, size, digest or target], …], rows sorted by name
-    base    root node, path of the project, path of the home, masked and excluded paths, umask (``wire/message.py``)
+    base    root node, project path, home path, masked and excluded paths, umask (``wire/message.py``)
 
-The digest of a node is BLAKE2b-256 with ``person=b"mudroom-dir"``, that of a base has ``person=b"mudroom-base"``, and
-that of a file is plain BLAKE2b-256 of its content, as in the ``digests`` of an archive (``ext/transfer``). So no file
-has the digest of a node, and no file is read twice.
+A node's digest is BLAKE2b-256 with ``person=b"mudroom-dir"``, a base's has ``person=b"mudroom-base"``. A file's is
+plain BLAKE2b-256 over its content, as in an archive's ``digests`` (``ext/transfer``). So no file has a node's digest,
+and no file is read twice.
 
 Rules of this file:
 1. A directory has one node and a node has one encoding: ``decode_node`` refuses everything that ``encode_node`` does
-   not write. The time of a directory is not part of it, as it changes with every temporary file.
+   not write. A directory's time is not in its node, as it changes with every temporary file.
 2. The bytes come from another machine. A node is bounded before it is decoded, and a tree is measured before it is
    walked: nodes that name one node many times are few bytes and many files. Cycles cannot be built, because a node
    would have to hold its own digest.
-3. A name is one component of a path. No name leads out of its directory.
+3. A name is one path component. No name leads out of its directory.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ FILE: Final = "f"
 DIRECTORY: Final = "d"
 SYMLINK: Final = "l"
 NODE_LIMIT = 64 << 20
-"""Bytes of a node: about 700,000 files of one directory."""
+"""Bytes in a node: about 700,000 files in one directory."""
 NAME_LIMIT = 255
-"""NAME_MAX of Linux (limits.h)."""
+"""Linux's NAME_MAX (limits.h)."""
 TARGET_LIMIT = 4095
-"""PATH_MAX of Linux without its NUL byte."""
+"""Linux's PATH_MAX without its NUL byte."""
 DEEPEST = 256
 """Directories above a directory."""
 PATH_LIMIT = 1 << 16
-"""Bytes of a path."""
+"""Bytes in a path."""
 _TIMES = 1 << 62
 """Nanoseconds before and after 1970: 146 years."""
 
@@ -48,7 +48,7 @@ ReadNode = Callable[[bytes], bytes]
 
 
 class RefusedBase(MudroomError):
-    """The manifest of a base is damaged, hostile or beyond the limits."""
+    """A base's manifest is damaged, hostile or beyond the limits."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the base cannot be used: {reason}", "no part of it was used")
@@ -65,15 +65,15 @@ class Row(NamedTuple):
     size: int
     """Bytes; 0 for directories and links."""
     content: bytes
-    """Digest of a file or of a directory's node; target of a link."""
+    """A file's or directory node's digest; a link's target."""
 
 
 class TreeLimits(NamedTuple):
-    """Bounds of a tree that another machine sends."""
+    """Bounds for a tree that another machine sends."""
 
     entries: int = 2_000_000
     size: int = 64 << 30
-    """Bytes of all files."""
+    """Bytes in all files."""
     depth: int = DEEPEST
 
 
@@ -85,11 +85,11 @@ class TreeSize(NamedTuple):
 
     entries: int
     size: int
-    """Bytes of the files."""
+    """Bytes in the files."""
     depth: int
     """Directories in a row, the topmost included."""
     path: int
-    """Bytes of the longest path."""
+    """Bytes in the longest path."""
 
 
 _decoder = msgspec.msgpack.Decoder(list[Row])
@@ -101,7 +101,7 @@ def digest_of_content(data: bytes | memoryview) -> bytes:
 
 
 EMPTY = digest_of_content(b"")
-"""Digest of an empty file. It is never sent."""
+"""An empty file's digest. It is never sent."""
 
 
 def digest_of_node(node: bytes | memoryview) -> bytes:
@@ -109,12 +109,12 @@ def digest_of_node(node: bytes | memoryview) -> bytes:
 
 
 def base_id(base: Base) -> bytes:
-    """Return the digest of a base: of everything that makes a command's view of it."""
+    """Return a base's digest: over everything that makes a command's view."""
     return blake2b(_encoder.encode(base), digest_size=DIGEST, person=b"mudroom-base").digest()
 
 
 def encode_node(rows: Sequence[Row]) -> bytes:
-    """Return the node of a directory. Raise ValueError if a row is not allowed in one."""
+    """Return a directory's node. Raise ValueError if a row is not allowed in one."""
     node = _encoder.encode(sorted(rows))
     fault = _fault(sorted(rows)) if len(node) <= NODE_LIMIT else f"has {len(node):,} bytes"
     if fault:
@@ -123,7 +123,7 @@ def encode_node(rows: Sequence[Row]) -> bytes:
 
 
 def decode_node(node: bytes) -> list[Row]:
-    """Return the rows of a node. Raise RefusedBase if it is not exactly what ``encode_node`` writes."""
+    """Return a node's rows. Raise RefusedBase if it is not exactly what ``encode_node`` writes."""
     if len(node) > NODE_LIMIT:
         raise RefusedBase(f"a directory has {len(node):,} bytes")
     try:
@@ -166,7 +166,7 @@ def _fault(rows: Sequence[Row]) -> str:
 
 
 def require_base(base: Base) -> None:
-    """Raise RefusedBase if the fields of a base, which another machine sent, are not possible."""
+    """Raise RefusedBase if a base, which another machine sent, has impossible fields."""
     if len(base.root) != DIGEST:
         raise RefusedBase("its root is not a digest")
     for path in (base.project, base.home):
@@ -190,8 +190,8 @@ def is_beneath(path: bytes) -> bool:
 
 
 def measure(root: bytes, read: ReadNode, limits: TreeLimits = LIMITS) -> TreeSize:
-    """Return the size of a tree, in time that depends on its distinct nodes. Raise RefusedBase if it is beyond the
-    limits, and what ``read`` raises if a node is missing."""
+    """Return a tree's size, in time that depends on its distinct nodes. Raise RefusedBase if it is beyond the limits,
+    and what ``read`` raises if a node is missing."""
     sizes: dict[bytes, TreeSize] = {}
     pending: list[tuple[bytes, list[Row] | None]] = [(root, None)]
     while pending:
@@ -233,7 +233,7 @@ def _sum(rows: Sequence[Row], sizes: dict[bytes, TreeSize], limits: TreeLimits) 
 
 
 def walk(root: bytes, read: ReadNode) -> Iterator[tuple[bytes, list[Row]]]:
-    """Yield the path of each directory with its rows, a directory before those in it. Measure a hostile tree first."""
+    """Yield each directory's path with its rows, a directory before those in it. Measure a hostile tree first."""
     pending = [(b"", root)]
     while pending:
         path, digest = pending.pop()

@@ -1,14 +1,14 @@
-"""Store of objects that have arrived: nodes and contents by digest, until a ground is made of them.
+"""Store of objects that have arrived: nodes and contents by digest, until they are in a snapshot.
 
-    BOOT/packs/<name>       u32 length of the rows | MessagePack [[is_node, digest, offset, size], …] | contents
+    BOOT/packs/<name>       u32 length, in bytes | rows: MessagePack [[is_node, digest, offset, size], …] | contents
     BOOT/large/<digest>     an object that came in parts
-    BOOT/parts/<digest>     the parts of an object that has not arrived as a whole
+    BOOT/parts/<digest>     the parts that have come, for an object that has not arrived as a whole
 
-20,000 small files are a few packs here: they become files once, in the ground. BOOT is the id of the boot: objects are
-not synced, so those of an earlier boot may be torn, and are dropped.
+20,000 small files are a few packs here: they become files once, in the snapshot. BOOT is the boot's id: objects are not
+synced, so those from an earlier boot may be torn, and are dropped.
 
 Rules of this file:
-1. The directory is its user's alone. Every origin has a store of its own: two that share one could each find out by
+1. The directory is its user's alone. Every origin has its own store: two that share one could each find out by
    ``missing`` what files the other has sent.
 2. An object is verified before it is written; a file appears by one rename when it is whole. A full disk or quota is
    ``StoreFull`` and leaves no half object.
@@ -48,14 +48,14 @@ from mudroom.ext.fleet.wire.message import DIGEST, Base
 from mudroom.stage.layers.layer import remove_tree
 
 QUOTA = 8 << 30
-"""Bytes of a store."""
+"""Bytes in a store."""
 ASKED = 200_000
 """Digests that are asked for at once: a frame holds 450,000."""
 _HEAD = struct.Struct(">I")
 
 
 class StoreFull(MudroomError):
-    """The disk, or the quota of the store, has no room for an object."""
+    """The disk, or the store's quota, has no room for an object."""
 
 
 class StoredRow(NamedTuple):
@@ -66,15 +66,15 @@ class StoredRow(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """Objects of a base that have to be asked for. Empty: none. Files are told when all nodes are there."""
+    """A base's objects that have to be asked for. Empty: none. Files are told when all nodes are there."""
 
     nodes: tuple[bytes, ...]
     files: tuple[bytes, ...]
 
 
-class _Place(NamedTuple):
+class _Location(NamedTuple):
     pack: bytes
-    """Path of the file."""
+    """The file's path."""
     offset: int
     size: int
     is_node: bool
@@ -83,12 +83,8 @@ class _Place(NamedTuple):
 _decoder = msgspec.msgpack.Decoder(list[StoredRow])
 
 
-def _holds_nothing(_digest: bytes) -> bool:
-    return False
-
-
 class PackFile:
-    """A file of objects, mapped into memory. ``close`` it when no content of it is in use."""
+    """A file with objects, mapped into memory. ``close`` it when its content is not in use."""
 
     def __init__(self, path: bytes) -> None:
         """Raise OSError, or ValueError if the file is not one that ``write_pack`` has written."""
@@ -151,7 +147,7 @@ class ObjectStore:
         """Make the directory if it is missing. Raise UsageError if it is not this user's alone."""
         self.quota = quota
         self._lock = threading.RLock()
-        self._index: dict[bytes, _Place] = {}
+        self._index: dict[bytes, _Location] = {}
         self._packs: dict[bytes, PackFile] = {}
         self._parts: dict[bytes, _Part] = {}
         require_own(path)
@@ -183,7 +179,7 @@ class ObjectStore:
                 size, digest = os.stat(path).st_size, bytes.fromhex(name.decode("ascii"))
             except (FileNotFoundError, ValueError):
                 continue
-            self._index[digest] = _Place(path, 0, size, is_node=False)
+            self._index[digest] = _Location(path, 0, size, is_node=False)
 
     def _open(self, path: bytes) -> None:
         try:
@@ -195,7 +191,7 @@ class ObjectStore:
             return
         self._packs[path] = pack
         for row in pack.rows:
-            self._index[row.digest] = _Place(path, row.offset, row.size, row.is_node)
+            self._index[row.digest] = _Location(path, row.offset, row.size, row.is_node)
 
     # --- reading ---
 
@@ -208,28 +204,28 @@ class ObjectStore:
 
     def view(self, digest: bytes) -> memoryview:
         """Return the content without a copy, where it is in a pack. Raise KeyError if the object is missing."""
-        place = self._index[digest]
-        pack = self._packs.get(place.pack)
+        location = self._index[digest]
+        pack = self._packs.get(location.pack)
         if pack is not None:
-            return pack.content(place.offset, place.size)
+            return pack.content(location.offset, location.size)
         descriptor = self.open(digest)
         with open(descriptor, "rb") as stream:
             return memoryview(stream.read())
 
     def open(self, digest: bytes) -> int:
-        """Return a descriptor of an object that is a file of its own. Raise KeyError if there is none."""
-        place = self._index[digest]
-        if place.pack in self._packs:
+        """Return a descriptor for an object with its own file. Raise KeyError if there is none."""
+        location = self._index[digest]
+        if location.pack in self._packs:
             raise KeyError(digest)
         try:
-            return os.open(place.pack, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            return os.open(location.pack, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError as error:  # evicted by another process
             with self._lock:
                 self._index.pop(digest, None)
             raise KeyError(digest) from error
 
     def size(self, digest: bytes) -> int:
-        """Return the bytes of an object, as an ``ObjectReader``. Raise KeyError if it is missing."""
+        """Return an object's size in bytes, as an ``ObjectReader``. Raise KeyError if it is missing."""
         return self._index[digest].size
 
     def is_node(self, digest: bytes) -> bool:
@@ -245,12 +241,12 @@ class ObjectStore:
             os.close(descriptor)
 
     def is_file(self, digest: bytes) -> bool:
-        """Return whether the object is a file of its own, for ``open``."""
-        place = self._index.get(digest)
-        return place is not None and place.pack not in self._packs
+        """Return whether the object has its own file, for ``open``."""
+        location = self._index.get(digest)
+        return location is not None and location.pack not in self._packs
 
     def node(self, digest: bytes) -> bytes:
-        """Return the bytes of a node. Raise KeyError if it is missing, or is no node."""
+        """Return a node's bytes. Raise KeyError if it is missing, or is no node."""
         if not self._index[digest].is_node:
             raise KeyError(digest)
         return self.get(digest)
@@ -258,13 +254,13 @@ class ObjectStore:
     def missing(
         self,
         base: Base,
-        held: Callable[[bytes], bool] = _holds_nothing,
+        elsewhere: Callable[[bytes], bool] = lambda _digest: False,
         node: Callable[[bytes], bytes] | None = None,
         limits: TreeLimits = LIMITS,
     ) -> Missing:
-        """Return the objects of a base that are neither here nor ``held`` elsewhere.
+        """Return a base's objects that are neither here nor ``elsewhere``.
 
-        ``node``: a reader of nodes that has more than the store. Raise RefusedBase if the tree is beyond the limits,
+        ``node``: a reader for nodes that has more than the store. Raise RefusedBase if the tree is beyond the limits,
         StoreFull if its missing files are more than the quota."""
         read = node or self.node
         nodes: list[bytes] = []
@@ -282,7 +278,7 @@ class ObjectStore:
                 if row.kind == DIRECTORY and row.content not in seen:
                     seen.add(row.content)
                     pending.append(row.content)
-                elif row.kind == FILE and not (row.content in files or self.has(row.content) or held(row.content)):
+                elif row.kind == FILE and not (row.content in files or self.has(row.content) or elsewhere(row.content)):
                     files[row.content] = row.size
             if len(seen) > limits.entries:
                 raise RefusedBase(f"it has more than {limits.entries:,} directories")
@@ -321,7 +317,7 @@ class ObjectStore:
             self._open(path)
 
     def put_part(self, row: PackRow, data: memoryview) -> bool:
-        """Store the next part of a large object. Return whether the object is complete.
+        """Store a large object's next part. Return whether the object is complete.
 
         Raise RefusedPack if the part is not the next one, or the whole does not have its digest; StoreFull."""
         with self._lock:
@@ -361,16 +357,16 @@ class ObjectStore:
             os.unlink(path)
             self.put_all([(True, row.digest, memoryview(data))])
         else:
-            self._index[row.digest] = _Place(path, 0, row.size, is_node=False)
+            self._index[row.digest] = _Location(path, 0, row.size, is_node=False)
 
     # --- room ---
 
     def used(self) -> int:
-        """Return the bytes of all files of the store."""
+        """Return the bytes in all the store's files."""
         return sum(size for _time, size, _path in self._files())
 
     def _files(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yield the time of the last use, the bytes and the path of each file."""
+        """Yield each file's last use (time), bytes and path."""
         for part in (b"/packs/", b"/large/", b"/parts/"):
             for name in os.listdir(self._top + part):
                 try:
@@ -388,7 +384,7 @@ class ObjectStore:
         self.evict(self.quota - size)
 
     def evict(self, keep: int) -> None:
-        """Remove what was used longest ago until at most ``keep`` bytes are left."""
+        """Remove the least recently used files until at most ``keep`` bytes are left."""
         with self._lock:
             files = sorted(self._files())
             used = sum(size for _time, size, _path in files)
@@ -409,7 +405,7 @@ class ObjectStore:
         except FileNotFoundError:
             pass  # another process was faster
         self._packs.pop(path, None)
-        for digest in [digest for digest, place in self._index.items() if place.pack == path]:
+        for digest in [digest for digest, location in self._index.items() if location.pack == path]:
             del self._index[digest]
 
     def touch(self) -> None:
@@ -427,7 +423,7 @@ class _Part:
     def __init__(self, path: bytes, row: PackRow) -> None:
         self.path = path
         self._size, self._is_node = row.size, row.is_node
-        self._at = 0  # written by the holder of the store's lock
+        self._at = 0  # written by the thread that has the store's lock
         person = b"mudroom-dir" if row.is_node else b""
         self._hasher = blake2b(digest_size=DIGEST, person=person)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -459,7 +455,7 @@ class _Part:
 
 @contextmanager
 def room_required() -> Iterator[None]:
-    """Turn a full disk into StoreFull."""
+    """Raise StoreFull instead of OSError where the disk or quota is full."""
     try:
         yield
     except OSError as error:
@@ -487,7 +483,7 @@ def _make(path: bytes) -> None:
 
 
 def boot_id() -> bytes:
-    """Return the id of this boot (random(4)); ``boot`` where there is none."""
+    """Return this boot's id (random(4)); ``boot`` where there is none."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as stream:
             return stream.read().strip()

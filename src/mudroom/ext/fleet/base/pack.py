@@ -1,10 +1,10 @@
 """Packs: objects on their way to another machine, and the files in which a store keeps them.
 
     frame   u8 method (0: plain, 1: zlib) | payload
-    payload u32 length of the rows (big-endian) | MessagePack [[is_node, digest, size, offset, length], …] | contents
+    payload u32 length, big-endian | rows: MessagePack [[is_node, digest, size, offset, length], …] | contents
 
-A row is a part of an object: ``length`` bytes from ``offset`` of an object of ``size`` bytes. An object that is larger
-than ``PART`` comes in several parts, in order, which may be in several packs.
+A row is an object's part: ``length`` bytes from ``offset`` on, in an object with ``size`` bytes. An object larger than
+``PART`` comes in several parts, in order, which may be in several packs.
 
 Rules of this file:
 1. A frame is at most ``PACK`` bytes, before and after it is unpacked. Nothing is allocated by a number that arrived.
@@ -25,11 +25,11 @@ from mudroom.ext.fleet.base.manifest import NODE_LIMIT, digest_of_content, diges
 from mudroom.ext.fleet.wire.message import DIGEST
 
 PACK = 8 << 20
-"""Bytes of a pack."""
+"""Bytes in a pack."""
 PART = 4 << 20
-"""Bytes of a part of an object."""
+"""Bytes in an object's part."""
 _ROW = 72
-"""Bytes of a row, at most: a digest of 34, three integers of 9, a boolean and the head of an array."""
+"""Bytes in a row, at most: digest 34, three integers 9 each, a boolean, the array's head."""
 _HEAD = struct.Struct(">I")
 _PLAIN, _ZLIB = 0, 1
 _SMALL = 256 << 10
@@ -48,14 +48,14 @@ class PackRow(NamedTuple):
     is_node: bool
     digest: bytes
     size: int
-    """Bytes of the whole object."""
+    """The whole object's bytes."""
     offset: int
     length: int
 
 
 class ObjectReader(Protocol):
     def size(self, digest: bytes) -> int:
-        """Return the bytes of an object. Raise KeyError if there is none."""
+        """Return an object's size in bytes. Raise KeyError if there is none."""
 
     def is_node(self, digest: bytes) -> bool: ...
 
@@ -67,7 +67,7 @@ class ObjectWriter(Protocol):
         """Store whole objects that were verified."""
 
     def put_part(self, row: PackRow, data: memoryview) -> bool:
-        """Store a part of a large object. Return whether the object is complete."""
+        """Store a large object's part. Return whether the object is complete."""
 
 
 _decoder = msgspec.msgpack.Decoder(list[PackRow])
@@ -78,18 +78,18 @@ def packs(digests: Iterable[bytes], objects: ObjectReader) -> Iterator[bytes]:
     ``read`` raises."""
     rows: list[PackRow] = []
     contents: list[bytes] = []
-    held = 0
+    total = 0
     for digest in digests:
         size, is_node = objects.size(digest), objects.is_node(digest)
         offset = 0
         while offset < size or not size:
             length = min(size - offset, PART)
-            if rows and held + length + _ROW > PACK - 16:
+            if rows and total + length + _ROW > PACK - 16:
                 yield _frame(rows, contents)
-                rows, contents, held = [], [], 0
+                rows, contents, total = [], [], 0
             rows.append(PackRow(is_node, digest, size, offset, length))
             contents.append(objects.read(digest, offset, length))
-            held += length + _ROW
+            total += length + _ROW
             offset += length
             if not size:
                 break
@@ -117,7 +117,7 @@ def _compress(payload: bytes) -> bytes | None:
 
 
 def parse(frame: bytes) -> Iterator[tuple[PackRow, memoryview]]:
-    """Yield the rows of a pack with their contents, which are not verified. Raise RefusedPack if it is no pack."""
+    """Yield a pack's rows with their contents, which are not verified. Raise RefusedPack if it is no pack."""
     payload = memoryview(_payload(frame))
     if len(payload) < _HEAD.size:
         raise RefusedPack("a pack is too short")
@@ -161,9 +161,9 @@ def _payload(frame: bytes) -> bytes:
 
 
 def unpack(frame: bytes, store: ObjectWriter, wanted: Container[bytes]) -> list[bytes]:
-    """Store the objects of a pack. Return the digests of those that are complete.
+    """Store a pack's objects. Return the digests of those that are complete.
 
-    Raise RefusedPack if one was not asked for or does not have its digest; what came before it in the pack is not
+    Raise RefusedPack if one was not asked for or does not have its digest; the objects before it in the pack are not
     stored either. Raise as the store does if there is no room.
     """
     whole: list[tuple[bool, bytes, memoryview]] = []

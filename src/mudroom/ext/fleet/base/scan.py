@@ -1,12 +1,12 @@
-"""The base of a project: what may be sent to another machine, as a Merkle manifest.
+"""A project's base: the files that may be sent to another machine, as a Merkle manifest.
 
 Never in a base:
-1. Content of secrets. A file with the name of a secret (``core/tree/secret.py``, ``secrets.mask`` of the policy) is
-   empty there and its path is in ``masked``, unless ``secrets.show`` names it; so is every other name of the same
-   inode, and a settings file of a tool that holds a token. Files that git has already are masked, too: a project's
+1. Secrets' content. A file with a secret's name (``core/tree/secret.py``, ``secrets.mask`` in the policy) is empty
+   there and its path is in ``masked``, unless ``secrets.show`` names it. The same holds for every other name of its
+   inode, and for a tool's settings file that holds a token. Files that git has already are masked, too: a project's
    history is not sent, so nothing there shows them. Names are judged as they are listed, not by an index.
-2. ``.git``, unless it is asked for. Then what a repository's own commands need, without hooks, settings, logs
-   and URLs (``_GIT``).
+2. ``.git``, unless it is asked for. Then the files that a repository's own commands need are sent, without hooks,
+   settings, logs and URLs (``_GIT``).
 3. ``.mudroom/local``, set-id and sticky bits, FIFOs, sockets, devices, other file systems, and the paths that
    ``copy.exclude``, caches and ``copy.limit`` leave out of a copy (``stage/exclude.py``).
 
@@ -14,8 +14,8 @@ A symbolic link is sent as it is and never followed here. One that is absolute o
 command on the worker to what its view has there, as at home; mudroom itself follows none there either.
 
 The project may be edited meanwhile, also by somebody who wants a secret to be sent. Every file is opened by descriptor
-below the project without following a link; its digest is that of bytes between two equal stamps; and when it is
-sent, later, the same stamp or the digest is required of it again (``ScannedObjects``).
+below the project without following a link. Its digest is taken between two equal stamps. When it is sent, later, it
+must still have that stamp or digest (``ScannedObjects``).
 """
 
 from __future__ import annotations
@@ -51,33 +51,33 @@ from mudroom.stage.source import OpenSource, is_absence, read_all
 from mudroom.typing import NamedTuple
 
 _TRIES = 3
-"""Times that a file is read which changes meanwhile."""
+"""Attempts to read a file that changes meanwhile."""
 _BLOCK = 1 << 20
 _SETTINGS = frozenset(
     b".npmrc .yarnrc.yml .pypirc .condarc .netrc _netrc .git-credentials pip.conf nuget.config settings.xml "
     b"gradle.properties credentials credentials.toml auth.json auth.toml .envrc terraform.tfstate "
     b"terraform.tfstate.backup".split()
 )
-"""Files of tools that hold credentials in some projects: masked where their content looks like one."""
+"""Tools' files that hold credentials in some projects: masked where their content looks like one."""
 _STORES = (b".aws/credentials", b".docker/config.json", b".kube/config", b".config/gh/hosts.yml")
-"""Files of a home that hold nothing else, in a project that is one, or has its files."""
+"""Files in a home that hold nothing else: the project may be a home, or have its files."""
 _SETTINGS_LIMIT = 1 << 20
 _GIT = frozenset(
     b"HEAD ORIG_HEAD MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD index packed-refs refs objects shallow "
     b"info".split()
 )
-"""Entries of a ``.git`` directory that are sent (gitrepository-layout(5))."""
+"""Entries in ``.git`` that are sent (gitrepository-layout(5))."""
 
 
-class BaseMoved(MudroomError):
-    """A file of the project is not what it was when the base was made. Scan again."""
+class BaseChanged(MudroomError):
+    """A project file has changed since the base was made. Scan again."""
 
     def __init__(self, path: bytes) -> None:
         self.path = path
         super().__init__(f"{show(path)} was changed while it was being sent", "run the command again")
 
 
-class FoundFile(NamedTuple):
+class ScannedFile(NamedTuple):
     path: bytes
     entry: Entry
 
@@ -86,17 +86,17 @@ class Scanned(NamedTuple):
     base: Base
     nodes: Mapping[bytes, bytes]
     """Nodes by digest."""
-    files: Mapping[bytes, FoundFile]
-    """By digest of the content: the first file that has it. The empty file is not there."""
+    files: Mapping[bytes, ScannedFile]
+    """By content digest: the first file that has it. The empty file is not there."""
     entries: int
     size: int
-    """Bytes of all files."""
+    """Bytes in all files."""
     notes: tuple[str, ...]
     """What was masked and left out, for the user."""
 
 
 def scan(project: bytes, settings: Settings, *, home: bytes, umask: int, cache: bytes, git: bool = False) -> Scanned:
-    """Return the base of the project. ``cache``: file in the vault that keeps digests. ``git``: send ``.git``.
+    """Return the project's base. ``cache``: file in the vault that keeps digests. ``git``: send ``.git``.
 
     Raise MudroomError if a file changes all the time or a directory lies too deep, OSError if a file cannot be read.
     """
@@ -122,7 +122,7 @@ def _choose(source: OpenSource, settings: Settings, *, git: bool) -> tuple[dict[
     device = root.device if root is not None else 0
 
     def leave_out(path: bytes, entry: Entry) -> bool:
-        if not _may_leave(path, entry, git=git):
+        if not _may_be_sent(path, entry, git=git):
             return True
         if entry.device != device or is_out(path, entry):
             excluded.append(path)
@@ -149,7 +149,7 @@ def _tops(every: Mapping[bytes, Entry], items: Mapping[bytes, Entry]) -> list[by
     return [path for path in every if path not in items and (parent(path) in items or not parent(path))]
 
 
-def _may_leave(path: bytes, entry: Entry, *, git: bool) -> bool:
+def _may_be_sent(path: bytes, entry: Entry, *, git: bool) -> bool:
     if entry.kind not in ("file", "directory", "symlink") or path == b".mudroom/local":
         return False
     if b".git" not in path:
@@ -162,8 +162,8 @@ def _may_leave(path: bytes, entry: Entry, *, git: bool) -> bool:
 
 
 def _is_sent_of_git(parts: list[bytes], entry: Entry) -> bool:
-    """Return whether the entry of a ``.git`` directory is sent. Repositories of submodules lie in ``modules``, by names
-    that may have slashes."""
+    """Return whether an entry in ``.git`` is sent. Submodules have their repositories in ``modules``, by names that may
+    have slashes."""
     while parts[:1] == [b"modules"]:
         names = [index for index, part in enumerate(parts) if index and part in _GIT]
         if not names:
@@ -173,19 +173,19 @@ def _is_sent_of_git(parts: list[bytes], entry: Entry) -> bool:
 
 
 class _Reader:
-    """Makes the nodes of one scan. The owner of ``directory`` closes it."""
+    """Makes one scan's nodes. The owner of ``directory`` closes it."""
 
     def __init__(self, source: OpenSource, settings: Settings, cache: DigestCache) -> None:
         self.directory = LastDirectory(source.root)
         self.cache = cache
-        self.files: dict[bytes, FoundFile] = {}
+        self.files: dict[bytes, ScannedFile] = {}
         self.masked: set[bytes] = set()
         self.unreadable: set[bytes] = set()
         self._settings = settings
         self._secret_inodes: set[tuple[int, int]] = set()
 
     def read(self, items: Mapping[bytes, Entry]) -> tuple[dict[bytes, bytes], bytes, int]:
-        """Return the nodes, the digest of the root, and the bytes of all files."""
+        """Return the nodes, the root's digest, and the bytes in all files."""
         rows: dict[bytes, list[Row]] = {b"": []}
         self._secret_inodes = self._mask_names(items)
         size = 0
@@ -214,7 +214,7 @@ class _Reader:
         return nodes, root, size
 
     def _mask_names(self, items: Mapping[bytes, Entry]) -> set[tuple[int, int]]:
-        """Mask the files with names of secrets. Return their inodes: they may have other names, also later."""
+        """Mask the files with secrets' names. Return their inodes: they may have other names, also later."""
         settings = self._settings
         inodes = set()
         for path, entry in items.items():
@@ -243,7 +243,7 @@ class _Reader:
                 return self._masked(name, path, entry)
             self.cache.put(above, name, entry, digest)
         if digest != EMPTY:
-            self.files.setdefault(digest, FoundFile(path, entry))
+            self.files.setdefault(digest, ScannedFile(path, entry))
         return Row(name, FILE, entry.mode & 0o777, entry.mtime, entry.size, digest)
 
     def _masked(self, name: bytes, path: bytes, entry: Entry) -> Row:
@@ -251,13 +251,13 @@ class _Reader:
         return Row(name, FILE, entry.mode & 0o777, entry.mtime, 0, EMPTY)
 
     def _may_be_secret(self, opened: Entry, listed: Entry) -> bool:
-        """Return whether a file became another name of a secret, perhaps of one that is newer than the listing. An
+        """Return whether a file became a secret's other name, perhaps for a secret that is newer than the listing. An
         inode number alone does not tell: it is given again as soon as it is free."""
         is_other = opened.links > 1 and not is_untouched(listed, opened)
         return is_other or (opened.device, opened.inode) in self._secret_inodes
 
     def _digest(self, path: bytes, listed: Entry, *, is_settings: bool) -> tuple[Entry, bytes, bool] | None:
-        """Return the entry of a file, the digest of its content, and whether it holds a credential. None: it is gone.
+        """Return a file's entry, its content's digest, and whether it holds a credential. None: it is gone.
 
         Raise PermissionError if it may not be read, MudroomError if it changes each time that it is read.
         """
@@ -285,7 +285,7 @@ class _Reader:
 
 
 def _read(descriptor: int, size: int, *, is_settings: bool) -> tuple[bytes, bool]:
-    """Return the digest of an open file, and whether it holds a credential of a tool."""
+    """Return an open file's digest, and whether it holds a tool's credential."""
     data = os.read(descriptor, min(size, _BLOCK) + 1)
     if len(data) <= min(size, _BLOCK):  # the whole file, in one call
         return digest_of_content(data), is_settings and _holds_credential(data)
@@ -304,7 +304,7 @@ def _holds_credential(data: bytes) -> bool:
 def is_secret_path(path: bytes, mask: tuple[bytes, ...], shown: tuple[bytes, ...]) -> bool:
     """Return whether a file is empty in a base because of its name.
 
-    Packages, builds and environments of others (``ELSEWHERE``) have certificates and examples with such endings, which
+    Packages, builds and others' environments (``ELSEWHERE``) have certificates and examples with such endings, which
     programs read. There only the names that mean nothing else count, and the policy's own patterns.
     """
     if matches(path, shown):
@@ -333,9 +333,9 @@ def _names(paths: tuple[bytes, ...]) -> str:
 
 
 class ScannedObjects:
-    """Reader of the objects of a base, for ``pack.packs``. It has no others: a worker that asks for more gets KeyError.
+    """Reader for a base's objects, for ``pack.packs``. It has no others: a worker that asks for more gets KeyError.
 
-    Use by one thread; close it, or use ``with``.
+    One thread uses it; close it, or use ``with``.
     """
 
     def __init__(self, scanned: Scanned) -> None:
@@ -354,7 +354,7 @@ class ScannedObjects:
         self._source.close()
 
     def size(self, digest: bytes) -> int:
-        """Return the bytes of an object. Raise KeyError if the base has none of this digest."""
+        """Return an object's size in bytes. Raise KeyError if the base has no such digest."""
         node = self._scanned.nodes.get(digest)
         return len(node) if node is not None else self._scanned.files[digest].entry.size
 
@@ -362,7 +362,7 @@ class ScannedObjects:
         return digest in self._scanned.nodes
 
     def read(self, digest: bytes, offset: int, length: int) -> bytes:
-        """Return a part of an object. Raise BaseMoved if the file is not what it was when the base was made."""
+        """Return a part of an object. Raise BaseChanged if the file has changed since the base was made."""
         node = self._scanned.nodes.get(digest)
         if node is not None:
             return node[offset : offset + length]
@@ -371,7 +371,7 @@ class ScannedObjects:
             descriptor = self._directory.open_file(path)
         except OSError as error:
             if is_absence(error):
-                raise BaseMoved(path) from error
+                raise BaseChanged(path) from error
             raise
         try:
             if offset == 0 and length == entry.size:
@@ -383,5 +383,5 @@ class ScannedObjects:
         finally:
             os.close(descriptor)
         if not is_same:
-            raise BaseMoved(path)
+            raise BaseChanged(path)
         return data

@@ -1,4 +1,4 @@
-"""Comparison of a tree on disk with a manifest, by content."""
+"""Comparison between a tree on disk and a manifest, by content."""
 
 from __future__ import annotations
 

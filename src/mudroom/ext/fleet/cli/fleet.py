@@ -12,11 +12,11 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import UsageError
 from mudroom.ext.fleet.cli import fleet_run, fleet_table
-from mudroom.ext.fleet.origin import roster
-from mudroom.ext.fleet.origin.book import ErrandBook
-from mudroom.ext.fleet.origin.contact import contact
+from mudroom.ext.fleet.origin import worker_registry
+from mudroom.ext.fleet.origin.errand_log import ErrandLog
 from mudroom.ext.fleet.origin.output import NAMES
-from mudroom.ext.fleet.origin.roster import FleetWorker
+from mudroom.ext.fleet.origin.probe import probe
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.policy.config import user_config
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.background import read_ring
@@ -41,8 +41,8 @@ examples:
   mudroom fleet fetch r1-2                       the fork of an errand that was not fetched
   mudroom run --on big -- make test              one command there, reviewed here"""
 
-PATIENCE = 30.0
-"""Seconds for the answers of ``fleet ls``."""
+PROBE_TIMEOUT = 30.0
+"""Seconds for the answers to ``fleet ls``."""
 MOST_JOBS = 1_000
 
 
@@ -71,13 +71,13 @@ def _add(args: argparse.Namespace, context: Context) -> int:
     if args.jobs is not None and not 0 < args.jobs <= MOST_JOBS:
         raise UsageError(f"--jobs {args.jobs} is not a number of errands", f"1 to {MOST_JOBS:,}")
     worker = FleetWorker(args.words[0], tuple(map(os.fsencode, args.command)), args.jobs or 0)
-    known = roster.load(user_config(context.environ)).get(worker.name)
+    known = worker_registry.load(user_config(context.environ)).get(worker.name)
     if known is not None and not args.replace:
         raise UsageError(
             f"there is a worker named {worker.name} already: {show_words(known.argv)}",
             f"mudroom fleet add {worker.name} --replace -- …, or mudroom fleet rm {worker.name}",
         )
-    was_there = roster.add(user_config(context.environ), worker)
+    was_there = worker_registry.add(user_config(context.environ), worker)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.fleet-worker/1", **fleet_table.worker_to_json(worker)}))
     else:
@@ -87,7 +87,7 @@ def _add(args: argparse.Namespace, context: Context) -> int:
 
 
 def _rm(args: argparse.Namespace, context: Context) -> int:
-    roster.remove(user_config(context.environ), args.words[0])
+    worker_registry.remove(user_config(context.environ), args.words[0])
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.fleet-worker/1", "removed": args.words[0]}))
     else:
@@ -96,31 +96,31 @@ def _rm(args: argparse.Namespace, context: Context) -> int:
 
 
 def _ls(args: argparse.Namespace, context: Context) -> int:
-    known = roster.load(user_config(context.environ))
+    known = worker_registry.load(user_config(context.environ))
     if not known and not args.words:
         if context.as_json:
             context.terminal.out(json.dumps({"schema": "mudroom.fleet/1", "workers": []}))
         else:
-            context.terminal.say(f"no workers; {roster.ADD} adds one")
+            context.terminal.say(f"no workers; {worker_registry.ADD} adds one")
         return 0
-    workers = roster.chosen(known, args.words)
-    contacts = contact(workers, fleet_run.starter(context), PATIENCE)
+    workers = worker_registry.chosen(known, args.words)
+    probes = probe(workers, fleet_run.starter(context), PROBE_TIMEOUT)
     if context.as_json:
-        rows = [fleet_table.contact_to_json(row) for row in contacts]
+        rows = [fleet_table.probe_to_json(row) for row in probes]
         context.terminal.out(json.dumps({"schema": "mudroom.fleet/1", "workers": rows}))
     else:
-        context.terminal.out("\n".join(fleet_table.contact_lines(contacts)))
-    return 1 if any(row.reason for row in contacts) else 0
+        context.terminal.out("\n".join(fleet_table.probe_lines(probes)))
+    return 1 if any(row.reason for row in probes) else 0
 
 
 def _runs(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
-        book = ErrandBook(session.vault.path)
+        log = ErrandLog(session.vault.path)
     try:
-        runs = [row for row in book.runs() if not args.words or row.run in args.words]
-        tables = [(row, book.errands(row.run), book.attempts(row.run)) for row in runs]
+        runs = [row for row in log.runs() if not args.words or row.run in args.words]
+        tables = [(row, log.errands(row.run), log.attempts(row.run)) for row in runs]
     finally:
-        book.close()
+        log.close()
     missing = set(args.words) - {row.run for row in runs}
     if missing:
         raise UsageError(f"there is no run {min(missing)} in this project", "mudroom fleet runs lists them")
@@ -137,17 +137,17 @@ def _runs(args: argparse.Namespace, context: Context) -> int:
 
 def _logs(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
-        book = ErrandBook(session.vault.path)
+        log = ErrandLog(session.vault.path)
         try:
-            _errand, row = fleet_run.named_attempt(book, args.words[0])
-            places = [book.held(row)]
+            _errand, row = fleet_run.named_attempt(log, args.words[0])
+            paths = [log.result_directory(row)]
         finally:
-            book.close()
+            log.close()
         if row.fork:
-            places.insert(0, session.vault.path + b"/forks/" + fork_directory(row.fork) + PLACE)
+            paths.insert(0, session.vault.path + b"/forks/" + fork_directory(row.fork) + PLACE)
     output = {}
     for name in NAMES.values():
-        output[name] = next((data for place in places if (data := read_ring(place + b"/" + name.encode()))), b"")
+        output[name] = next((data for path in paths if (data := read_ring(path + b"/" + name.encode()))), b"")
     if context.as_json:
         texts = {name: data.decode("utf-8", "replace") for name, data in output.items()}
         context.terminal.out(json.dumps({"schema": "mudroom.fleet-logs/1", "errand": args.words[0], **texts}))
@@ -159,13 +159,13 @@ def _logs(args: argparse.Namespace, context: Context) -> int:
 
 def _cancel(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
-        book = ErrandBook(session.vault.path)
+        log = ErrandLog(session.vault.path)
     try:
-        errands = fleet_run.named_errands(book, args.words)
-        book.ask_to_cancel(row.errand for row, attempt in errands if not attempt.is_final and attempt.state != "ended")
-        is_owned = book.has_owner()
+        errands = fleet_run.named_errands(log, args.words)
+        log.request_cancel(row.errand for row, attempt in errands if not attempt.is_final and attempt.state != "ended")
+        is_owned = log.has_owner()
     finally:
-        book.close()
+        log.close()
     if not context.as_json:
         context.terminal.say(
             "cancelled" if is_owned else "cancelled with the next mudroom fleet resume: no run is under way"
@@ -187,4 +187,4 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], int], int, int
     "resume": (fleet_run.resume, 0, 1, False),
     "fetch": (fleet_run.fetch, 1, _MANY, False),
 }
-"""The function of each action, the least and the most names it takes, and whether it takes a command."""
+"""Each action's function, the least and the most names it takes, and whether it takes a command."""

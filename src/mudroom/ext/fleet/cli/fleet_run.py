@@ -22,13 +22,13 @@ from mudroom.core.tree.path import is_below, show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.cli import fleet_table
 from mudroom.ext.fleet.engine import process
-from mudroom.ext.fleet.origin import roster
 from mudroom.ext.fleet.origin import run as origin
-from mudroom.ext.fleet.origin.book import AttemptRow, ErrandBook, ErrandRow
+from mudroom.ext.fleet.origin import worker_registry
+from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow
+from mudroom.ext.fleet.origin.fleet_event import ErrandOutput, ErrandSettled, FleetEvent, WorkerDisconnected, WorkerNote
 from mudroom.ext.fleet.origin.link import Transport
-from mudroom.ext.fleet.origin.report import FleetReport, Printed, Settled, WorkerGone, WorkerNote
-from mudroom.ext.fleet.origin.roster import FleetWorker
-from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, FleetRun
+from mudroom.ext.fleet.origin.run import FleetErrand, FleetRun, FrontEnd, RunRequest
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.policy.config import user_config
 from mudroom.policy.setting_type import seconds
 from mudroom.session import Session
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import argparse
 
 _MOST_BYTES = 64 << 20
-"""Of the file of ``--each``."""
+"""Bytes in the file for ``--each``."""
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +62,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def starter(context: Context) -> Callable[[FleetWorker], Transport]:
-    """Return the function that starts the program of a worker."""
+    """Return the function that starts a worker's program."""
     return lambda worker: process.start(worker.argv, worker.name, context.environ)
 
 
@@ -70,11 +70,11 @@ def starter(context: Context) -> Callable[[FleetWorker], Transport]:
 
 
 def run(args: argparse.Namespace, context: Context) -> int:
-    workers = roster.chosen(roster.load(user_config(context.environ)), args.on)
+    workers = worker_registry.chosen(worker_registry.load(user_config(context.environ)), args.on)
     errands = _errands(args)
     with open_session(context, adjust=lambda settings: _adjusted(args, settings), level=args.level) as session:
         current = os.path.realpath(working_directory())
-        order = FleetOrder(
+        request = RunRequest(
             errands,
             tuple(map(os.fsencode, args.command)),
             cwd=current if is_below(current, session.project) else session.project,
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace, context: Context) -> int:
             through_origin=args.through_origin,
             git=args.git,
         )
-        with origin.begin(session, order, workers, doors(context, quiet=args.quiet)) as fleet:
+        with origin.begin(session, request, workers, front_end(context, quiet=args.quiet)) as fleet:
             if not context.as_json:
                 names = ", ".join(worker.name for worker in workers)
                 context.terminal.say(f"run {fleet.row.run}: {counted(len(errands), 'errand')} on {names}")
@@ -93,36 +93,36 @@ def run(args: argparse.Namespace, context: Context) -> int:
 
 
 def resume(args: argparse.Namespace, context: Context) -> int:
-    workers = roster.load(user_config(context.environ))
+    workers = worker_registry.load(user_config(context.environ))
     with open_session(context) as session:
         name = args.words[0] if args.words else _last_run(session)
-        with origin.resume(session, name, workers, doors(context, quiet=args.quiet)) as fleet:
+        with origin.resume(session, name, workers, front_end(context, quiet=args.quiet)) as fleet:
             return follow(fleet, context)
 
 
 def fetch(args: argparse.Namespace, context: Context) -> int:
     """Bring errands here that were not fetched."""
-    workers = roster.load(user_config(context.environ))
+    workers = worker_registry.load(user_config(context.environ))
     code = 0
     with open_session(context) as session:
-        book = ErrandBook(session.vault.path)
+        log = ErrandLog(session.vault.path)
         try:
-            chosen = named_errands(book, args.words)
+            chosen = named_errands(log, args.words)
         finally:
-            book.close()
+            log.close()
         for run_name in dict.fromkeys(errand.run for errand, _row in chosen):
             wanted = frozenset(row.key for errand, row in chosen if errand.run == run_name)
-            with origin.resume(session, run_name, workers, doors(context, quiet=True), wanted) as fleet:
+            with origin.resume(session, run_name, workers, front_end(context, quiet=True), wanted) as fleet:
                 code = max(code, follow(fleet, context))
     return code
 
 
 def _last_run(session: Session) -> str:
-    book = ErrandBook(session.vault.path)
+    log = ErrandLog(session.vault.path)
     try:
-        runs = book.runs()
+        runs = log.runs()
     finally:
-        book.close()
+        log.close()
     if not runs:
         raise UsageError("this project has no runs", "mudroom fleet run -- COMMAND makes one")
     return next((row.run for row in reversed(runs) if not row.ended), runs[-1].run)
@@ -187,18 +187,18 @@ def _adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
     return settings._replace(timeout=seconds(args.timeout, "--timeout"))
 
 
-def named_errands(book: ErrandBook, names: Sequence[str]) -> list[tuple[ErrandRow, AttemptRow]]:
-    """Return the last attempts of the errands with these names, or of the runs; of all runs that are under way without
-    a name. Raise UsageError if there is none of a name."""
-    runs = book.runs()
+def named_errands(log: ErrandLog, names: Sequence[str]) -> list[tuple[ErrandRow, AttemptRow]]:
+    """Return the last attempts for the errands or runs with these names; without a name, for all runs that are under
+    way. Raise UsageError if a name is unknown."""
+    runs = log.runs()
     rows: dict[str, list[tuple[ErrandRow, AttemptRow]]] = {}
     for run_row in runs:
         if names and not any(name == run_row.run or name.startswith(run_row.run + "-") for name in names):
             continue
         if not names and run_row.ended:
             continue
-        last = {row.errand: row for row in book.attempts(run_row.run)}
-        pairs = [(errand, last[errand.errand]) for errand in book.errands(run_row.run)]
+        last = {row.errand: row for row in log.attempts(run_row.run)}
+        pairs = [(errand, last[errand.errand]) for errand in log.errands(run_row.run)]
         rows[run_row.run] = pairs
         for pair in pairs:
             rows.setdefault(pair[0].label, [pair])
@@ -210,8 +210,8 @@ def named_errands(book: ErrandBook, names: Sequence[str]) -> list[tuple[ErrandRo
     return [pair for name in names for pair in rows[name]]
 
 
-def named_attempt(book: ErrandBook, name: str) -> tuple[ErrandRow, AttemptRow]:
-    pairs = named_errands(book, [name])
+def named_attempt(log: ErrandLog, name: str) -> tuple[ErrandRow, AttemptRow]:
+    pairs = named_errands(log, [name])
     if len(pairs) != 1:
         raise UsageError(
             f"{name} has {len(pairs)} errands", f"name one of them: mudroom fleet logs {pairs[0][0].label}"
@@ -222,25 +222,25 @@ def named_attempt(book: ErrandBook, name: str) -> tuple[ErrandRow, AttemptRow]:
 # --- following ---
 
 
-def doors(context: Context, *, quiet: bool) -> Doors:
+def front_end(context: Context, *, quiet: bool) -> FrontEnd:
     """Return how a run shows itself on this terminal."""
     terminal = context.terminal
 
-    def report(event: FleetReport) -> None:
-        if isinstance(event, WorkerGone):
+    def report(event: FleetEvent) -> None:
+        if isinstance(event, WorkerDisconnected):
             hint = f" ({event.hint})" if event.hint else ""
             again = "" if event.given_up else "; it is tried again"
             terminal.note(f"{event.node}: {event.reason}{hint}{again}")
         elif isinstance(event, WorkerNote):
             terminal.note(f"{fleet_table.node_text(event.node)}: {event.text}")
-        elif isinstance(event, Settled) and not context.as_json:
+        elif isinstance(event, ErrandSettled) and not context.as_json:
             terminal.say(fleet_table.settled_line(event.errand, event.row))
 
-    def line(printed: Printed, text: str) -> None:
-        prefix = terminal.style(f"{printed.errand.label}@{printed.row.worker}| ", "dim", printed.stream)
-        (terminal.out if printed.stream == 1 else terminal.say)(prefix + text)
+    def line(output: ErrandOutput, text: str) -> None:
+        prefix = terminal.style(f"{output.errand.label}@{output.row.worker}| ", "dim", output.stream)
+        (terminal.out if output.stream == 1 else terminal.say)(prefix + text)
 
-    return Doors(
+    return FrontEnd(
         starter(context),
         context.environ,
         report,
@@ -260,11 +260,14 @@ def follow(fleet: FleetRun, context: Context) -> int:
     rows = fleet.rows()
     if context.as_json:
         errands = [fleet_table.errand_to_json(errand, row) for errand, row in rows]
-        moved = {seat.name: dict(zip(("sent", "received"), seat.moved, strict=True)) for seat in fleet.seats()}
+        moved = {
+            worker.name: dict(zip(("sent", "received"), worker.traffic, strict=True))
+            for worker in fleet.worker_sessions()
+        }
         report = {"schema": "mudroom.fleet-run/1", "run": fleet.row.run, "errands": errands, "workers": moved}
         context.terminal.out(json.dumps(report))
     else:
-        for line in fleet_table.summary_lines(rows, fleet.seats()):
+        for line in fleet_table.summary_lines(rows, fleet.worker_sessions()):
             context.terminal.say(line)
         _print_next(fleet, rows, context)
     return 128 + received[0] if received else exit_code(rows, fleet.row.fetch)
@@ -324,7 +327,7 @@ def cancelled_by_signals(fleet: FleetRun) -> Iterator[list[int]]:
 
 
 def write_raw(descriptor: int, data: bytes) -> None:
-    """Write output of an errand: as it is to a file or a pipe, escaped to a terminal."""
+    """Write an errand's output: as it is to a file or a pipe, escaped to a terminal."""
     if is_terminal(descriptor):
         data = b"".join(show(line.replace(b"\t", b"    ")).encode() + b"\n" for line in data.splitlines())
     view = memoryview(data)

@@ -1,4 +1,4 @@
-"""Workers, runs and errands as lines and as JSON. Texts of workers were escaped when they arrived
+"""Workers, runs and errands as lines and as JSON. Workers' texts were escaped when they arrived
 (``ext/fleet/origin/claim.py``), or are here."""
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from mudroom.core.result import text
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
-from mudroom.ext.fleet.origin.book import AttemptRow, ErrandRow, RunRow
 from mudroom.ext.fleet.origin.claim import line, rank
-from mudroom.ext.fleet.origin.contact import Contact
-from mudroom.ext.fleet.origin.roster import FleetWorker
-from mudroom.ext.fleet.origin.seat import Seat
+from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandRow, RunRow
+from mudroom.ext.fleet.origin.probe import WorkerProbe
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
+from mudroom.ext.fleet.origin.worker_session import WorkerSession
 from mudroom.typing import Any
 
 _DISCARDED = frozenset({"cancelled", "failed", "refused"})
 _BRIEF = 3
-"""Errands of a run that are listed in an overview."""
+"""A run's errands that are listed in an overview."""
 
 
 def worker_to_json(worker: FleetWorker) -> dict[str, Any]:
     return {"name": worker.name, "argv": [text(word) for word in worker.argv], "jobs": worker.jobs}
 
 
-def contact_to_json(row: Contact) -> dict[str, Any]:
+def probe_to_json(row: WorkerProbe) -> dict[str, Any]:
     known = worker_to_json(row.worker) | {"usable": not row.reason, "reason": row.reason, "hint": row.hint}
     hello = row.hello
     if hello is None:
@@ -46,10 +46,10 @@ def contact_to_json(row: Contact) -> dict[str, Any]:
     }
 
 
-def contact_lines(contacts: Sequence[Contact]) -> list[str]:
-    width = max(len(row.worker.name) for row in contacts)
+def probe_lines(probes: Sequence[WorkerProbe]) -> list[str]:
+    width = max(len(row.worker.name) for row in probes)
     lines = []
-    for row in contacts:
+    for row in probes:
         name = f"{row.worker.name:<{width}}"
         if row.reason or row.hello is None:
             lines.append(f"{name}  not usable: {row.reason}" + (f" ({row.hint})" if row.hint else ""))
@@ -114,14 +114,14 @@ def run_to_json(run: RunRow, errands: Sequence[ErrandRow], rows: Sequence[Attemp
 
 
 def _was_cut_off(row: AttemptRow) -> bool:
-    """Return whether the command did not come to an end, although what it left is here, or was kept: its exit code
-    says nothing."""
+    """Return whether the command did not end by itself, although its files are here, or were kept: its exit code says
+    nothing."""
     outcome = row.outcome
     return outcome is not None and outcome.state != "ended" and row.state in ("fetched", "kept", "late")
 
 
 def state_text(row: AttemptRow) -> str:
-    """Return the state of an attempt in a few words. The exit code is the worker's claim."""
+    """Return an attempt's state in a few words. The exit code is the worker's claim."""
     outcome = row.outcome
     if outcome is None or row.state not in ("ended", "fetched", "kept", "late"):
         return row.state
@@ -173,9 +173,9 @@ def best_first(rows: Sequence[tuple[ErrandRow, AttemptRow]]) -> list[tuple[Erran
     return sorted(rows, key=lambda pair: rank(pair[1]))
 
 
-def summary_lines(rows: Sequence[tuple[ErrandRow, AttemptRow]], seats: Sequence[Seat]) -> list[str]:
-    """Return the table at the end of a run, with what it cost. All figures are the workers' own but the changes of
-    forks and the bytes moved."""
+def summary_lines(rows: Sequence[tuple[ErrandRow, AttemptRow]], workers: Sequence[WorkerSession]) -> list[str]:
+    """Return the table that ends a run, with its cost. All figures are the workers' own but the forks' changes and the
+    bytes moved."""
     heads = ("errand", "worker", "state", "judge", "changes", "time", "cpu", "memory", "fork")
     table = [heads]
     for errand, row in best_first(rows):
@@ -205,11 +205,11 @@ def summary_lines(rows: Sequence[tuple[ErrandRow, AttemptRow]], seats: Sequence[
         "  ".join(f"{row[index]:<{width}}" for index, width in zip(used, widths, strict=True)).rstrip() for row in table
     ]
     outcomes = [row.outcome for _errand, row in rows if row.outcome is not None]
-    for seat in seats:
-        sent, received = seat.moved
-        count = sum(row.worker == seat.name for _errand, row in rows)
+    for worker in workers:
+        sent, received = worker.traffic
+        count = sum(row.worker == worker.name for _errand, row in rows)
         if count:
-            lines.append(f"{seat.name}: {counted(count, 'errand')}, {amount(sent)} sent, {amount(received)} received")
+            lines.append(f"{worker.name}: {counted(count, 'errand')}, {amount(sent)} sent, {amount(received)} received")
     if outcomes:
         most = max(outcome.memory for outcome in outcomes) * 1024
         cpu = sum(outcome.cpu for outcome in outcomes)

@@ -1,4 +1,4 @@
-"""``mudroom worker``: this machine as a worker of another one's fleet."""
+"""``mudroom worker``: this machine as a worker in another one's fleet."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         )
     from mudroom.ext.fleet.worker.stdio import serve
 
-    os.umask(0o077)  # of state; a command's umask is the origin's
+    os.umask(0o077)  # for state; a command's umask is the origin's
     streams = take_streams()
     try:
         with _ended_by_signals():

@@ -1,7 +1,7 @@
-"""``mudroom worker --stdio`` as a child of a process of a cluster, which passes its bytes on.
+"""``mudroom worker --stdio`` as a child of a cluster's process, which passes its bytes on.
 
-The child ends with its parent: a node that is lost runs nothing on. What its commands have written is kept as by any
-worker that is ended.
+The child ends with its parent: a node that is lost runs nothing on. The files that its commands have written are kept,
+as by any worker that is ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG = 1  # prctl(2)
 _PIECE = 1 << 18
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""
-_WITHOUT = (
+_WRAPPER = (
     sys.executable,
     "-IS",
     "-c",
@@ -28,24 +28,24 @@ _WITHOUT = (
     "kept = {name: value for name, value in os.environb.items() if not name.startswith(b'RAY_')}\n"
     "os.execve(sys.argv[1], sys.argv[1:], kept)",
 )
-"""A program that becomes another without the variables of a cluster, its token among them. This module is below the
-edges, which alone look at the environment."""
+"""A program that becomes another without the cluster's variables, its token among them. This module is below the edges,
+which alone look at the environment."""
 
 
 def worker_command(jobs: int) -> tuple[str, ...]:
-    """Return the command of a worker on this machine. ``-P``: it loads no module of the directory where a cluster
+    """Return the command for a worker on this machine. ``-P``: it loads no module from the directory where a cluster
     starts it, which may be a job's."""
     return sys.executable, "-P", "-m", "mudroom", "worker", "--stdio", "--jobs", str(jobs)
 
 
 class WorkerChild:
-    """Reading and writing may be done by a thread each; ``close`` by any."""
+    """A thread each may read and write; any thread may ``close``."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         """The worker has this process's variables but for the cluster's own. Raise OSError if the program cannot be
         started."""
         started: queue.SimpleQueue[subprocess.Popen[bytes] | OSError] = queue.SimpleQueue()
-        threading.Thread(target=_hold, args=([*_WITHOUT, *argv], started), name="worker", daemon=True).start()
+        threading.Thread(target=_supervise, args=([*_WRAPPER, *argv], started), name="worker", daemon=True).start()
         child = started.get()
         if isinstance(child, OSError):
             raise child
@@ -88,9 +88,9 @@ class WorkerChild:
             return
 
 
-def _hold(argv: Sequence[str], started: queue.SimpleQueue[subprocess.Popen[bytes] | OSError]) -> None:
-    """Start a program and wait for its end. The "parent" of PR_SET_PDEATHSIG is the thread that started it (prctl(2)):
-    a thread of Ray's pool may end at any time, and the worker with it."""
+def _supervise(argv: Sequence[str], started: queue.SimpleQueue[subprocess.Popen[bytes] | OSError]) -> None:
+    """Start a program and wait for its end. The "parent" in PR_SET_PDEATHSIG is the thread that started it (prctl(2)):
+    a thread in Ray's pool may end at any time, and the worker with it."""
     parent = os.getpid()
     libc = ctypes.CDLL(None)
 

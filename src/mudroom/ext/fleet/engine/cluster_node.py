@@ -1,4 +1,4 @@
-"""A node of a cluster as its coordinator sees it: a relay to its worker, and what was placed there."""
+"""A cluster's node as its coordinator sees it: a relay to its worker, and the errands that were placed there."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from mudroom.typing import Protocol
 MOST_UNSENT = 64 << 20
 """Bytes that wait for a node."""
 LIMITS = MappingProxyType({**wire.FROM_WORKER, wire.DATA: 1 << 15, wire.SHUT: 1, wire.ROOM: 16})
-"""Bytes of a body from a node, by kind, none above the origin's bound: it would end the link for one node's offence."""
+"""Bytes in a body from a node, by kind, none above the origin's bound: it would end the link for one node's offence."""
 
 Key = tuple[str, int]
 """Errand and attempt."""
 
 
 class NodeRelay(Protocol):
-    """Two pipes to the worker of one node. ``read`` and ``write`` are called by a thread each."""
+    """Two pipes to one node's worker. A thread each calls ``read`` and ``write``."""
 
     name: str
-    places: int
+    slots: int
     """Errands at one time."""
 
     def read(self) -> bytes:
-        """Return the next bytes of the worker; empty: it has ended. Raise RelayError if the node is gone."""
+        """Return the worker's next bytes; empty: it has ended. Raise RelayError if the node is gone."""
 
     def write(self, data: bytes) -> None:
         """Raise RelayError if the node is gone."""
@@ -38,15 +38,15 @@ class NodeRelay(Protocol):
         """Close the worker's input."""
 
     def close(self) -> None:
-        """End the worker and everything of it, at once. A ``read`` that waits ends, too."""
+        """End the worker and all its processes, at once. A ``read`` that waits ends, too."""
 
 
 class RelayError(MudroomError):
-    """A node of the cluster is gone."""
+    """A node in the cluster is gone."""
 
 
 class ClusterNode:
-    """The lock of the coordinator guards all but ``outgoing``, which has a lock of its own."""
+    """The coordinator's lock guards all but ``outgoing``, which has its own."""
 
     def __init__(self, relay: NodeRelay, overflow: Callable[[ClusterNode], None]) -> None:
         """``overflow``: called when the node does not take what is sent to it."""
@@ -55,20 +55,20 @@ class ClusterNode:
         self.hello: wire.WorkerHello | None = None
         self.is_gone = False
         self.bases: set[bytes] = set()
-        """Ids of bases that are ready there."""
+        """Base ids that are ready there."""
         self.refused: set[bytes] = set()
-        """Ids of bases that it could not take."""
+        """Base ids that it could not take."""
         self.offered = b""
         """Id of the base that is being sent; empty: none."""
         self.pending: list[tuple[Key, Frame]] = []
         """Errands that wait for their base."""
         self.running: dict[Key, int] = {}
-        """Streams of the errands that were sent."""
+        """Streams on which the errands were sent."""
         self.outgoing = OutgoingBytes()
 
     @property
     def free(self) -> int:
-        return self.relay.places - len(self.running) - len(self.pending)
+        return self.relay.slots - len(self.running) - len(self.pending)
 
     def send(self, frame: Frame) -> None:
         if not self.outgoing.put(encode(frame)):
@@ -76,7 +76,7 @@ class ClusterNode:
 
 
 class OutgoingBytes:
-    """Bytes for a node. The lock of ``_condition`` guards everything."""
+    """Bytes for a node. ``_condition`` is the lock that guards everything."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -99,7 +99,7 @@ class OutgoingBytes:
             self._condition.wait_for(lambda: self._is_ended or self._size + size <= MOST_UNSENT // 2)
 
     def take(self) -> bytes | None:
-        """Return what is to be written, waiting for it; None: nothing will come any more."""
+        """Return the bytes that are to be written, waiting for them; None: nothing will come any more."""
         with self._condition:
             self._condition.wait_for(lambda: self._parts or self._is_ended)
             if not self._parts:

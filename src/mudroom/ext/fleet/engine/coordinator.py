@@ -1,19 +1,20 @@
-"""A coordinator: to an origin it is one worker, behind it are the workers of a cluster.
+"""Coordinator: to an origin it is one worker, behind it are a cluster's workers.
 
-    origin ══ frames ══ coordinator ══ frames of NODE ══ relay ══ mudroom worker --stdio
+    origin ══ frames ══ coordinator ══ a node's frames ══ relay ══ mudroom worker --stdio
                                     ══ …
 
-It places errands, and passes frames on as bytes: of an errand's frames it reads ERRAND, OUTCOME and the numbers of
-questions. The base is sent to it once; the nodes get from it what they lack, when their first errand is placed.
+It places errands, and passes frames on as bytes. It reads an errand's ERRAND and OUTCOME frames and the numbers in its
+questions. The base is sent to it once; the nodes get from it the objects that they lack, when their first errand is
+placed.
 
 Rules of this file:
 1. An errand is placed once. It is given to another node only if it was never sent to the first. A node that is gone
-   ends its errands as ``lost``, and nobody else's.
-2. Nothing waits for a node: what is to be written to one waits in a queue, and a node that does not take
-   ``MOST_UNSENT`` bytes is gone. A node whose output the origin does not take is not read.
+   ends its own errands as ``lost``, and no others.
+2. Nothing waits for a node: bytes for a node wait in a queue, and a node that does not take ``MOST_UNSENT`` bytes is
+   gone. A node whose output the origin does not take is not read.
 3. An errand is placed on a node with its level, where its base lies if one is free, then where most is free.
 4. A node can only speak about its own errands: a frame on another's stream ends the node.
-5. After the end of the origin's pipe the nodes are told the end of theirs. They keep outcomes as any worker does.
+5. When the origin's pipe has ended, the nodes' pipes are ended. The nodes keep outcomes as any worker does.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ GREETING = 30.0
 PASSED_ON = frozenset({wire.ACCEPTED, wire.OUT, wire.EVENT, wire.OUTCOME, wire.FAILED, wire.ARCHIVE})
 _WANTED = 60_000
 _MARGIN = 0.05
-"""Seconds, so that a timer of the grace ends after it."""
+"""Seconds, so that the grace is over when its timer ends."""
 
 
 class FrameSource(Protocol):
@@ -53,29 +54,29 @@ class FrameSource(Protocol):
 
 class Coordinator:
     """``_lock`` guards the placement and the numbers; ``_writing`` is held while a frame is written to the origin.
-    ``_sending`` and ``_wanted`` belong to the thread that reads the origin. No lock is held while a node is waited
+    ``_incoming`` and ``_wanted`` belong to the thread that reads the origin. No lock is held while a node is waited
     for."""
 
     def __init__(self, write: int, engine: str, store: ObjectStore, grace: float = 0.0) -> None:
-        """``grace``: seconds after the start, and after the loss of a node, in which others may join. Errands that no
-        node can run wait for so long."""
+        """``grace``: seconds after the start, and after a node's loss, in which others may join. Errands that no node
+        can run wait for so long."""
         self._grace, self._awaited_until = grace, time.monotonic() + grace
         self._write, self._engine, self._store = write, engine, store
         self._lock = threading.RLock()
         self._writing = threading.Lock()
-        self._placement = Placement(self._tell, lambda: time.monotonic() < self._awaited_until)
+        self._placement = Placement(self._send_to_origin, lambda: time.monotonic() < self._awaited_until)
         self._nodes = self._placement.nodes
         self._greeted = threading.Condition(self._lock)
         self._questions = NumberMap(MOST_QUESTIONS)
-        self._connections = NodeConnections(self._lock, self._placement, self._tell)
+        self._connections = NodeConnections(self._lock, self._placement, self._send_to_origin)
         self._hello = False
         """Whether the origin has our hello."""
         self._origin: wire.OriginHello | None = None
         self._threads: list[threading.Thread] = []
-        self._is_deaf = self._is_leaving = False
-        self._loss = ""
+        self._is_write_closed = self._is_shutting_down = False
+        self._last_loss = ""
         """The node that was lost last, and why."""
-        self._sending: wire.Base | None = None
+        self._incoming: wire.Base | None = None
         self._wanted: set[bytes] = set()
 
     # --- the origin's end ---
@@ -90,15 +91,15 @@ class Coordinator:
             greeting = self._greeting()
         try:
             if greeting is None:
-                self._tell(frame_of(wire.BYE, wire.Bye("no node of the cluster has a worker that answers")))
+                self._send_to_origin(frame_of(wire.BYE, wire.Bye("no node of the cluster has a worker that answers")))
                 return
             with self._lock:
                 self._hello = True
-                self._tell(frame_of(wire.HELLO, greeting))
+                self._send_to_origin(frame_of(wire.HELLO, greeting))
             self._settle_later()
-            self._take_all(frames)
+            self._serve_origin(frames)
         finally:
-            self._leave()
+            self._shut_down()
 
     def add(self, relay: NodeRelay) -> None:
         """Take a node in. It gets errands once its worker has said hello."""
@@ -130,7 +131,7 @@ class Coordinator:
             hellos[0].arch,
             hellos[0].kernel,
             tuple(sorted({level for hello in hellos for level in hello.levels})),
-            sum(node.relay.places for node in self._nodes if node.hello is not None),
+            sum(node.relay.slots for node in self._nodes if node.hello is not None),
             sum(hello.memory for hello in hellos),
             min(hello.free_disk for hello in hellos),
             self._engine,
@@ -138,21 +139,21 @@ class Coordinator:
             tuple(held for hello in hellos for held in hello.held),
         )
 
-    def _take_all(self, frames: FrameSource) -> None:
+    def _serve_origin(self, frames: FrameSource) -> None:
         try:
             while (frame := frames.next()) is not None and frame.kind != wire.BYE:
-                self._take(frame)
+                self._handle_origin_frame(frame)
         except LinkError as error:
-            self._tell(frame_of(wire.BYE, wire.Bye(str(error))))
+            self._send_to_origin(frame_of(wire.BYE, wire.Bye(str(error))))
 
-    def _take(self, frame: Frame) -> None:
+    def _handle_origin_frame(self, frame: Frame) -> None:
         if frame.kind == wire.PING:
             self._ping(frame)
         elif frame.kind == wire.OFFER:
-            self._sending = None
-            self._supply(lambda: self._offered(message_of(frame, wire.OfferedBase).base))
+            self._incoming = None
+            self._receive_base(lambda: self._receive_offer(message_of(frame, wire.OfferedBase).base))
         elif frame.kind == wire.OBJECTS:
-            self._supply(lambda: self._came(frame.body))
+            self._receive_base(lambda: self._receive_objects(frame.body))
         elif frame.kind == wire.ERRAND:
             with self._lock:
                 self._placement.add(frame)
@@ -160,10 +161,10 @@ class Coordinator:
             self._answer(frame)
         elif frame.kind == wire.FETCH:
             fetch = message_of(frame, wire.Fetch)
-            self._about(frame, (fetch.errand, fetch.attempt), is_answered=True)
+            self._pass_to_node(frame, (fetch.errand, fetch.attempt), is_answered=True)
         elif frame.kind == wire.KEPT:
             kept = message_of(frame, wire.Kept)
-            self._about(frame, (kept.errand, kept.attempt), is_answered=False)
+            self._pass_to_node(frame, (kept.errand, kept.attempt), is_answered=False)
         elif frame.kind == wire.CANCEL:
             with self._lock:
                 self._placement.cancel(frame)
@@ -182,51 +183,51 @@ class Coordinator:
                     node.send(frame)  # it keeps the lease of the node's errands
         number = message_of(frame, wire.Ping).number
         free = min((node.hello.free_disk for node in self._nodes if node.hello is not None), default=0)
-        self._tell(frame_of(wire.PONG, wire.Pong(number, running, os.getloadavg()[0], free)))
+        self._send_to_origin(frame_of(wire.PONG, wire.Pong(number, running, os.getloadavg()[0], free)))
 
-    def _about(self, frame: Frame, key: Key, *, is_answered: bool) -> None:
+    def _pass_to_node(self, frame: Frame, key: Key, *, is_answered: bool) -> None:
         with self._lock:
             self._placement.pass_to_node(frame, key, is_answered=is_answered)
 
     # --- the base ---
 
-    def _supply(self, step: Callable[[], None]) -> None:
-        """Take a step of sending a base; tell the origin if it cannot be had here."""
+    def _receive_base(self, step: Callable[[], None]) -> None:
+        """Take a step in receiving a base; tell the origin if it cannot be had here."""
         try:
             step()
         except LinkError:
             raise
         except MudroomError as error:
-            about = base_id(self._sending) if self._sending is not None else b""
-            self._sending = None
-            self._tell(frame_of(wire.FAILED, wire.Failed(error.message, error.hint, about)))
+            about = base_id(self._incoming) if self._incoming is not None else b""
+            self._incoming = None
+            self._send_to_origin(frame_of(wire.FAILED, wire.Failed(error.message, error.hint, about)))
 
-    def _offered(self, base: wire.Base) -> None:
-        self._sending = base
+    def _receive_offer(self, base: wire.Base) -> None:
+        self._incoming = base
         require_base(base)
         self._ask_for_more(base)
 
-    def _came(self, body: bytes) -> None:
-        if self._sending is None:
+    def _receive_objects(self, body: bytes) -> None:
+        if self._incoming is None:
             raise LinkError("sent objects before it offered a base")
         try:
             self._wanted.difference_update(unpack(body, self._store, self._wanted))
         except RefusedPack as error:
             raise LinkError(f"sent objects that cannot be used: {error.message}") from error
         if not self._wanted:
-            self._ask_for_more(self._sending)
+            self._ask_for_more(self._incoming)
 
     def _ask_for_more(self, base: wire.Base) -> None:
         missing, name = self._store.missing(base), base_id(base)
         if missing == Missing((), ()):
-            self._sending = None
+            self._incoming = None
             with self._lock:
                 self._placement.bases[name] = base
-            self._tell(frame_of(wire.READY, wire.Ready(name)))
+            self._send_to_origin(frame_of(wire.READY, wire.Ready(name)))
             return
         nodes, files = missing.nodes[:_WANTED], missing.files[:_WANTED]
         self._wanted = {*nodes, *files}
-        self._tell(frame_of(wire.WANT, wire.Want(name, nodes, files)))
+        self._send_to_origin(frame_of(wire.WANT, wire.Want(name, nodes, files)))
 
     # --- questions ---
 
@@ -245,12 +246,12 @@ class Coordinator:
         try:
             while data := node.relay.read():
                 for frame in reader.feed(data):
-                    self._hear(node, frame)
+                    self._handle_node_frame(node, frame)
         except MudroomError as error:
             reason = error.message
         except KeyError:
             reason = "it asked for objects that are not of its base"
-        self._gone(node, reason)
+        self._lose(node, reason)
 
     def _write_node(self, node: ClusterNode) -> None:
         try:
@@ -259,9 +260,9 @@ class Coordinator:
             if not node.is_gone:
                 node.relay.end()
         except MudroomError as error:
-            self._gone(node, error.message)
+            self._lose(node, error.message)
 
-    def _hear(self, node: ClusterNode, frame: Frame) -> None:
+    def _handle_node_frame(self, node: ClusterNode, frame: Frame) -> None:
         if frame.kind == wire.HELLO:
             self._greeted_by(node, message_of(frame, wire.WorkerHello))
         elif frame.kind == wire.WANT:
@@ -288,7 +289,7 @@ class Coordinator:
             raise RelayError(f"its mudroom {hello.mudroom} speaks protocol {hello.protocol}, not {wire.PROTOCOL}")
         with self._greeted:
             node.hello = hello
-            self._placement.held(node, [(held.errand, held.attempt) for held in hello.held])
+            self._placement.adopt(node, [(held.errand, held.attempt) for held in hello.held])
             self._placement.place()
             self._greeted.notify_all()
 
@@ -305,12 +306,12 @@ class Coordinator:
             if number is None:
                 node.send(frame_of(wire.ANSWER, wire.Answer(ask.number, b""), frame.stream))
                 return
-        self._tell(frame_of(wire.ASK, ask._replace(number=number), frame.stream))
+        self._send_to_origin(frame_of(wire.ASK, ask._replace(number=number), frame.stream))
 
     def _pass_on(self, node: ClusterNode, frame: Frame) -> None:
         if frame.kind not in PASSED_ON:
             raise LinkError(f"sent a frame of the unknown kind {frame.kind}")
-        # read here, although it goes on as bytes: what cannot be read ends this node, not the origin's link
+        # read here, although it goes on as bytes: an unreadable frame ends this node, not the origin's link
         said: object = message_of(frame, wire.TYPES[frame.kind])
         with self._lock:
             placed = self._placement.own_stream(node, frame.stream)
@@ -322,17 +323,17 @@ class Coordinator:
             if isinstance(said, wire.ArchivePart):
                 is_over = said.is_last
             if is_over:
-                self._placement.over(frame.stream, placed, failed=frame.kind == wire.FAILED)
-        self._tell(frame)
+                self._placement.finish(frame.stream, placed, failed=frame.kind == wire.FAILED)
+        self._send_to_origin(frame)
 
-    def _gone(self, node: ClusterNode, reason: str) -> None:
-        """A node is gone: its errands are lost, those that were not sent are placed again."""
+    def _lose(self, node: ClusterNode, reason: str) -> None:
+        """Note that a node is gone: its errands are lost, those that were not sent are placed again."""
         with self._lock:
             if node.is_gone:
                 return
             self._awaited_until = time.monotonic() + self._grace
-            self._placement.lose(node, reason)
-            self._loss = f"{node.name}: {reason}"
+            self._placement.lose_node(node, reason)
+            self._last_loss = f"{node.name}: {reason}"
             self._questions.drop(node)
             self._connections.drop(node)
             self._greeted.notify_all()
@@ -351,32 +352,32 @@ class Coordinator:
     def _settle(self) -> None:
         """If no other node has joined in time: end the errands that none can run, and the link if none is left."""
         with self._lock:
-            if time.monotonic() < self._awaited_until or not self._hello or self._is_leaving:
+            if time.monotonic() < self._awaited_until or not self._hello or self._is_shutting_down:
                 return
             self._placement.place()
             if all(each.is_gone for each in self._nodes):
-                self._tell(frame_of(wire.BYE, wire.Bye(f"no node of the cluster is left; {self._loss}")))
+                self._send_to_origin(frame_of(wire.BYE, wire.Bye(f"no node of the cluster is left; {self._last_loss}")))
 
-    # --- telling ---
+    # --- sending to the origin ---
 
     def _overflow(self, node: ClusterNode) -> None:
-        """A node does not take what is sent to it. The caller holds the lock, so another thread ends it."""
-        threading.Thread(target=self._gone, args=(node, "it does not read what is sent to it"), daemon=True).start()
+        """End a node that does not take what is sent to it. The caller holds the lock, so another thread does it."""
+        threading.Thread(target=self._lose, args=(node, "it does not read what is sent to it"), daemon=True).start()
 
-    def _tell(self, frame: Frame) -> None:
-        """Write a frame to the origin. One that is gone misses nothing: outcomes are kept at the nodes."""
+    def _send_to_origin(self, frame: Frame) -> None:
+        """Write a frame to the origin. An origin that is gone misses nothing: outcomes are kept at the nodes."""
         data = memoryview(encode(frame))
         with self._writing:
-            while data and not self._is_deaf:
+            while data and not self._is_write_closed:
                 try:
                     data = data[os.write(self._write, data) :]
                 except OSError:
-                    self._is_deaf = True
+                    self._is_write_closed = True
 
-    def _leave(self) -> None:
+    def _shut_down(self) -> None:
         """End the nodes' pipes, and wait until their workers have ended: at the latest with the lease."""
         with self._lock:
-            self._is_leaving = True
+            self._is_shutting_down = True
             nodes, threads = list(self._nodes), list(self._threads)
         for node in nodes:
             node.outgoing.end()

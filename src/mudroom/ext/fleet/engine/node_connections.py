@@ -1,4 +1,5 @@
-"""Connections that commands on the nodes of a cluster make through the origin: numbers of one link for each other's."""
+"""Connections that commands on a cluster's nodes make through the origin: each node's numbers as numbers on one
+link."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ CONNECTION = frozenset({wire.DATA, wire.SHUT, wire.ROOM})
 class NodeConnections:
     """``_lock``, the coordinator's, guards the numbers."""
 
-    def __init__(self, lock: threading.RLock, placement: Placement, tell: Callable[[Frame], None]) -> None:
-        """``tell``: writes a frame to the origin."""
-        self._lock, self._placement, self._tell = lock, placement, tell
+    def __init__(self, lock: threading.RLock, placement: Placement, send: Callable[[Frame], None]) -> None:
+        """``send``: writes a frame to the origin."""
+        self._lock, self._placement, self._send = lock, placement, send
         self._numbers = NumberMap(MOST_CONNECTIONS)
         self._half_shut: set[int] = set()
         """Connections in which one end sends no more bytes."""
@@ -35,7 +36,7 @@ class NodeConnections:
                 refused = wire.Dialled(dial.number, "the cluster has too many connections")
                 node.send(frame_of(wire.DIALLED, refused, frame.stream))
                 return
-        self._tell(frame_of(wire.DIAL, dial._replace(number=number), frame.stream))
+        self._send(frame_of(wire.DIAL, dial._replace(number=number), frame.stream))
 
     def dialled(self, frame: Frame) -> None:
         dialled = message_of(frame, wire.Dialled)
@@ -47,7 +48,7 @@ class NodeConnections:
                 self._numbers.remove(dialled.number)
 
     def to_node(self, frame: Frame) -> None:
-        """Pass bytes of a connection on to its node. Those of one that is not there any more are late."""
+        """Pass a connection's bytes on to its node. Bytes for one that is not there any more are late."""
         with self._lock:
             found = self._numbers.inner(frame.stream)
             if found is not None:
@@ -60,13 +61,13 @@ class NodeConnections:
             if outer is not None:
                 self._shut(outer, frame)
         if outer is not None:
-            self._tell(frame._replace(stream=outer))
+            self._send(frame._replace(stream=outer))
 
     def drop(self, node: ClusterNode) -> None:
         """End the connections of a node that is gone. Hold the lock."""
         for number in self._numbers.drop(node):
             self._half_shut.discard(number)
-            self._tell(Frame(wire.SHUT, number, b"\x01"))
+            self._send(Frame(wire.SHUT, number, b"\x01"))
 
     def _shut(self, outer: int, frame: Frame) -> None:
         """Forget a connection that is closed, or that both ends have shut. Hold the lock."""

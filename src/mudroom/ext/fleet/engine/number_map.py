@@ -1,4 +1,4 @@
-"""Numbers that several nodes give, as numbers of one link."""
+"""Several nodes' numbers as numbers on one link."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mudroom.ext.fleet.engine.cluster_node import ClusterNode
 
 
 class NumberMap:
-    """The caller holds the lock of the coordinator during each call."""
+    """The caller holds the coordinator's lock during each call."""
 
     def __init__(self, most: int) -> None:
         """``most``: numbers at one time."""
@@ -16,7 +16,7 @@ class NumberMap:
         self._last = 0
 
     def add(self, node: ClusterNode, number: int) -> int | None:
-        """Return the number of the link for a node's number; None: there are too many, or the node has it in use."""
+        """Return the link's number for a node's number; None: there are too many, or the node has it in use."""
         if len(self._inner) >= self._most or (node.name, number) in self._outer:
             return None
         self._last += 1
@@ -36,7 +36,7 @@ class NumberMap:
             del self._outer[found[0].name, found[1]]
 
     def drop(self, node: ClusterNode) -> list[int]:
-        """Remove a node's numbers. Return those of the link."""
+        """Remove a node's numbers. Return the link's."""
         dropped = [outer for outer, found in self._inner.items() if found[0] is node]
         for outer in dropped:
             self.remove(outer)

@@ -1,4 +1,4 @@
-"""Errands on the nodes of a cluster: which waits, which was given to a node, and what becomes of those of a lost one.
+"""Errands on a cluster's nodes: which waits, which was given to a node, and which are lost with a node.
 
 An errand is given to a node once. Before it is sent there, because its base has to come first, it can still be given to
 another; after that it is lost with its node.
@@ -16,29 +16,29 @@ from mudroom.ext.fleet.wire.message import frame_of, message_of
 from mudroom.typing import NamedTuple
 
 MOST_WAITING = 10_000
-"""Errands that wait for a free place."""
+"""Errands that wait for a free slot."""
 
 
 class PlacedStream(NamedTuple):
     node: ClusterNode
     key: Key
     is_errand: bool
-    """Else the stream of an archive."""
+    """Else an archive's stream."""
 
 
 class Placement:
-    """The caller holds the lock of the coordinator during each call."""
+    """The caller holds the coordinator's lock during each call."""
 
-    def __init__(self, tell: Callable[[Frame], None], is_awaited: Callable[[], bool] = lambda: False) -> None:
-        """``tell``: writes a frame to the origin. ``is_awaited``: whether nodes may still join, so that an errand which
+    def __init__(self, send: Callable[[Frame], None], is_awaited: Callable[[], bool] = lambda: False) -> None:
+        """``send``: writes a frame to the origin. ``is_awaited``: whether nodes may still join, so that an errand which
         no node can run now waits."""
-        self._tell, self._is_awaited = tell, is_awaited
+        self._send, self._is_awaited = send, is_awaited
         self.nodes: list[ClusterNode] = []
         self.bases: dict[bytes, wire.Base] = {}
         """Bases whose objects the coordinator has."""
         self._streams: dict[int, PlacedStream] = {}
         self._keys: dict[Key, ClusterNode] = {}
-        """Nodes of errands that were not kept yet."""
+        """Nodes that have errands which were not kept yet."""
         self._waiting: deque[tuple[wire.Errand, Frame]] = deque()
 
     def add(self, frame: Frame) -> None:
@@ -54,7 +54,7 @@ class Placement:
         return None
 
     def place(self) -> None:
-        """Give the errands that wait to nodes with a free place."""
+        """Give the errands that wait to nodes with a free slot."""
         left: deque[tuple[wire.Errand, Frame]] = deque()
         while self._waiting:
             errand, frame = self._waiting.popleft()
@@ -149,7 +149,7 @@ class Placement:
             self._waiting.append((message_of(frame, wire.Errand), frame))
 
     def own_stream(self, node: ClusterNode, stream: int) -> PlacedStream | None:
-        """Return what a stream is for; None: the origin waits for nothing there. Raise LinkError if it is another
+        """Return a stream's purpose; None: the origin waits for nothing there. Raise LinkError if it is another
         node's."""
         placed = self._streams.get(stream)
         if placed is not None and placed.node is not node:
@@ -161,18 +161,18 @@ class Placement:
 
     def _outcome(self, stream: int, key: Key, state: str, reason: str) -> None:
         outcome = wire.ErrandOutcome(*key, state, 0, 0, False, 0.0, 0.0, 0, 0, 0, 0, "", 0, b"", -1, b"", reason)
-        self._tell(frame_of(wire.OUTCOME, outcome, stream))
+        self._send(frame_of(wire.OUTCOME, outcome, stream))
 
     def _fail(self, stream: int, reason: str, hint: str = "", *, for_now: bool = False) -> None:
-        self._tell(frame_of(wire.FAILED, wire.Failed(reason, hint, for_now=for_now), stream))
+        self._send(frame_of(wire.FAILED, wire.Failed(reason, hint, for_now=for_now), stream))
 
-    def held(self, node: ClusterNode, keys: list[Key]) -> None:
-        """A node has errands of an earlier link. One that another has, too, stays the other's."""
+    def adopt(self, node: ClusterNode, keys: list[Key]) -> None:
+        """Note a node's errands from an earlier link. An errand that another node has, too, stays there."""
         for key in keys:
             self._keys.setdefault(key, node)
 
-    def over(self, stream: int, placed: PlacedStream, *, failed: bool) -> None:
-        """What a stream was for has ended."""
+    def finish(self, stream: int, placed: PlacedStream, *, failed: bool) -> None:
+        """Note that a stream's purpose is over."""
         self._forget(stream)
         if placed.is_errand:
             placed.node.running.pop(placed.key, None)
@@ -180,8 +180,8 @@ class Placement:
                 self._keys.pop(placed.key, None)
         self.place()
 
-    def lose(self, node: ClusterNode, reason: str) -> None:
-        """A node is gone: its errands are lost, those that were not sent are placed again."""
+    def lose_node(self, node: ClusterNode, reason: str) -> None:
+        """Note that a node is gone: its errands are lost, those that were not sent are placed again."""
         node.is_gone = True
         self._place_again(node)
         lost = [(stream, placed) for stream, placed in self._streams.items() if placed.node is node]
@@ -206,4 +206,4 @@ def _is_able(node: ClusterNode, errand: wire.Errand) -> bool:
 
 def _preference(node: ClusterNode, errand: wire.Errand) -> tuple[bool, bool, float]:
     is_coming = errand.base == node.offered
-    return errand.base in node.bases, is_coming, node.free / max(node.relay.places, 1)
+    return errand.base in node.bases, is_coming, node.free / max(node.relay.slots, 1)

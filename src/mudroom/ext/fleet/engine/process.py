@@ -1,8 +1,9 @@
 """A worker as the program at the other end of two pipes: ssh, srun, kubectl exec -i, docker exec -i, or a local child.
 
-The words are those of the user's own file (``ext/fleet/origin/roster.py``), and no shell reads them. The program is in
-a session of its own: Ctrl-C at the origin's terminal does not reach it, and a program that would ask for a password
-finds no terminal to ask on, and says so. The end of its standard error is kept for the reason of its end."""
+The words come from the user's own file (``ext/fleet/origin/worker_registry.py``), and no shell reads them. The program
+has its own session (setsid(2)): Ctrl-C at the origin's terminal does not reach it, and a program that would ask for a
+password finds no terminal to ask on, and says so. The last part of its standard error is kept: it tells why it
+ended."""
 
 from __future__ import annotations
 
@@ -17,28 +18,28 @@ from mudroom.core.system.search_path import require_program
 from mudroom.errors import MudroomError
 
 NODE = b"{node}"
-"""In the words of a worker: replaced by its name."""
+"""In a worker's words: replaced by its name."""
 GRACE = 2.0
-"""Seconds between the end of the pipes and SIGTERM, and between that and SIGKILL."""
+"""Seconds between the closing of the pipes and SIGTERM, and between that and SIGKILL."""
 _KEPT = 4096
-"""Bytes of standard error."""
+"""Bytes that are kept from standard error."""
 _NOISE = ("Killed by signal", "Connection to ", "Warning: Permanently added")
-"""Beginnings of lines of ssh(1) that are no reason."""
+"""Prefixes of ssh(1)'s lines that are no reason."""
 
 
 class WorkerProcess:
-    """``_said`` is written by the thread that reads standard error alone. ``close`` is called by one thread."""
+    """``_stderr`` is written by the thread that reads standard error alone. ``close`` is called by one thread."""
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
         assert child.stdin is not None and child.stdout is not None and child.stderr is not None
         self._child = child
         self.reader, self.writer = child.stdout.fileno(), child.stdin.fileno()
-        self._said = bytearray()
+        self._stderr = bytearray()
         self._is_closing, self._closing = os.pipe()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._stderr_reader = threading.Thread(target=self._read_stderr, daemon=True)
+        self._stderr_reader.start()
 
-    def _listen(self) -> None:
+    def _read_stderr(self) -> None:
         assert self._child.stderr is not None
         opened = self._child.stderr.fileno()
         poller = select.poll()
@@ -47,8 +48,8 @@ class WorkerProcess:
         while True:
             ready = dict(poller.poll())
             data = os.read(opened, 4096) if opened in ready else b""
-            self._said += data
-            del self._said[: max(0, len(self._said) - _KEPT)]
+            self._stderr += data
+            del self._stderr[: max(0, len(self._stderr) - _KEPT)]
             if not data:
                 return
 
@@ -69,13 +70,13 @@ class WorkerProcess:
                 child.send_signal(number)
         child.wait()
         os.close(self._closing)
-        self._listener.join(GRACE)
+        self._stderr_reader.join(GRACE)
         child.stderr.close()
         os.close(self._is_closing)
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         """Return the last line of standard error that is a reason, else how the program ended if it failed."""
-        lines = [line.strip() for line in self._said.decode("utf-8", "replace").splitlines()]
+        lines = [line.strip() for line in self._stderr.decode("utf-8", "replace").splitlines()]
         lines = [line for line in lines if line and not line.startswith(_NOISE)]
         if lines:
             return lines[-1]
@@ -92,7 +93,7 @@ class WorkerProcess:
 
 
 def start(argv: Sequence[bytes], node: str, environ: Mapping[bytes, bytes]) -> WorkerProcess:
-    """Start the program of a worker. Raise MudroomError if it cannot be started."""
+    """Start a worker's program. Raise MudroomError if it cannot be started."""
     words = [word.replace(NODE, os.fsencode(node)) for word in argv]
     try:
         child = subprocess.Popen(

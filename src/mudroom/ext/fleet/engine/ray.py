@@ -3,13 +3,13 @@
     origin ══ ssh HEAD mudroom worker --stdio --engine ray ══ an actor for each node ══ mudroom worker --stdio
 
 Rules of this file:
-1. The origin is never a driver: an object that a task returns is unpickled by the driver, which runs code of the node.
-   What crosses to the origin are frames.
-2. A cluster is one trust domain: whoever reaches it runs code on every node, beside the sandboxes. So authentication
-   by token has to be on, and TLS, unless all addresses are loopback.
+1. The origin is never a driver. The driver unpickles the object that a task returns, which runs the node's code. Only
+   frames cross to the origin.
+2. A cluster is one trust domain: whoever reaches it runs code on every node, beside the sandboxes. So authentication by
+   token has to be on, and TLS, unless all addresses are loopback.
 3. mudroom is installed on every node, by its administrator; ``runtime_env`` is not used.
-4. Nodes are chosen by the coordinator. An actor holds as many CPUs of its node as it runs errands at once, so Ray gives
-   them to nobody else meanwhile.
+4. The coordinator chooses nodes. An actor holds as many CPUs on its node as it runs errands at once, so Ray gives them
+   to nobody else meanwhile.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from mudroom.ext.fleet.wire.message import OriginHello
 from mudroom.typing import Any
 
 SILENCE = 30.0
-"""Seconds without an answer of an actor after which its node is gone. It answers every ``_TURN``."""
+"""Seconds without an actor's answer after which its node is gone. It answers every ``_TURN``."""
 _TURN = 5.0
 CONNECTION = 10.0
 """Seconds in which the head has to take a connection."""
 _LOOK = 2.0
 """Seconds between two looks for new nodes."""
 GRACE = 15.0
-"""Seconds in which a node that has just been started, or whose worker has ended, is waited for. The head tells of a
-node and of its CPUs one after the other, and of a lost one only after some missed beats."""
+"""Seconds in which a node that has just been started, or whose worker has ended, is waited for. The head tells a node
+and its CPUs one after the other, and a loss only after some missed beats."""
 MOST_TRIES = 3
 """Workers that are started on a node during a link: one that ends at once will do so again."""
 _AUTH = "https://docs.ray.io/en/latest/ray-security/token-auth.html"
@@ -64,8 +64,8 @@ def require_private(addresses: set[str], environ: Mapping[bytes, bytes]) -> None
 
 
 def reachable_address(environ: Mapping[bytes, bytes]) -> str:
-    """Return the address of the cluster. Raise UsageError if it is none of a cluster that runs, MudroomError if nothing
-    answers there: Ray itself would try for minutes."""
+    """Return the cluster's address. Raise UsageError if no cluster can have it, MudroomError if nothing answers there:
+    Ray itself would try for minutes."""
     address = os.fsdecode(environ.get(b"RAY_ADDRESS", b"auto"))
     if address == "auto":
         return address
@@ -89,8 +89,7 @@ def _is_loopback(address: str) -> bool:
 
 
 class NodeWorker:
-    """The actor of a node. Its methods run in threads of their own (``max_concurrency``), one call of each at a
-    time."""
+    """A node's actor. Each method runs in its own thread (``max_concurrency``), one call at a time."""
 
     def __init__(self, jobs: int) -> None:
         self._child = WorkerChild(worker_command(jobs))
@@ -111,20 +110,20 @@ class NodeWorker:
 class RayRelay(NodeRelay):
     """An actor on one node. Its calls are made by the coordinator's threads; Ray's client is thread-safe."""
 
-    def __init__(self, ray: Any, name: str, node: str, places: int) -> None:
-        """``node``: Ray's id of it. ``places``: errands at once, and the CPUs that are held."""
-        self.name, self.places = name, places
+    def __init__(self, ray: Any, name: str, node: str, slots: int) -> None:
+        """``node``: its id in Ray. ``slots``: errands at once, and the CPUs that are held."""
+        self.name, self.slots = name, slots
         self._ray = ray
         strategies: Any = import_module("ray.util.scheduling_strategies")
         self._actor = (
             ray.remote(NodeWorker)
             .options(
-                num_cpus=places,
+                num_cpus=slots,
                 max_concurrency=4,
                 max_restarts=0,
                 scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(node, soft=False),
             )
-            .remote(places)
+            .remote(slots)
         )
         self._is_there = False
         self.is_over = False
@@ -166,8 +165,8 @@ def coordinate(
     environ: Mapping[bytes, bytes],
     jobs: int | None,
 ) -> None:
-    """Serve one link with the nodes of the Ray cluster that this machine belongs to. ``jobs``: errands at once on a
-    node; None: one for each of its CPUs.
+    """Serve one link with the nodes in this machine's Ray cluster. ``jobs``: errands at once on a node; None: one for
+    each CPU.
 
     Raise UsageError if Ray is not installed or the cluster is not safe, MudroomError if there is none.
     """
@@ -204,31 +203,31 @@ def coordinate(
 
 
 class _Finder:
-    """Makes relays of nodes that have none that works. ``_lock`` guards its attributes."""
+    """Makes relays for nodes without a working one. ``_lock`` guards its attributes."""
 
     def __init__(self, ray: Any, jobs: int | None) -> None:
         self._ray, self._jobs = ray, jobs
         self._lock = threading.Lock()
         self._made: dict[str, list[RayRelay]] = {}
-        """By Ray's id of the node."""
+        """By the node's id in Ray."""
         self._names: set[str] = set()
 
     def __call__(self, is_allowed: Callable[[str], bool] = lambda _address: True) -> list[RayRelay]:
         relays = []
         with self._lock:
             for node in self._ray.nodes():
-                places = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
+                slots = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
                 made = self._made.setdefault(node["NodeID"], [])
                 is_served = bool(made) and not made[-1].is_over
-                if is_served or len(made) == MOST_TRIES or places < 1 or not is_allowed(node["NodeManagerAddress"]):
+                if is_served or len(made) == MOST_TRIES or slots < 1 or not is_allowed(node["NodeManagerAddress"]):
                     continue
                 name = made[-1].name if made else self._name(node)
-                relays.append(RayRelay(self._ray, name, node["NodeID"], min(self._jobs or places, places)))
+                relays.append(RayRelay(self._ray, name, node["NodeID"], min(self._jobs or slots, slots)))
                 made.append(relays[-1])
         return relays
 
     def _name(self, node: Mapping[str, Any]) -> str:
-        """Return a name that a node of this address has in the next link, too: outcomes are kept by it."""
+        """Return a name that a node with this address has on the next link, too: outcomes are kept by it."""
         plain = node.get("NodeName") or node["NodeManagerAddress"]
         name, number = plain, 1
         while name in self._names:

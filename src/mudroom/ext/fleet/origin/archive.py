@@ -1,4 +1,4 @@
-"""An archive as it comes from a worker, part by part, in a file that a later link goes on with."""
+"""An archive that comes from a worker part by part, in a file that a later link continues."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _READ = 1 << 20
 
 
 class IncomingArchive:
-    """The file is the origin's own, and is written at its end only. Owner: the thread of the verb."""
+    """The file is the origin's own, and is written at its end only. Owner: the verb's thread."""
 
     def __init__(self, directory: bytes, announced: int, digest: bytes) -> None:
-        """``announced``: bytes of the whole archive, and ``digest`` of them, as the worker says."""
+        """``announced``: the whole archive's size in bytes; ``digest``: its digest. Both are the worker's claims."""
         self._path, self._announced, self._digest = directory + _NAME, announced, digest
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._opened = os.open(self._path, flags, 0o600)
         self.size = os.fstat(self._opened).st_size
-        if self.size > announced:  # of an earlier announcement
+        if self.size > announced:  # from an earlier announcement
             os.ftruncate(self._opened, 0)
             self.size = 0
-        self.began = self.size
+        self.resumed_from = self.size
         """Bytes that an earlier link has brought."""
 
     @staticmethod
@@ -46,7 +46,7 @@ class IncomingArchive:
             self.size += written
             view = view[written:]
 
-    def is_right(self) -> bool:
+    def is_valid(self) -> bool:
         """Return whether the file has the announced size and digest."""
         opened = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

@@ -1,29 +1,29 @@
-"""What a worker claims of an errand, bounded before anything is made of it. Nothing here believes a worker: the claims
-are shown as such, and order which archives are fetched first."""
+"""A worker's claims about an errand, bounded before they are used. No worker is believed: its claims are shown as such,
+and decide which archives are fetched first."""
 
 from __future__ import annotations
 
 import math
 
 from mudroom.api import show
-from mudroom.ext.fleet.origin.book import AttemptRow
+from mudroom.ext.fleet.origin.errand_log import AttemptRow
 from mudroom.ext.fleet.wire.frame import LinkError
 from mudroom.ext.fleet.wire.message import DIGEST, ErrandOutcome, WorkerHello
 
 STATES = frozenset({"ended", "refused", "failed", "cancelled", "expired", "lost"})
 LARGEST = 10 * 10**9
-"""Bytes of an archive, as of an import."""
+"""Bytes in an archive, as for an import."""
 _LONGEST = 500
 _MOST = 1 << 40
 _KEPT = 1 << 16
-"""Bytes of a judge's report that the book keeps."""
+"""Bytes of a judge's report that the log keeps."""
 _NOTES = 20
 _NODES = 10_000
 
 
-def checked(outcome: ErrandOutcome, key: tuple[str, int]) -> ErrandOutcome:
+def checked_outcome(outcome: ErrandOutcome, key: tuple[str, int]) -> ErrandOutcome:
     """Return an outcome with texts that a terminal cannot obey and numbers that can be added up. Raise LinkError if it
-    is not about this attempt, or if it announces an archive that there cannot be."""
+    is not about this attempt, or if it announces an impossible archive."""
     if (outcome.errand, outcome.attempt) != key:
         raise LinkError("answered for another errand than it was asked")
     if outcome.state not in STATES:
@@ -49,8 +49,8 @@ def checked(outcome: ErrandOutcome, key: tuple[str, int]) -> ErrandOutcome:
     )
 
 
-def introduced(hello: WorkerHello) -> WorkerHello:
-    """Return what a worker says of itself, with texts that a terminal cannot obey."""
+def checked_hello(hello: WorkerHello) -> WorkerHello:
+    """Return a worker's hello, with texts that a terminal cannot obey."""
     return hello._replace(
         mudroom=line(hello.mudroom)[:64],
         arch=line(hello.arch)[:64],
@@ -70,13 +70,13 @@ def line(text: str) -> str:
 
 
 def ranked(rows: list[AttemptRow]) -> list[AttemptRow]:
-    """Return the rows that ended, the best first: passed by the judge, exit code, fewest changes, order of the run."""
+    """Return the rows that ended, the best first: passed by the judge, exit code, fewest changes, order in the run."""
     ended = [(number, row) for number, row in enumerate(rows) if row.state == "ended" and row.outcome is not None]
     return [row for _number, row in sorted(ended, key=lambda pair: (*rank(pair[1]), pair[0]))]
 
 
 def rank(row: AttemptRow) -> tuple[bool, bool, int]:
-    """Return a key by which the better of two attempts with an outcome is less."""
+    """Return a sort key for an attempt with an outcome: the better attempt has the lesser key."""
     outcome = row.outcome
     if outcome is None or row.state not in ("ended", "fetched", "kept", "late"):
         return True, True, _MOST

@@ -1,6 +1,6 @@
-"""What links have read and the dispatcher has not handled yet, bounded for each link.
+"""Events that links have read and the dispatcher has not handled yet, bounded for each link.
 
-A link whose events fill its share does not read on until some were taken (``has_room``): a worker that sends faster
+A link whose events fill its share does not read on until some were taken (``has_room``). A worker that sends faster
 than the origin handles fills its own pipe, not the origin's memory.
 """
 
@@ -14,13 +14,13 @@ from mudroom.ext.fleet.wire.frame import Frame
 from mudroom.typing import Any, NamedTuple
 
 SHARE = 4 << 20
-"""Bytes of events of one link that are held at most, and one frame more."""
+"""Bytes in one link's events that are held at most, and one frame more."""
 _EVENT = 256
 """Bytes that an event counts beside its body."""
 
 
 class LinkEnd(NamedTuple):
-    """The last event of a link."""
+    """A link's last event."""
 
     reason: str
     hint: str
@@ -42,18 +42,18 @@ class LinkInbox:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._events: deque[tuple[Any, LinkEvent, int]] = deque()
-        self._held: dict[Any, int] = {}
+        self._sizes: dict[Any, int] = {}
         self._is_woken = False
 
     def has_room(self, sender: Any) -> bool:
         with self._changed:
-            return self._held.get(sender, 0) < SHARE
+            return self._sizes.get(sender, 0) < SHARE
 
     def put(self, sender: Any, event: LinkEvent, size: int = 0) -> None:
         """Add an event. It is never refused: callers look at ``has_room`` before they read what makes one."""
         with self._changed:
             self._events.append((sender, event, size + _EVENT))
-            self._held[sender] = self._held.get(sender, 0) + size + _EVENT
+            self._sizes[sender] = self._sizes.get(sender, 0) + size + _EVENT
             self._changed.notify()
 
     def wake(self) -> None:
@@ -73,7 +73,7 @@ class LinkInbox:
                 self._changed.wait(left)
             self._is_woken = False
             taken = [(sender, event) for sender, event, _size in self._events]
-            full = {sender for sender, held in self._held.items() if held >= SHARE}
+            full = {sender for sender, size in self._sizes.items() if size >= SHARE}
             self._events.clear()
-            self._held.clear()
+            self._sizes.clear()
             return taken, full

@@ -1,9 +1,9 @@
 """A link to one worker: a thread that moves frames between two pipes and the dispatcher's inbox.
 
 Rules of this file:
-1. Nothing that a worker sends or omits makes a caller wait: ``send`` and ``feed`` only add to what is to be written,
-   and a link that cannot take more is ended.
-2. Small messages go before the parts of a base, which are made as they are written (``feed``).
+1. Nothing that a worker sends or omits makes a caller wait: ``send`` and ``feed`` only add to the frames that are to be
+   written, and a link that cannot take more is ended.
+2. Small messages go before a base's parts, which are made as they are written (``feed``).
 3. Bodies are bounded by their kind before they are awaited, and the link does not read while its share of the inbox is
    full. Any offence ends the link, with one line that says which.
 4. A link ends once, with one reason; the last event in the inbox is its end.
@@ -29,30 +29,30 @@ LIMITS = MappingProxyType({**wire.FROM_WORKER, wire.DATA: 1 << 20})
 PING = 5.0
 """Seconds between pings."""
 SILENCE = 30.0
-"""Seconds without a frame of the worker after which the link is ended: six pings."""
+"""Seconds without a frame from the worker, after which the link is ended: six pings."""
 GREETING = 60.0
 """Seconds until a worker has to have said hello: SSH connects meanwhile, a scheduler finds a machine."""
 MOST_UNSENT = 32 << 20
-"""Bytes of messages that a worker has not read yet."""
+"""Bytes in messages that a worker has not read yet."""
 _BLOCK = 1 << 18
 
 
 class Transport(Protocol):
-    """Two pipes to a worker, and what holds them open (``ext/fleet/engine/process.py``)."""
+    """Two pipes to a worker, and the process that holds them open (``ext/fleet/engine/process.py``)."""
 
     reader: int
     writer: int
 
     def close(self) -> None:
-        """End it, close both pipes and wait until it is gone. Only the thread of the link calls it."""
+        """End it, close both pipes and wait until it is gone. Only the link's thread calls it."""
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         """Return why it ended, as far as it said so, in one line. It was closed."""
 
 
 class OriginLink:
-    """``_lock`` guards what callers add and the thread takes: ``_messages``, ``_unsent``, ``_feed``, ``_ending`` and
-    ``_is_over``. All other attributes are the thread's; counters are only read elsewhere."""
+    """``_lock`` guards the attributes that callers add to and the thread takes from: ``_messages``, ``_unsent``,
+    ``_feed``, ``_ending`` and ``_is_over``. All other attributes are the thread's; counters are only read elsewhere."""
 
     def __init__(
         self,
@@ -69,15 +69,15 @@ class OriginLink:
         self._unsent = 0
         self._feed: Iterator[Frame] | None = None
         self._ending: MudroomError | None = None
-        self._is_over = self._is_deaf = False
+        self._is_over = self._is_write_closed = False
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
         os.set_blocking(self._wake_writer, False)
         self._partial = memoryview(b"")
-        self._began = self._heard = self._pinged = clock()
+        self._began = self._last_frame = self._last_ping = clock()
         self._number = 0
         self._has_hello = False
-        self._is_held = False
+        self._is_paused = False
         self.bytes_read = self.bytes_written = 0
         self.send(wire.frame_of(wire.HELLO, greeting))
         self._thread = threading.Thread(target=self._run, name=f"link {node}", daemon=True)
@@ -88,7 +88,7 @@ class OriginLink:
     def join(self, seconds: float) -> None:
         self._thread.join(seconds)
 
-    # --- callers of any thread ---
+    # --- callers in any thread ---
 
     def send(self, frame: Frame) -> None:
         """Add a message. Too many that the worker does not read end the link."""
@@ -113,7 +113,7 @@ class OriginLink:
         self.wake()
 
     def end(self, reason: str, hint: str = "") -> None:
-        """End the link. Its messages that were not written are not."""
+        """End the link. Messages that were not written are dropped."""
         with self._lock:
             self._ending = self._ending or MudroomError(reason, hint)
         self.wake()
@@ -148,16 +148,16 @@ class OriginLink:
         self._finish(failure)
 
     def _step(self, reader: int, writer: int, frames: FrameReader) -> bool:
-        """Wait, and read or write what can be. Return False at the end of the input."""
+        """Wait, then read and write as far as possible. Return False at the end of the input."""
         with self._lock:
             if self._ending is not None:
                 raise self._ending
         self._keep_alive()
-        has_output = not self._is_deaf and (bool(self._partial) or self._fill())
+        has_output = not self._is_write_closed and (bool(self._partial) or self._fill())
         poller = select.poll()
         poller.register(self._wake_reader, select.POLLIN)
-        self._is_held = not self._inbox.has_room(self)
-        if not self._is_held:
+        self._is_paused = not self._inbox.has_room(self)
+        if not self._is_paused:
             poller.register(reader, select.POLLIN)
         if has_output:
             poller.register(writer, select.POLLOUT)
@@ -176,13 +176,13 @@ class OriginLink:
                     f"no answer within {GREETING:g} s", "is it `mudroom worker --stdio` that starts there?"
                 )
             return
-        if self._is_held:
-            self._heard = now  # it may have said much that was not read yet
-        if now - self._heard > SILENCE:
+        if self._is_paused:
+            self._last_frame = now  # frames may wait that were not read yet
+        if now - self._last_frame > SILENCE:
             hint = f"mudroom fleet ls {self.node} asks whether it answers"
             raise MudroomError(f"the worker has said nothing for {SILENCE:g} s", hint)
-        if now - self._pinged >= PING:
-            self._pinged, self._number = now, self._number + 1
+        if now - self._last_ping >= PING:
+            self._last_ping, self._number = now, self._number + 1
             self.send(wire.frame_of(wire.PING, wire.Ping(self._number)))
 
     def _fill(self) -> bool:
@@ -216,7 +216,8 @@ class OriginLink:
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._partial, self._is_deaf = memoryview(b""), True  # what it has written before is read to its end
+            # The frames that it wrote before are read to their end.
+            self._partial, self._is_write_closed = memoryview(b""), True
             return
         self.bytes_written += written
         self._partial = self._partial[written:]
@@ -228,7 +229,7 @@ class OriginLink:
             return True
         self.bytes_read += len(data)
         for frame in frames.feed(data):
-            self._heard = self._clock()
+            self._last_frame = self._clock()
             if frame.kind == wire.HELLO and self._has_hello:
                 raise LinkError("said hello twice")
             if frame.kind == wire.BYE and not self._has_hello:
@@ -244,7 +245,7 @@ class OriginLink:
 
     def _finish(self, failure: MudroomError) -> None:
         self._transport.close()
-        words = self._transport.last_words()
+        words = self._transport.exit_reason()
         reason, hint = explain(failure, words, self._has_hello)
         with self._lock:
             self._feed = None
@@ -265,14 +266,14 @@ _HINTS = (
     (("there is no verb 'worker'",), "mudroom there is older than its workers: upgrade it"),
     (("Connection refused", "Connection timed out", "No route to host"), "is the machine up, and is that its address?"),
 )
-"""What programs say when they cannot start a worker, and what to do about it."""
+"""Programs' texts when they cannot start a worker, and hints for the user."""
 
 
 NO_WORKER = "is it `mudroom worker --stdio` that starts there? Nothing else may write to its standard output"
 
 
 def explain(failure: MudroomError, words: str, said_hello: bool) -> tuple[str, str]:
-    """Return the reason of an end and a hint. ``words``: of the program that held the pipes."""
+    """Return why a link ended, and a hint. ``words``: from the program that held the pipes."""
     shown = show(words.encode())[:300]
     hint = next((hint for signs, hint in _HINTS if any(sign in words for sign in signs)), failure.hint)
     if said_hello:

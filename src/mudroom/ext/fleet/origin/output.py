@@ -1,7 +1,7 @@
-"""The output of errands: kept, as far as it is recent, and shown line by line.
+"""Errands' output: kept, as far as it is recent, and shown line by line.
 
-A worker says at which byte of its stream each piece begins, so that what came twice is taken once. Output is any bytes:
-what is kept is raw, what is shown is escaped.
+A worker says at which byte in its stream each piece begins, so that a piece that came twice is taken once. Output is
+any bytes: it is kept raw and shown escaped.
 """
 
 from __future__ import annotations
@@ -9,60 +9,61 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mudroom.core.tree.path import show
-from mudroom.ext.fleet.origin.report import Printed
+from mudroom.ext.fleet.origin.fleet_event import ErrandOutput
 from mudroom.vault.forks.background import Ring
 
 NAMES = {1: "stdout", 2: "stderr"}
 LONGEST = 1 << 12
-"""Bytes of a line that are shown as one."""
+"""Bytes that are shown as one line."""
+_ShowLine = Callable[[ErrandOutput, str], None]
 _Stream = tuple[str, int, int]
-"""Errand, attempt, number of the stream."""
+"""Errand, attempt, stream number."""
 
 
 class Outputs:
-    """Owner: the thread of the verb."""
+    """Owner: the verb's thread."""
 
-    def __init__(self, held: Callable[[Printed], bytes], line: Callable[[Printed, str], None] | None) -> None:
-        """``held``: returns the directory in which the output of an attempt is kept. ``line`` is called with each line,
-        escaped; None: lines are not shown."""
-        self._held, self._line = held, line
-        self._ends: dict[_Stream, int] = {}
+    def __init__(self, directory: Callable[[ErrandOutput], bytes], line: _ShowLine | None) -> None:
+        """``directory``: returns the directory for an attempt's output. ``line`` is called with each line, escaped;
+        None: lines are not shown."""
+        self._directory, self._line = directory, line
+        self._offsets: dict[_Stream, int] = {}
         self._rings: dict[_Stream, Ring] = {}
-        self._rests: dict[_Stream, bytes] = {}
+        self._partial_lines: dict[_Stream, bytes] = {}
 
-    def add(self, printed: Printed) -> bytes:
-        """Take a piece of output. Return what of it is new."""
-        stream = (printed.row.errand, printed.row.attempt, printed.stream)
-        end = self._ends.get(stream, 0)
-        new = printed.data[max(0, end - printed.offset) :] if printed.offset < end else printed.data
-        self._ends[stream] = max(end, printed.offset + len(printed.data))
+    def add(self, output: ErrandOutput) -> bytes:
+        """Take a piece of output. Return its new bytes."""
+        stream = (output.row.errand, output.row.attempt, output.stream)
+        end = self._offsets.get(stream, 0)
+        new = output.data[max(0, end - output.offset) :] if output.offset < end else output.data
+        self._offsets[stream] = max(end, output.offset + len(output.data))
         if not new:
             return b""
         if stream not in self._rings:
-            self._rings[stream] = Ring(self._held(printed) + b"/" + NAMES[printed.stream].encode())
+            self._rings[stream] = Ring(self._directory(output) + b"/" + NAMES[output.stream].encode())
         self._rings[stream].write(new)
         if self._line is not None:
-            self._show(stream, printed, new, self._line)
+            self._show(stream, output, new, self._line)
         return new
 
-    def _show(self, stream: _Stream, printed: Printed, new: bytes, line: Callable[[Printed, str], None]) -> None:
-        *lines, rest = (self._rests.pop(stream, b"") + new).split(b"\n")
+    def _show(self, stream: _Stream, output: ErrandOutput, new: bytes, line: _ShowLine) -> None:
+        *lines, rest = (self._partial_lines.pop(stream, b"") + new).split(b"\n")
         while len(rest) > LONGEST:
             lines.append(rest[:LONGEST])
             rest = rest[LONGEST:]
         for text in lines:
-            line(printed, show_line(text))
+            line(output, show_line(text))
         if rest:
-            self._rests[stream] = rest
+            self._partial_lines[stream] = rest
 
     def end(self, errand: str, attempt: int) -> None:
-        """The output of an attempt is complete."""
+        """Close an attempt's output, which is complete."""
         for number in NAMES:
             stream = (errand, attempt, number)
             ring = self._rings.pop(stream, None)
             if ring is not None:
                 ring.close()
-            self._rests.pop(stream, None)
+            self._partial_lines.pop(stream, None)
 
     def close(self) -> None:
         for errand, attempt, _number in list(self._rings):
@@ -70,5 +71,5 @@ class Outputs:
 
 
 def show_line(text: bytes) -> str:
-    """Return a line of output that a terminal cannot obey. Of a line that was rewritten, the last state is shown."""
+    """Return an output line that a terminal cannot obey. A line that was rewritten is shown in its last state."""
     return show(text.rstrip(b"\r").rpartition(b"\r")[2][:LONGEST].replace(b"\t", b"    "))

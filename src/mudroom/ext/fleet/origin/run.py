@@ -1,10 +1,10 @@
-"""A run of errands on the workers of a fleet, for front doors: put together, followed, taken up again.
+"""A run on a fleet's workers, for front doors: put together, followed, resumed.
 
-    with begin(session, order, workers, doors) as run:
+    with begin(session, request, workers, front_end) as run:
         for settled in run.settled():
             print(settled.row.state, settled.row.fork)
 
-Nothing lands in the project: what comes back is forks.
+Nothing lands in the project: forks come back.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from mudroom.core.settings import Settings
 from mudroom.core.text.redaction import redact_argv
 from mudroom.errors import UsageError
 from mudroom.ext.fleet.base.scan import scan
-from mudroom.ext.fleet.origin.arrival import ArchivePier
-from mudroom.ext.fleet.origin.book import AttemptRow, ErrandBook, ErrandRow, RunRow
-from mudroom.ext.fleet.origin.cargo import Cargo
-from mudroom.ext.fleet.origin.dispatch import Dispatch
-from mudroom.ext.fleet.origin.far_dial import FarGate
+from mudroom.ext.fleet.origin.archive_import import ForkImporter
+from mudroom.ext.fleet.origin.base_payload import ScannedPayload
+from mudroom.ext.fleet.origin.connection_proxy import ConnectionProxy
+from mudroom.ext.fleet.origin.dispatcher import Dispatcher
+from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow, RunRow
+from mudroom.ext.fleet.origin.fleet_event import ErrandOutput, ErrandSettled, FleetEvent, WorkerNote
 from mudroom.ext.fleet.origin.inbox import LinkInbox
 from mudroom.ext.fleet.origin.link import OriginLink, Transport
 from mudroom.ext.fleet.origin.output import Outputs
-from mudroom.ext.fleet.origin.parts import DispatchParts
 from mudroom.ext.fleet.origin.question import QueuedQuestions
-from mudroom.ext.fleet.origin.report import FleetReport, Printed, Settled, WorkerNote
-from mudroom.ext.fleet.origin.roster import FleetWorker
-from mudroom.ext.fleet.origin.seat import Fitness, Key, Seat
+from mudroom.ext.fleet.origin.services import RunServices
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
+from mudroom.ext.fleet.origin.worker_session import Key, WorkerRequirements, WorkerSession
 from mudroom.ext.fleet.wire.message import PROTOCOL, Errand, OriginHello
 from mudroom.ext.fleet.wire.settings import encode
 from mudroom.ext.inspection.foreign_credential import find_foreign
@@ -49,11 +49,11 @@ from mudroom.typing import NamedTuple
 from mudroom.vault.record import FORMAT
 
 MOST = 10_000
-"""Errands of a run."""
+"""Errands in a run."""
 _ANSWERS = "rules.yaml:"
-"""Start of the source of a rule that is an answer (``policy/command_answers.py``)."""
+"""Prefix in the source of a rule that is an answer (``policy/command_answers.py``)."""
 LEASE = 60.0
-"""Seconds without contact after which a worker ends the commands of this origin, and the origin gives them up."""
+"""Seconds without contact after which a worker ends this origin's commands, and the origin gives them up."""
 
 
 class FleetErrand(NamedTuple):
@@ -61,11 +61,11 @@ class FleetErrand(NamedTuple):
 
     argv: tuple[bytes, ...]
     label: str = ""
-    """Name of its fork; empty: made of the run's name and its number."""
+    """The fork's name; empty: made from the run's name and its number."""
     variables: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class FleetOrder(NamedTuple):
+class RunRequest(NamedTuple):
     """A run, as it is asked for."""
 
     errands: tuple[FleetErrand, ...]
@@ -81,44 +81,44 @@ class FleetOrder(NamedTuple):
     git: bool = False
     """Whether ``.git`` is sent."""
     through_origin: bool = False
-    """Whether connections of the commands leave from this machine."""
+    """Whether the commands' connections leave from this machine."""
 
 
-class Doors(NamedTuple):
-    """What a run needs of its front door."""
+class FrontEnd(NamedTuple):
+    """The callbacks and options that a run takes from its front door."""
 
     start: Callable[[FleetWorker], Transport]
     variables: Mapping[bytes, bytes]
-    """The environment, for variables of the policy that are named without a value."""
-    report: Callable[[FleetReport], None] = lambda _report: None
-    line: Callable[[Printed, str], None] | None = None
+    """The environment, for the policy's variables that are named without a value."""
+    report: Callable[[FleetEvent], None] = lambda _report: None
+    line: Callable[[ErrandOutput, str], None] | None = None
     """Called with each line that an errand prints, escaped."""
-    raw: Callable[[Printed, bytes], None] | None = None
+    raw: Callable[[ErrandOutput, bytes], None] | None = None
     """Called with each new piece of output, as it is."""
     note: Callable[[str], None] = lambda _text: None
     asks: bool = True
-    """Whether questions of workers wait for an answer in the queue."""
+    """Whether workers' questions wait for an answer in the queue."""
     lease: float = LEASE
 
 
 class FleetRun:
-    """Owner: the thread of the verb. ``cancel`` may be called in a signal handler."""
+    """Owner: the verb's thread. ``cancel`` may be called in a signal handler."""
 
     def __init__(
         self,
         session: Session,
-        book: ErrandBook,
+        log: ErrandLog,
         row: RunRow,
         workers: Sequence[FleetWorker],
-        doors: Doors,
+        front_end: FrontEnd,
         wanted: frozenset[Key] = frozenset(),
     ) -> None:
-        self.row, self.book = row, book
-        self._session, self._doors = session, doors
-        self._outputs = Outputs(lambda printed: book.held(printed.row), doors.line)
-        patience = session.actor.settings.approval_timeout if doors.asks else 0.0
-        self._questions = QueuedQuestions(session.vault.approvals, patience, self._announce)
-        self._far_gate = FarGate(
+        self.row, self.log = row, log
+        self._session, self._front_end = session, front_end
+        self._outputs = Outputs(lambda output: log.result_directory(output.row), front_end.line)
+        timeout = session.actor.settings.approval_timeout if front_end.asks else 0.0
+        self._questions = QueuedQuestions(session.vault.approvals, timeout, self._announce)
+        self._proxy = ConnectionProxy(
             session.machine.host_answers[0],
             self._questions.has_allowed,
             lambda fork, flow: session.forks.journal("flow", fork, flow_to_json(flow)),
@@ -132,27 +132,27 @@ class FleetRun:
                 session.actor.settings,
             ),
         )
-        levels = {errand.message.level for errand in book.errands(row.run)}
-        fitness = Fitness(
+        levels = {errand.message.level for errand in log.errands(row.run)}
+        requirements = WorkerRequirements(
             frozenset(level for level in levels if level is not None),
             "" if row.any_arch else platform.machine(),
             FORMAT,
             __version__,
         )
-        self._dispatch = Dispatch(
-            book,
+        self._dispatcher = Dispatcher(
+            log,
             row,
-            [Seat(worker) for worker in workers],
-            DispatchParts(
+            [WorkerSession(worker) for worker in workers],
+            RunServices(
                 self._connect,
-                self._load,
-                ArchivePier(session, LIMIT),
+                self._load_payload,
+                ForkImporter(session, LIMIT),
                 self._questions,
-                self._hear,
-                fitness,
-                doors.lease,
+                self._proxy,
+                self._report,
+                requirements,
+                front_end.lease,
                 wanted,
-                far_gate=self._far_gate,
             ),
         )
 
@@ -161,39 +161,39 @@ class FleetRun:
 
     def __exit__(self, *_error: object) -> None:
         self._questions.close()
-        self._far_gate.close()
+        self._proxy.close()
         self._outputs.close()
-        self.book.close()
+        self.log.close()
 
-    def settled(self) -> Iterator[Settled]:
-        """Yield each attempt as nothing more is awaited of it, with its fork if it has one."""
-        for settled in self._dispatch.run():
+    def settled(self) -> Iterator[ErrandSettled]:
+        """Yield each attempt as it is over, with its fork if it has one."""
+        for settled in self._dispatcher.run():
             self._outputs.end(*settled.row.key)
-            self._doors.report(settled)
+            self._front_end.report(settled)
             yield settled
-        self.book.hide(self.row.run, self._hidden)
+        self.log.redact(self.row.run, self._redacted)
 
-    def _hidden(self, words: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    def _redacted(self, words: tuple[bytes, ...]) -> tuple[bytes, ...]:
         return tuple(redact_argv(words, self._session.vault.secrets()))
 
     def cancel(self) -> None:
-        self._dispatch.cancel()
+        self._dispatcher.cancel()
 
     def rows(self) -> list[tuple[ErrandRow, AttemptRow]]:
         """Return the attempts as they stand, in order."""
-        ledger = self._dispatch.ledger
-        return [(ledger.errands[row.errand], row) for row in ledger.in_order()]
+        queue = self._dispatcher.queue
+        return [(queue.errands[row.errand], row) for row in queue.sorted_rows()]
 
-    def seats(self) -> list[Seat]:
-        return list(self._dispatch.seats.values())
+    def worker_sessions(self) -> list[WorkerSession]:
+        return list(self._dispatcher.sessions.values())
 
-    def _connect(self, seat: Seat, inbox: LinkInbox) -> OriginLink:
-        hello = OriginHello(PROTOCOL, __version__, self.book.origin, seat.name, self._doors.lease)
-        link = OriginLink(seat.name, self._doors.start(seat.worker), hello, inbox)
+    def _connect(self, worker: WorkerSession, inbox: LinkInbox) -> OriginLink:
+        hello = OriginHello(PROTOCOL, __version__, self.log.origin, worker.name, self._front_end.lease)
+        link = OriginLink(worker.name, self._front_end.start(worker.entry), hello, inbox)
         link.start()
         return link
 
-    def _load(self) -> Cargo:
+    def _load_payload(self) -> ScannedPayload:
         session = self._session
         scanned = scan(
             session.project,
@@ -204,45 +204,45 @@ class FleetRun:
             git=self.row.git,
         )
         for note in scanned.notes:
-            self._doors.note(note)
-        return Cargo(scanned)
+            self._front_end.note(note)
+        return ScannedPayload(scanned)
 
-    def _hear(self, report: FleetReport) -> None:
-        if not isinstance(report, Printed):
-            self._doors.report(report)
+    def _report(self, event: FleetEvent) -> None:
+        if not isinstance(event, ErrandOutput):
+            self._front_end.report(event)
             return
-        new = self._outputs.add(report)
-        if new and self._doors.raw is not None:
-            self._doors.raw(report, new)
+        new = self._outputs.add(event)
+        if new and self._front_end.raw is not None:
+            self._front_end.raw(event, new)
 
     def _announce(self, fork: str, subject: str, name: str) -> None:
-        self._doors.report(WorkerNote(fork, f"asks about {subject}: mudroom approve {name}"))
+        self._front_end.report(WorkerNote(fork, f"asks about {subject}: mudroom approve {name}"))
 
 
-def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], doors: Doors) -> FleetRun:
-    """Write a new run into the book and return it; nothing is sent yet. Raise UsageError if another process has the
-    errands of this project."""
-    if not 0 < len(order.errands) <= MOST:
-        raise UsageError(f"{len(order.errands):,} errands", f"a run has 1 to {MOST:,} of them")
-    book = _owned(session)
+def begin(session: Session, request: RunRequest, workers: Sequence[FleetWorker], front_end: FrontEnd) -> FleetRun:
+    """Write a new run into the log and return it; nothing is sent yet. Raise UsageError if another process has this
+    project's errands."""
+    if not 0 < len(request.errands) <= MOST:
+        raise UsageError(f"{len(request.errands):,} errands", f"a run has 1 to {MOST:,} of them")
+    log = _owned(session)
     try:
-        book.forget(time.time_ns() - int(session.actor.settings.keep_age * 10**9))
-        run = book.next_run()
-        command = tuple(redact_argv(order.command or order.errands[0].argv, session.vault.secrets()))
+        log.prune(time.time_ns() - int(session.actor.settings.keep_age * 10**9))
+        run = log.next_run()
+        command = tuple(redact_argv(request.command or request.errands[0].argv, session.vault.secrets()))
         row = RunRow(
             run,
             time.time_ns(),
             command,
             tuple(worker.name for worker in workers),
-            order.fetch,
-            order.retry,
-            git=order.git,
-            any_arch=order.any_arch,
+            request.fetch,
+            request.retry,
+            git=request.git,
+            any_arch=request.any_arch,
         )
-        template = _template(session, order, doors.variables)
+        template = _template(session, request, front_end.variables)
         errands = []
-        settings = _SentSettings(session.actor.settings, session.project, order.cwd or session.project)
-        for number, errand in enumerate(order.errands, 1):
+        settings = _SentSettings(session.actor.settings, session.project, request.cwd or session.project)
+        for number, errand in enumerate(request.errands, 1):
             label = errand.label or f"{run}-{number}"
             identity = os.urandom(8).hex()
             message = template._replace(
@@ -250,15 +250,15 @@ def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], d
                 argv=errand.argv,
                 settings=settings.encoded(errand.argv),
                 variables=(*template.variables, *errand.variables),
-                judge=tuple(word.replace(b"{i}", b"%d" % number) for word in order.judge),
+                judge=tuple(word.replace(b"{i}", b"%d" % number) for word in request.judge),
                 label=label,
                 number=number,
             )
             errands.append(ErrandRow(identity, run, number, label, message))
-        book.begin(row, errands)
-        return FleetRun(session, book, row, workers, doors)
+        log.begin_run(row, errands)
+        return FleetRun(session, log, row, workers, front_end)
     except BaseException:
-        book.close()
+        log.close()
         raise
 
 
@@ -266,36 +266,36 @@ def resume(
     session: Session,
     name: str,
     workers: Mapping[str, FleetWorker],
-    doors: Doors,
+    front_end: FrontEnd,
     wanted: frozenset[Key] = frozenset(),
 ) -> FleetRun:
-    """Take up a run that was cut off, or whose lost errands may be there after all. ``wanted``: attempts that are to be
-    fetched whatever the run says. Raise UsageError if there is none of this name."""
-    book = _owned(session)
+    """Resume a run that was cut off, or whose lost errands may be there after all. ``wanted``: attempts that are to be
+    fetched whatever the run says. Raise UsageError if this name is unknown."""
+    log = _owned(session)
     try:
-        row = next((row for row in book.runs() if row.run == name), None)
+        row = next((row for row in log.runs() if row.run == name), None)
         if row is None:
             raise UsageError(f"there is no run {name} in this project", "mudroom fleet runs lists them")
         chosen = [workers[node] for node in row.workers if node in workers]
-        return FleetRun(session, book, row, chosen, doors, wanted)
+        return FleetRun(session, log, row, chosen, front_end, wanted)
     except BaseException:
-        book.close()
+        log.close()
         raise
 
 
-def _owned(session: Session) -> ErrandBook:
-    book = ErrandBook(session.vault.path)
+def _owned(session: Session) -> ErrandLog:
+    log = ErrandLog(session.vault.path)
     try:
-        book.own(f"mudroom fleet (process {os.getpid()}, since {time.strftime('%H:%M:%S')})")
+        log.acquire(f"mudroom fleet (process {os.getpid()}, since {time.strftime('%H:%M:%S')})")
     except BaseException:
-        book.close()
+        log.close()
         raise
-    return book
+    return log
 
 
-def _template(session: Session, order: FleetOrder, environ: Mapping[bytes, bytes]) -> Errand:
-    """Return the message that all errands of a run have in common."""
-    actor, cwd = session.actor, order.cwd or session.project
+def _template(session: Session, request: RunRequest, environ: Mapping[bytes, bytes]) -> Errand:
+    """Return the message that all errands in a run have in common."""
+    actor, cwd = session.actor, request.cwd or session.project
     values = []
     for item in actor.settings.environment:
         name, equals, value = item.partition(b"=")
@@ -310,10 +310,10 @@ def _template(session: Session, order: FleetOrder, environ: Mapping[bytes, bytes
         variables=tuple(values),
         level=session.granted().level,
         settings=b"",
-        timeout=order.timeout or actor.settings.timeout or 0.0,
-        judge=order.judge,
+        timeout=request.timeout or actor.settings.timeout or 0.0,
+        judge=request.judge,
         agent=actor.agent or "",
-        through_origin=order.through_origin,
+        through_origin=request.through_origin,
     )
 
 
@@ -333,8 +333,8 @@ def _without_credentials(settings: Settings) -> Settings:
 
 
 class _SentSettings:
-    """The settings as errands take them along: without the answers of this machine about commands, which may hold
-    passwords, except those that are about the errand's own command. Those have no word that it has not."""
+    """The settings as errands take them along. This machine's answers about commands, which may hold passwords, stay
+    here, except those about the errand's own command: all their words are in it."""
 
     def __init__(self, settings: Settings, project: bytes, cwd: bytes) -> None:
         self._project, self._cwd = project, cwd

@@ -1,10 +1,10 @@
-"""States of an errand, and the steps between them.
+"""Errand states and the steps between them.
 
     new → sent → accepted → ended → fetched → kept
                      └→ lost (its worker is gone)   └→ refused, failed, cancelled, expired (ended without a result)
 
-A state is written to the origin's book before it is acted on. After ``accepted`` a command may have had effects outside
-its fork, so an errand whose worker is gone is ``lost`` and is not sent again, unless the user asked for retries.
+A state is written to the origin's log before it is acted on. After ``accepted`` a command may have had effects outside
+its fork, so an errand whose worker is gone is ``lost``. It is not sent again, unless the user asked for retries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STEPS: Mapping[str, frozenset[str]] = {
 came after all."""
 
 FINAL = frozenset({"kept", "refused", "failed", "cancelled", "expired", "lost"})
-"""States in which a fleet does not wait for the errand any more."""
+"""States in which a fleet waits for the errand no longer."""
 
 
 def may_follow(state: str, following: str) -> bool:

@@ -1,9 +1,9 @@
-"""Frames of a link between an origin and a worker, as bytes and back.
+"""Frames on a link between origin and worker, as bytes and back.
 
-    u32 length | u8 kind | u32 stream | body of ``length`` bytes          integers are big-endian
+    u32 length | u8 kind | u32 stream | body (``length`` bytes)          integers are big-endian
 
-``stream`` is the number of an errand on this link, 0 for the link itself. The body is a message (``message.py``), or
-raw bytes for the kinds that say so.
+``stream`` is an errand's number on this link, 0 for the link itself. The body is a message (``message.py``), or raw
+bytes for the kinds that say so.
 
 Rules of this file: no input makes a reader hold more than ``LARGEST`` bytes; a bad frame ends the link, since nothing
 behind it can be trusted; a body is never decoded here.
@@ -19,7 +19,7 @@ from mudroom.errors import MudroomError
 from mudroom.typing import NamedTuple
 
 LARGEST = 16 << 20
-"""Bytes of a body."""
+"""Bytes in a body, at most."""
 _HEAD = struct.Struct(">IBI")
 
 
@@ -38,17 +38,18 @@ class Frame(NamedTuple):
 
 
 def encode(frame: Frame) -> bytes:
-    """Return the bytes of a frame. Raise ValueError if its body is larger than ``LARGEST``."""
+    """Return a frame's bytes. Raise ValueError if its body is larger than ``LARGEST``."""
     if len(frame.body) > LARGEST:
         raise ValueError(f"a body of {len(frame.body):,} bytes; at most {LARGEST:,} fit into a frame")
     return _HEAD.pack(len(frame.body), frame.kind, frame.stream) + frame.body
 
 
 class FrameReader:
-    """Frames of a stream of bytes that arrives in pieces."""
+    """Frames from a byte stream that arrives in pieces."""
 
     def __init__(self, limits: Mapping[int, int] = MappingProxyType({}), limit: int = LARGEST) -> None:
-        """``limits``: bytes of a body by kind; ``limit``: of any other kind. A kind with a limit of 0 has no body."""
+        """``limits``: body sizes in bytes, by kind; ``limit``: for any other kind. A kind with the limit 0 has no
+        body."""
         self._buffer = bytearray()
         self._limits, self._limit = limits, min(limit, LARGEST)
 

@@ -1,7 +1,7 @@
-"""Messages of a link between an origin and a worker, each the body of a frame of one kind.
+"""Messages on a link between origin and worker. Each is the body of one frame.
 
-A message is a MessagePack array of its fields, decoded into the type of its kind: no name of a type travels, so what
-arrives is data. Kinds with raw bodies are ``OBJECTS`` and ``DATA``; their layout is with their readers.
+A message is a MessagePack array with its fields, decoded into its kind's type. No type name travels, so what arrives is
+data. Kinds with raw bodies are ``OBJECTS`` and ``DATA``; their layout is with their readers.
 
 The origin speaks first, with ``OriginHello``. A worker answers ``WorkerHello``, whatever the origin's protocol is, so
 that either can name both versions in its refusal.
@@ -10,7 +10,7 @@ that either can name both versions in its refusal.
     worker → origin     WANT, READY, ACCEPTED, OUT, ASK, EVENT, OUTCOME, ARCHIVE, DIAL
     both                HELLO, PING, PONG, BYE, DATA, SHUT, ROOM, FAILED
 
-In ``DATA``, ``SHUT`` and ``ROOM`` frames the stream is the number of a connection (``Dial.number``).
+In ``DATA``, ``SHUT`` and ``ROOM`` frames the stream is a connection's number (``Dial.number``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mudroom.ext.fleet.wire.frame import Frame, LinkError
 
 PROTOCOL = 1
 DIGEST = 32
-"""Bytes of a digest: BLAKE2b-256."""
+"""Bytes in a digest: BLAKE2b-256."""
 
 HELLO, PING, PONG, BYE, FAILED = 1, 2, 3, 4, 5
 OFFER, WANT, OBJECTS, READY = 10, 11, 12, 13
@@ -32,18 +32,18 @@ DIAL, DIALLED, DATA, SHUT, ROOM = range(40, 45)
 
 Message = TypeVar("Message")
 Connection = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
-"""Number of a connection: the stream of its frames, which has four bytes (``frame.py``)."""
+"""Connection number: the stream in its frames, which has four bytes (``frame.py``)."""
 
 
 class OriginHello(NamedTuple):
     protocol: int
     mudroom: str
     origin: str
-    """Random name of the origin's vault. Errands of another origin are not told."""
+    """Random name for the origin's vault. Other origins' errands are not told."""
     node: str
     """Name that the origin has given to this worker."""
     lease: float
-    """Seconds without a frame of the origin after which the worker ends the commands of this link."""
+    """Seconds without a frame from the origin, after which the worker ends this link's commands."""
 
 
 class HeldErrand(NamedTuple):
@@ -52,7 +52,7 @@ class HeldErrand(NamedTuple):
     errand: str
     attempt: int
     state: str
-    """Of ``errand.py``."""
+    """As in ``errand.py``."""
 
 
 class WorkerHello(NamedTuple):
@@ -76,7 +76,7 @@ class WorkerHello(NamedTuple):
 
 
 class Ping(NamedTuple):
-    """Keeps the lease of errands. A worker answers with ``Pong``."""
+    """Renews the errands' lease. A worker answers with ``Pong``."""
 
     number: int
 
@@ -93,27 +93,27 @@ class Bye(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The request of this stream, or of the link for stream 0, cannot be met. The link goes on."""
+    """The request on this stream cannot be met; stream 0: a request about the link. The link goes on."""
 
     reason: str
     hint: str = ""
     about: bytes = b""
-    """Digest of a base or of an object, if the failure is about one."""
+    """Digest of the base or object that the failure is about, if any."""
     for_now: bool = False
-    """Whether it may be met later: what was asked for is on a machine that is gone."""
+    """Whether it may be met later: the machine that has what was asked for is gone."""
 
 
 class Base(NamedTuple):
-    """A project as it is sent: the files of a Merkle tree, and what a worker has to know about the rest."""
+    """A project as it is sent: the files of a Merkle tree, and the facts that a worker needs about the rest."""
 
     root: bytes
     """Digest of the root directory's node."""
     project: bytes
-    """Path of the project at the origin. Commands see it there."""
+    """The project's path at the origin. Commands see it there."""
     home: bytes
-    """Path of the home directory at the origin. A command's private home is there."""
+    """The home directory's path at the origin. A command's private home is there."""
     masked: tuple[bytes, ...]
-    """Paths of secrets, relative to the project: empty files there."""
+    """Secrets' paths, relative to the project: empty files there."""
     excluded: tuple[bytes, ...]
     """Paths that were left out by size or by pattern."""
     umask: int
@@ -124,12 +124,12 @@ class OfferedBase(NamedTuple):
 
 
 class Want(NamedTuple):
-    """Objects that the worker lacks of an offered base. Empty lists: none."""
+    """An offered base's objects that the worker lacks. Empty lists: none."""
 
     base: bytes
-    """Digest of the base (``base_id``)."""
+    """The base's digest (``base_id``)."""
     nodes: tuple[bytes, ...]
-    """Digests of directory nodes. Their children are asked for when they are there."""
+    """Directory nodes' digests. Their children are asked for when they are there."""
     files: tuple[bytes, ...]
 
 
@@ -160,9 +160,9 @@ class Errand(NamedTuple):
     agent: str = ""
     """Agent that the command is judged as; empty: the user's own command."""
     label: str = ""
-    """Name of the fork at the origin."""
+    """The fork's name at the origin."""
     number: int = 0
-    """Of an attempt among several; it is in ``MUDROOM_ATTEMPT``."""
+    """The attempt's number among several; it is in ``MUDROOM_ATTEMPT``."""
     through_origin: bool = False
     """Connections that the gate allows are made by the origin, which judges them once more (``Dial``). Otherwise they
     leave from the worker."""
@@ -188,24 +188,24 @@ class Ask(NamedTuple):
     kind: str
     """``command`` or ``host``."""
     question: bytes
-    """MessagePack of ``CommandQuestion`` or ``FlowQuestion``."""
+    """``CommandQuestion`` or ``FlowQuestion`` as MessagePack."""
 
 
 class Answer(NamedTuple):
     number: int
     answer: bytes
-    """MessagePack of ``CommandAnswer`` or ``FlowAnswer``. Empty: nobody answered."""
+    """``CommandAnswer`` or ``FlowAnswer`` as MessagePack. Empty: the question was not answered."""
 
 
 class EventRow(NamedTuple):
-    """A row of the worker's journal about this errand. A claim, not a fact, at the origin."""
+    """A row about this errand in the worker's journal. A claim, not a fact, at the origin."""
 
     row: bytes
     """JSON."""
 
 
 class ErrandOutcome(NamedTuple):
-    """The end of an errand. All fields are the worker's claims."""
+    """An errand's end. All fields are the worker's claims."""
 
     errand: str
     attempt: int
@@ -224,13 +224,13 @@ class ErrandOutcome(NamedTuple):
     deleted: int
     fingerprint: str
     archive: int
-    """Bytes of the archive. 0: no change."""
+    """The archive's size in bytes. 0: no change."""
     digest: bytes
-    """Of the archive, BLAKE2b-256."""
+    """The archive's digest, BLAKE2b-256."""
     judged: int
-    """Exit code of the judge; -1: none ran."""
+    """The judge's exit code; -1: none ran."""
     report: bytes
-    """Output of the judge, at most 1 MiB."""
+    """The judge's output, at most 1 MiB."""
     reason: str = ""
     notes: tuple[str, ...] = ()
 
@@ -261,8 +261,8 @@ class CancelErrand(NamedTuple):
 
 
 class Dial(NamedTuple):
-    """A connection that a command's gate asks the origin for. ``DATA`` and ``SHUT`` frames of this number carry it,
-    once it is dialled (``tunnel.py``). It comes on the stream of the errand."""
+    """A connection that a command's gate asks the origin for. ``DATA`` and ``SHUT`` frames with this number carry it,
+    once it is dialled (``tunnel.py``). It comes on the errand's stream."""
 
     number: Connection
     host: str
@@ -270,7 +270,7 @@ class Dial(NamedTuple):
     flow: bytes
     """Reserved; empty."""
     caller: str = ""
-    """Label of the command's fork on the worker. Believed of that worker's forks only."""
+    """The label of the command's fork on the worker. Believed for that worker's forks only."""
 
 
 class Dialled(NamedTuple):
@@ -282,7 +282,7 @@ class Dialled(NamedTuple):
 
 
 class MoreRoom(NamedTuple):
-    """So many more bytes of a connection may be sent."""
+    """So many more bytes may be sent on a connection."""
 
     size: int
 
@@ -295,9 +295,9 @@ FROM_WORKER = {
     ARCHIVE: (1 << 20) + 64,
     EVENT: 1 << 18,
 }
-"""Bytes of a body from a worker, by kind."""
+"""Bytes in a body from a worker, by kind."""
 OTHERS = 1 << 16
-"""Bytes of a body from a worker of any other kind."""
+"""Bytes in a body from a worker, for any other kind."""
 
 TYPES: dict[int, type] = {
     PING: Ping,
@@ -325,12 +325,12 @@ TYPES: dict[int, type] = {
 
 
 def frame_of(kind: int, message: object, stream: int = 0) -> Frame:
-    """Return the frame of a message."""
+    """Return a message's frame."""
     return Frame(kind, stream, msgspec.msgpack.encode(message))
 
 
 def message_of(frame: Frame, kind: type[Message]) -> Message:
-    """Return the message of a frame. Raise LinkError if it is none of this type."""
+    """Return a frame's message. Raise LinkError if it does not have this type."""
     try:
         return msgspec.msgpack.decode(frame.body, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeDecodeError) as error:

@@ -1,8 +1,8 @@
 """The origin's settings in an errand, as MessagePack and back.
 
-An instance of a known class is a map of its fields that differ from their defaults, with the name of its class under
-``class``; a tuple is an array. A field or a class that the reader does not know is an error: a setting that is silently
-left out would be a missing protection.
+An instance of a known class is a map: its fields that differ from their defaults, and its class name under ``class``. A
+tuple is an array. A field or a class that the reader does not know is an error: a setting that is silently left out
+would be a missing protection.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def encode(settings: Settings) -> bytes:
 
 
 def decode(data: bytes) -> Settings:
-    """Return the settings. Raise LinkError if they are damaged, or of a version of mudroom that knows others."""
+    """Return the settings. Raise LinkError if they are damaged, or from a mudroom version that knows others."""
     try:
         settings = _value(msgspec.msgpack.decode(data), _DEEPEST)
     except (msgspec.DecodeError, RecursionError, TypeError, UnicodeDecodeError) as error:

@@ -1,13 +1,13 @@
-"""Connections of a link: sockets at this end, ``DATA``, ``SHUT`` and ``ROOM`` frames on the way. Both ends use it.
+"""Connections on a link: sockets at this end, ``DATA``, ``SHUT`` and ``ROOM`` frames on the way. Both ends use it.
 
-    DATA    bytes of a connection, at most ``PIECE``
+    DATA    a connection's bytes, at most ``PIECE``
     ROOM    so many bytes were delivered, and may be sent anew
     SHUT    empty: no more bytes come this way. One byte: the connection is closed
 
 Rules of this file:
 1. An end sends at most ``WINDOW`` bytes that the other has not delivered, so neither a slow reader nor a hostile end
-   makes the other hold more; more than that breaks the protocol.
-2. Frames of a connection that is not there are late, and ignored.
+   makes the other hold more. More than that breaks the protocol.
+2. Frames for a connection that is not there are late, and ignored.
 3. One thread moves all bytes. It waits for the link, never for a socket.
 """
 
@@ -23,31 +23,31 @@ from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.message import DATA, ROOM, SHUT, MoreRoom, frame_of, message_of
 
 WINDOW = 1 << 18
-"""Bytes of one direction of a connection on the way."""
+"""Bytes on the way, for one direction of a connection."""
 PIECE = 1 << 15
 MOST = 256
-"""Connections of a link."""
+"""Connections on a link."""
 CLOSED = b"\x01"
 
 
 class _Tunnel:
-    """One connection. Guarded by the lock of its ``Tunnels``."""
+    """One connection. The lock of its ``Tunnels`` guards it."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self.socket = connection
-        self.may_send = WINDOW
+        self.credit = WINDOW
         self.has_read_all = self.is_last = False
         """Whether the socket has ended; whether the other end sends no more."""
-        self.has_told = False
-        """Whether the socket knows that."""
+        self.is_shut = False
+        """Whether the socket was shut for writing since then."""
         self.waiting = bytearray()
-        """Bytes for the socket."""
-        self.delivered = 0
-        """Bytes that the other end has not been told of."""
+        """Bytes that wait for the socket."""
+        self.unacknowledged = 0
+        """Delivered bytes that no ``ROOM`` frame has told the other end yet."""
 
     def events(self) -> int:
-        reads = select.POLLIN if self.may_send and not self.has_read_all else 0
+        reads = select.POLLIN if self.credit and not self.has_read_all else 0
         return reads | (select.POLLOUT if self.waiting else 0)
 
 
@@ -59,15 +59,14 @@ class Tunnels:
         self._send, self._ended = send, ended
         self._lock = threading.Lock()
         self._open: dict[int, _Tunnel] = {}
-        self._bell = os.pipe()
-        os.set_blocking(self._bell[1], False)
+        self._wakeup = os.pipe()
+        os.set_blocking(self._wakeup[1], False)
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
     def add(self, number: int, connection: socket.socket, first: Frame | None = None) -> bool:
-        """Move the bytes of a socket, which is this object's from now on. Return False if there are too many, or the
-        link is over; the socket is closed then. ``first``: sent before its bytes. What the other end answers to it
-        finds the connection here."""
+        """Take over a socket and move its bytes. Return False if there are too many, or the link is over; the socket is
+        closed then. ``first``: sent before its bytes. The other end's answer to it finds the connection here."""
         with self._lock:
             if first is not None:
                 self._send(first)
@@ -79,32 +78,32 @@ class Tunnels:
                     self._thread.start()
         if not fits:
             connection.close()
-        self._ring()
+        self._wake_up()
         return fits
 
     def refuse(self, number: int) -> None:
-        """Tell the other end that a connection of its is not here."""
+        """Tell the other end that a connection that it uses is not here."""
         self._send(Frame(SHUT, number, CLOSED))
 
     def take(self, frame: Frame) -> None:
-        """Take a frame of the other end. Raise LinkError if it breaks the protocol. Never wait."""
+        """Take a frame from the other end. Raise LinkError if it breaks the protocol. Never wait."""
         with self._lock:
             tunnel = self._open.get(frame.stream)
             if tunnel is None:
                 return
             if frame.kind == DATA:
                 tunnel.waiting += frame.body
-                if len(tunnel.waiting) + tunnel.delivered > WINDOW or tunnel.is_last:
+                if len(tunnel.waiting) + tunnel.unacknowledged > WINDOW or tunnel.is_last:
                     raise LinkError("sent more bytes of a connection than it may")
             elif frame.kind == ROOM:
-                tunnel.may_send += max(message_of(frame, MoreRoom).size, 0)
-                if tunnel.may_send > WINDOW:
+                tunnel.credit += max(message_of(frame, MoreRoom).size, 0)
+                if tunnel.credit > WINDOW:
                     raise LinkError("made more room for a connection than there is")
             elif frame.kind == SHUT and not frame.body:
                 tunnel.is_last = True
             else:
                 self._end(frame.stream)
-        self._ring()
+        self._wake_up()
 
     def close(self) -> None:
         """Close all connections. Not called by the thread that moves bytes."""
@@ -117,20 +116,20 @@ class Tunnels:
                 self._wake()
         if thread is not None:
             thread.join()
-        for descriptor in self._bell if is_first else ():
+        for descriptor in self._wakeup if is_first else ():
             os.close(descriptor)
 
-    def _ring(self) -> None:
+    def _wake_up(self) -> None:
         with self._lock:
             if not self._is_closed:
                 self._wake()
 
     def _wake(self) -> None:
-        """Hold the lock: the bell is there until this is closed."""
+        """Hold the lock: the wakeup pipe is open until this is closed."""
         try:
-            os.write(self._bell[1], b"\0")
+            os.write(self._wakeup[1], b"\0")
         except BlockingIOError:
-            pass  # it rings already
+            pass  # the pipe is full: the thread wakes up anyway
 
     def _end(self, number: int) -> None:
         """Hold the lock."""
@@ -142,7 +141,7 @@ class Tunnels:
     def _move(self) -> None:
         while True:
             poll = select.poll()
-            poll.register(self._bell[0], select.POLLIN)
+            poll.register(self._wakeup[0], select.POLLIN)
             with self._lock:
                 if self._is_closed:
                     return
@@ -152,7 +151,7 @@ class Tunnels:
                     if tunnel.events():
                         poll.register(tunnel.socket.fileno(), tunnel.events())
             for descriptor, _events in poll.poll():
-                if descriptor == self._bell[0]:
+                if descriptor == self._wakeup[0]:
                     os.read(descriptor, 4096)
             for number in by_descriptor.values():
                 with self._lock:
@@ -161,7 +160,7 @@ class Tunnels:
                     self._send(frame)
 
     def _attend(self, number: int) -> list[Frame]:
-        """Move what can be moved of one connection. Return the frames to send. Hold the lock."""
+        """Move as many bytes as one connection can take now. Return the frames to send. Hold the lock."""
         tunnel = self._open.get(number)
         if tunnel is None:
             return []
@@ -182,24 +181,24 @@ class Tunnels:
             except BlockingIOError:
                 sent = 0
             del tunnel.waiting[:sent]
-            tunnel.delivered += sent
-        if tunnel.delivered and (not tunnel.waiting or tunnel.delivered >= WINDOW // 2):
-            frames = [frame_of(ROOM, MoreRoom(tunnel.delivered), number)]
-            tunnel.delivered = 0
-        if tunnel.is_last and not (tunnel.waiting or tunnel.has_told):
-            tunnel.has_told = True
+            tunnel.unacknowledged += sent
+        if tunnel.unacknowledged and (not tunnel.waiting or tunnel.unacknowledged >= WINDOW // 2):
+            frames = [frame_of(ROOM, MoreRoom(tunnel.unacknowledged), number)]
+            tunnel.unacknowledged = 0
+        if tunnel.is_last and not (tunnel.waiting or tunnel.is_shut):
+            tunnel.is_shut = True
             tunnel.socket.shutdown(socket.SHUT_WR)
         return frames
 
     def _collect(self, number: int, tunnel: _Tunnel) -> list[Frame]:
-        if tunnel.has_read_all or not tunnel.may_send:
+        if tunnel.has_read_all or not tunnel.credit:
             return []
         try:
-            data = tunnel.socket.recv(min(PIECE, tunnel.may_send))
+            data = tunnel.socket.recv(min(PIECE, tunnel.credit))
         except BlockingIOError:
             return []
         if not data:
             tunnel.has_read_all = True
             return [Frame(SHUT, number, b"")]
-        tunnel.may_send -= len(data)
+        tunnel.credit -= len(data)
         return [Frame(DATA, number, data)]

@@ -1,4 +1,4 @@
-"""The bounds of an errand, checked before it is written down."""
+"""An errand's bounds, checked before it is written down."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mudroom.core.tree.path import relpath
 from mudroom.errors import UsageError
 from mudroom.ext.fleet.wire import settings as wire_settings
 from mudroom.ext.fleet.wire.message import DIGEST, Errand
-from mudroom.ext.fleet.worker.folder import name_of
+from mudroom.ext.fleet.worker.folder import folder_name
 
 MOST_WORDS = 100_000
 LONGEST_TIMEOUT = 30 * 86400.0
@@ -18,9 +18,9 @@ _MOST_NUMBER = 1_000_000
 
 
 def check(errand: Errand, levels: tuple[int, ...]) -> None:
-    """Raise UsageError if an errand is out of bounds or its level is not one of ``levels``, LinkError if its settings
+    """Raise UsageError if an errand is out of bounds or its level is not in ``levels``, LinkError if its settings
     cannot be read. No level is ever lowered: an errand without a level has that of its settings."""
-    name_of(errand.errand, errand.attempt)
+    folder_name(errand.errand, errand.attempt)
     if len(errand.base) != DIGEST:
         raise UsageError("the base of the errand is no digest")
     _check_words(errand.argv, "the command")

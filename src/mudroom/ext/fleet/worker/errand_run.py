@@ -3,7 +3,7 @@
 Rules of this file:
 1. Every accepted errand ends with an outcome on disk, whatever happens here. A failure is an outcome, too.
 2. A command that has not been started when its errand is cancelled is never started.
-3. A judge gets no more than a verification (``Actor.as_policy_says``): it runs code of the command.
+3. A judge gets no more than a verification (``Actor.as_policy_says``): it runs code from the command.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from mudroom.errors import FULL, CommandNotStarted, MudroomError, Refused
 from mudroom.ext.fleet.base.objects import StoreFull
 from mudroom.ext.fleet.wire.message import Errand, ErrandOutcome
 from mudroom.ext.fleet.worker.folder import ErrandFolder
+from mudroom.ext.fleet.worker.session_cache import SessionCache
 from mudroom.ext.fleet.worker.spool import OutputSpool
-from mudroom.ext.fleet.worker.workplace import Workplace
 from mudroom.ext.transfer.vault.bundle import write_fork
 from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
 from mudroom.session import Session, Stdio
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
     from mudroom.core.approval.approval import CommandApprover
 
-ROOM = 32 << 20
+MIN_FREE = 32 << 20
 """Bytes that have to be free on the disk before a command starts."""
 FULL_DISK = "ENOSPC: "
-"""Beginning of the reason of an errand that has failed for want of room."""
+"""Prefix of the reason why an errand failed, where the disk was full."""
 MOST_CHANGED = 4 << 30
-"""Bytes of all changed files of an errand."""
+"""Bytes in all files that an errand changed."""
 MOST_REPORT = 1 << 20
-"""Bytes of a judge's output."""
+"""Bytes in a judge's output."""
 MOST_ROWS = 4 << 20
-"""Bytes of rows of the journal."""
+"""Bytes in an errand's journal rows."""
 MOST_NOTES = 100
 JUDGE = "-judge"
-"""End of the name of a judge's fork."""
+"""Suffix in the name of a judge's fork."""
 _SIGKILL = 9
 
 
@@ -58,34 +58,34 @@ def fork_name(errand: str, attempt: int) -> str:
 
 
 class ErrandRun:
-    """An errand that was accepted on a link. ``ended_by`` is written by the thread that ends it first, ``patience`` by
-    the thread that runs it, before its first question."""
+    """An errand that was accepted on a link. ``end_state`` is written by the thread that ends it first,
+    ``question_timeout`` by the thread that runs it, before its first question."""
 
-    def __init__(self, folder: ErrandFolder, errand: Errand, stream: int, told: Callable[[], None]) -> None:
-        """``told``: called when there is new output."""
-        self.folder, self.errand, self.stream, self.told = folder, errand, stream, told
+    def __init__(self, folder: ErrandFolder, errand: Errand, stream: int, on_output: Callable[[], None]) -> None:
+        """``on_output``: called when there is new output."""
+        self.folder, self.errand, self.stream, self.on_output = folder, errand, stream, on_output
         self.fork = fork_name(errand.errand, errand.attempt)
         self.cancellation = Cancellation()
-        self.ended_by = ""
+        self.end_state = ""
         """``cancelled`` or ``expired``; empty: its command ends by itself."""
-        self.patience = 0.0
+        self.question_timeout = 0.0
         """Seconds until a question is denied."""
 
     def end(self, state: str, signal: int = 0) -> None:
-        """End the command, which has then this state."""
-        self.ended_by = self.ended_by or state
+        """End the command. Its outcome has this state."""
+        self.end_state = self.end_state or state
         if signal == _SIGKILL:
             self.cancellation.kill()
         else:
             self.cancellation.cancel()
 
 
-def perform(run: ErrandRun, workplace: Workplace, approver: CommandApprover | None) -> ErrandOutcome:
+def run_errand(run: ErrandRun, sessions: SessionCache, approver: CommandApprover | None) -> ErrandOutcome:
     """Run an errand, and return its outcome, which is on disk."""
     try:
-        outcome = _performed(run, workplace, approver)
+        outcome = _run(run, sessions, approver)
     except Cancelled:
-        outcome = _without_result(run, run.ended_by or "cancelled", "it had not been started")
+        outcome = _without_result(run, run.end_state or "cancelled", "it had not been started")
     except Refused as error:
         outcome = _without_result(run, "refused", str(error))
     except CommandNotStarted as error:
@@ -101,10 +101,10 @@ def perform(run: ErrandRun, workplace: Workplace, approver: CommandApprover | No
         outcome = _without_result(run, "failed", f"mudroom failed: {type(error).__name__}: {error}")
     finally:
         run.cancellation.close()
-    return keep(run.folder, outcome)
+    return save(run.folder, outcome)
 
 
-def keep(folder: ErrandFolder, outcome: ErrandOutcome) -> ErrandOutcome:
+def save(folder: ErrandFolder, outcome: ErrandOutcome) -> ErrandOutcome:
     """Write an outcome down. On a full disk it is told and not kept: the errand is lost if this link ends now."""
     try:
         folder.end(outcome)
@@ -120,26 +120,26 @@ def _reason(error: OSError) -> str:
     return f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else str(error)
 
 
-def _performed(run: ErrandRun, workplace: Workplace, approver: CommandApprover | None) -> ErrandOutcome:
+def _run(run: ErrandRun, sessions: SessionCache, approver: CommandApprover | None) -> ErrandOutcome:
     errand = run.errand
     run.cancellation.require_unset()
-    _require_room(run.folder.path)
-    with workplace.session(errand) as session:
+    _require_free_disk(run.folder.path)
+    with sessions.use(errand) as session:
         actor = _actor(session.actor, errand)
-        run.patience = actor.settings.approval_timeout
+        run.question_timeout = actor.settings.approval_timeout
         before = session.vault.journal.head().number
         spool = OutputSpool(run.folder.path, actor.settings.output_limit)
 
-        def hear(name: str, data: bytes) -> None:
+        def write(name: str, data: bytes) -> None:
             spool.write(name, data)
-            run.told()
+            run.on_output()
 
         try:
             result = session.run(
                 errand.argv,
                 fork=run.fork,
                 cwd=session.project + b"/" + errand.cwd if errand.cwd else None,
-                stdio=Stdio(on_output=hear),
+                stdio=Stdio(on_output=write),
                 timeout=errand.timeout or None,
                 actor=actor,
                 approver=approver,
@@ -147,10 +147,10 @@ def _performed(run: ErrandRun, workplace: Workplace, approver: CommandApprover |
             )
         finally:
             spool.close()
-        judged, report = _judged(session, run, actor, result)
-        _keep_rows(session, run, before)
+        judged, report = _run_judge(session, run, actor, result)
+        _save_events(session, run, before)
         try:
-            archive = _archived(session, run.fork, run.folder, result.changeset)
+            archive = _write_archive(session, run.fork, run.folder, result.changeset)
         except TooLarge as error:
             return _outcome(run, result)._replace(state="failed", judged=judged, report=report, reason=str(error))
     return _with_archive(_outcome(run, result), archive)._replace(judged=judged, report=report)
@@ -160,9 +160,9 @@ def _with_archive(outcome: ErrandOutcome, archive: _Archive) -> ErrandOutcome:
     return outcome._replace(archive=archive.size, digest=archive.digest, fingerprint=archive.fingerprint)
 
 
-def _require_room(path: bytes) -> None:
+def _require_free_disk(path: bytes) -> None:
     free = os.statvfs(path)
-    if free.f_bavail * free.f_frsize < ROOM:
+    if free.f_bavail * free.f_frsize < MIN_FREE:
         raise OSError(28, "No space left on device")
 
 
@@ -174,8 +174,8 @@ def _actor(actor: Actor, errand: Errand) -> Actor:
     return actor._replace(settings=settings, level=errand.level)
 
 
-def _judged(session: Session, run: ErrandRun, actor: Actor, result: Result) -> tuple[int, bytes]:
-    """Return the exit code of the judge and its output; -1: none has run."""
+def _run_judge(session: Session, run: ErrandRun, actor: Actor, result: Result) -> tuple[int, bytes]:
+    """Return the judge's exit code and output; -1: none has run."""
     errand = run.errand
     if not errand.judge or not result.ran or run.cancellation.is_set:
         return -1, b""
@@ -210,11 +210,11 @@ class _Archive(NamedTuple):
     size: int = 0
     digest: bytes = b""
     fingerprint: str = ""
-    """Of the result (``result_digest``): equal for two errands that changed the same to the same."""
+    """The result's digest (``result_digest``): equal for two errands that changed the same to the same."""
 
 
-def _archived(session: Session, fork: str, folder: ErrandFolder, changeset: Changeset) -> _Archive:
-    """Return the archive of a fork, which is on disk from now on; an empty one if the fork has no changes."""
+def _write_archive(session: Session, fork: str, folder: ErrandFolder, changeset: Changeset) -> _Archive:
+    """Return a fork's archive, which is on disk from now on; an empty one if the fork has no changes."""
     if not changeset.changes:
         return _Archive()
     size = sum(change.staged.size for change in changeset.changes if change.staged is not None)
@@ -235,7 +235,7 @@ def _archived(session: Session, fork: str, folder: ErrandFolder, changeset: Chan
     return _Archive(exported.size, exported.digest, result)
 
 
-def _keep_rows(session: Session, run: ErrandRun, before: int) -> None:
+def _save_events(session: Session, run: ErrandRun, before: int) -> None:
     rows, room = list[bytes](), MOST_ROWS
     for event in session.vault.journal.events_since(before, EventFilter(forks=(run.fork,))):
         row = json.dumps({"time": event.time, "kind": event.kind, "data": json.loads(event.data)}).encode()
@@ -243,12 +243,12 @@ def _keep_rows(session: Session, run: ErrandRun, before: int) -> None:
         if room < 0:
             break
         rows.append(row)
-    run.folder.keep_events(rows)
+    run.folder.save_events(rows)
 
 
 def _outcome(run: ErrandRun, result: Result) -> ErrandOutcome:
     errand, total = run.errand, summarise(result.changeset.changes)
-    state = "refused" if not result.ran else run.ended_by if run.cancellation.is_set else "ended"
+    state = "refused" if not result.ran else run.end_state if run.cancellation.is_set else "ended"
     return ErrandOutcome(
         errand.errand,
         errand.attempt,
@@ -272,28 +272,28 @@ def _outcome(run: ErrandRun, result: Result) -> ErrandOutcome:
     )
 
 
-def nothing(errand: str, attempt: int, state: str, reason: str) -> ErrandOutcome:
-    """Return the outcome of an errand that has no result."""
+def empty_outcome(errand: str, attempt: int, state: str, reason: str) -> ErrandOutcome:
+    """Return an outcome for an errand that has no result."""
     return ErrandOutcome(
         errand, attempt, state, 0, 0, False, 0.0, 0.0, 0, 0, 0, 0, "", 0, b"", -1, b"", reason=reason[:2000]
     )
 
 
 def _without_result(run: ErrandRun, state: str, reason: str) -> ErrandOutcome:
-    return nothing(run.errand.errand, run.errand.attempt, state, reason)
+    return empty_outcome(run.errand.errand, run.errand.attempt, state, reason)
 
 
 # --- after a crash ---
 
 
-def recover(folder: ErrandFolder, workplace: Workplace) -> ErrandOutcome:
-    """Return the outcome ``lost`` of an errand whose process is gone, with what its command had written. The caller has
-    claimed the folder."""
+def recover(folder: ErrandFolder, sessions: SessionCache) -> ErrandOutcome:
+    """Return the outcome ``lost`` for an errand whose process is gone, with the files that its command had written. The
+    caller has locked the folder."""
     errand = folder.errand
     name = fork_name(errand.errand, errand.attempt)
-    outcome = nothing(errand.errand, errand.attempt, "lost", "the worker ended while its command ran")
+    outcome = empty_outcome(errand.errand, errand.attempt, "lost", "the worker ended while its command ran")
     try:
-        with workplace.session(errand) as session:
+        with sessions.use(errand) as session:
             session.sandboxes.collect_cut_off()
             fork = session.vault.find(name)
             if fork is not None:
@@ -302,18 +302,18 @@ def recover(folder: ErrandFolder, workplace: Workplace) -> ErrandOutcome:
                 changeset = record.changeset if record is not None else Changeset()
                 total = summarise(changeset.changes)
                 outcome = outcome._replace(added=total.added, modified=total.modified, deleted=total.deleted)
-                outcome = _with_archive(outcome, _archived(session, name, folder, changeset))
+                outcome = _with_archive(outcome, _write_archive(session, name, folder, changeset))
     except (MudroomError, OSError) as error:
         outcome = outcome._replace(notes=(f"its fork could not be read: {error}"[:2000],))
-    return keep(folder, outcome)
+    return save(folder, outcome)
 
 
-def discard(folder: ErrandFolder, workplace: Workplace) -> None:
+def discard(folder: ErrandFolder, sessions: SessionCache) -> None:
     """Discard the fork of an errand whose outcome the origin has."""
     errand: Any = folder.errand
     name = fork_name(errand.errand, errand.attempt)
     try:
-        with workplace.session(errand) as session:
+        with sessions.use(errand) as session:
             if session.vault.find(name) is not None:
                 session.forks.discard(name)
     except MudroomError as error:

@@ -1,21 +1,21 @@
-"""Errands on the worker's disk: one folder an errand and attempt, written down before it is accepted.
+"""Errands on the worker's disk: one folder for each attempt, written down before it is accepted.
 
     NAME.ATTEMPT/errand     the errand as it came (MessagePack)
     NAME.ATTEMPT/lock       held (flock(2)) by the process that runs it; free without an outcome: that process is gone
     NAME.ATTEMPT/out, err   output as it was printed, up to a limit
-    NAME.ATTEMPT/cancel     number of a signal, for the process that runs it
-    NAME.ATTEMPT/events     rows of the journal about it (MessagePack list of JSON)
-    NAME.ATTEMPT/archive.gz export of the fork
+    NAME.ATTEMPT/cancel     a signal's number, for the process that runs it
+    NAME.ATTEMPT/events     journal rows about it (JSON texts in a MessagePack list)
+    NAME.ATTEMPT/archive.gz the exported fork
     NAME.ATTEMPT/outcome    the outcome (MessagePack); the last file that is written
-    kept/NAME.ATTEMPT       the origin has all of it, and the folder is gone
+    kept/NAME.ATTEMPT       the origin has everything, and the folder is gone
 
 Rules of this file:
-1. A folder appears by one rename, with its errand on disk and its lock held. An attempt is therefore accepted once,
-   by one process, and a crash leaves it accepted or not.
+1. A folder appears by one rename, with its errand on disk and its lock held. An attempt is therefore accepted once, by
+   one process, and a crash leaves it accepted or not.
 2. A folder is removed after its name is in ``kept``; a name in ``kept`` is never accepted again.
-3. A name is on disk before its command starts: one fsync(2) of the directory that it appears in. Contents are not
-   synced, as a killed process loses none: after a loss of power an errand may be unreadable or its outcome missing, and
-   is not run again all the same. An archive is synced before its outcome tells of it.
+3. A name is on disk before its command starts: one fsync(2) on the directory in which it appears. Contents are not
+   synced, as a killed process loses none. After a power loss an errand may be unreadable or its outcome missing; it is
+   not run again all the same. An archive is synced before its outcome tells its size.
 4. Names come from the origin and are checked before they are part of a path.
 """
 
@@ -43,12 +43,12 @@ class AlreadyAccepted(UsageError):
 
 
 class ErrandFolder:
-    """The folder of one attempt. ``_lock`` is written by the thread that accepts or recovers it, once."""
+    """One attempt's folder. ``_lock`` is written once, by the thread that accepts or recovers it."""
 
     def __init__(self, path: bytes, lock: int = -1) -> None:
         self.path = path
         self._lock = lock
-        """The descriptor of the lock's file while this process has the lock."""
+        """The lock file's descriptor, while this process has the lock."""
 
     @property
     def errand(self) -> Errand:
@@ -71,7 +71,7 @@ class ErrandFolder:
         except FileNotFoundError:
             return []
 
-    def keep_events(self, rows: list[bytes]) -> None:
+    def save_events(self, rows: list[bytes]) -> None:
         _write(self.path + b"/events", msgspec.msgpack.encode(rows))
 
     @property
@@ -79,7 +79,7 @@ class ErrandFolder:
         return self.path + b"/archive.gz"
 
     def end(self, outcome: ErrandOutcome) -> None:
-        """Write the outcome down, and let the lock go."""
+        """Write the outcome down, and release the lock."""
         _write(self.path + b"/outcome.new", msgspec.msgpack.encode(outcome))
         os.rename(self.path + b"/outcome.new", self.path + b"/outcome")
         self.release()
@@ -89,8 +89,8 @@ class ErrandFolder:
         if lock >= 0:
             os.close(lock)
 
-    def claim(self) -> bool:
-        """Take the lock if its process is gone. Return False if that runs."""
+    def try_lock(self) -> bool:
+        """Take the lock if its process is gone. Return False if that process runs."""
         lock = os.open(self.path + b"/lock", os.O_RDWR | os.O_CLOEXEC)
         try:
             flock(lock, LOCK_EX | LOCK_NB)
@@ -122,12 +122,12 @@ class ErrandFolder:
         finally:
             os.close(lock)
 
-    def ask_to_end(self, signal: int) -> None:
+    def request_cancel(self, signal: int) -> None:
         """Leave a signal for the process that runs it."""
         _write(self.path + b"/cancel", b"%d" % signal)
 
     @property
-    def cancelled_with(self) -> int:
+    def cancel_signal(self) -> int:
         """The number of the signal that was left; 0: none."""
         try:
             with open(self.path + b"/cancel", "rb") as stream:
@@ -138,7 +138,7 @@ class ErrandFolder:
 
 
 class ErrandFolders:
-    """The folders of one origin and node. Thread-safe: the file system decides."""
+    """The folders for one origin and node. Thread-safe: the file system decides."""
 
     def __init__(self, path: bytes) -> None:
         self._path = path
@@ -147,7 +147,7 @@ class ErrandFolders:
     def accept(self, errand: Errand) -> ErrandFolder:
         """Write an errand down, durably. Raise AlreadyAccepted if it was accepted before, UsageError if it cannot have
         this name."""
-        name = name_of(errand.errand, errand.attempt)
+        name = folder_name(errand.errand, errand.attempt)
         if self._is_kept(name):
             raise AlreadyAccepted(errand.errand, errand.attempt)
         beside = self._path + b"/" + _NEW + os.urandom(8).hex().encode()
@@ -168,7 +168,7 @@ class ErrandFolders:
             shutil.rmtree(beside, ignore_errors=True)
             raise
         folder = ErrandFolder(self._path + b"/" + name, lock)
-        if self._is_kept(name):  # another process has forgotten it between the two looks
+        if self._is_kept(name):  # another process has marked it kept between the two looks
             folder.release()
             shutil.rmtree(folder.path)
             raise AlreadyAccepted(errand.errand, errand.attempt)
@@ -176,7 +176,7 @@ class ErrandFolders:
 
     def find(self, errand: str, attempt: int) -> ErrandFolder | None:
         """Return the folder, or None. Raise UsageError if an errand cannot have this name."""
-        path = self._path + b"/" + name_of(errand, attempt)
+        path = self._path + b"/" + folder_name(errand, attempt)
         return ErrandFolder(path) if os.path.isdir(path) else None
 
     def __iter__(self) -> Iterator[ErrandFolder]:
@@ -191,7 +191,7 @@ class ErrandFolders:
             elif name != _KEPT:
                 shutil.rmtree(folder.path, ignore_errors=True)
 
-    def forget(self, folder: ErrandFolder) -> None:
+    def mark_kept(self, folder: ErrandFolder) -> None:
         """Remove a folder whose outcome the origin has."""
         name = os.path.basename(folder.path)
         kept = self._path + b"/" + _KEPT
@@ -210,8 +210,8 @@ class ErrandFolders:
         return os.path.lexists(self._path + b"/" + _KEPT + b"/" + name)
 
 
-def name_of(errand: str, attempt: int) -> bytes:
-    """Return the name of a folder. Raise UsageError if an errand cannot have this name."""
+def folder_name(errand: str, attempt: int) -> bytes:
+    """Return a folder's name. Raise UsageError if an errand cannot have this name."""
     letters = errand.replace("-", "")
     if not (letters.isascii() and letters.isalnum() and letters == letters.lower() and 8 <= len(errand) <= 64):
         raise UsageError("the name of an errand is 8 to 64 lower-case letters, digits and hyphens")

@@ -1,4 +1,4 @@
-"""Frames of the origin, and its hello."""
+"""Frames from the origin, and its hello."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LIMITS = {
     message.FETCH: 1 << 10, message.KEPT: 1 << 10, message.CANCEL: 1 << 10, message.DIALLED: 1 << 12,
     message.DATA: 1 << 15, message.SHUT: 1, message.ROOM: 16,
 }  # fmt: skip
-"""Bytes of a body that a worker takes, by kind."""
+"""Bytes in a body that a worker takes, by kind."""
 _PIECE = 1 << 18
 
 
 class FrameStream:
-    """Frames of a descriptor. Owner: the thread that reads the link."""
+    """Frames from a descriptor. Owner: the thread that reads the link."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -1,8 +1,8 @@
-"""The lease of a link: how long its commands may go on without a frame of the origin.
+"""A link's lease: how long its commands may go on without a frame from the origin.
 
-Only this machine's monotonic clock is looked at, so clocks that differ do not matter. The last contact of every link of
-an origin and node is in one file, by that clock: after a reconnect the new link's frames keep the commands of the old
-worker process alive.
+Only this machine's monotonic clock is read, so clocks that differ do not matter. The last contact on every link from an
+origin and node is in one file, by that clock: after a reconnect the new link's frames keep the old worker process's
+commands alive.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from collections.abc import Callable
 LONGEST = 7 * 86400.0
 """Seconds."""
 _SHORTEST = 0.05
-LOOK = 0.5
-"""Seconds between two looks once the link is gone: another link of the origin may extend the lease, or end an
+POLL = 0.5
+"""Seconds between two polls once the link is gone: another link from the origin may extend the lease, or end an
 errand."""
-_WRITE_AFTER = 0.25
-"""Seconds between two writes of the last contact."""
+_SAVE_AFTER = 0.25
+"""Seconds between two writes to the heartbeat file."""
 _TIME = struct.Struct(">d")
 
 
 def bounded(lease: float) -> float:
-    """Return a lease of the origin within bounds; a number that is none is the shortest."""
+    """Return the origin's lease within bounds; NaN is the shortest."""
     return min(max(lease, _SHORTEST), LONGEST) if lease == lease else _SHORTEST
 
 
 class Lease:
     """``_changed`` is the lock of all attributes."""
 
-    def __init__(self, seconds: float, contact: bytes, has_unread: Callable[[], bool]) -> None:
-        """``contact``: the file. ``has_unread``: whether bytes of the origin wait to be read: this process may have
-        been stopped while the origin spoke."""
+    def __init__(self, seconds: float, heartbeat: bytes, has_unread: Callable[[], bool]) -> None:
+        """``heartbeat``: the file with the last contact. ``has_unread``: whether bytes from the origin wait to be read:
+        this process may have been stopped while the origin spoke."""
         self._seconds, self._has_unread = bounded(seconds), has_unread
-        self._file = os.open(contact, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = os.open(heartbeat, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._changed = threading.Condition()
-        self._heard = self._written = 0.0
+        self._renewed = self._saved = 0.0
         self._is_detached = self._is_closed = False
-        self.touch()
+        self.renew()
 
-    def touch(self) -> None:
-        """A frame of the origin has come."""
+    def renew(self) -> None:
+        """Note a frame from the origin."""
         now = time.monotonic()
         with self._changed:
-            self._heard = now
-            is_due = now - self._written >= min(_WRITE_AFTER, self._seconds / 4)
+            self._renewed = now
+            is_due = now - self._saved >= min(_SAVE_AFTER, self._seconds / 4)
             if is_due:
-                self._written = now
+                self._saved = now
         if is_due:
             os.pwrite(self._file, _TIME.pack(now), 0)
 
@@ -64,32 +64,32 @@ class Lease:
             self._is_closed = True
             self._changed.notify_all()
 
-    def watch(self, expired: Callable[[], None], look: Callable[[], None]) -> None:
-        """Call ``expired`` each time the lease runs out, until ``close``. Call ``look`` periodically once the link is
+    def watch(self, expired: Callable[[], None], poll: Callable[[], None]) -> None:
+        """Call ``expired`` each time the lease runs out, until ``close``. Call ``poll`` periodically once the link is
         gone. Runs in a thread of its own."""
         has_expired = False
         while True:
             with self._changed:
-                left = self._left()
-                if left <= 0:
-                    left = LOOK  # a frame renews the lease: new errands may come
-                self._changed.wait(min(left, LOOK) if self._is_detached else left)
+                remaining = self._remaining()
+                if remaining <= 0:
+                    remaining = POLL  # a frame renews the lease: new errands may come
+                self._changed.wait(min(remaining, POLL) if self._is_detached else remaining)
                 if self._is_closed:
                     return
                 is_detached = self._is_detached
-                is_over = self._left() <= 0
+                is_over = self._remaining() <= 0
             if is_detached:
-                look()
+                poll()
             if is_over and not has_expired and not (not is_detached and self._has_unread()):
                 expired()
             has_expired = is_over and (has_expired or is_detached or not self._has_unread())
 
-    def _left(self) -> float:
+    def _remaining(self) -> float:
         """Return the seconds until the lease runs out. Called with the lock held."""
-        heard = self._heard
-        if self._is_detached or time.monotonic() - heard >= self._seconds:
+        renewed = self._renewed
+        if self._is_detached or time.monotonic() - renewed >= self._seconds:
             data = os.pread(self._file, _TIME.size, 0)
             if len(data) == _TIME.size:
                 other = _TIME.unpack(data)[0]
-                heard = max(heard, other) if other <= time.monotonic() else heard
-        return heard + self._seconds - time.monotonic()
+                renewed = max(renewed, other) if other <= time.monotonic() else renewed
+        return renewed + self._seconds - time.monotonic()

@@ -1,7 +1,7 @@
-"""The isolation levels that errands can have on this machine, by running a command at each, at the path of an origin.
+"""The isolation levels that errands can have on this machine. A command is run at each, at an origin's path.
 
-The answer is kept for as long as this machine runs this kernel and this mudroom, since a trial costs as much as a
-command, and a link should be up at once.
+The answer is kept while this machine runs this kernel and this mudroom, since a trial costs as much as a command, and a
+link should be up at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mudroom.session import Session
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _ENGINES = ("docker", "podman")
 _HOME, _ELSEWHERE = b"/home/mudroom-trial", b"/home/mudroom-trial/project"
-"""Paths that this machine need not have: those of an origin. A level that cannot show them is none for errands."""
+"""An origin's paths, which this machine need not have. A level that cannot show them is none for errands."""
 
 
 def tried_levels(place: bytes, environ: Mapping[bytes, bytes]) -> tuple[int, ...]:

@@ -1,12 +1,12 @@
-"""The worker's end of a link: reads the origin's frames, accepts errands, tells what becomes of them.
+"""The worker's end of a link: reads the origin's frames, accepts errands, sends their outcomes.
 
 Rules of this file:
 1. The first frame is the origin's hello; a link to another protocol ends by name. A frame that breaks the protocol ends
    the link, not the commands.
-2. An errand is checked, then on disk, then accepted, then run. A pair of errand and attempt is run once.
-3. Frames that come late (an answer to a question that is settled, data of a connection that is shut) are ignored.
-4. Without a frame of the origin for the length of the lease, or after the end of the pipe for as long, the commands end
-   as ``expired``. Outcomes and forks stay until the origin has them.
+2. An errand is checked, then on disk, then accepted, then run. An attempt is run once.
+3. Frames that come late (an answer to a question that is settled, data for a connection that is shut) are ignored.
+4. Without a frame from the origin for the lease's length, or so long after the end of the pipe, the commands end as
+   ``expired``. Outcomes and forks stay until the origin has them.
 """
 
 from __future__ import annotations
@@ -27,113 +27,114 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.wire import message
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.message import frame_of, message_of
-from mudroom.ext.fleet.worker.crew import Crew
+from mudroom.ext.fleet.worker.base_cache import BaseCache
 from mudroom.ext.fleet.worker.errand_check import check
-from mudroom.ext.fleet.worker.errand_run import JUDGE, ErrandRun, perform
-from mudroom.ext.fleet.worker.far_dial import FarDialler, FarDials
+from mudroom.ext.fleet.worker.errand_run import JUDGE, ErrandRun, run_errand
 from mudroom.ext.fleet.worker.folder import ErrandFolders
 from mudroom.ext.fleet.worker.frame_stream import FrameStream
-from mudroom.ext.fleet.worker.held import HeldErrands
+from mudroom.ext.fleet.worker.held_results import HeldResults
 from mudroom.ext.fleet.worker.lease import Lease
+from mudroom.ext.fleet.worker.origin_connections import OriginConnections, OriginDialler
 from mudroom.ext.fleet.worker.outbox import LinkOutbox
 from mudroom.ext.fleet.worker.question import (
     OriginApprover,
     OriginQuestions,
     PendingHost,
     ask_about_command,
-    begin_host,
+    ask_about_host,
 )
+from mudroom.ext.fleet.worker.session_cache import SessionCache, WorkerEnvironment, remove_unused_vaults
 from mudroom.ext.fleet.worker.spool import OutputSource
-from mudroom.ext.fleet.worker.workplace import Supply, WorkerPlace, Workplace, remove_leftovers
+from mudroom.ext.fleet.worker.thread_pool import ThreadPool
 from mudroom.vault.record import FORMAT
 
 MOST_OPEN = 1_000
-"""Errands of a link that have not ended."""
-LAST_WORDS = 2.0
+"""A link's errands that have not ended."""
+FLUSH_TIMEOUT = 2.0
 """Seconds in which a last frame is written."""
 
 
 class WorkerFacts(NamedTuple):
-    """What a worker says of its machine."""
+    """A worker's facts about its machine."""
 
     levels: tuple[int, ...]
     processors: int
     memory: int
     disk: bytes
     """A path on the disk whose free bytes are told."""
-    at_once: int
+    slots: int
     engine: str = "local"
 
 
 class WorkerLink:
-    """The state of one link. ``_lock`` guards ``_runs`` and ``_by_fork``. All else is written by the thread that reads,
+    """One link's state. ``_lock`` guards ``_runs`` and ``_by_fork``. All else is written by the thread that reads,
     before the others start."""
 
     def __init__(self, write: int, facts: WorkerFacts, folders: ErrandFolders, lease: Lease) -> None:
         self._facts, self._folders, self._lease = facts, folders, lease
         self._outbox = LinkOutbox(write)
         self._questions = OriginQuestions(self._send_question)
-        self._dials = FarDials(self._outbox.put)
-        self._crew = Crew(facts.at_once)
+        self._connections = OriginConnections(self._outbox.put)
+        self._pool = ThreadPool(facts.slots)
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, int], tuple[ErrandRun, Callable[[], None]]] = {}
         self._by_fork: dict[str, ErrandRun] = {}
-        self._workplace: Workplace
-        self._supply: Supply
-        self._held: HeldErrands
+        self._sessions: SessionCache
+        self._bases: BaseCache
+        self._results: HeldResults
 
-    def open(self, supply: Supply, place: WorkerPlace) -> None:
-        """``place``: where the commands of this origin run."""
-        self._supply = supply
-        self._workplace = Workplace(place, supply, OriginApprover(self._begin_host), self._dialler)
-        self._held = HeldErrands(self._folders, self._outbox, self._workplace)
+    def open(self, bases: BaseCache, environment: WorkerEnvironment) -> None:
+        """``environment``: where this origin's commands run."""
+        self._bases = bases
+        self._sessions = SessionCache(environment, bases, OriginApprover(self._ask_about_host), self._dialler)
+        self._results = HeldResults(self._folders, self._outbox, self._sessions)
         self._outbox.start()
-        self._held.give(partial(remove_leftovers, place.state))
+        self._results.submit(partial(remove_unused_vaults, environment.state))
 
-    # --- the life of a link ---
+    # --- serving ---
 
     def serve(self, frames: FrameStream) -> None:
         """Take frames until the origin is gone, then wait for the commands, which end with the lease."""
         watch = threading.Thread(
-            target=self._lease.watch, args=(self._expire, self._look_for_cancels), name="lease", daemon=True
+            target=self._lease.watch, args=(self._expire, self._poll_cancellations), name="lease", daemon=True
         )
         watch.start()
         try:
             self._outbox.put(frame_of(message.HELLO, self._hello()))
-            self._take_all(frames)
+            self._read_frames(frames)
         except BaseException:  # a signal
             self.end_all("expired")
             raise
         finally:
-            self._leave()
+            self._shut_down()
 
-    def _take_all(self, frames: FrameStream) -> None:
+    def _read_frames(self, frames: FrameStream) -> None:
         try:
             while (frame := frames.next()) is not None:
-                self._lease.touch()
+                self._lease.renew()
                 if frame.kind == message.BYE:
                     return
-                take = _TAKE.get(frame.kind)
-                if take is None:
+                handle = _HANDLERS.get(frame.kind)
+                if handle is None:
                     raise LinkError(f"sent a frame of the unknown kind {frame.kind}")
-                take(self, frame)
+                handle(self, frame)
         except LinkError as error:
             self._outbox.put(frame_of(message.BYE, message.Bye(str(error))))
-            self._outbox.flush(LAST_WORDS)
+            self._outbox.flush(FLUSH_TIMEOUT)
 
-    def _leave(self) -> None:
+    def _shut_down(self) -> None:
         self._lease.detach()
         self._questions.close()
-        self._dials.close()
-        self._crew.join()
-        self._held.join()
-        self._outbox.flush(LAST_WORDS)
+        self._connections.close()
+        self._pool.join()
+        self._results.join()
+        self._outbox.flush(FLUSH_TIMEOUT)
         self._outbox.close()
         self._lease.close()
-        self._workplace.close()
+        self._sessions.close()
 
     def end_all(self, state: str) -> None:
-        """End the commands of this link."""
+        """End this link's commands."""
         with self._lock:
             runs = list(self._runs.values())
         for run, work in runs:
@@ -143,17 +144,17 @@ class WorkerLink:
     def _expire(self) -> None:
         self.end_all("expired")
 
-    def _look_for_cancels(self) -> None:
+    def _poll_cancellations(self) -> None:
         with self._lock:
             runs = list(self._runs.values())
         for run, work in runs:
-            signal = run.folder.cancelled_with
+            signal = run.folder.cancel_signal
             if signal:
                 self._end(run, work, "cancelled", signal)
 
     def _end(self, run: ErrandRun, work: Callable[[], None], state: str, signal: int) -> None:
         run.end(state, signal)
-        if self._crew.take_back(work):  # it ends at once, not when it would have begun
+        if self._pool.cancel(work):  # it ends at once, not when it would have begun
             threading.Thread(target=work, name="errand", daemon=True).start()
 
     def _hello(self) -> message.WorkerHello:
@@ -182,17 +183,17 @@ class WorkerLink:
             held=tuple(held),
         )
 
-    # --- frames of the origin ---
+    # --- frames from the origin ---
 
     def _ping(self, frame: Frame) -> None:
         ping = message_of(frame, message.Ping)
-        pong = message.Pong(ping.number, self._crew.load, os.getloadavg()[0], free_disk(self._facts.disk))
+        pong = message.Pong(ping.number, self._pool.load, os.getloadavg()[0], free_disk(self._facts.disk))
         self._outbox.put(frame_of(message.PONG, pong))
 
     def _offer(self, frame: Frame) -> None:
-        offered = message_of(frame, message.OfferedBase)
+        offer = message_of(frame, message.OfferedBase)
         try:
-            answer = self._supply.offered(offered.base)
+            answer = self._bases.offer(offer.base)
         except (MudroomError, OSError) as error:
             if isinstance(error, LinkError):
                 raise
@@ -201,7 +202,7 @@ class WorkerLink:
 
     def _objects(self, frame: Frame) -> None:
         try:
-            answer = self._supply.came(frame.body)
+            answer = self._bases.receive(frame.body)
         except LinkError:
             raise
         except (MudroomError, OSError) as error:
@@ -213,22 +214,22 @@ class WorkerLink:
         errand = message_of(frame, message.Errand)
         try:
             check(errand, self._facts.levels)
-            self._supply.base(errand.base)
+            self._bases.get(errand.base)
             with self._lock:
                 if len(self._runs) >= MOST_OPEN:
                     raise UsageError(f"{MOST_OPEN:,} errands run or wait on this worker", "send it later")
             folder = self._folders.accept(errand)
         except (MudroomError, OSError) as error:
-            self._fail(frame.stream, error)
+            self._send_failure(frame.stream, error)
             return
         source = OutputSource(folder.path, frame.stream)
         run = ErrandRun(folder, errand, frame.stream, partial(self._outbox.wake, source))
-        work = partial(self._perform, run, source)
+        work = partial(self._run, run, source)
         with self._lock:
             self._runs[errand.errand, errand.attempt] = (run, work)
             self._by_fork[run.fork] = run
         self._outbox.put(frame_of(message.ACCEPTED, message.Accepted(errand.errand, errand.attempt), frame.stream))
-        self._crew.give(work)
+        self._pool.submit(work)
 
     def _answer(self, frame: Frame) -> None:
         self._questions.answer(message_of(frame, message.Answer))
@@ -241,57 +242,57 @@ class WorkerLink:
             self._end(*found, "cancelled", wanted.signal)
             return
         try:
-            folder = self._held.found(wanted.errand, wanted.attempt)
+            folder = self._results.find(wanted.errand, wanted.attempt)
         except UsageError as error:
-            self._fail(frame.stream, error)
+            self._send_failure(frame.stream, error)
             return
         if folder.outcome is None and folder.is_running:
-            folder.ask_to_end(wanted.signal or 15)
+            folder.request_cancel(wanted.signal or 15)
 
     def _fetch(self, frame: Frame) -> None:
         wanted = message_of(frame, message.Fetch)
         try:
             if wanted.offset >= 0:
-                self._held.send_archive(wanted, frame.stream)
+                self._results.send_archive(wanted, frame.stream)
             elif self._is_open(wanted.errand, wanted.attempt):
                 raise UsageError("the errand runs on this link", "its outcome comes on the stream of its ERRAND")
             else:
-                self._held.tell(wanted, frame.stream)
+                self._results.resend(wanted, frame.stream)
         except (UsageError, OSError) as error:
-            self._fail(frame.stream, error)
+            self._send_failure(frame.stream, error)
 
     def _kept(self, frame: Frame) -> None:
         wanted = message_of(frame, message.Kept)
         try:
             if self._is_open(wanted.errand, wanted.attempt):
                 raise UsageError("the errand has not ended")
-            self._held.forget(wanted)
+            self._results.discard(wanted)
         except UsageError as error:
-            self._fail(frame.stream, error)
+            self._send_failure(frame.stream, error)
 
     def _dialled(self, frame: Frame) -> None:
-        self._dials.dialled(frame)
+        self._connections.dialled(frame)
 
-    def _connection(self, frame: Frame) -> None:
-        self._dials.tunnels.take(frame)
+    def _pass_to_connection(self, frame: Frame) -> None:
+        self._connections.tunnels.take(frame)
 
-    # --- helpers of those ---
+    # --- helpers ---
 
     def _is_open(self, errand: str, attempt: int) -> bool:
         with self._lock:
             return (errand, attempt) in self._runs
 
-    def _fail(self, stream: int, error: Exception) -> None:
+    def _send_failure(self, stream: int, error: Exception) -> None:
         hint = error.hint if isinstance(error, MudroomError) else ""
         reason = error.message if isinstance(error, MudroomError) else str(error)
         self._outbox.put(frame_of(message.FAILED, message.Failed(reason, hint), stream))
 
-    def _perform(self, run: ErrandRun, source: OutputSource) -> None:
-        outcome = perform(run, self._workplace, partial(self._ask_about_command, run))
+    def _run(self, run: ErrandRun, source: OutputSource) -> None:
+        outcome = run_errand(run, self._sessions, partial(self._ask_about_command, run))
         with self._lock:
             del self._runs[run.errand.errand, run.errand.attempt]
             del self._by_fork[run.fork]
-        self._held.finish(source, run.folder, outcome, run.stream)
+        self._results.finish(source, run.folder, outcome, run.stream)
 
     # --- questions ---
 
@@ -299,24 +300,24 @@ class WorkerLink:
         self._outbox.put(frame_of(message.ASK, ask, stream))
 
     def _ask_about_command(self, run: ErrandRun, question: CommandQuestion) -> CommandAnswer:
-        return ask_about_command(self._questions, run.stream, question, run.patience, run.cancellation.fileno())
+        return ask_about_command(self._questions, run.stream, question, run.question_timeout, run.cancellation.fileno())
 
-    def _dialler(self, fork: str) -> FarDialler:
-        """Return what makes the connections of a command in this fork."""
-        run = self._run_in(fork)
-        return FarDialler(self._dials, run.stream if run is not None else 0, fork)
+    def _dialler(self, fork: str) -> OriginDialler:
+        """Return the dialler for a command in this fork."""
+        run = self._run_of_fork(fork)
+        return OriginDialler(self._connections, run.stream if run is not None else 0, fork)
 
-    def _run_in(self, fork: str) -> ErrandRun | None:
+    def _run_of_fork(self, fork: str) -> ErrandRun | None:
         with self._lock:
             return self._by_fork.get(fork.removesuffix(JUDGE))
 
-    def _begin_host(self, question: FlowQuestion) -> PendingHost:
-        run = self._run_in(question.fork)
-        stream, timeout = (run.stream, run.patience) if run is not None else (0, 0.0)
-        return begin_host(self._questions, stream, question, timeout)
+    def _ask_about_host(self, question: FlowQuestion) -> PendingHost:
+        run = self._run_of_fork(question.fork)
+        stream, timeout = (run.stream, run.question_timeout) if run is not None else (0, 0.0)
+        return ask_about_host(self._questions, stream, question, timeout)
 
 
-_TAKE: dict[int, Callable[[WorkerLink, Frame], None]] = {
+_HANDLERS: dict[int, Callable[[WorkerLink, Frame], None]] = {
     message.PING: WorkerLink._ping,
     message.OFFER: WorkerLink._offer,
     message.OBJECTS: WorkerLink._objects,
@@ -326,9 +327,9 @@ _TAKE: dict[int, Callable[[WorkerLink, Frame], None]] = {
     message.FETCH: WorkerLink._fetch,
     message.KEPT: WorkerLink._kept,
     message.DIALLED: WorkerLink._dialled,
-    message.DATA: WorkerLink._connection,
-    message.SHUT: WorkerLink._connection,
-    message.ROOM: WorkerLink._connection,
+    message.DATA: WorkerLink._pass_to_connection,
+    message.SHUT: WorkerLink._pass_to_connection,
+    message.ROOM: WorkerLink._pass_to_connection,
 }
 
 

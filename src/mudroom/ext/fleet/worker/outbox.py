@@ -1,14 +1,14 @@
 """Frames on their way to the origin, written by one thread.
 
 Rules of this file:
-1. A producer of urgent frames (answers to the origin, questions, bytes of connections) waits while ``MOST`` bytes of
-   them are unsent. Output and archives are *sources*: they stay on disk until it is their turn, so a slow origin costs
-   no memory and stops no command.
-2. Sources take turns of one frame, so that the output of one errand does not hold up another's. Urgent frames and
-   sources take turns, too.
-3. A source that becomes ready goes behind the urgent frames that are there already: the origin hears that an errand was
-   accepted before it hears its output.
-4. A link that is over takes frames and drops them: outcomes are on disk, and the next link tells them.
+1. A producer of urgent frames (answers to the origin, questions, connection bytes) waits while ``MOST`` bytes of them
+   are unsent. Output and archives are *sources*: they stay on disk until it is their turn, so a slow origin costs no
+   memory and stops no command.
+2. Sources take turns, one frame each, so one errand's output does not hold up another's. Urgent frames and sources take
+   turns, too.
+3. A source that becomes ready goes behind the urgent frames that are there already: the origin reads that an errand was
+   accepted before it reads its output.
+4. A link that is over takes frames and drops them: outcomes are on disk, and the next link sends them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mudroom.ext.fleet.wire.frame import Frame, encode
 from mudroom.typing import Protocol
 
 MOST = 4 << 20
-"""Bytes of urgent frames that wait."""
+"""Bytes in urgent frames that wait."""
 
 
 class PendingFrames(Protocol):
@@ -39,14 +39,14 @@ class LinkOutbox:
         self._changed = threading.Condition()
         self._urgent: deque[bytes] = deque()
         self._unsent = 0
-        """Bytes of urgent frames, the one that is being written included."""
+        """Bytes in urgent frames, the one that is being written included."""
         self._put = self._taken = 0
-        """Urgent frames that came, and those of them that were taken to be written."""
+        """Counts: urgent frames that came, and those that were taken to be written."""
         self._was_urgent = False
         self._writing = 0
-        """Bytes of the urgent frame that is being written."""
+        """Bytes in the urgent frame that is being written."""
         self._ready: deque[tuple[PendingFrames, int]] = deque()
-        """Each with the urgent frames that are taken before it."""
+        """Each with the count of urgent frames that are taken before it."""
         self._is_over = False
         self._writer = threading.Thread(target=self._write, name="outbox", daemon=True)
 
@@ -69,7 +69,7 @@ class LinkOutbox:
                 self._changed.notify_all()
 
     def wake(self, source: PendingFrames) -> None:
-        """Say that a source has a frame. It is asked until it has none."""
+        """Note that a source has a frame. It is asked until it has none."""
         with self._changed:
             self._make_ready(source, self._put)
 

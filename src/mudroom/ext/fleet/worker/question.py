@@ -20,16 +20,16 @@ from mudroom.ext.fleet.wire.message import Answer, Ask
 from mudroom.sandbox.client.connection import wait_readable
 
 MOST_OPEN = 1_000
-"""OriginQuestions that wait at the same time; further ones are denied."""
+"""Questions that wait at the same time; further ones are denied."""
 UNANSWERED = "the origin did not answer"
 
 
-class Asked:
+class OriginQuestion:
     """A question that waits. ``_lock`` guards the answer; the pipe is readable once there is one."""
 
-    def __init__(self, number: int, over: Callable[[int], None]) -> None:
+    def __init__(self, number: int, forget: Callable[[int], None]) -> None:
         self.number = number
-        self._over = over
+        self._forget = forget
         self._lock = threading.Lock()
         self._read, self._write = os.pipe()
         self._answer: bytes | None = None
@@ -51,7 +51,7 @@ class Asked:
             return self._answer
 
     def close(self) -> None:
-        self._over(self.number)
+        self._forget(self.number)
         with self._lock:
             for descriptor in (self._read, self._write):
                 if descriptor >= 0:
@@ -60,42 +60,42 @@ class Asked:
 
 
 class OriginQuestions:
-    """Questions of one link. ``_lock`` guards all attributes."""
+    """One link's questions. ``_lock`` guards all attributes."""
 
     def __init__(self, send: Callable[[int, Ask], None]) -> None:
-        """``send``: sends a question on the stream of an errand."""
+        """``send``: sends a question on an errand's stream."""
         self._send = send
         self._lock = threading.Lock()
-        self._open: dict[int, Asked] = {}
+        self._open: dict[int, OriginQuestion] = {}
         self._last = 0
         self._is_closed = False
 
-    def ask(self, stream: int, kind: str, question: bytes) -> Asked:
+    def ask(self, stream: int, kind: str, question: bytes) -> OriginQuestion:
         with self._lock:
             self._last += 1
-            asked = Asked(self._last, self._forget)
+            pending = OriginQuestion(self._last, self._forget)
             denied = self._is_closed or len(self._open) >= MOST_OPEN
             if not denied:
-                self._open[asked.number] = asked
+                self._open[pending.number] = pending
         if denied:
-            asked.settle(b"")
+            pending.settle(b"")
         else:
-            self._send(stream, Ask(asked.number, kind, question))
-        return asked
+            self._send(stream, Ask(pending.number, kind, question))
+        return pending
 
     def answer(self, answer: Answer) -> None:
-        """Settle a question. An answer to none that is open is late, and ignored."""
+        """Settle a question. An answer to a question that is not open is late, and ignored."""
         with self._lock:
-            asked = self._open.get(answer.number)
-        if asked is not None:
-            asked.settle(answer.answer)
+            pending = self._open.get(answer.number)
+        if pending is not None:
+            pending.settle(answer.answer)
 
     def deny_all(self) -> None:
         """Settle the open questions without an answer."""
         with self._lock:
             waiting = list(self._open.values())
-        for asked in waiting:
-            asked.settle(b"")
+        for pending in waiting:
+            pending.settle(b"")
 
     def close(self) -> None:
         with self._lock:
@@ -108,15 +108,16 @@ class OriginQuestions:
 
 
 def ask_about_command(
-    questions: OriginQuestions, stream: int, question: CommandQuestion, timeout: float, over: int
+    questions: OriginQuestions, stream: int, question: CommandQuestion, timeout: float, cancelled: int
 ) -> CommandAnswer:
-    """Ask the origin, and wait. ``over``: a descriptor that is readable when the command is not wanted any more."""
-    asked = questions.ask(stream, "command", msgspec.msgpack.encode(question))
+    """Ask the origin, and wait. ``cancelled``: a descriptor that is readable when the command is not wanted any
+    more."""
+    pending = questions.ask(stream, "command", msgspec.msgpack.encode(question))
     try:
-        wait_readable([asked.fileno(), over], time.monotonic() + timeout)
-        answer = asked.answer
+        wait_readable([pending.fileno(), cancelled], time.monotonic() + timeout)
+        answer = pending.answer
     finally:
-        asked.close()
+        pending.close()
     if not answer:
         return CommandAnswer(False, by="nobody", reason=UNANSWERED)
     try:
@@ -127,16 +128,16 @@ def ask_about_command(
 
 
 class PendingHost:
-    """A question about a host (``PendingQuestion`` of the gate). Owner: the thread of the command."""
+    """A question about a host (the gate's ``PendingQuestion``). Owner: the command's thread."""
 
-    def __init__(self, asked: Asked, until: float) -> None:
-        self._asked, self._until = asked, until
+    def __init__(self, pending: OriginQuestion, until: float) -> None:
+        self._pending, self._until = pending, until
 
     def fileno(self) -> int:
-        return self._asked.fileno()
+        return self._pending.fileno()
 
     def look(self) -> FlowAnswer | None:
-        answer = self._asked.answer
+        answer = self._pending.answer
         if answer is None:
             return FlowAnswer(False, why=UNANSWERED, lasting=False) if time.monotonic() >= self._until else None
         try:
@@ -145,10 +146,10 @@ class PendingHost:
             return FlowAnswer(False, why=UNANSWERED, lasting=False)
 
     def close(self) -> None:
-        self._asked.close()
+        self._pending.close()
 
 
-def begin_host(questions: OriginQuestions, stream: int, question: FlowQuestion, timeout: float) -> PendingHost:
+def ask_about_host(questions: OriginQuestions, stream: int, question: FlowQuestion, timeout: float) -> PendingHost:
     return PendingHost(questions.ask(stream, "host", msgspec.msgpack.encode(question)), time.monotonic() + timeout)
 
 
@@ -158,13 +159,13 @@ class OriginApprover:
     def __init__(self, begin: Callable[[FlowQuestion], PendingHost]) -> None:
         self.begin = begin
 
-    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
-        """Ask, and wait. The gate of a running command uses ``begin``."""
+    def __call__(self, question: FlowQuestion, cancelled: int) -> FlowAnswer:
+        """Ask, and wait. A running command's gate uses ``begin``."""
         pending = self.begin(question)
         try:
             while (answer := pending.look()) is None:
-                ready, _writable, _failed = select.select([pending.fileno(), over], [], [], 1.0)
-                if over in ready:
+                ready, _writable, _failed = select.select([pending.fileno(), cancelled], [], [], 1.0)
+                if cancelled in ready:
                     return FlowAnswer(False, why=UNANSWERED, lasting=False)
             return answer
         finally:

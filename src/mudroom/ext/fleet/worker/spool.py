@@ -1,6 +1,6 @@
-"""Output of an errand on disk, and the source that sends it.
+"""An errand's output on disk, and the source that sends it.
 
-The thread of the command appends; the outbox reads where it has sent to. The command never waits for the link, and a
+The command's thread appends; the outbox reads on from where it has sent to. The command never waits for the link, and a
 later link sends the output again from its start. Output beyond a limit is dropped, as captured output is.
 """
 
@@ -14,16 +14,16 @@ from mudroom.ext.fleet.wire.frame import Frame
 from mudroom.ext.fleet.wire.message import OUT, Out, frame_of
 
 PIECE = 1 << 16
-"""Bytes of one frame."""
+"""Bytes in one frame."""
 STREAMS = ("stdout", "stderr")
 _FILES = {"stdout": b"/out", "stderr": b"/err"}
 
 
 class OutputSpool:
-    """Owner of what it writes: the thread that runs the command. Other threads read by ``read``."""
+    """Owner: the thread that runs the command. Other threads read the files by an ``OutputSource``."""
 
     def __init__(self, folder: bytes, limit: int) -> None:
-        """``limit``: bytes of each stream."""
+        """``limit``: bytes for each stream."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._files = {name: os.open(folder + _FILES[name], flags, 0o600) for name in STREAMS}
         self._room = dict.fromkeys(STREAMS, limit)
@@ -43,7 +43,7 @@ class OutputSpool:
 
 
 class OutputSource:
-    """The output of an errand, and the frames that follow it. Owner of the offsets: the thread of the outbox."""
+    """An errand's output, and the frames that follow it. Owner: the outbox's thread."""
 
     def __init__(self, folder: bytes, stream: int) -> None:
         self._stream = stream

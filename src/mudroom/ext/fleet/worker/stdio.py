@@ -2,12 +2,12 @@
 
 1. Our own descriptor 0 leads to /dev/null and 1 to stderr from then on, so neither a library nor a child writes into
    the link, or reads from it.
-2. There is no listening socket. State is below one directory of this user, by the unguessable name of the origin:
+2. There is no listening socket. State is below one directory of this user, by the origin's unguessable name:
 
        worker/levels                    the levels that were tried here
-       worker/ORIGIN/objects, grounds   of this origin
-       worker/ORIGIN/vaults/            state of the sessions on them
-       worker/ORIGIN/NODE/              errands of one link after another, and the time of the last contact
+       worker/ORIGIN/objects, grounds   objects and snapshots from this origin
+       worker/ORIGIN/vaults/            the sessions' state
+       worker/ORIGIN/NODE/              errands from one link after another, and the time of the last contact
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.wire import message
 from mudroom.ext.fleet.wire.frame import LinkError, encode
 from mudroom.ext.fleet.wire.message import frame_of
+from mudroom.ext.fleet.worker.base_cache import BaseCache
 from mudroom.ext.fleet.worker.folder import ErrandFolders
 from mudroom.ext.fleet.worker.frame_stream import FrameStream, OtherProtocol, origin_hello
 from mudroom.ext.fleet.worker.lease import Lease
 from mudroom.ext.fleet.worker.level import tried_levels
 from mudroom.ext.fleet.worker.link import WorkerFacts, WorkerLink
-from mudroom.ext.fleet.worker.supply import BaseSupply
+from mudroom.ext.fleet.worker.session_cache import WorkerEnvironment
 from mudroom.ext.fleet.worker.tighten import own_policy
-from mudroom.ext.fleet.worker.workplace import WorkerPlace
 from mudroom.policy.config import places
 
 SHORTEST_NAME, LONGEST_NAME = 16, 64
 
 
-def serve(read: int, write: int, environ: Mapping[bytes, bytes], at_once: int) -> None:
+def serve(read: int, write: int, environ: Mapping[bytes, bytes], slots: int) -> None:
     """Serve one link until its origin is gone and its commands have ended. Raise LinkError if the origin speaks another
     protocol, UsageError if the state directory or this user's policy cannot be used."""
     frames = FrameStream(read)
@@ -45,34 +45,34 @@ def serve(read: int, write: int, environ: Mapping[bytes, bytes], at_once: int) -
             hello = origin_hello(frames.next())
             where = places(environ)
             top = private_directory(where.state + b"/worker")
-            origin = private_directory(top + b"/" + checked(hello.origin).encode())
+            origin = private_directory(top + b"/" + checked_name(hello.origin).encode())
             node = private_directory(origin + b"/" + _node_directory(hello.node))
             vaults = private_directory(origin + b"/vaults")
             own = own_policy(origin, environ)
-            facts = WorkerFacts(tried_levels(top, environ), *_machine(), origin, at_once)
-            supply = BaseSupply(origin)
-            closing.callback(supply.close)
+            facts = WorkerFacts(tried_levels(top, environ), *_machine(), origin, slots)
+            bases = BaseCache(origin)
+            closing.callback(bases.close)
             lease = Lease(hello.lease, node + b"/contact", frames.has_unread)
             link = WorkerLink(write, facts, ErrandFolders(node + b"/errands"), lease)
         except (MudroomError, OSError) as error:
             refuse(write, error)
             raise
-        link.open(supply, WorkerPlace(vaults, environ, own))
+        link.open(bases, WorkerEnvironment(vaults, environ, own))
         link.serve(frames)
 
 
 def _machine() -> tuple[int, int]:
-    """Return the processors and the bytes of memory."""
+    """Return the number of processors and the bytes of memory."""
     return os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def refuse(write: int, error: Exception) -> None:
     """Tell the origin why there is no link."""
-    told = encode(frame_of(message.BYE, message.Bye(str(error))))
+    frames_out = encode(frame_of(message.BYE, message.Bye(str(error))))
     if isinstance(error, OtherProtocol):  # either end can name both versions
-        told = encode(frame_of(message.HELLO, [message.PROTOCOL, __version__])) + told
+        frames_out = encode(frame_of(message.HELLO, [message.PROTOCOL, __version__])) + frames_out
     try:
-        os.write(write, told)
+        os.write(write, frames_out)
     except OSError:
         pass  # it is gone; our own exit says the reason, too
 
@@ -81,14 +81,15 @@ def _node_directory(node: str) -> bytes:
     return hashlib.blake2b(node.encode(), digest_size=12).hexdigest().encode()
 
 
-def checked(name: str) -> str:
+def checked_name(name: str) -> str:
     if not (SHORTEST_NAME <= len(name) <= LONGEST_NAME and set(name) <= set("0123456789abcdef")):
         raise LinkError(f"has a name that is not {SHORTEST_NAME} to {LONGEST_NAME} hexadecimal digits")
     return name
 
 
 def private_directory(path: bytes) -> bytes:
-    """Make a directory of this user alone, if it is missing, and return it. Raise UsageError if others can enter it."""
+    """Make a directory for this user alone, if it is missing, and return it. Raise UsageError if others can enter
+    it."""
     os.makedirs(path, 0o700, exist_ok=True)
     status = os.lstat(path)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:

@@ -1,8 +1,8 @@
 """The origin's settings, tightened by the worker's own policy file.
 
-A setting that protects takes the stricter value of the two, as between a project's policy and its user's
-(``policy/settings_table.py``). Of a list, the worker's elements that do not loosen are added: denials, questions, names
-of secrets. Every other setting is the origin's.
+A protecting setting takes the stricter value, as between a project's policy and its user's
+(``policy/settings_table.py``). A list also takes the worker's elements that do not loosen: denials, questions, names of
+secrets. Every other setting is the origin's.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from mudroom.policy.setting_row import with_setting
 from mudroom.typing import Any
 
 _PLAIN = (bool, int, float, str)
-"""Types of values that ``SettingRow.stricter`` compares. Levels by agent belong to cards, which do not travel."""
+"""Value types that ``SettingRow.stricter`` compares. Levels by agent belong to cards, which do not travel."""
 
 
 def own_policy(nowhere: bytes, environ: Mapping[bytes, bytes]) -> tuple[GivenSetting, ...]:
-    """Return the items of this user's policy for all projects. ``nowhere``: a directory that is no project. Raise
+    """Return the items in this user's policy for all projects. ``nowhere``: a directory that is no project. Raise
     UsageError naming file, line and key."""
     return load_policy(nowhere, environ, items=True).given
 
 
 def tightened(settings: Settings, own: Sequence[GivenSetting]) -> Settings:
-    """Return the settings as far as both allow."""
+    """Return the origin's settings, each at least as strict as in this user's policy (``own``)."""
     for item in own:
         row, value = item.setting, item.value
         if row.adds:

@@ -1,4 +1,4 @@
-"""The archive of an errand as frames, from an offset on, read when it is its turn."""
+"""An errand's archive as frames, from an offset on. Each is read when it can be sent."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mudroom.ext.fleet.wire.frame import Frame
 from mudroom.ext.fleet.wire.message import ARCHIVE, ArchivePart, frame_of
 
 PIECE = 1 << 18
-"""Bytes of one part."""
+"""Bytes in one part."""
 
 
 class ArchiveSource:
-    """Owner of all attributes: the thread of the outbox."""
+    """Owner: the outbox's thread."""
 
     def __init__(self, path: bytes, stream: int, offset: int) -> None:
         """Raise FileNotFoundError if there is no archive."""

@@ -1,4 +1,4 @@
-"""Errands on scripted workers: each runs at most once, each ends, and what comes back is a fork."""
+"""Errands on scripted workers: each runs at most once, each ends, and forks come back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from origin_place import Follow, archive, follow, session
+from origin_fixtures import Follow, archive, follow, session
 from scripted_worker import HELLO, ScriptedFleet, ScriptedWorker
 
 from conftest import Place, full_listing
@@ -16,9 +16,9 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.cli import fleet_run, fleet_table
-from mudroom.ext.fleet.origin import dispatch
-from mudroom.ext.fleet.origin.book import ErrandBook
-from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
+from mudroom.ext.fleet.origin import dispatcher
+from mudroom.ext.fleet.origin.errand_log import ErrandLog
+from mudroom.ext.fleet.origin.run import FleetErrand, FrontEnd, RunRequest, begin
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.session import Session
 
@@ -34,9 +34,11 @@ def test_errands_come_back_as_forks(place: Place, session: Session, follow: Foll
     assert full_listing(place.project) == before
     assert "+one and" not in here.reasons()
     assert b"".join(session.changes.diff("r1-3")).count(b"+more") == 1
-    errands = [wire.message_of(frame, wire.Errand) for name in ("a", "b") for frame in fleet.heard(name, wire.ERRAND)]
+    errands = [
+        wire.message_of(frame, wire.Errand) for name in ("a", "b") for frame in fleet.received(name, wire.ERRAND)
+    ]
     assert sorted(errand.number for errand in errands) == [1, 2, 3, 4, 5, 6]
-    assert len(fleet.heard("a", wire.KEPT)) + len(fleet.heard("b", wire.KEPT)) == 6
+    assert len(fleet.received("a", wire.KEPT)) + len(fleet.received("b", wire.KEPT)) == 6
 
 
 def test_an_errand_without_changes_has_no_fork(session: Session, follow: Follow) -> None:
@@ -53,7 +55,7 @@ def test_a_name_that_is_taken_is_left_alone(session: Session, follow: Follow, ar
 
 
 def _first(one: Callable[[], ScriptedWorker], others: Callable[[], ScriptedWorker]) -> Callable[[], ScriptedWorker]:
-    """Return a maker of workers, of which the first is another than the rest."""
+    """Return a maker for workers: the first is another than the rest."""
     makers = itertools.chain([one], itertools.repeat(others))
 
     def make() -> ScriptedWorker:
@@ -75,24 +77,24 @@ def test_an_errand_whose_worker_is_gone_is_lost_and_not_repeated(follow: Follow)
     fleet = ScriptedFleet(a=lambda: ScriptedWorker(errand=_dies))
     here = follow(fleet)
     assert here.states() == [("r1-1", 1, "lost", "")]
-    assert len(fleet.heard("a", wire.ERRAND)) == 1
+    assert len(fleet.received("a", wire.ERRAND)) == 1
 
 
 def test_it_is_repeated_as_often_as_is_allowed(follow: Follow, archive: bytes) -> None:
     fleet = ScriptedFleet(a=_first(lambda: ScriptedWorker(errand=_dies), lambda: ScriptedWorker(archive)))
     here = follow(fleet, retry=1)
     assert here.states() == [("r1-1", 1, "lost", ""), ("r1-1", 2, "kept", "r1-1")]
-    attempts = [wire.message_of(frame, wire.Errand).attempt for frame in fleet.heard("a", wire.ERRAND)]
+    attempts = [wire.message_of(frame, wire.Errand).attempt for frame in fleet.received("a", wire.ERRAND)]
     assert attempts == [1, 2]
 
 
 def test_an_errand_that_was_never_accepted_is_given_to_another(follow: Follow) -> None:
     """The worker says itself that it has not got it."""
 
-    def deaf(worker: ScriptedWorker, _errand: wire.Errand, _stream: int) -> None:
+    def ignores(worker: ScriptedWorker, _errand: wire.Errand, _stream: int) -> None:
         worker.end()
 
-    fleet = ScriptedFleet(a=_first(lambda: ScriptedWorker(errand=deaf), ScriptedWorker))
+    fleet = ScriptedFleet(a=_first(lambda: ScriptedWorker(errand=ignores), ScriptedWorker))
     here = follow(fleet, lease=30.0)
     assert here.states() == [("r1-1", 1, "kept", "")]
 
@@ -110,7 +112,7 @@ def test_a_worker_that_comes_back_within_the_lease_goes_on(follow: Follow, archi
     fleet = ScriptedFleet(a=_first(lambda: ScriptedWorker(errand=breaks), back))
     here = follow(fleet, lease=30.0)
     assert here.states() == [("r1-1", 1, "kept", "r1-1")]
-    assert len(fleet.heard("a", wire.ERRAND)) == 1
+    assert len(fleet.received("a", wire.ERRAND)) == 1
 
 
 def test_a_late_outcome_replaces_nothing(session: Session, follow: Follow, archive: bytes) -> None:
@@ -133,7 +135,7 @@ def test_a_late_outcome_replaces_nothing(session: Session, follow: Follow, archi
 
 
 def test_an_errand_of_a_lost_machine_of_an_engine_stays_lost_until_it_is_back(follow: Follow, archive: bytes) -> None:
-    """An engine outlives its machines, and tells of a lost one."""
+    """An engine outlives its machines, and tells that one is lost."""
     given: list[wire.HeldErrand] = []
 
     def tells(worker: ScriptedWorker, errand: wire.Errand, stream: int) -> None:
@@ -160,7 +162,7 @@ def test_an_archive_on_a_lost_machine_of_an_engine_is_fetched_later(follow: Foll
     first = follow(fleet)
     assert first.states() == [("r1-1", 1, "ended", "")]
     assert "the node n2 is gone" in first.reasons()
-    assert len(fleet.heard("a", wire.FETCH)) == 1 and fleet.heard("a", wire.KEPT) == []
+    assert len(fleet.received("a", wire.FETCH)) == 1 and fleet.received("a", wire.KEPT) == []
     second = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive)), again="r1")
     assert second.states() == [("r1-1", 1, "kept", "r1-1")]
     assert [row.reason for row in second.rows()] == [""]
@@ -181,7 +183,7 @@ def test_the_best_is_fetched_and_the_rest_stays_there(follow: Follow, archive: b
         ("r1-4", "kept", "r1-4"),
         ("r1-5", "ended", ""),
     ]
-    assert len(fleet.heard("a", wire.FETCH)) == len(fleet.heard("a", wire.KEPT)) == 1
+    assert len(fleet.received("a", wire.FETCH)) == len(fleet.received("a", wire.KEPT)) == 1
     none = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive)), 2, fetch="none")
     assert [state for _label, _attempt, state, _fork in none.states()] == ["ended"] * 2
 
@@ -201,7 +203,7 @@ def test_what_stayed_there_is_fetched_by_name(follow: Follow, archive: bytes) ->
         ("kept", "r1-2"),
         ("ended", ""),
     ]
-    assert fleet.heard("a", wire.ERRAND) == fleet.heard("a", wire.OFFER) == []
+    assert fleet.received("a", wire.ERRAND) == fleet.received("a", wire.OFFER) == []
 
     def gone(worker: ScriptedWorker, _fetch: wire.Fetch, stream: int) -> None:
         worker.send(wire.FAILED, wire.Failed("it was discarded"), stream)
@@ -219,35 +221,35 @@ def test_what_an_earlier_run_left_there_is_discarded(follow: Follow, archive: by
 
     fleet = ScriptedFleet(a=lambda: ScriptedWorker(hello=_hello(held=held), kept=refuses))
     assert [state for _label, _attempt, state, _fork in follow(fleet).states()] == ["kept"]
-    told = {wire.message_of(frame, wire.Kept).errand for frame in fleet.heard("a", wire.KEPT)}
+    told = {wire.message_of(frame, wire.Kept).errand for frame in fleet.received("a", wire.KEPT)}
     assert first.rows()[0].errand in told and "f" * 16 not in told
 
 
-def test_no_secret_stays_in_the_book(place: Place, session: Session, follow: Follow) -> None:
+def test_no_secret_stays_in_the_log(place: Place, session: Session, follow: Follow) -> None:
     token = b"ghp_" + b"a1B2" * 9
     errand = FleetErrand((b"sh", b"-c", b"curl -H 'Authorization: Bearer " + token + b"' x"), "", ((b"TOKEN", token),))
     fleet = ScriptedFleet(a=ScriptedWorker)
-    with begin(session, FleetOrder((errand,)), fleet.workers, Doors(fleet.start, {})) as run:
+    with begin(session, RunRequest((errand,)), fleet.workers, FrontEnd(fleet.start, {})) as run:
         assert [settled.row.state for settled in run.settled()] == ["kept"]
     assert token in fleet.started["a"][0].recorded
     assert run.row.command[0] == b"sh" and token not in b"".join(run.row.command)
-    book = ErrandBook(session.vault.path)
-    assert book.errands("r1")[0].message.variables == ()
-    assert token not in b"".join(book.errands("r1")[0].message.argv)
-    book.close()
+    log = ErrandLog(session.vault.path)
+    assert log.errands("r1")[0].message.variables == ()
+    assert token not in b"".join(log.errands("r1")[0].message.argv)
+    log.close()
 
 
 def test_a_round_is_one_transaction(
     session: Session, follow: Follow, archive: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits: list[int] = []
-    commit = ErrandBook.commit
+    commit = ErrandLog.commit
 
-    def counted(book: ErrandBook) -> None:
-        commits.append(len(book._pending))
-        commit(book)
+    def counted(log: ErrandLog) -> None:
+        commits.append(len(log._pending))
+        commit(log)
 
-    monkeypatch.setattr(ErrandBook, "commit", counted)
+    monkeypatch.setattr(ErrandLog, "commit", counted)
     here = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive)), 40)
     assert {state for _label, _attempt, state, _fork in here.states()} == {"kept"}
     assert sum(1 for count in commits if count) <= 40 * 3
@@ -292,7 +294,7 @@ def test_a_worker_that_does_not_fit_gets_nothing(follow: Follow, hello: dict[str
     fleet = ScriptedFleet(a=unfit, b=ScriptedWorker)
     here = follow(fleet, 3)
     assert {state for _label, _attempt, state, _fork in here.states()} == {"kept"}
-    assert fleet.heard("a", wire.OFFER) == fleet.heard("a", wire.ERRAND) == []
+    assert fleet.received("a", wire.OFFER) == fleet.received("a", wire.ERRAND) == []
     alone = follow(ScriptedFleet(a=unfit), 2)
     assert {state for _label, _attempt, state, _fork in alone.states()} == {"failed"}
     assert all(reason in row.reason for row in alone.rows())
@@ -336,9 +338,9 @@ def test_cancelled_errands_end_and_those_that_ended_stay(session: Session, follo
         if errand.number == 1:
             worker.send(wire.OUTCOME, worker.outcome(errand), stream)
         else:
-            book = ErrandBook(session.vault.path)
-            book.ask_to_cancel(row.errand for row in book.errands("r1"))
-            book.close()
+            log = ErrandLog(session.vault.path)
+            log.request_cancel(row.errand for row in log.errands("r1"))
+            log.close()
 
     hello = _hello(processors=1)
     here = follow(ScriptedFleet(a=lambda: ScriptedWorker(archive, errand=second_waits, hello=hello)), 3)
@@ -346,11 +348,11 @@ def test_cancelled_errands_end_and_those_that_ended_stay(session: Session, follo
 
 
 def test_one_process_has_the_errands_of_a_project(session: Session, follow: Follow) -> None:
-    book = ErrandBook(session.vault.path)
-    book.own("process 7")
+    log = ErrandLog(session.vault.path)
+    log.acquire("process 7")
     with pytest.raises(UsageError, match="in the hands of process 7"):
         follow(ScriptedFleet(a=ScriptedWorker))
-    book.close()
+    log.close()
     assert follow(ScriptedFleet(a=ScriptedWorker)).states() == [("r1-1", 1, "kept", "")]
 
 
@@ -398,7 +400,7 @@ def _digest_of_a(content: str) -> bytes:
 def test_a_worker_that_answers_and_sends_no_archive_holds_up_nothing(
     follow: Follow, archive: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "STALL", 0.05)
+    monkeypatch.setattr(dispatcher, "STALL", 0.05)
     silent = ScriptedFleet(a=lambda: ScriptedWorker(archive, fetch=lambda *_nothing: None))
     here = follow(silent)
     assert here.states() == [("r1-1", 1, "ended", "")]
@@ -436,9 +438,9 @@ def test_no_credential_that_the_policy_puts_into_requests_is_sent(place: Place, 
     fleet = ScriptedFleet(a=ScriptedWorker)
     run = begin(
         place.session(Settings(hosts=(rule,))),
-        FleetOrder((FleetErrand((b"true",)),)),
+        RunRequest((FleetErrand((b"true",)),)),
         fleet.workers,
-        Doors(fleet.start, {}, lease=0.2),
+        FrontEnd(fleet.start, {}, lease=0.2),
     )
     with run:
         assert [settled.row.state for settled in run.settled()] == ["kept"]

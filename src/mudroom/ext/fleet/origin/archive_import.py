@@ -1,4 +1,4 @@
-"""Forks of archives that workers have sent, many at once (``ext/transfer/vault/arrival.py``). The archives may be
+"""Forks from the archives that workers have sent, many at once (``ext/transfer/vault/arrival.py``). The archives may be
 hostile."""
 
 from __future__ import annotations
@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 
-from mudroom.ext.fleet.origin.book import AttemptRow
-from mudroom.ext.fleet.origin.fetching import LandedArchive
+from mudroom.ext.fleet.origin.archive_fetcher import ImportedArchive
+from mudroom.ext.fleet.origin.errand_log import AttemptRow
 from mudroom.ext.transfer.archives import arrive
 from mudroom.ext.transfer.vault.arrival import Arrival, Arrived
 from mudroom.session.session import Session
@@ -16,15 +16,15 @@ from mudroom.vault.forks.background import Ring
 from mudroom.vault.forks.live_output import PLACE
 
 
-class ArchivePier:
-    """Owner: the thread of the verb."""
+class ForkImporter:
+    """Owner: the verb's thread."""
 
     def __init__(self, session: Session, limit: int) -> None:
         """``limit``: bytes that one archive may have, as it comes and unpacked."""
         self._session, self._limit = session, limit
 
-    def arrive(self, archives: list[tuple[AttemptRow, str, bytes]]) -> list[LandedArchive]:
-        """Make a fork of each archive (row, wished name, file), or return why it was refused. An archive that is here
+    def import_archives(self, archives: list[tuple[AttemptRow, str, bytes]]) -> list[ImportedArchive]:
+        """Make a fork from each archive (row, wished name, file), or return why it was refused. An archive that is here
         already makes no second one. Raise OSError as the disk does."""
         with ExitStack() as opened:
             arrivals = [
@@ -43,7 +43,7 @@ class ArchivePier:
         for outcome, (_row, _name, file) in zip(outcomes, archives, strict=True):
             if outcome.state in ("new", "late"):
                 self._keep_output(outcome.name, os.path.dirname(file))
-        return [_landed(outcome) for outcome in outcomes]
+        return [_imported(outcome) for outcome in outcomes]
 
     def _keep_output(self, name: str, directory: bytes) -> None:
         """Make what the errand printed the output of the fork's last command (``vault/forks/live_output.py``)."""
@@ -60,12 +60,12 @@ class ArchivePier:
                 continue  # it printed nothing there
 
 
-def _landed(outcome: Arrived) -> LandedArchive:
-    return LandedArchive(outcome.name, outcome.changed, outcome.problem if outcome.state == "refused" else "")
+def _imported(outcome: Arrived) -> ImportedArchive:
+    return ImportedArchive(outcome.name, outcome.changed, outcome.problem if outcome.state == "refused" else "")
 
 
 def _claims(row: AttemptRow) -> dict[str, Any]:
-    """Return what the worker says of the command, for the journal."""
+    """Return the worker's claims about the command, for the journal."""
     outcome = row.outcome
     if outcome is None:
         return {}

@@ -1,4 +1,4 @@
-"""Grounds: a base as a tree on disk, whole or not there, made of the last ones where it can be."""
+"""Snapshots: bases as trees on disk, whole or not there, with unchanged files from earlier ones."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from shipping import NOTHING, Worker, listing, make, scanned
+from base_transfer import NOTHING, Worker, listing, make, scanned
 
 from conftest import tick
 from mudroom.core.settings import Settings
-from mudroom.ext.fleet.base import ground as making
-from mudroom.ext.fleet.base.ground import Grounds, Incomplete
+from mudroom.ext.fleet.base import snapshot as building
 from mudroom.ext.fleet.base.manifest import (
     FILE,
     RefusedBase,
@@ -31,6 +30,7 @@ from mudroom.ext.fleet.base.manifest import (
 )
 from mudroom.ext.fleet.base.objects import ObjectStore, StoreFull
 from mudroom.ext.fleet.base.scan import Scanned
+from mudroom.ext.fleet.base.snapshot import Incomplete, SnapshotStore
 from mudroom.ext.fleet.base.verify import differences
 
 
@@ -46,11 +46,11 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
     made.close()
 
 
-def grounds_in(tmp_path: Path) -> list[str]:
+def snapshots_in(tmp_path: Path) -> list[str]:
     return sorted(path.name for path in (tmp_path / "w/grounds").iterdir() if not path.name.endswith(".lock"))
 
 
-def test_a_ground_is_the_project(project: Path, worker: Worker) -> None:
+def test_a_snapshot_is_the_project(project: Path, worker: Worker) -> None:
     (project / "link").symlink_to("src/b.py")
     (project / "out").symlink_to("/etc/passwd")
     (project / "up").symlink_to("../../../../../etc/passwd")
@@ -96,13 +96,13 @@ def test_only_what_changed_is_sent(tmp_path: Path, project: Path, worker: Worker
     second = worker.fetch(scanned(project))
     assert listing(second.tree) == listing(project)
     assert first.size > 200_000 and second.size < 4_000
-    assert len(grounds_in(tmp_path)) == 2
+    assert len(snapshots_in(tmp_path)) == 2
     assert (first.tree / "src/deep/c.py").read_bytes() == b"c\n"  # the earlier generation is as it was
     (second.tree / "src/b.py").write_bytes(b"x")
     assert (first.tree / "src/b.py").read_bytes() == b"b\n"
 
 
-def test_a_large_file_arrives_and_is_taken_from_the_last_ground(project: Path, worker: Worker) -> None:
+def test_a_large_file_arrives_and_is_taken_from_the_last_snapshot(project: Path, worker: Worker) -> None:
     make(project, {"large": os.urandom(9 << 20)})
     worker.fetch(scanned(project))
     worker.store.evict(0)
@@ -139,24 +139,24 @@ def test_nothing_is_taken_from_a_file_that_was_changed(project: Path, worker: Wo
 
 
 def objects_of(base: Scanned, worker: Worker) -> None:
-    """Store all objects of a base, and make no ground."""
+    """Store a base's objects, and make no snapshot."""
     worker.receive(base)
 
 
-def test_a_ground_without_its_objects_is_incomplete(tmp_path: Path, project: Path, worker: Worker) -> None:
+def test_a_snapshot_without_its_objects_is_incomplete(tmp_path: Path, project: Path, worker: Worker) -> None:
     base = scanned(project)
     with pytest.raises(Incomplete):
-        worker.grounds.ground(base.base)
+        worker.snapshots.acquire(base.base)
     objects_of(base, worker)
     worker.store._forget(worker.store._index[digest_of_content(b"c\n")].pack)
     with pytest.raises(Incomplete):
-        worker.grounds.ground(base.base)
-    assert grounds_in(tmp_path) == []
+        worker.snapshots.acquire(base.base)
+    assert snapshots_in(tmp_path) == []
     assert listing(worker.fetch(base).tree) == listing(project)
 
 
 @pytest.mark.parametrize("call", ["write", "mkdir", "symlink", "utime", "rename"])
-def test_a_full_disk_leaves_no_half_ground(
+def test_a_full_disk_leaves_no_half_snapshot(
     tmp_path: Path, project: Path, worker: Worker, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / "link").symlink_to("a.py")
@@ -168,9 +168,9 @@ def test_a_full_disk_leaves_no_half_ground(
 
     monkeypatch.setattr(os, call, full)
     with pytest.raises(StoreFull, match="its disk is full"):
-        worker.grounds.ground(base.base)
+        worker.snapshots.acquire(base.base)
     monkeypatch.undo()
-    assert grounds_in(tmp_path) == []
+    assert snapshots_in(tmp_path) == []
     assert listing(worker.fetch(base).tree) == listing(project)
 
 
@@ -180,25 +180,25 @@ def test_a_base_that_does_not_fit_is_refused_before_a_file_is_made(
     small = Worker(tmp_path / "w")
     base = scanned(project)
     objects_of(base, small)
-    grounds = Grounds(os.fsencode(tmp_path / "w/grounds"), small.store, quota=10_000)
+    snapshots = SnapshotStore(os.fsencode(tmp_path / "w/grounds"), small.store, quota=10_000)
     with pytest.raises(StoreFull, match="keeps 10,000"):
-        grounds.ground(base.base)
+        snapshots.acquire(base.base)
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=1000))
     with pytest.raises(StoreFull, match="no room"):
-        small.grounds.ground(base.base)
-    assert grounds_in(tmp_path) == []
+        small.snapshots.acquire(base.base)
+    assert snapshots_in(tmp_path) == []
 
 
 def make_and_die(state: Path, base: Scanned) -> None:
-    """Make a ground, and be killed before it is whole."""
+    """Make a snapshot, and be killed before it is whole."""
     worker = Worker(state)
 
     def die(*_arguments: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mudroom.ext.fleet.base.ground.write_pack", die)
+        patch.setattr("mudroom.ext.fleet.base.snapshot.write_pack", die)
         worker.fetch(base)
 
 
@@ -208,28 +208,28 @@ def test_a_killed_maker_leaves_nothing_that_counts(tmp_path: Path, project: Path
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    assert [name.partition("-")[0] for name in grounds_in(tmp_path)] == [".new"]
+    assert [name.partition("-")[0] for name in snapshots_in(tmp_path)] == [".new"]
     worker = Worker(tmp_path / "w")
     tree = worker.fetch(base).tree
     assert listing(tree) == listing(project)
-    assert grounds_in(tmp_path) == [tree.parent.name]
+    assert snapshots_in(tmp_path) == [tree.parent.name]
     worker.close()
 
 
-def test_two_processes_and_two_threads_make_one_ground(tmp_path: Path, project: Path) -> None:
+def test_two_processes_and_two_threads_make_one_snapshot(tmp_path: Path, project: Path) -> None:
     make(project, {f"d{i}/f{j}": b"%d %d" % (i, j) for i in range(10) for j in range(10)})
     base = scanned(project)
     first = Worker(tmp_path / "w")
     objects_of(base, first)
     script = (
         "import os, sys, msgspec\n"
-        "from mudroom.ext.fleet.base.ground import Grounds\n"
+        "from mudroom.ext.fleet.base.snapshot import SnapshotStore\n"
         "from mudroom.ext.fleet.base.objects import ObjectStore\n"
         "from mudroom.ext.fleet.wire.message import Base\n"
         "store = ObjectStore(os.fsencode(sys.argv[1] + '/objects'))\n"
         "sys.stdin.readline()\n"
         "base = msgspec.msgpack.decode(bytes.fromhex(sys.argv[2]), type=Base)\n"
-        "print(Grounds(os.fsencode(sys.argv[1] + '/grounds'), store).ground(base).decode())\n"
+        "print(SnapshotStore(os.fsencode(sys.argv[1] + '/grounds'), store).acquire(base).decode())\n"
     )
     argument = msgspec.msgpack.encode(base.base).hex()
     command = [sys.executable, "-c", script, str(tmp_path / "w"), argument]
@@ -239,9 +239,9 @@ def test_two_processes_and_two_threads_make_one_ground(tmp_path: Path, project: 
     trees: list[str] = []
 
     def make_here() -> None:
-        grounds = Grounds(os.fsencode(tmp_path / "w/grounds"), first.store)
-        trees.append(os.fsdecode(grounds.ground(base.base)))
-        grounds.close()
+        snapshots = SnapshotStore(os.fsencode(tmp_path / "w/grounds"), first.store)
+        trees.append(os.fsdecode(snapshots.acquire(base.base)))
+        snapshots.close()
 
     threads = [threading.Thread(target=make_here) for _number in range(2)]
     for thread in threads:
@@ -252,21 +252,21 @@ def test_two_processes_and_two_threads_make_one_ground(tmp_path: Path, project: 
     for thread in threads:
         thread.join()
     assert len(trees) == 4 and len(set(trees)) == 1
-    assert grounds_in(tmp_path) == [Path(trees[0]).parent.name]
+    assert snapshots_in(tmp_path) == [Path(trees[0]).parent.name]
     assert listing(Path(trees[0])) == listing(project)
     first.close()
 
 
-def test_a_ground_that_another_has_made_meanwhile_is_used_beside_it(
+def test_a_snapshot_that_another_has_made_meanwhile_is_used_beside_it(
     tmp_path: Path, project: Path, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that was about to make it does not wait until the other's commands have ended."""
     base = scanned(project).base
     tree = worker.fetch(scanned(project)).tree  # in use from now on
-    other, hold = Grounds(os.fsencode(tmp_path / "w/grounds"), worker.store), Grounds._hold
+    other, try_acquire = SnapshotStore(os.fsencode(tmp_path / "w/grounds"), worker.store), SnapshotStore._try_acquire
     answers = [False]  # as it was when the other worker looked
-    monkeypatch.setattr(Grounds, "_hold", lambda *words: answers.pop() if answers else hold(*words))
-    assert other.ground(base) == os.fsencode(tree)
+    monkeypatch.setattr(SnapshotStore, "_try_acquire", lambda *words: answers.pop() if answers else try_acquire(*words))
+    assert other.acquire(base) == os.fsencode(tree)
     assert answers == []
     other.close()
 
@@ -274,50 +274,50 @@ def test_a_ground_that_another_has_made_meanwhile_is_used_beside_it(
 # --- use and eviction ---
 
 
-def test_a_ground_in_use_stays_and_the_oldest_goes_first(tmp_path: Path, project: Path, worker: Worker) -> None:
+def test_a_snapshot_in_use_stays_and_the_oldest_goes_first(tmp_path: Path, project: Path, worker: Worker) -> None:
     bases = []
     for number in range(3):
         (project / "a.py").write_bytes(b"%d" % number)
         bases.append(scanned(project))
         worker.fetch(bases[-1])
         os.utime(tmp_path / "w/grounds" / (base_id(bases[-1].base).hex() + ".lock"), (number, number))
-    worker.grounds.release(bases[0].base)
-    worker.grounds.release(bases[2].base)
-    other = Grounds(os.fsencode(tmp_path / "w/grounds"), worker.store)
-    one = max(size for _time, size, _name in other._all())
+    worker.snapshots.release(bases[0].base)
+    worker.snapshots.release(bases[2].base)
+    other = SnapshotStore(os.fsencode(tmp_path / "w/grounds"), worker.store)
+    one = max(size for _time, size, _name in other._entries())
     other.evict(2 * one)
     assert [other.has(base.base) for base in bases] == [False, True, True]
     other.evict(0)
     assert [other.has(base.base) for base in bases] == [False, True, False]
-    worker.grounds.release(bases[1].base)
+    worker.snapshots.release(bases[1].base)
     other.evict(0)
-    assert grounds_in(tmp_path) == []
+    assert snapshots_in(tmp_path) == []
     other.close()
 
 
-def test_a_new_ground_takes_the_room_of_old_ones(tmp_path: Path, project: Path, worker: Worker) -> None:
+def test_a_new_snapshot_takes_the_room_of_old_ones(tmp_path: Path, project: Path, worker: Worker) -> None:
     first = scanned(project)
     worker.fetch(first)
-    worker.grounds.release(first.base)
-    size = max(size for _time, size, _name in worker.grounds._all())
+    worker.snapshots.release(first.base)
+    size = max(size for _time, size, _name in worker.snapshots._entries())
     (project / "a.py").write_bytes(b"other")
     second = scanned(project)
-    grounds = Grounds(os.fsencode(tmp_path / "w/grounds"), worker.store, quota=size + 100)
-    worker.grounds.close()
-    worker.grounds = grounds
+    snapshots = SnapshotStore(os.fsencode(tmp_path / "w/grounds"), worker.store, quota=size + 100)
+    worker.snapshots.close()
+    worker.snapshots = snapshots
     worker.fetch(second)
-    assert not grounds.has(first.base) and grounds.has(second.base)
+    assert not snapshots.has(first.base) and snapshots.has(second.base)
 
 
-def test_after_a_boot_a_ground_is_read_before_it_is_used(
+def test_after_a_boot_a_snapshot_is_read_before_it_is_used(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = scanned(project)
     first = Worker(tmp_path / "w")
     tree = first.fetch(base).tree
     first.close()
-    (tree / "src/deep/c.py").write_bytes(b"?\n")  # as a loss of power may leave it
-    for module in (making, sys.modules[ObjectStore.__module__]):
+    (tree / "src/deep/c.py").write_bytes(b"?\n")  # as a power loss may leave it
+    for module in (building, sys.modules[ObjectStore.__module__]):
         monkeypatch.setattr(module, "boot_id", lambda: b"the next boot")
     second = Worker(tmp_path / "w")
     again = second.fetch(base)
@@ -325,29 +325,29 @@ def test_after_a_boot_a_ground_is_read_before_it_is_used(
     assert again.size > 0
     second.close()
     third = Worker(tmp_path / "w")
-    monkeypatch.setattr(making, "differences", None)  # it is not read a second time
+    monkeypatch.setattr(building, "differences", None)  # it is not read a second time
     assert third.fetch(base).size == 0
     third.close()
 
 
 @pytest.mark.parametrize("damage", ["seal", "nodes", "empty seal", "no tree"])
-def test_a_damaged_ground_is_made_again(tmp_path: Path, project: Path, damage: str) -> None:
+def test_a_damaged_snapshot_is_made_again(tmp_path: Path, project: Path, damage: str) -> None:
     base = scanned(project)
     first = Worker(tmp_path / "w")
-    place = first.fetch(base).tree.parent
+    path = first.fetch(base).tree.parent
     first.close()
     edits: dict[str, Callable[[], object]] = {
-        "seal": (place / "seal").unlink,
-        "nodes": (place / "nodes").unlink,
-        "empty seal": lambda: (place / "seal").write_bytes(b""),
-        "no tree": lambda: (place / "tree").rename(place / "gone"),
+        "seal": (path / "seal").unlink,
+        "nodes": (path / "nodes").unlink,
+        "empty seal": lambda: (path / "seal").write_bytes(b""),
+        "no tree": lambda: (path / "tree").rename(path / "gone"),
     }
     edits[damage]()
     second = Worker(tmp_path / "w")
     (project / "a.py").write_bytes(b"next\n")
     following = scanned(project)
     assert listing(second.fetch(following).tree) == listing(project)
-    if damage != "nodes":  # they are needed for the next ground only
+    if damage != "nodes":  # they are needed for the next snapshot only
         (project / "a.py").write_bytes(b"a\n")
         os.utime(project / "a.py", ns=(0, _mtime(base, b"a.py")))
         assert listing(second.fetch(base).tree) == listing(project)
@@ -368,19 +368,19 @@ def test_a_size_that_is_not_that_of_the_content_is_refused(tmp_path: Path, worke
     worker.store.put(digest_of_node(node), node, is_node=True)
     worker.store.put(digest_of_content(b"four"), b"four")
     base = scanned(project).base._replace(root=digest_of_node(node))
-    assert worker.grounds.missing(base) == NOTHING
+    assert worker.snapshots.missing(base) == NOTHING
     with pytest.raises(RefusedBase, match="another size"):
-        worker.grounds.ground(base)
-    assert grounds_in(tmp_path) == []
+        worker.snapshots.acquire(base)
+    assert snapshots_in(tmp_path) == []
 
 
 def test_an_impossible_base_is_refused_before_anything_is_asked_for(worker: Worker, project: Path) -> None:
     base = scanned(project).base
     for wrong in (base._replace(masked=(b"../x",)), base._replace(project=b"p"), base._replace(root=b"")):
         with pytest.raises(RefusedBase):
-            worker.grounds.missing(wrong)
+            worker.snapshots.missing(wrong)
         with pytest.raises(RefusedBase):
-            worker.grounds.ground(wrong)
+            worker.snapshots.acquire(wrong)
 
 
 def test_the_comparison_finds_every_difference(project: Path, worker: Worker) -> None:
@@ -398,7 +398,7 @@ def test_the_comparison_finds_every_difference(project: Path, worker: Worker) ->
     assert found == [b"a.py", b"link", b"src/b.py", b"src/deep/c.py", b"src/new"]
 
 
-def test_what_the_policy_leaves_out_is_not_in_a_ground(project: Path, worker: Worker) -> None:
+def test_what_the_policy_leaves_out_is_not_in_a_snapshot(project: Path, worker: Worker) -> None:
     make(project, {"big/data": b"x"})
     tree = worker.fetch(scanned(project, Settings(copy_exclude=(b"big",)))).tree
     assert not (tree / "big").exists()

@@ -1,6 +1,6 @@
-"""The workers of a user, by name: the commands that start them.
+"""A user's workers, by name: the commands that start them.
 
-They are in one file of the user's configuration, ``fleet.json``, never in a project: a project that was pulled must not
+They are in one file in the user's configuration, ``fleet.json``, never in a project: a project that was pulled must not
 name a command that runs on this machine. The file is the user's alone, and is refused otherwise.
 """
 
@@ -18,7 +18,7 @@ from mudroom.stage.private_directory import make_private
 from mudroom.vault.store.fork import is_plain
 
 NAME = b"/fleet.json"
-"""Below the directory of the user's configuration."""
+"""Below the user's configuration directory."""
 ADD = "mudroom fleet add NAME -- ssh HOST mudroom worker --stdio"
 _LIMIT = 1 << 20
 _FORMAT = 1
@@ -84,7 +84,7 @@ def save(config: bytes, workers: dict[str, FleetWorker]) -> None:
 
 
 def add(config: bytes, worker: FleetWorker) -> bool:
-    """Add a worker, or replace the one of that name. Return whether there was one. Raise UsageError."""
+    """Add a worker, or replace the one with that name. Return whether there was one. Raise UsageError."""
     if not is_plain(worker.name):
         raise UsageError(
             f"{worker.name!r} is no name of a worker", "letters, digits, '-', '_' and '.', at most 64: build-1"
@@ -103,14 +103,14 @@ def add(config: bytes, worker: FleetWorker) -> bool:
 
 
 def remove(config: bytes, name: str) -> None:
-    """Remove a worker. Raise UsageError if there is none of that name."""
+    """Remove a worker. Raise UsageError if the name is unknown."""
     workers = load(config)
     chosen(workers, [name])
     save(config, {known: worker for known, worker in workers.items() if known != name})
 
 
 def chosen(workers: dict[str, FleetWorker], names: list[str]) -> list[FleetWorker]:
-    """Return the workers of these names, all if there is no name. Raise UsageError if one is unknown, or if there are
+    """Return the workers with these names, all if there is no name. Raise UsageError if one is unknown, or if there are
     none."""
     for name in names:
         if name not in workers:

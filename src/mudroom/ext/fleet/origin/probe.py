@@ -1,4 +1,4 @@
-"""Ask workers who they are, without giving them anything."""
+"""Probes that ask workers who they are, without giving them anything."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from mudroom.errors import MudroomError
 from mudroom.ext.fleet.origin import claim
 from mudroom.ext.fleet.origin.inbox import FeedFailed, LinkEnd, LinkEvent, LinkInbox
 from mudroom.ext.fleet.origin.link import NO_WORKER, OriginLink, Transport
-from mudroom.ext.fleet.origin.roster import FleetWorker
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import LinkError
 from mudroom.typing import NamedTuple
 
 _NOBODY = "0" * 32
-"""Name of an origin that has no errands."""
+"""Name for an origin that has no errands."""
 
 
-class Contact(NamedTuple):
+class WorkerProbe(NamedTuple):
     worker: FleetWorker
     hello: wire.WorkerHello | None
     reason: str = ""
@@ -27,23 +27,23 @@ class Contact(NamedTuple):
     hint: str = ""
 
 
-def contact(
-    workers: Sequence[FleetWorker], start: Callable[[FleetWorker], Transport], patience: float
-) -> list[Contact]:
-    """Return what each worker says of itself, all of them asked at one time, after at most ``patience`` seconds."""
+def probe(
+    workers: Sequence[FleetWorker], start: Callable[[FleetWorker], Transport], timeout: float
+) -> list[WorkerProbe]:
+    """Return each worker's answer. All are asked at one time, and have ``timeout`` seconds."""
     inbox: LinkInbox = LinkInbox()
-    answers: dict[str, Contact] = {}
+    answers: dict[str, WorkerProbe] = {}
     links: dict[OriginLink, FleetWorker] = {}
     for worker in workers:
         try:
             hello = wire.OriginHello(wire.PROTOCOL, __version__, _NOBODY, worker.name, 0.0)
             link = OriginLink(worker.name, start(worker), hello, inbox)
         except MudroomError as error:
-            answers[worker.name] = Contact(worker, None, error.message, error.hint)
+            answers[worker.name] = WorkerProbe(worker, None, error.message, error.hint)
             continue
         links[link] = worker
         link.start()
-    until = time.monotonic() + patience
+    until = time.monotonic() + timeout
     while len(answers) < len(workers) and time.monotonic() < until:
         for link, event in inbox.take(until - time.monotonic())[0]:
             answer = _answer(links[link], event)
@@ -55,21 +55,21 @@ def contact(
         link.end("it was asked who it is")
     for link in links:
         link.join(5.0)
-    late = f"no answer within {patience:g} s"
-    return [answers.get(worker.name, Contact(worker, None, late)) for worker in workers]
+    late = f"no answer within {timeout:g} s"
+    return [answers.get(worker.name, WorkerProbe(worker, None, late)) for worker in workers]
 
 
-def _answer(worker: FleetWorker, event: LinkEvent) -> Contact | None:
+def _answer(worker: FleetWorker, event: LinkEvent) -> WorkerProbe | None:
     if isinstance(event, LinkEnd):
-        return Contact(worker, None, claim.line(event.reason), event.hint)
+        return WorkerProbe(worker, None, claim.line(event.reason), event.hint)
     if isinstance(event, FeedFailed) or event.kind != wire.HELLO:
         return None
     try:
-        hello = claim.introduced(wire.message_of(event, wire.WorkerHello))
+        hello = claim.checked_hello(wire.message_of(event, wire.WorkerHello))
     except LinkError as error:
-        return Contact(worker, None, f"it is no mudroom worker: {error.message}", NO_WORKER)
+        return WorkerProbe(worker, None, f"it is no mudroom worker: {error.message}", NO_WORKER)
     if hello.protocol != wire.PROTOCOL:
-        return Contact(
+        return WorkerProbe(
             worker, hello, f"it speaks protocol {hello.protocol}, this mudroom {wire.PROTOCOL}", "upgrade the older"
         )
-    return Contact(worker, hello)
+    return WorkerProbe(worker, hello)

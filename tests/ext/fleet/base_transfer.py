@@ -1,4 +1,4 @@
-"""What the tests of bases share: projects, and a base sent from one directory to another. No test is here."""
+"""Helpers for tests about bases: projects, and a base sent from one directory to another. No test is here."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mudroom.core.settings import Settings
-from mudroom.ext.fleet.base.ground import Grounds, Incomplete
 from mudroom.ext.fleet.base.objects import Missing, ObjectStore
 from mudroom.ext.fleet.base.pack import packs, unpack
 from mudroom.ext.fleet.base.scan import Scanned, ScannedObjects, scan
+from mudroom.ext.fleet.base.snapshot import Incomplete, SnapshotStore
 
 NOTHING = Missing((), ())
 
@@ -32,27 +32,27 @@ def scanned(project: Path, settings: Settings | None = None, *, git: bool = Fals
 class Sent(NamedTuple):
     tree: Path
     size: int
-    """Bytes of packs."""
+    """Bytes in packs."""
     rounds: int
 
 
 class Worker:
-    """A store and grounds, as a worker has them."""
+    """A store and snapshots, as a worker has them."""
 
     def __init__(self, top: Path, quota: int = 1 << 30) -> None:
         top.mkdir(exist_ok=True)
         self.store = ObjectStore(os.fsencode(top / "objects"), quota)
-        self.grounds = Grounds(os.fsencode(top / "grounds"), self.store)
+        self.snapshots = SnapshotStore(os.fsencode(top / "grounds"), self.store)
 
     def close(self) -> None:
-        self.grounds.close()
+        self.snapshots.close()
         self.store.close()
 
     def receive(self, base: Scanned) -> tuple[int, int]:
-        """Send what is missing. Return the bytes of packs, and the rounds."""
+        """Send the missing objects. Return the bytes in packs, and the rounds."""
         size = rounds = 0
         with ScannedObjects(base) as objects:
-            while (missing := self.grounds.missing(base.base)) != NOTHING:
+            while (missing := self.snapshots.missing(base.base)) != NOTHING:
                 rounds += 1
                 wanted = {*missing.nodes, *missing.files}
                 for frame in packs((*missing.nodes, *missing.files), objects):
@@ -61,20 +61,20 @@ class Worker:
         return size, rounds
 
     def fetch(self, base: Scanned) -> Sent:
-        """Send what is missing, and make the ground."""
+        """Send the missing objects, and make the snapshot."""
         size = rounds = 0
         for _attempt in range(3):
             more, again = self.receive(base)
             size, rounds = size + more, rounds + again
             try:
-                return Sent(Path(os.fsdecode(self.grounds.ground(base.base))), size, rounds)
-            except Incomplete:  # of a ground that was changed: asked for again
+                return Sent(Path(os.fsdecode(self.snapshots.acquire(base.base))), size, rounds)
+            except Incomplete:  # a snapshot's file was changed: it is asked for again
                 continue
-        raise AssertionError("the ground is never complete")
+        raise AssertionError("the snapshot is never complete")
 
 
 def listing(top: Path) -> dict[str, tuple[object, ...]]:
-    """Return kind, mode, mtime and content of everything below a directory; no time of directories and links."""
+    """Return kind, mode, mtime and content for everything below a directory; no time for directories and links."""
     found: dict[str, tuple[object, ...]] = {}
     for path in sorted(top.rglob("*")):
         info = path.lstat()

@@ -1,22 +1,22 @@
-"""Grounds: bases as trees on disk, which commands of errands see under their forks.
+"""Snapshots: bases as trees on disk, which errands' commands see under their forks.
 
-    <base id>.lock      flock(2): shared while the ground is used, exclusive while it is made or removed; its mtime is
-                        the time of the last use
+    <base id>.lock      flock(2): shared while the snapshot is used, exclusive while it is made or removed; its mtime is
+                        the time when it was last used
     <base id>/tree/     the files
-    <base id>/nodes     a pack file of the nodes (``objects.py``)
-    <base id>/seal      MessagePack of ``Seal``, written last; its ctime is the moment at which the ground was complete
-    .new-…, .gone-…     a ground that is being made, or removed
+    <base id>/nodes     a pack file with the nodes (``objects.py``)
+    <base id>/seal      ``Seal`` as MessagePack, written last; its ctime: when the snapshot was complete
+    .new-…, .gone-…     a snapshot that is being made, or removed
 
-Generations lie beside each other. A new one takes what it can from the last ones: by reflink, else by a copy whose
+Generations lie beside each other. A new one takes unchanged files from the last ones: by reflink, else by a copy whose
 digest is checked. Hard links are not used, as modes and times differ between generations. So only changed files travel,
 and no object has to stay in the store.
 
 Rules of this file:
-1. A ground appears by one rename when it is complete. Two processes that make the same one: the second waits for the
-   first. A ground that is used is not removed.
+1. A snapshot appears by one rename when it is complete. Where two processes make the same one, the second waits for the
+   first. A snapshot that is used is not removed.
 2. A file whose ctime is later than the seal was changed by somebody, and nothing is taken from it. Commands cannot
-   write to a ground: it is the lower layer of their views.
-3. Grounds are not synced. After a boot a ground's digests are checked before its first use.
+   write to a snapshot: it is the lower layer in their views.
+3. Snapshots are not synced. After a boot a snapshot's digests are checked before its first use.
 4. Every name is made in an open directory, without following a link. The manifest was measured before.
 """
 
@@ -69,19 +69,19 @@ from mudroom.stage.views.secret import write_beside
 
 FORMAT = 1
 QUOTA = 32 << 30
-"""Bytes of all grounds."""
-_DONORS = 2
-"""Grounds, the last used first, from which files are taken."""
+"""Bytes in all snapshots."""
+_MOST_EARLIER = 2
+"""Snapshots, the last used first, from which files are taken."""
 _SMALL = 256 << 10
 """Bytes up to which a file is copied through memory, and its digest checked."""
 _MARGIN = 64 << 20
-"""Bytes of the disk that a ground leaves free."""
+"""Bytes that a snapshot leaves free on the disk."""
 _PER_ENTRY = 4096
-"""Bytes that an entry takes beside its content, at most: a block of a file system."""
+"""Bytes that an entry takes beside its content, at most: a file system block."""
 
 
 class Incomplete(MudroomError):
-    """Objects of a base are not here, or not any more. Ask for what ``missing`` names, and try again."""
+    """Objects for a base are not here, or not any more. Ask for what ``missing`` names, and try again."""
 
 
 class Seal(NamedTuple):
@@ -90,15 +90,15 @@ class Seal(NamedTuple):
     boot: bytes
     """Boot in which the files were written or checked."""
     size: int
-    """Bytes of the files."""
+    """Bytes in the files."""
     entries: int
 
 
-class _Donor:
-    """A complete ground whose files are taken for others. It is locked while this lives."""
+class _EarlierSnapshot:
+    """A complete snapshot whose files are taken for others. It is locked while this lives."""
 
     def __init__(self, path: bytes, seal: Seal, sealed: int, lock: int) -> None:
-        """``sealed``: the ctime of the seal. ``lock``: a descriptor of the ground's lock, closed with this."""
+        """``sealed``: the seal's ctime. ``lock``: a descriptor for the snapshot's lock, closed with this."""
         self._sealed, self._lock = sealed, lock
         self.nodes = _read_nodes(path)
         self.files: dict[bytes, bytes] = {}
@@ -116,7 +116,7 @@ class _Donor:
         os.close(self._lock)
 
     def open(self, digest: bytes, size: int) -> int | None:
-        """Return a descriptor of a file with this content; None if there is none, or none that can be relied on."""
+        """Return a descriptor for a file with this content; None if there is none, or none that can be relied on."""
         path = self.files.get(digest)
         if path is None:
             return None
@@ -144,138 +144,138 @@ class _Donor:
                 del self.files[digest]
 
 
-class Grounds:
-    """Grounds of one origin. ``_lock`` guards the locks that are held and the donors; it is held while a ground is
-    made."""
+class SnapshotStore:
+    """One origin's snapshots. ``_lock`` guards the locks that are held and the earlier snapshots; it is held while a
+    snapshot is made."""
 
     def __init__(self, path: bytes, store: ObjectStore, quota: int = QUOTA, limits: TreeLimits = LIMITS) -> None:
         """Make the directory if it is missing. Raise UsageError if it is not this user's alone."""
         self._path, self._store, self._quota, self._limits = path, store, quota, limits
         self._lock = threading.RLock()
-        self._held: dict[bytes, int] = {}
-        """Descriptors of locks, by base id."""
-        self._donors: tuple[_Donor, ...] | None = None
-        """None: not looked for since the last ground was made."""
+        self._locks: dict[bytes, int] = {}
+        """The locks' descriptors, by base id."""
+        self._earlier: tuple[_EarlierSnapshot, ...] | None = None
+        """None: not looked for since the last snapshot was made."""
         self._has_reflinks = True
         require_own(path)
         spread(path)
 
     def close(self) -> None:
-        """Give all grounds up; they may be removed from now on."""
+        """Give all snapshots up; they may be removed from now on."""
         with self._lock:
-            self._drop_donors()
-            for descriptor in self._held.values():
+            self._close_earlier()
+            for descriptor in self._locks.values():
                 os.close(descriptor)
-            self._held.clear()
+            self._locks.clear()
 
     # --- use ---
 
     def has(self, base: Base) -> bool:
-        """Return whether the ground of a base is complete. It may still be removed before it is used."""
-        return os.path.lexists(self._place(base_id(base)) + b"/seal")
+        """Return whether a base's snapshot is complete. It may still be removed before it is used."""
+        return os.path.lexists(self._path_of(base_id(base)) + b"/seal")
 
     def missing(self, base: Base) -> Missing:
-        """Return the objects that have to be asked for before ``ground``; none if the ground is here, which is kept
-        then as by ``ground``. Raise RefusedBase and StoreFull as the store does, and RefusedBase if the base is not
+        """Return the objects that have to be asked for before ``acquire``; none if the snapshot is here, which is kept
+        then as by ``acquire``. Raise RefusedBase and StoreFull as the store does, and RefusedBase if the base is not
         possible."""
         require_base(base)
         name = base_id(base)
         with self._lock:
-            if name in self._held or self._hold(name, base):
+            if name in self._locks or self._try_acquire(name, base):
                 return Missing((), ())
-            donors = self._look_for_donors()
+            earlier = self._earlier_snapshots()
         return self._store.missing(
-            base, lambda digest: any(digest in donor.files for donor in donors), self._read_node, self._limits
+            base, lambda digest: any(digest in snapshot.files for snapshot in earlier), self._read_node, self._limits
         )
 
-    def ground(self, base: Base) -> bytes:
-        """Return the tree of a base, and keep it until ``release`` or ``close``.
+    def acquire(self, base: Base) -> bytes:
+        """Return a base's tree, and keep it until ``release`` or ``close``.
 
         Raise Incomplete if objects are missing, StoreFull if the disk is full, RefusedBase for an impossible tree."""
         require_base(base)
         name = base_id(base)
         with self._lock:
-            while name not in self._held and not self._hold(name, base):
-                self._make_once(name, base)
-            os.utime(self._held[name])
-        return self._place(name) + b"/tree"
+            while name not in self._locks and not self._try_acquire(name, base):
+                self._build_once(name, base)
+            os.utime(self._locks[name])
+        return self._path_of(name) + b"/tree"
 
     def release(self, base: Base) -> None:
-        """Let a ground be removed when room is needed."""
+        """Let a snapshot be removed when room is needed."""
         with self._lock:
-            descriptor = self._held.pop(base_id(base), None)
+            descriptor = self._locks.pop(base_id(base), None)
             if descriptor is not None:
                 os.close(descriptor)
 
     def evict(self, keep: int) -> None:
-        """Remove the grounds that are not in use, the last used last, until at most ``keep`` bytes are left."""
+        """Remove the snapshots that are not in use, the last used last, until at most ``keep`` bytes are left."""
         with self._lock:
-            self._drop_donors()
-            grounds = sorted(self._all())
-            used = sum(size for _time, size, _name in grounds)
-            for _time, size, name in grounds:
+            self._close_earlier()
+            snapshots = sorted(self._entries())
+            used = sum(size for _time, size, _name in snapshots)
+            for _time, size, name in snapshots:
                 if used <= keep:
                     return
                 if self._remove(name):
                     used -= size
 
-    # --- making ---
+    # --- building ---
 
-    def _place(self, name: bytes) -> bytes:
+    def _path_of(self, name: bytes) -> bytes:
         return self._path + b"/" + name.hex().encode()
 
-    def _hold(self, name: bytes, base: Base) -> bool:
-        """Keep the ground if it is complete. Return whether it is. Hold ``_lock``."""
+    def _try_acquire(self, name: bytes, base: Base) -> bool:
+        """Keep the snapshot if it is complete. Return whether it is. Hold ``_lock``."""
         lock = self._open_lock(name)
         try:
             fcntl.flock(lock, fcntl.LOCK_SH)
-            if self._is_sound(self._place(name), base):
-                self._held[name] = lock
+            if self._is_valid(self._path_of(name), base):
+                self._locks[name] = lock
         finally:
-            if name not in self._held:
+            if name not in self._locks:
                 os.close(lock)
-        return name in self._held
+        return name in self._locks
 
-    def _make_once(self, name: bytes, base: Base) -> None:
-        """Make the ground, unless another process has made it meanwhile. Hold ``_lock``."""
-        place = self._place(name)
+    def _build_once(self, name: bytes, base: Base) -> None:
+        """Make the snapshot, unless another process has made it meanwhile. Hold ``_lock``."""
+        path = self._path_of(name)
         lock = self._open_lock(name)
         try:
             fcntl.flock(lock, fcntl.LOCK_SH)  # waits for another process that makes it, not for those that use it
-            if self._is_sound(place, base):
+            if self._is_valid(path, base):
                 return
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not self._is_sound(place, base):
-                if os.path.lexists(place):
-                    self._throw_away(place)
-                self._make(place, base)
-                self._drop_donors()
+            if not self._is_valid(path, base):
+                if os.path.lexists(path):
+                    self._discard(path)
+                self._build(path, base)
+                self._close_earlier()
         finally:
             os.close(lock)
 
     def _open_lock(self, name: bytes) -> int:
         return disk.open_path(
-            self._place(name) + b".lock", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600
+            self._path_of(name) + b".lock", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600
         )
 
-    def _is_sound(self, place: bytes, base: Base) -> bool:
-        """Return whether a ground is complete; after a boot its files are read. A ground that is damaged is not."""
-        found = _read_seal(place)
-        if found is None or found[0].base != base or not os.path.lexists(place + b"/tree"):
+    def _is_valid(self, path: bytes, base: Base) -> bool:
+        """Return whether a snapshot is complete; after a boot its files are read. A snapshot that is damaged is not."""
+        found = _read_seal(path)
+        if found is None or found[0].base != base or not os.path.lexists(path + b"/tree"):
             return False
         if found[0].boot == boot_id():
             return True
         try:
-            nodes = _read_nodes(place)
+            nodes = _read_nodes(path)
         except (OSError, ValueError, msgspec.MsgspecError):
             return False
-        if next(iter(differences(place + b"/tree", base.root, nodes)), None) is not None:
+        if next(iter(differences(path + b"/tree", base.root, nodes)), None) is not None:
             return False
-        _write_seal(place, found[0]._replace(boot=boot_id()))
+        _write_seal(path, found[0]._replace(boot=boot_id()))
         return True
 
-    def _make(self, place: bytes, base: Base) -> None:
-        """Make the ground. Hold its lock."""
+    def _build(self, path: bytes, base: Base) -> None:
+        """Make the snapshot. Hold its lock."""
         try:
             size = measure(base.root, self._read_node, self._limits)
         except KeyError as error:
@@ -289,7 +289,7 @@ class Grounds:
                 nodes = self._write_tree(beside + b"/tree", base)
                 write_pack(beside + b"/nodes", ((True, digest, node) for digest, node in nodes.items()))
                 _write_seal(beside, Seal(FORMAT, base, boot_id(), size.size, size.entries))
-                os.rename(beside, place)
+                os.rename(beside, path)
         except BaseException:
             if os.path.lexists(beside):
                 remove_tree(beside)
@@ -302,7 +302,7 @@ class Grounds:
                 f"the base needs {size:,} bytes on the worker, which keeps {self._quota:,}",
                 "leave files out (copy.exclude in the policy), or give the worker more room",
             )
-        used = sum(each for _time, each, _name in self._all())
+        used = sum(each for _time, each, _name in self._entries())
         if used + size > self._quota:
             self.evict(self._quota - size)
         free = shutil.disk_usage(self._path).free
@@ -368,15 +368,15 @@ class Grounds:
                 _write_all(descriptor, data)
                 return
         except KeyError:
-            source = self._open_at_donor(row)
+            source = self._open_in_earlier(row)
         try:
             self._copy(source, descriptor, row)
         finally:
             os.close(source)
 
-    def _open_at_donor(self, row: Row) -> int:
-        for donor in self._look_for_donors():
-            descriptor = donor.open(row.content, row.size)
+    def _open_in_earlier(self, row: Row) -> int:
+        for snapshot in self._earlier_snapshots():
+            descriptor = snapshot.open(row.content, row.size)
             if descriptor is not None:
                 return descriptor
         raise Incomplete("a file of the base is missing", "it is asked for again")
@@ -395,56 +395,56 @@ class Grounds:
             return
         data = os.read(source, row.size + 1)
         if digest_of_content(data) != row.content:
-            for donor in self._look_for_donors():
-                donor.forget(row.content)
+            for snapshot in self._earlier_snapshots():
+                snapshot.forget(row.content)
             raise Incomplete("a file of an earlier base is damaged", "it is asked for again")
         _write_all(target, memoryview(data))
 
-    # --- other grounds ---
+    # --- other snapshots ---
 
     def _read_node(self, digest: bytes) -> bytes:
-        """Return a node of the store or of a donor. Raise KeyError if it is missing."""
+        """Return a node from the store or an earlier snapshot. Raise KeyError if it is missing."""
         if self._store.has(digest):
             return self._store.node(digest)
-        for donor in self._look_for_donors():
-            if digest in donor.nodes:
-                return donor.nodes[digest]
+        for snapshot in self._earlier_snapshots():
+            if digest in snapshot.nodes:
+                return snapshot.nodes[digest]
         raise KeyError(digest)
 
-    def _look_for_donors(self) -> tuple[_Donor, ...]:
-        """Return the last used grounds, opened and locked."""
+    def _earlier_snapshots(self) -> tuple[_EarlierSnapshot, ...]:
+        """Return the last used snapshots, opened and locked."""
         with self._lock:
-            if self._donors is None:
-                names = [name for _time, _size, name in sorted(self._all(), reverse=True)[:_DONORS]]
-                self._donors = tuple(donor for donor in map(self._open_donor, names) if donor is not None)
-            return self._donors
+            if self._earlier is None:
+                names = [name for _time, _size, name in sorted(self._entries(), reverse=True)[:_MOST_EARLIER]]
+                self._earlier = tuple(snapshot for snapshot in map(self._open_earlier, names) if snapshot is not None)
+            return self._earlier
 
-    def _open_donor(self, name: bytes) -> _Donor | None:
-        """Return a ground to take files from; None if it is being removed, or is damaged: it is made again when it is
+    def _open_earlier(self, name: bytes) -> _EarlierSnapshot | None:
+        """Return a snapshot to take files from; None if it is being removed, or is damaged: it is made again when it is
         asked for."""
-        place = self._place(name)
+        path = self._path_of(name)
         lock = self._open_lock(name)
-        donor = None
+        snapshot = None
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            found = _read_seal(place)
-            if found is not None and self._is_sound(place, found[0].base):
-                sealed = _read_seal(place)
-                donor = _Donor(place, *sealed, lock) if sealed is not None else None
+            found = _read_seal(path)
+            if found is not None and self._is_valid(path, found[0].base):
+                sealed = _read_seal(path)
+                snapshot = _EarlierSnapshot(path, *sealed, lock) if sealed is not None else None
         except (OSError, ValueError, KeyError, msgspec.MsgspecError, RefusedBase):
-            donor = None
+            snapshot = None
         finally:
-            if donor is None:
+            if snapshot is None:
                 os.close(lock)
-        return donor
+        return snapshot
 
-    def _drop_donors(self) -> None:
-        for donor in self._donors or ():
-            donor.close()
-        self._donors = None
+    def _close_earlier(self) -> None:
+        for snapshot in self._earlier or ():
+            snapshot.close()
+        self._earlier = None
 
-    def _all(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yield the time of the last use, the bytes and the base id of each ground."""
+    def _entries(self) -> Iterator[tuple[int, int, bytes]]:
+        """Yield each snapshot's last use (time), bytes and base id."""
         for file in os.listdir(self._path):
             try:
                 name = bytes.fromhex(file.decode("ascii"))
@@ -458,25 +458,25 @@ class Grounds:
                 yield 0, size, name
 
     def _remove(self, name: bytes) -> bool:
-        """Remove a ground, unless it is in use. Return whether it is gone."""
+        """Remove a snapshot, unless it is in use. Return whether it is gone."""
         lock = self._open_lock(name)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.lexists(self._place(name)):
-                self._throw_away(self._place(name))
+            if os.path.lexists(self._path_of(name)):
+                self._discard(self._path_of(name))
             return True
         except BlockingIOError:
             return False
         finally:
             os.close(lock)
 
-    def _throw_away(self, place: bytes) -> None:
+    def _discard(self, path: bytes) -> None:
         gone = self._path + b"/.gone-%d-%s" % (os.getpid(), os.urandom(4).hex().encode())
-        os.rename(place, gone)
+        os.rename(path, gone)
         remove_tree(gone)
 
     def _collect_leftovers(self) -> None:
-        """Remove what processes that were killed have left."""
+        """Remove what killed processes have left."""
         for name in os.listdir(self._path):
             parts = name.split(b"-")
             if parts[0] in (b".new", b".gone") and len(parts) > 1 and not _is_alive(parts[1]):
@@ -487,8 +487,8 @@ def _wrong_size(row: Row) -> RefusedBase:
     return RefusedBase(f"{show(row.name)} has another size than its directory says")
 
 
-def _read_nodes(place: bytes) -> dict[bytes, bytes]:
-    pack = PackFile(place + b"/nodes")
+def _read_nodes(path: bytes) -> dict[bytes, bytes]:
+    pack = PackFile(path + b"/nodes")
     try:
         return {row.digest: bytes(pack.content(row.offset, row.size)) for row in pack.rows}
     finally:
@@ -498,10 +498,10 @@ def _read_nodes(place: bytes) -> dict[bytes, bytes]:
 _decoder = msgspec.msgpack.Decoder(Seal)
 
 
-def _read_seal(place: bytes) -> tuple[Seal, int] | None:
-    """Return the seal of a ground with its ctime; None if there is none, or none of this format."""
+def _read_seal(path: bytes) -> tuple[Seal, int] | None:
+    """Return a snapshot's seal with its ctime; None if there is none, or none in this format."""
     try:
-        with open(place + b"/seal", "rb") as stream:
+        with open(path + b"/seal", "rb") as stream:
             seal = _decoder.decode(stream.read())
             ctime = os.fstat(stream.fileno()).st_ctime_ns
     except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
@@ -509,8 +509,8 @@ def _read_seal(place: bytes) -> tuple[Seal, int] | None:
     return (seal, ctime) if seal.format == FORMAT else None
 
 
-def _write_seal(place: bytes, seal: Seal) -> None:
-    write_beside(b"%s/seal.%d.%d" % (place, os.getpid(), get_ident()), msgspec.msgpack.encode(seal), place + b"/seal")
+def _write_seal(path: bytes, seal: Seal) -> None:
+    write_beside(b"%s/seal.%d.%d" % (path, os.getpid(), get_ident()), msgspec.msgpack.encode(seal), path + b"/seal")
 
 
 def _write_all(descriptor: int, data: memoryview) -> None:
@@ -523,7 +523,7 @@ def _is_alive(pid: bytes) -> bool:
 
 
 def _umask() -> int:
-    """Return the umask of this process without changing it (proc_pid_status(5)); all bits where it is not told."""
+    """Return this process's umask without changing it (proc_pid_status(5)); all bits where it is not told."""
     try:
         with open("/proc/self/status", "rb") as stream:
             for line in stream:

@@ -16,13 +16,13 @@ Worker = Callable[..., ScriptedOrigin]
 
 @pytest.fixture(scope="session")
 def worker_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One home for all workers of all files, which know their levels then. Each test is another origin."""
+    """One home for all workers in all files, which know their levels then. Each test is another origin."""
     home = tmp_path_factory.getbasetemp() / "worker-home"
     state = home / ".local/state/mudroom/worker"
     state.mkdir(parents=True, exist_ok=True)
     for made in (state, *state.parents[:2]):
         made.chmod(0o700)
-    # known already: a trial of level 2 makes files of other users in this home
+    # known already: a trial at level 2 makes other users' files in this home
     (state / "levels").write_text(f"{machine_key()}\n1")
     return home
 
@@ -44,7 +44,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def started() -> Iterator[list[ScriptedOrigin]]:
-    """The workers of a test, which end with it."""
+    """A test's workers, which end with it."""
     workers = list[ScriptedOrigin]()
     yield workers
     for worker in workers:

@@ -1,18 +1,18 @@
-"""What happens in a run, as values for those who show it."""
+"""Events in a run, for those who show them."""
 
 from __future__ import annotations
 
-from mudroom.ext.fleet.origin.book import AttemptRow, ErrandRow
+from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandRow
 from mudroom.ext.fleet.wire.message import WorkerHello
 from mudroom.typing import NamedTuple
 
 
-class WorkerHere(NamedTuple):
+class WorkerConnected(NamedTuple):
     node: str
     hello: WorkerHello
 
 
-class WorkerGone(NamedTuple):
+class WorkerDisconnected(NamedTuple):
     node: str
     reason: str
     hint: str
@@ -25,13 +25,13 @@ class WorkerNote(NamedTuple):
     text: str
 
 
-class Started(NamedTuple):
+class ErrandStarted(NamedTuple):
     errand: ErrandRow
     row: AttemptRow
 
 
-class Printed(NamedTuple):
-    """Output of an errand, as the worker tells it: any bytes."""
+class ErrandOutput(NamedTuple):
+    """An errand's output, as the worker tells it: any bytes."""
 
     errand: ErrandRow
     row: AttemptRow
@@ -40,11 +40,11 @@ class Printed(NamedTuple):
     data: bytes
 
 
-class Settled(NamedTuple):
-    """An attempt whose end nothing is awaited of, for now."""
+class ErrandSettled(NamedTuple):
+    """An attempt that is over, for now."""
 
     errand: ErrandRow
     row: AttemptRow
 
 
-FleetReport = WorkerHere | WorkerGone | WorkerNote | Started | Printed | Settled
+FleetEvent = WorkerConnected | WorkerDisconnected | WorkerNote | ErrandStarted | ErrandOutput | ErrandSettled

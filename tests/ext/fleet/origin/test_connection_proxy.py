@@ -18,10 +18,10 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.ext.fleet.engine.process import start
-from mudroom.ext.fleet.origin.far_dial import FarGate
+from mudroom.ext.fleet.origin.connection_proxy import ConnectionProxy
 from mudroom.ext.fleet.origin.link import OriginLink
-from mudroom.ext.fleet.origin.roster import FleetWorker
-from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
+from mudroom.ext.fleet.origin.run import FleetErrand, FrontEnd, RunRequest, begin
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.tunnel import CLOSED
@@ -75,12 +75,12 @@ def test_a_command_on_a_worker_reaches_a_host_through_the_origin(place: Place, s
     }
     there.pop(b"XDG_STATE_HOME", None)
     printed = list[str]()
-    doors = Doors(
+    front_end = FrontEnd(
         lambda chosen: start(chosen.argv, chosen.name, there), {}, line=lambda _printed, text: printed.append(text)
     )
     script = f"import socket; print(socket.create_connection(('127.0.0.1', {server})).recv(100).decode())"
     errand = FleetErrand((b"/usr/bin/python3", b"-c", script.encode()))
-    with begin(session, FleetOrder((errand,), through_origin=True), [worker], doors) as run:
+    with begin(session, RunRequest((errand,), through_origin=True), [worker], front_end) as run:
         (settled,) = run.settled()
     assert settled.row.outcome is not None and settled.row.outcome.exit_code == 0
     assert "hello from home" in printed
@@ -96,19 +96,19 @@ class FakeLink:
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
-        self._came = threading.Condition()
+        self._received = threading.Condition()
 
     def send(self, frame: Frame) -> None:
-        with self._came:
+        with self._received:
             self.frames.append(frame)
-            self._came.notify_all()
+            self._received.notify_all()
 
     def wait_for(self, kind: int) -> Frame:
         def found() -> Frame | None:
             return next((frame for frame in self.frames if frame.kind == kind), None)
 
-        with self._came:
-            assert self._came.wait_for(lambda: found() is not None, 60)
+        with self._received:
+            assert self._received.wait_for(lambda: found() is not None, 60)
         frame = found()
         assert frame is not None
         return frame
@@ -121,29 +121,29 @@ class FakeLink:
                 if frame.kind == wire.DIALLED
             )
 
-        with self._came:
-            assert self._came.wait_for(has_come, 60)
+        with self._received:
+            assert self._received.wait_for(has_come, 60)
 
     def answer(self) -> wire.Dialled:
         return wire.message_of(self.wait_for(wire.DIALLED), wire.Dialled)
 
 
-Gate = Callable[..., tuple[FarGate, OriginLink, list[Flow]]]
+MakeProxy = Callable[..., tuple[ConnectionProxy, OriginLink, list[Flow]]]
 
 
 @pytest.fixture
-def gate() -> Iterator[Gate]:
-    gates = list[FarGate]()
+def make_proxy() -> Iterator[MakeProxy]:
+    proxies = list[ConnectionProxy]()
 
-    def make(*rules: HostRule, answered: bool = False, **more: Any) -> tuple[FarGate, OriginLink, list[Flow]]:
+    def make(*rules: HostRule, answered: bool = False, **more: Any) -> tuple[ConnectionProxy, OriginLink, list[Flow]]:
         flows = list[Flow]()
-        made = FarGate(lambda: rules, lambda *_call: answered, lambda _fork, flow: flows.append(flow), **more)
-        gates.append(made)
-        return made, cast("OriginLink", FakeLink()), flows
+        proxy = ConnectionProxy(lambda: rules, lambda *_call: answered, lambda _fork, flow: flows.append(flow), **more)
+        proxies.append(proxy)
+        return proxy, cast("OriginLink", FakeLink()), flows
 
     yield make
-    for made in gates:
-        made.close()
+    for proxy in proxies:
+        proxy.close()
 
 
 def fake(link: OriginLink) -> FakeLink:
@@ -173,10 +173,10 @@ REFUSED: dict[str, tuple[list[HostRule], dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def test_what_the_origin_s_rules_do_not_open_is_refused_and_journalled(gate: Gate) -> None:
+def test_what_the_origin_s_rules_do_not_open_is_refused_and_journalled(make_proxy: MakeProxy) -> None:
     for name, (rules, more, reason) in REFUSED.items():
-        made, link, flows = gate(*rules, **more)
-        made.dial(link, 3, wire.Dial(1, "a.example", 80, b""), "f", "e")
+        proxy, link, flows = make_proxy(*rules, **more)
+        proxy.dial(link, 3, wire.Dial(1, "a.example", 80, b""), "f", "e")
         answer = fake(link).answer()
         assert answer.is_refused and reason in answer.reason, name
         assert [flow.verdict for flow in flows] == ["deny"], name
@@ -202,15 +202,15 @@ class PendingFork:
 FORK = "b.mudroom.internal"
 
 
-def test_a_fork_here_is_reached_if_both_consent(gate: Gate) -> None:
+def test_a_fork_here_is_reached_if_both_consent(make_proxy: MakeProxy) -> None:
     pending, calls = PendingFork(), list[tuple[str, str, str, int]]()
 
     def dial_fork(*call: Any) -> PendingFork:
         calls.append(call)
         return pending
 
-    made, link, flows = gate(dial_fork=dial_fork)
-    made.dial(link, 3, wire.Dial(1, FORK, 8000, b"", "a-worker-s-word"), "f", "e")
+    proxy, link, flows = make_proxy(dial_fork=dial_fork)
+    proxy.dial(link, 3, wire.Dial(1, FORK, 8000, b"", "a-worker-s-word"), "f", "e")
     assert fake(link).answer() == wire.Dialled(1, "")
     pending.near.sendall(b"hi")
     assert fake(link).wait_for(wire.DATA).body == b"hi"
@@ -219,94 +219,94 @@ def test_a_fork_here_is_reached_if_both_consent(gate: Gate) -> None:
     pending.near.close()
 
 
-def test_a_fork_that_does_not_consent_is_refused(gate: Gate) -> None:
+def test_a_fork_that_does_not_consent_is_refused(make_proxy: MakeProxy) -> None:
     def dial_fork(*_call: Any) -> PendingFork:
         raise ForkRefused("the fork b shows no port")
 
     with_http = PendingFork(http=True)
     for more in ({}, {"dial_fork": dial_fork}, {"dial_fork": lambda *_call: with_http}):
-        made, link, flows = gate(HostRule("allow", FORK, private=True), **more)
-        made.dial(link, 3, wire.Dial(1, FORK, 80, b""), "f", "e")
+        proxy, link, flows = make_proxy(HostRule("allow", FORK, private=True), **more)
+        proxy.dial(link, 3, wire.Dial(1, FORK, 80, b""), "f", "e")
         assert fake(link).answer().is_refused and [flow.verdict for flow in flows] == ["deny"]
     with_http.near.close()
 
 
-def test_a_denied_fork_is_not_even_looked_for(gate: Gate) -> None:
+def test_a_denied_fork_is_not_even_looked_for(make_proxy: MakeProxy) -> None:
     def dial_fork(*_call: Any) -> PendingFork:
         raise AssertionError
 
-    made, link, flows = gate(HostRule("deny", FORK), dial_fork=dial_fork)
+    proxy, link, flows = make_proxy(HostRule("deny", FORK), dial_fork=dial_fork)
     for host in (FORK, "mudroom.internal", "a.b.mudroom.internal"):
-        made.dial(link, 3, wire.Dial(1, host, 80, b""), "f", "e")
+        proxy.dial(link, 3, wire.Dial(1, host, 80, b""), "f", "e")
     assert [flow.verdict for flow in flows] == ["deny"] * 3
     assert all(wire.message_of(frame, wire.Dialled).is_refused for frame in fake(link).frames)
 
 
 @pytest.mark.parametrize(("host", "port"), [("A.example", 80), ("a b", 80), ("é", 80), ("", 80), ("a.example", 0)])
-def test_a_host_that_is_none_breaks_the_protocol(gate: Gate, host: str, port: int) -> None:
-    made, link, _flows = gate()
+def test_a_host_that_is_none_breaks_the_protocol(make_proxy: MakeProxy, host: str, port: int) -> None:
+    proxy, link, _flows = make_proxy()
     with pytest.raises(LinkError):
-        made.dial(link, 3, wire.Dial(1, host, port, b""), "f", "e")
+        proxy.dial(link, 3, wire.Dial(1, host, port, b""), "f", "e")
 
 
-def test_an_answered_question_opens_its_host_and_bytes_go_both_ways(gate: Gate, server: int) -> None:
+def test_an_answered_question_opens_its_host_and_bytes_go_both_ways(make_proxy: MakeProxy, server: int) -> None:
     rule = HostRule("ask", "a.example", (server,), private=True)
-    made, link, flows = gate(rule, answered=True, look_up=lambda _host: [b"\x7f\0\0\1"])
-    made.dial(link, 3, wire.Dial(1, "a.example", server, b""), "f", "e")
+    proxy, link, flows = make_proxy(rule, answered=True, look_up=lambda _host: [b"\x7f\0\0\1"])
+    proxy.dial(link, 3, wire.Dial(1, "a.example", server, b""), "f", "e")
     assert fake(link).answer() == wire.Dialled(1, "")
     assert fake(link).wait_for(wire.DATA) == Frame(wire.DATA, 1, b"hello from home\n")
     assert fake(link).wait_for(wire.SHUT).body in (b"", CLOSED)
     assert [(flow.verdict, flow.address) for flow in flows] == [("allow", "127.0.0.1")]
 
 
-def test_a_worker_that_answers_at_once_loses_no_byte(gate: Gate) -> None:
+def test_a_worker_that_answers_at_once_loses_no_byte(make_proxy: MakeProxy) -> None:
     """Its first bytes may come before the thread that made the connection goes on."""
-    heard = list[bytes]()
+    received = list[bytes]()
     has_heard = threading.Event()
 
     def listen(listener: socket.socket) -> None:
         client, _address = listener.accept()
         with client:
-            heard.append(client.recv(100))
+            received.append(client.recv(100))
             has_heard.set()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=listen, args=(listener,), daemon=True).start()
         port = listener.getsockname()[1]
-        made, link, _flows = gate(HostRule("allow", "127.0.0.1", (port,), private=True))
+        proxy, link, _flows = make_proxy(HostRule("allow", "127.0.0.1", (port,), private=True))
 
         def send(frame: Frame) -> None:
             if frame.kind == wire.DIALLED:
-                answer = threading.Thread(target=made.take, args=(link, Frame(wire.DATA, 1, b"at once")), daemon=True)
+                answer = threading.Thread(target=proxy.take, args=(link, Frame(wire.DATA, 1, b"at once")), daemon=True)
                 answer.start()
                 answer.join(0.2)
 
         fake(link).send = send  # type: ignore[method-assign]
-        made.dial(link, 3, wire.Dial(1, "127.0.0.1", port, b""), "f", "e")
+        proxy.dial(link, 3, wire.Dial(1, "127.0.0.1", port, b""), "f", "e")
         assert has_heard.wait(20)
-    assert heard == [b"at once"]
+    assert received == [b"at once"]
 
 
-def test_a_server_that_is_not_there_is_told(gate: Gate) -> None:
+def test_a_server_that_is_not_there_is_told(make_proxy: MakeProxy) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    made, link, flows = gate(HostRule("allow", "127.0.0.1", (port,), private=True))
-    made.dial(link, 3, wire.Dial(1, "127.0.0.1", port, b""), "f", "e")
+    proxy, link, flows = make_proxy(HostRule("allow", "127.0.0.1", (port,), private=True))
+    proxy.dial(link, 3, wire.Dial(1, "127.0.0.1", port, b""), "f", "e")
     answer = fake(link).answer()
     assert not answer.is_refused and answer.reason == "connection refused"
     assert [flow.error for flow in flows] == ["connection refused"]
 
 
-def test_many_refusals_cost_neither_descriptors_nor_a_row_each(gate: Gate) -> None:
-    made, link, flows = gate(HostRule("allow", "a.example"), look_up=lambda _host: [b"\x7f\0\0\1"])
-    made.dial(link, 3, wire.Dial(1, "a.example", 80, b""), "f", "e")
+def test_many_refusals_cost_neither_descriptors_nor_a_row_each(make_proxy: MakeProxy) -> None:
+    proxy, link, flows = make_proxy(HostRule("allow", "a.example"), look_up=lambda _host: [b"\x7f\0\0\1"])
+    proxy.dial(link, 3, wire.Dial(1, "a.example", 80, b""), "f", "e")
     assert fake(link).answer().is_refused
     before = len(os.listdir("/proc/self/fd"))
     for number in range(2, 302):
-        made.dial(link, 3, wire.Dial(number, "a.example", 80, b""), "f", "e")
-        made.dial(link, 3, wire.Dial(number + 1000, "other.example", 80, b""), "f", "e")
+        proxy.dial(link, 3, wire.Dial(number, "a.example", 80, b""), "f", "e")
+        proxy.dial(link, 3, wire.Dial(number + 1000, "other.example", 80, b""), "f", "e")
         fake(link).wait_for_number(number)
     assert len(os.listdir("/proc/self/fd")) <= before + 2
     assert [flow.host for flow in flows] == ["a.example", "other.example"]
-    made.close()
+    proxy.close()
     assert [(flow.host, flow.repeats) for flow in flows[2:]] == [("a.example", 299), ("other.example", 298)]

@@ -1,4 +1,4 @@
-"""Threads that run errands: so many at once, the rest in the order of their arrival."""
+"""Threads that run errands: so many at once, the rest in order of arrival."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from collections.abc import Callable
 Work = Callable[[], None]
 
 
-class Crew:
+class ThreadPool:
     """``_changed`` is the lock of all attributes."""
 
-    def __init__(self, at_once: int) -> None:
-        self._at_once = at_once
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._changed = threading.Condition()
         self._waiting: deque[Work] = deque()
         self._threads = 0
         self._idle = 0
         self._is_closed = False
 
-    def give(self, work: Work) -> None:
+    def submit(self, work: Work) -> None:
         with self._changed:
             self._waiting.append(work)
-            if self._idle < len(self._waiting) and self._threads < self._at_once:
+            if self._idle < len(self._waiting) and self._threads < self._size:
                 self._threads += 1
                 threading.Thread(target=self._serve, name="errand", daemon=True).start()
             self._changed.notify_all()
 
-    def take_back(self, work: Work) -> bool:
-        """Return whether it was still waiting, and is not done any more."""
+    def cancel(self, work: Work) -> bool:
+        """Return whether the work was still waiting; it is not done any more."""
         with self._changed:
             if work not in self._waiting:
                 return False

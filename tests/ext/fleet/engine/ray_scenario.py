@@ -1,9 +1,9 @@
-"""A Ray cluster of a head and two nodes in a network of its own, and a project whose errands run there: a program.
+"""A Ray cluster with a head and two nodes in its own network, and a project whose errands run there: a program.
 
-    unshare --net python ray_story.py DIRECTORY         prints one JSON object
+    unshare --net python ray_scenario.py DIRECTORY         prints one JSON object
 
 All addresses are loopback, which Ray gives up where a machine has others: hence a network namespace. One node is killed
-while errands run on it. Nothing of it is left at the end: ``left`` are the commands of processes that are.
+while errands run on it. It leaves nothing at the end: ``left`` are the commands of processes that are.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> None:
             )
         )
         wait_for_port()
-        told = story(project, environ, nodes)
+        told = scenario(project, environ, nodes)
     finally:
         for node in nodes:
             end(node)
@@ -91,7 +91,7 @@ def wait_for_port() -> None:
     raise TimeoutError("no head")
 
 
-def story(project: Path, environ: dict[str, str], nodes: list[subprocess.Popen[bytes]]) -> dict[str, Any]:
+def scenario(project: Path, environ: dict[str, str], nodes: list[subprocess.Popen[bytes]]) -> dict[str, Any]:
     def mudroom(*words: str, **others: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*MUDROOM, *words],
@@ -133,7 +133,7 @@ def story(project: Path, environ: dict[str, str], nodes: list[subprocess.Popen[b
 
 
 def end(node: subprocess.Popen[bytes]) -> None:
-    """Kill a node as a loss of power does: each of its processes at once."""
+    """Kill a node as a power loss does: each of its processes at once."""
     for pid in [*descendants(node.pid), node.pid]:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -159,7 +159,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def left(*marks: str) -> list[str]:
-    """Return the commands of the processes that have one of these marks in their environment, after 2 seconds."""
+    """Return the commands of processes that have one of these marks in their environment, after 2 seconds."""
     until = time.monotonic() + 2
     while (found := _with(marks)) and time.monotonic() < until:
         pass

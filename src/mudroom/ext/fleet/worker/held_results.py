@@ -1,4 +1,4 @@
-"""Errands that a worker has: their outcomes and archives, told on any link of their origin, until it has them."""
+"""Results that a worker holds for an origin: outcomes and archives, sent on any link until the origin has them."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from functools import partial
 
 from mudroom.errors import UsageError
 from mudroom.ext.fleet.wire.message import EVENT, OUTCOME, ErrandOutcome, EventRow, Fetch, Kept, frame_of
-from mudroom.ext.fleet.worker.crew import Crew
+from mudroom.ext.fleet.worker.archive_source import ArchiveSource
 from mudroom.ext.fleet.worker.errand_run import discard, recover
 from mudroom.ext.fleet.worker.folder import ErrandFolder, ErrandFolders
 from mudroom.ext.fleet.worker.outbox import LinkOutbox
+from mudroom.ext.fleet.worker.session_cache import SessionCache
 from mudroom.ext.fleet.worker.spool import OutputSource
-from mudroom.ext.fleet.worker.transfer import ArchiveSource
-from mudroom.ext.fleet.worker.workplace import Workplace
+from mudroom.ext.fleet.worker.thread_pool import ThreadPool
 
 MOST_FETCHES = 64
 """Archives that are being sent."""
-MOST_TOLD = 1_000
-"""Errands of earlier processes that are waited for."""
-CHORES = 2
+MOST_WAITERS = 1_000
+"""Errands from earlier processes that are waited for."""
+CLEANUPS = 2
 """Forks that are discarded at once."""
 
 
-class HeldErrands:
+class HeldResults:
     """``_lock`` guards the archives that are sent and the threads that wait."""
 
-    def __init__(self, folders: ErrandFolders, outbox: LinkOutbox, workplace: Workplace) -> None:
-        self._folders, self._outbox, self._workplace = folders, outbox, workplace
-        self._chores = Crew(CHORES)
+    def __init__(self, folders: ErrandFolders, outbox: LinkOutbox, sessions: SessionCache) -> None:
+        self._folders, self._outbox, self._sessions = folders, outbox, sessions
+        self._cleanups = ThreadPool(CLEANUPS)
         self._lock = threading.Lock()
         self._fetches: list[ArchiveSource] = []
-        self._tellers: list[threading.Thread] = []
-        """They wait for errands of earlier worker processes."""
+        self._waiters: list[threading.Thread] = []
+        """They wait for errands that run in earlier worker processes."""
 
-    def found(self, errand: str, attempt: int) -> ErrandFolder:
+    def find(self, errand: str, attempt: int) -> ErrandFolder:
         """Raise UsageError if there is no such attempt here."""
         folder = self._folders.find(errand, attempt)
         if folder is None:
@@ -43,34 +43,34 @@ class HeldErrands:
         return folder
 
     def finish(self, source: OutputSource, folder: ErrandFolder, outcome: ErrandOutcome, stream: int) -> None:
-        """Send the rows of the journal and the outcome behind the output."""
+        """Send the journal rows and the outcome behind the output."""
         rows = [frame_of(EVENT, EventRow(row), stream) for row in folder.events]
         source.finish([*rows, frame_of(OUTCOME, outcome, stream)])
         self._outbox.wake(source)
 
-    def tell(self, wanted: Fetch, stream: int) -> None:
-        """Tell the output and the outcome of an errand on this stream, now or when it has ended. Raise UsageError if it
-        is not here, or too many are waited for."""
-        folder = self.found(wanted.errand, wanted.attempt)
+    def resend(self, wanted: Fetch, stream: int) -> None:
+        """Send an errand's output and outcome on this stream, now or when it has ended. Raise UsageError if it is not
+        here, or too many are waited for."""
+        folder = self.find(wanted.errand, wanted.attempt)
         source = OutputSource(folder.path, stream)
         outcome = folder.outcome
         if outcome is not None:
             self.finish(source, folder, outcome, stream)
             return
         with self._lock:
-            self._tellers = [teller for teller in self._tellers if teller.is_alive()]
-            if len(self._tellers) >= MOST_TOLD:
+            self._waiters = [waiter for waiter in self._waiters if waiter.is_alive()]
+            if len(self._waiters) >= MOST_WAITERS:
                 source.close()
-                raise UsageError(f"{MOST_TOLD} errands are waited for", "ask later")
+                raise UsageError(f"{MOST_WAITERS} errands are waited for", "ask later")
             args = (folder, source, stream)
-            teller = threading.Thread(target=self._tell_later, args=args, name="tell", daemon=True)
-            self._tellers.append(teller)
-        teller.start()
+            waiter = threading.Thread(target=self._resend_when_ended, args=args, name="resend", daemon=True)
+            self._waiters.append(waiter)
+        waiter.start()
 
-    def _tell_later(self, folder: ErrandFolder, source: OutputSource, stream: int) -> None:
+    def _resend_when_ended(self, folder: ErrandFolder, source: OutputSource, stream: int) -> None:
         while (outcome := folder.outcome) is None:
-            if folder.claim():
-                outcome = folder.outcome or recover(folder, self._workplace)
+            if folder.try_lock():
+                outcome = folder.outcome or recover(folder, self._sessions)
                 folder.release()
                 break
             folder.wait()
@@ -78,7 +78,7 @@ class HeldErrands:
 
     def send_archive(self, wanted: Fetch, stream: int) -> None:
         """Send an archive from an offset on. Raise UsageError if there is none, or too many are being sent."""
-        folder = self.found(wanted.errand, wanted.attempt)
+        folder = self.find(wanted.errand, wanted.attempt)
         try:
             source = ArchiveSource(folder.archive, stream, wanted.offset)
         except FileNotFoundError:
@@ -91,24 +91,24 @@ class HeldErrands:
             self._fetches.append(source)
         self._outbox.wake(source)
 
-    def forget(self, wanted: Kept) -> None:
-        """Discard the fork and the folder of an errand whose outcome the origin has. One that is not here was kept
+    def discard(self, wanted: Kept) -> None:
+        """Discard an errand's fork and folder, once the origin has its outcome. An errand that is not here was kept
         before. Raise UsageError if it has no outcome."""
         folder = self._folders.find(wanted.errand, wanted.attempt)
         if folder is None:
             return
         if folder.outcome is None:
             raise UsageError("the errand has not ended")
-        self._chores.give(partial(self._forget, folder))
+        self._cleanups.submit(partial(self._discard, folder))
 
-    def _forget(self, folder: ErrandFolder) -> None:
-        discard(folder, self._workplace)
-        self._folders.forget(folder)
+    def _discard(self, folder: ErrandFolder) -> None:
+        discard(folder, self._sessions)
+        self._folders.mark_kept(folder)
 
-    def give(self, chore: Callable[[], None]) -> None:
-        """Have something done beside the errands."""
-        self._chores.give(chore)
+    def submit(self, cleanup: Callable[[], None]) -> None:
+        """Run a cleanup beside the errands."""
+        self._cleanups.submit(cleanup)
 
     def join(self) -> None:
-        """Wait until the chores are done."""
-        self._chores.join()
+        """Wait until the cleanups are done."""
+        self._cleanups.join()

@@ -1,6 +1,6 @@
-"""Sessions of a worker: one for each base, settings and agent, kept for the next errand.
+"""A worker's sessions: one for each base, settings and agent, kept for the next errand.
 
-A session has its host rules and its approver for hosts for all its commands (``session/machine.py``); errands with
+A session has its host rules and its approver for hosts for all its commands (``session/machine.py``). Errands with
 other settings therefore have another session, on the same vault.
 """
 
@@ -15,14 +15,14 @@ from contextlib import closing, contextmanager
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.ext.fleet.wire import settings as wire_settings
-from mudroom.ext.fleet.wire.frame import Frame
-from mudroom.ext.fleet.wire.message import Base, Errand
+from mudroom.ext.fleet.wire.message import Errand
+from mudroom.ext.fleet.worker.base_cache import BaseCache
 from mudroom.ext.fleet.worker.tighten import tightened
 from mudroom.policy.parse import GivenSetting
 from mudroom.session import Session
 from mudroom.session.confinement.host_approver import HostAnswers
 from mudroom.session.upkeep import remove_vault, vaults_of
-from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.session.confinement.dialler import Dialler
@@ -32,30 +32,14 @@ MOST_IDLE = 4
 """Sessions that wait for their next errand."""
 
 
-class Supply(Protocol):
-    """Bases that an origin sends, as trees on this machine's disk (``supply.py``)."""
-
-    def offered(self, base: Base) -> Frame: ...
-    def came(self, body: bytes) -> Frame | None: ...
-
-    def base(self, base: bytes) -> Base:
-        """Return a base that is complete. Raise MudroomError if there is none."""
-
-    def used(self, base: bytes) -> bytes:
-        """Return the directory of a base, which stays until ``unused``. Raise MudroomError, or OSError as the disk
-        does."""
-
-    def unused(self, base: bytes) -> None: ...
-
-
-class WorkerPlace(NamedTuple):
-    """Where and as whom a worker runs."""
+class WorkerEnvironment(NamedTuple):
+    """A worker's directories, variables and policy."""
 
     state: bytes
-    """The directory of this origin's vaults."""
+    """The directory with this origin's vaults."""
     variables: Mapping[bytes, bytes]
-    """The environment of this process, of which commands get what the allowlist names."""
-    own: Sequence[GivenSetting] = ()
+    """This process's environment. Commands get the variables that the allowlist names."""
+    policy: Sequence[GivenSetting] = ()
     """This user's policy."""
 
 
@@ -66,8 +50,8 @@ class _Key(NamedTuple):
     through_origin: bool
 
 
-class _Open:
-    """``lock`` guards the making of the session, the lock of the workplace everything else."""
+class _CachedSession:
+    """``lock`` guards the making of the session, the lock of the cache everything else."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -75,37 +59,39 @@ class _Open:
         self.users = 0
 
 
-class Workplace:
+class SessionCache:
     """``_lock`` guards the open sessions."""
 
-    def __init__(self, place: WorkerPlace, grounds: Supply, approver: Approver, far: Callable[[str], Dialler]) -> None:
-        """``far``: returns what makes the connections of a command that leave from the origin, by its fork."""
-        self._place, self._grounds, self._approver, self._far = place, grounds, approver, far
+    def __init__(
+        self, environment: WorkerEnvironment, bases: BaseCache, approver: Approver, dialler: Callable[[str], Dialler]
+    ) -> None:
+        """``dialler``: returns the dialler for a command in a fork, for connections that leave from the origin."""
+        self._environment, self._bases, self._approver, self._dialler = environment, bases, approver, dialler
         self._lock = threading.Lock()
-        self._sessions: dict[_Key, _Open] = {}
+        self._sessions: dict[_Key, _CachedSession] = {}
 
     @contextmanager
-    def session(self, errand: Errand) -> Iterator[Session]:
+    def use(self, errand: Errand) -> Iterator[Session]:
         """Yield a session for an errand. Raise LinkError if the settings cannot be read, MudroomError if the base
         cannot be had, OSError as the disk does."""
         key = _Key(errand.base, errand.settings, errand.agent, errand.through_origin)
         with self._lock:
-            opened = self._sessions.pop(key, None) or _Open()
-            self._sessions[key] = opened  # the last one used is the last to go
+            opened = self._sessions.pop(key, None) or _CachedSession()
+            self._sessions[key] = opened  # the last used is evicted last
             opened.users += 1
         try:
-            with opened.lock:  # a ground may take long to make; errands on other bases go on
+            with opened.lock:  # a snapshot may take long to make; errands on other bases go on
                 session = opened.session = opened.session or self._open(key)
             yield session
         finally:
-            self._close(self._give(opened))
+            self._close(self._release(opened))
 
     def close(self) -> None:
         with self._lock:
             sessions, self._sessions = list(self._sessions.items()), {}
         self._close(sessions)
 
-    def _give(self, opened: _Open) -> list[tuple[_Key, _Open]]:
+    def _release(self, opened: _CachedSession) -> list[tuple[_Key, _CachedSession]]:
         """Return the sessions to close."""
         with self._lock:
             opened.users -= 1
@@ -116,38 +102,40 @@ class Workplace:
                 del self._sessions[key]
             return surplus
 
-    def _close(self, sessions: Sequence[tuple[_Key, _Open]]) -> None:
+    def _close(self, sessions: Sequence[tuple[_Key, _CachedSession]]) -> None:
         for key, opened in sessions:
             if opened.session is not None:
                 opened.session.close()
-                self._grounds.unused(key.base)
+                self._bases.release(key.base)
 
     def _open(self, key: _Key) -> Session:
-        settings = tightened(wire_settings.decode(key.settings), self._place.own) if key.settings else Settings()
-        base, ground = self._grounds.base(key.base), self._grounds.used(key.base)
+        settings = (
+            tightened(wire_settings.decode(key.settings), self._environment.policy) if key.settings else Settings()
+        )
+        base, snapshot = self._bases.get(key.base), self._bases.acquire(key.base)
         try:
             return Session.open(
-                ground,
+                snapshot,
                 appears_at=base.project,
-                state=self._place.state,
+                state=self._environment.state,
                 home=base.home,
                 umask=base.umask & 0o077,
-                environ=self._place.variables,
+                environ=self._environment.variables,
                 settings=settings,
                 hosts=HostAnswers(
                     rules=lambda: settings.hosts,
                     approver=self._approver,
-                    dialler=lambda fork, _order: self._far(fork.name) if key.through_origin else None,
+                    dialler=lambda fork, _order: self._dialler(fork.name) if key.through_origin else None,
                 ),
                 agent=key.agent or None,
             )
         except BaseException:
-            self._grounds.unused(key.base)
+            self._bases.release(key.base)
             raise
 
 
-def remove_leftovers(state: bytes) -> None:
-    """Remove the vaults whose ground was evicted and that have no fork. One that cannot be read or removed stays."""
+def remove_unused_vaults(state: bytes) -> None:
+    """Remove the vaults whose snapshot was evicted and that have no fork. One that cannot be read or removed stays."""
     for vault in vaults_of(state):
         with closing(vault):
             try:

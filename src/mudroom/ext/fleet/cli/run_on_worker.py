@@ -1,5 +1,4 @@
-"""``--on NAME`` of run, exec and agent run: one command on a worker, whose changes are reviewed here as those of any
-other."""
+"""``--on NAME`` for run, exec and agent run: one command on a worker. Its changes are reviewed here, as any others."""
 
 from __future__ import annotations
 
@@ -13,42 +12,42 @@ from mudroom.core.result import REFUSED, Result
 from mudroom.core.tree.change import Changeset
 from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.ext.fleet.cli.fleet_run import cancelled_by_signals, starter, write_raw
-from mudroom.ext.fleet.origin import roster
-from mudroom.ext.fleet.origin.book import AttemptRow, ErrandRow
+from mudroom.ext.fleet.origin import worker_registry
+from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandRow
+from mudroom.ext.fleet.origin.fleet_event import ErrandOutput, FleetEvent, WorkerDisconnected, WorkerNote
 from mudroom.ext.fleet.origin.output import NAMES
-from mudroom.ext.fleet.origin.report import FleetReport, Printed, WorkerGone, WorkerNote
-from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, begin
+from mudroom.ext.fleet.origin.run import FleetErrand, FrontEnd, RunRequest, begin
 from mudroom.policy.config import user_config
 from mudroom.session import Session
 
 
 def run_there(session: Session, name: str, argv: Sequence[bytes], cwd: bytes, context: Context) -> ThereResult:
     """Run a command on a worker and bring its fork here. Raise MudroomError if it did not run there to an end."""
-    worker = roster.chosen(roster.load(user_config(context.environ)), [name])[0]
+    worker = worker_registry.chosen(worker_registry.load(user_config(context.environ)), [name])[0]
     captured = {number: bytearray() for number in NAMES}
     limit = session.actor.settings.output_limit
 
-    def raw(printed: Printed, data: bytes) -> None:
+    def raw(output: ErrandOutput, data: bytes) -> None:
         if context.as_json:
-            captured[printed.stream] += data[: max(0, limit - len(captured[printed.stream]))]
+            captured[output.stream] += data[: max(0, limit - len(captured[output.stream]))]
         else:
-            write_raw(printed.stream, data)
+            write_raw(output.stream, data)
 
-    def report(event: FleetReport) -> None:
-        if isinstance(event, WorkerGone) and not event.given_up:
+    def report(event: FleetEvent) -> None:
+        if isinstance(event, WorkerDisconnected) and not event.given_up:
             context.terminal.note(f"{event.node}: {event.reason}; it is tried again")
         elif isinstance(event, WorkerNote):
             context.terminal.note(f"{event.node}: {event.text}")
 
-    doors = Doors(
+    front_end = FrontEnd(
         starter(context),
         context.environ,
         report,
         raw=raw,
         note=context.terminal.note,
     )
-    order = FleetOrder((FleetErrand(tuple(argv), f"{name}-{os.urandom(2).hex()}"),), cwd=cwd)
-    with begin(session, order, [worker], doors) as fleet, cancelled_by_signals(fleet) as received:
+    request = RunRequest((FleetErrand(tuple(argv), f"{name}-{os.urandom(2).hex()}"),), cwd=cwd)
+    with begin(session, request, [worker], front_end) as fleet, cancelled_by_signals(fleet) as received:
         for _settled in fleet.settled():
             pass
         errand, row = fleet.rows()[-1]

@@ -1,4 +1,4 @@
-"""Connections of commands that the origin makes: the worker's half.
+"""Connections that the origin makes for commands: the worker's half.
 
 The gate beside a command asks its host process for each connection that its rules allow
 (``session/confinement/dialler.py``). The link asks the origin, which judges it once more, by its own rules and in its
@@ -20,25 +20,25 @@ from mudroom.ext.fleet.wire.tunnel import MOST, Tunnels
 from mudroom.session.confinement.dialler import DialledFork, ForkRefused, PendingConnection
 
 WORD = "the origin"
-"""Address of such a connection in the journal."""
+"""The address that the journal has for such a connection."""
 GONE = "the origin is gone"
 
 
-class FarConnection:
-    """A connection that the origin is making. Guarded by the lock of its ``FarDials``."""
+class OriginConnection:
+    """A connection that the origin is making. The lock of its ``OriginConnections`` guards it."""
 
     def __init__(self, number: int, forget: Callable[[int], None]) -> None:
         self.number, self._forget = number, forget
-        self._bell = os.pipe()
+        self._pipe = os.pipe()
         self._connection: socket.socket | None = None
         self._error: MudroomError | None = None
 
     def fileno(self) -> int:
-        return self._bell[0]
+        return self._pipe[0]
 
     def settle(self, connection: socket.socket | None, error: MudroomError | None = None) -> None:
         self._connection, self._error = connection, error
-        os.write(self._bell[1], b"\0")
+        os.write(self._pipe[1], b"\0")
 
     def result(self) -> DialledFork:
         """Return the connection. Raise ForkRefused if the origin does not allow it, MudroomError with the reason if it
@@ -51,21 +51,21 @@ class FarConnection:
 
     def close(self) -> None:
         self._forget(self.number)
-        for descriptor in self._bell:
+        for descriptor in self._pipe:
             os.close(descriptor)
         if self._connection is not None:
             self._connection.close()
 
 
-class FarDials:
-    """Of one link. ``_lock`` guards all attributes."""
+class OriginConnections:
+    """One link's connections. ``_lock`` guards all attributes."""
 
     def __init__(self, send: Callable[[Frame], None]) -> None:
         self._send = send
         self.tunnels = Tunnels(send)
         self._lock = threading.Lock()
         self._last = 0
-        self._pending: dict[int, FarConnection] = {}
+        self._pending: dict[int, OriginConnection] = {}
         self._is_closed = False
 
     def begin(self, stream: int, caller: str, host: str, port: int) -> PendingConnection:
@@ -76,7 +76,7 @@ class FarDials:
             if len(self._pending) >= MOST:
                 raise MudroomError(f"{MOST} connections are being made by the origin")
             self._last += 1
-            pending = self._pending[self._last] = FarConnection(self._last, self._drop)
+            pending = self._pending[self._last] = OriginConnection(self._last, self._drop)
         self._send(frame_of(DIAL, Dial(pending.number, host, port, b"", caller), stream))
         return pending
 
@@ -117,16 +117,16 @@ class FarDials:
             self._pending.pop(number, None)
 
 
-class FarDialler:
-    """The dialler of one command (``Dialler``)."""
+class OriginDialler:
+    """One command's dialler (``Dialler``)."""
 
     all_hosts = True
 
-    def __init__(self, dials: FarDials, stream: int, fork: str) -> None:
-        self._dials, self._stream, self._caller = dials, stream, label_of(fork)
+    def __init__(self, connections: OriginConnections, stream: int, fork: str) -> None:
+        self._connections, self._stream, self._caller = connections, stream, label_of(fork)
 
     def begin(self, host: str, port: int, _path: str) -> PendingConnection:
-        return self._dials.begin(self._stream, self._caller, host, port)
+        return self._connections.begin(self._stream, self._caller, host, port)
 
     def close(self) -> None:
-        """Connections end with the gate's ends of them."""
+        """Connections end with the gate's ends."""

@@ -1,14 +1,14 @@
-"""The book of a project's errands: what was asked of which worker, and how far it came.
+"""Write-ahead log for a project's errands: which worker was asked for each, and how far it came.
 
-    <vault>/fleet/errands.db        this book (SQLite, WAL)
+    <vault>/fleet/errands.db        this log (SQLite, WAL)
     <vault>/fleet/lock              flock(2): the one process that acts on it
-    <vault>/fleet/held/<id>-<n>/    of an attempt: archive (as far as it came), stdout, stderr
+    <vault>/fleet/held/<id>-<n>/    for an attempt: archive (as far as it came), stdout, stderr
 
 Rules of this file:
 1. A state is committed, and the disk has it, before it is acted on: a frame that follows from a state is sent after
-   ``commit``. So a process that is killed at any point leaves a book that says at least as much as a worker knows.
+   ``commit``. So a process that is killed at any point leaves a log that says at least as much as a worker knows.
 2. States only follow each other as ``ext/fleet/wire/errand.py`` allows.
-3. One process acts on the errands of a project. Others read, and leave requests to cancel.
+3. One process acts on a project's errands. Others read, and leave requests to cancel.
 """
 
 from __future__ import annotations
@@ -104,17 +104,17 @@ class AttemptRow(NamedTuple):
         return self.state in FINAL
 
 
-class ErrandBook:
-    """Owner: the thread of the verb. ``_pending`` holds what ``commit`` writes."""
+class ErrandLog:
+    """Owner: the verb's thread. ``_pending`` holds the rows that ``commit`` writes."""
 
     def __init__(self, vault: bytes) -> None:
-        self.place = vault + DIRECTORY
-        os.makedirs(self.place, mode=0o700, exist_ok=True)
-        path = self.place + b"/errands.db"
-        self._lock = Lock(self.place + b"/lock")
+        self.directory = vault + DIRECTORY
+        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        path = self.directory + b"/errands.db"
+        self._lock = Lock(self.directory + b"/lock")
         self._pending: dict[tuple[str, int], AttemptRow] = {}
-        self._known: dict[tuple[str, int], str] = {}
-        """The states as they are in the book, or will be after ``commit``."""
+        self._states: dict[tuple[str, int], str] = {}
+        """The states as they are in the log, or will be after ``commit``."""
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             self._database = sqlite3.connect(os.fsdecode(path), timeout=_WAIT, isolation_level=None)
@@ -132,8 +132,8 @@ class ErrandBook:
         self._database.close()
         self._lock.release()
 
-    def own(self, holder: str) -> None:
-        """Become the process that acts on this book. Raise UsageError if there is another."""
+    def acquire(self, holder: str) -> None:
+        """Become the process that acts on this log. Raise UsageError if there is another."""
         others: list[str] = []
 
         def stop(other: str) -> None:
@@ -146,8 +146,8 @@ class ErrandBook:
         self._lock.acquire(holder, stop)
 
     def has_owner(self) -> bool:
-        """Return whether a process acts on this book."""
-        descriptor = os.open(self.place + b"/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Return whether a process acts on this log."""
+        descriptor = os.open(self.directory + b"/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             flock(descriptor, LOCK_SH | LOCK_NB)
             return False
@@ -156,15 +156,15 @@ class ErrandBook:
         finally:
             os.close(descriptor)
 
-    def held(self, row: AttemptRow) -> bytes:
-        """Return the directory with what has come of an attempt; it is made."""
-        path = self.place + b"/held/%s-%d" % (row.errand.encode(), row.attempt)
+    def result_directory(self, row: AttemptRow) -> bytes:
+        """Return the directory for an attempt's archive and output; it is made."""
+        path = self.directory + b"/held/%s-%d" % (row.errand.encode(), row.attempt)
         os.makedirs(path, mode=0o700, exist_ok=True)
         return path
 
     # --- writing ---
 
-    def begin(self, run: RunRow, errands: Iterable[ErrandRow]) -> None:
+    def begin_run(self, run: RunRow, errands: Iterable[ErrandRow]) -> None:
         """Write a run with its errands, each in state ``new``."""
         now = time.time_ns()
         rows = list(errands)
@@ -192,7 +192,7 @@ class ErrandBook:
             )
 
     def put(self, row: AttemptRow) -> None:
-        """Add a row to the next ``commit``. Raise ValueError if its state may not follow that in the book."""
+        """Add a row to the next ``commit``. Raise ValueError if its state may not follow that in the log."""
         before = self.state_of(row.key)
         if (
             before != row.state
@@ -201,7 +201,7 @@ class ErrandBook:
         ):
             raise ValueError(f"{row.state} cannot follow {before}")
         self._pending[row.key] = row
-        self._known[row.key] = row.state
+        self._states[row.key] = row.state
 
     def commit(self) -> None:
         """Write all rows in one transaction, which the disk has afterwards."""
@@ -226,13 +226,13 @@ class ErrandBook:
             self._database.executemany("INSERT OR REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
         self._pending.clear()
 
-    def end(self, run: str) -> None:
+    def end_run(self, run: str) -> None:
         with self._transaction():
             self._database.execute("UPDATE run SET ended = ? WHERE run = ?", (time.time_ns(), run))
 
-    def hide(self, run: str, hidden: Callable[[tuple[bytes, ...]], tuple[bytes, ...]]) -> None:
-        """Take what may be secret out of the errands of a run, if it has ended: none of them is sent again.
-        ``hidden`` returns words without secrets."""
+    def redact(self, run: str, redacted: Callable[[tuple[bytes, ...]], tuple[bytes, ...]]) -> None:
+        """Remove possible secrets from a run's errands, if it has ended: none is sent again. ``redacted`` returns words
+        without secrets."""
         if not any(row.ended for row in self.runs() if row.run == run):
             return
         rows = [
@@ -240,14 +240,14 @@ class ErrandBook:
             for row in self.errands(run)
             for message in (
                 row.message._replace(
-                    argv=hidden(row.message.argv), judge=hidden(row.message.judge), variables=(), settings=b""
+                    argv=redacted(row.message.argv), judge=redacted(row.message.judge), variables=(), settings=b""
                 ),
             )
         ]
         with self._transaction():
             self._database.executemany("UPDATE errand SET message = ? WHERE errand = ?", rows)
 
-    def forget(self, before: int) -> None:
+    def prune(self, before: int) -> None:
         """Remove the runs that ended before this time (nanoseconds since 1970) and have nothing left to be fetched."""
         old = (
             "ended > 0 AND ended < ? AND run NOT IN (SELECT run FROM errand JOIN attempt USING (errand) WHERE state IN"
@@ -259,9 +259,9 @@ class ErrandBook:
             before,
         )
         for errand, attempt in keys:
-            held = self.place + b"/held/%s-%d" % (errand.encode(), attempt)
-            if os.path.lexists(held):
-                remove_tree(held)
+            result_directory = self.directory + b"/held/%s-%d" % (errand.encode(), attempt)
+            if os.path.lexists(result_directory):
+                remove_tree(result_directory)
         with self._transaction():
             self._database.execute(
                 "DELETE FROM attempt WHERE errand IN (SELECT errand FROM errand WHERE run IN"
@@ -271,11 +271,11 @@ class ErrandBook:
             self._database.execute(f"DELETE FROM run WHERE {chosen}", (before,))
             self._database.execute("DELETE FROM errand WHERE run NOT IN (SELECT run FROM run)")
 
-    def ask_to_cancel(self, errands: Iterable[str]) -> None:
+    def request_cancel(self, errands: Iterable[str]) -> None:
         with self._transaction():
             self._database.executemany("INSERT OR IGNORE INTO cancel VALUES (?)", [(errand,) for errand in errands])
 
-    def to_cancel(self) -> set[str]:
+    def take_cancel_requests(self) -> set[str]:
         """Return the errands that are to be cancelled, and forget the requests."""
         rows = self._rows("SELECT errand FROM cancel")
         if rows:
@@ -300,7 +300,7 @@ class ErrandBook:
         return [ErrandRow._make((*row[:4], _decoded(row[4], Errand))) for row in rows]
 
     def attempts(self, run: str) -> list[AttemptRow]:
-        """Return the attempts of a run, those of an errand in order."""
+        """Return a run's attempts, those for one errand in order."""
         rows = self._rows(
             "SELECT errand, attempt, state, worker, fork, reason, changed, outcome FROM attempt"
             " JOIN errand USING (errand) WHERE run = ? ORDER BY number, attempt",
@@ -314,13 +314,13 @@ class ErrandBook:
         return f"r{max(numbers, default=0) + 1}"
 
     def state_of(self, key: tuple[str, int]) -> str | None:
-        """Return the state of an attempt, as it is or will be after ``commit``. None: there is none."""
-        if key not in self._known:
+        """Return an attempt's state, as it is or will be after ``commit``; None for an unknown attempt."""
+        if key not in self._states:
             rows = self._rows("SELECT state FROM attempt WHERE errand = ? AND attempt = ?", *key)
             if not rows:
                 return None
-            self._known[key] = str(rows[0][0])
-        return self._known[key]
+            self._states[key] = str(rows[0][0])
+        return self._states[key]
 
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         try:
@@ -349,16 +349,16 @@ class _Transaction:
         try:
             self._database.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
-            raise _unwritten(error) from error
+            raise _write_error(error) from error
 
     def __exit__(self, kind: object, *_error: object) -> None:
         try:
             self._database.execute("COMMIT" if kind is None else "ROLLBACK")
         except sqlite3.Error as error:
-            raise _unwritten(error) from error
+            raise _write_error(error) from error
 
 
-def _unwritten(error: sqlite3.Error) -> MudroomError:
+def _write_error(error: sqlite3.Error) -> MudroomError:
     return MudroomError(
         f"the book of errands cannot be written: {error}", "make room on the disk; mudroom fleet resume goes on"
     )

@@ -1,4 +1,4 @@
-"""The base of a run, scanned once, and its objects as a worker asks for them."""
+"""A run's base, scanned once, and its objects as a worker asks for them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.message import OBJECTS, Want
 
 
-class Cargo:
-    """Read by the threads of the links; not changed."""
+class ScannedPayload:
+    """The links' threads read it; it is not changed."""
 
     def __init__(self, scanned: Scanned) -> None:
         self._scanned = scanned
@@ -21,7 +21,7 @@ class Cargo:
 
     def frames(self, want: Want) -> Iterator[Frame]:
         """Return frames with the objects that are asked for. Raise LinkError if the base has no such object: a worker
-        must not learn which other files there are. The iterator raises FileMoved if the project has changed."""
+        must not learn which other files there are. The iterator raises BaseChanged if the project has changed."""
         scanned = self._scanned
         if not all(digest in scanned.nodes for digest in want.nodes):
             raise LinkError("asked for a directory that is not in the base")

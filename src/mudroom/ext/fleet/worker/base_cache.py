@@ -1,11 +1,11 @@
-"""Bases on a worker: what is missing of an offered base, the packs that bring it, and its ground.
+"""Bases on a worker: the objects that an offered base lacks, the packs that bring them, and its snapshot.
 
-    bases/ID     a base that was complete once (MessagePack of ``Base``), for errands that are found after a crash
+    bases/ID     a base that was complete once (``Base`` as MessagePack), for errands that are found after a crash
     objects/     ``ext/fleet/base/objects.py``
-    grounds/     ``ext/fleet/base/ground.py``
+    grounds/     ``ext/fleet/base/snapshot.py``
 
-Rules of this file: one base is being sent at a time, the last that was offered. An object that was not asked for, or
-has another digest, ends the link: nothing behind it can be trusted.
+Rules of this file: one base is received at a time, the last that was offered. An object that was not asked for, or has
+another digest, ends the link: nothing behind it can be trusted.
 """
 
 from __future__ import annotations
@@ -16,67 +16,66 @@ import threading
 import msgspec
 
 from mudroom.errors import UsageError
-from mudroom.ext.fleet.base.ground import Grounds
 from mudroom.ext.fleet.base.manifest import base_id
 from mudroom.ext.fleet.base.objects import ObjectStore
 from mudroom.ext.fleet.base.pack import RefusedPack, unpack
+from mudroom.ext.fleet.base.snapshot import SnapshotStore
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.message import READY, WANT, Base, Ready, Want, frame_of
 
 MOST_WANTED = 60_000
-"""Digests that are asked for at once."""
+"""Digests that one WANT asks for."""
 
 
-class BaseSupply:
-    """``_lock`` guards the users of grounds. The base that is being sent belongs to the thread that reads the link."""
+class BaseCache:
+    """``_lock`` guards the users of snapshots. The incoming base belongs to the thread that reads the link."""
 
     def __init__(self, path: bytes) -> None:
-        """``path``: the directory of one origin. Raise UsageError if it is not this user's alone."""
+        """``path``: one origin's directory. Raise UsageError if it is not this user's alone."""
         self._store = ObjectStore(path + b"/objects")
-        self._grounds = Grounds(path + b"/grounds", self._store)
+        self._snapshots = SnapshotStore(path + b"/grounds", self._store)
         self._bases = path + b"/bases"
         os.makedirs(self._bases, 0o700, exist_ok=True)
         self._lock = threading.Lock()
         self._users: dict[bytes, int] = {}
-        self._ready: set[bytes] = set()
-        self._sending: Base | None = None
+        self._incoming: Base | None = None
         self._wanted: set[bytes] = set()
 
     def close(self) -> None:
-        self._grounds.close()
+        self._snapshots.close()
         self._store.close()
 
     # --- while a base is sent ---
 
-    def offered(self, base: Base) -> Frame:
+    def offer(self, base: Base) -> Frame:
         """Return WANT or READY. Raise MudroomError if the base cannot be had here."""
-        self._sending = base
-        return self._next(base)
+        self._incoming = base
+        return self._next_request(base)
 
-    def came(self, body: bytes) -> Frame | None:
+    def receive(self, body: bytes) -> Frame | None:
         """Take a pack. Return the next WANT or READY once all that was asked for is here; None: more is to come. Raise
         LinkError for objects that were not asked for or are damaged, MudroomError if they cannot be kept."""
-        if self._sending is None:
+        if self._incoming is None:
             raise LinkError("sent objects before it offered a base")
         try:
             self._wanted.difference_update(unpack(body, self._store, self._wanted))
         except RefusedPack as error:
             raise LinkError(f"sent objects that cannot be used: {error.message}") from error
-        return None if self._wanted else self._next(self._sending)
+        return None if self._wanted else self._next_request(self._incoming)
 
-    def _next(self, base: Base) -> Frame:
-        missing = self._grounds.missing(base)
+    def _next_request(self, base: Base) -> Frame:
+        missing = self._snapshots.missing(base)
         nodes = tuple(missing.nodes[:MOST_WANTED])
         files = tuple(missing.files[: MOST_WANTED - len(nodes)])
         self._wanted = {*nodes, *files}
         name = base_id(base)
         if self._wanted:
             return frame_of(WANT, Want(name, nodes, files))
-        self._sending = None
-        self._keep(name, base)
+        self._incoming = None
+        self._record(name, base)
         return frame_of(READY, Ready(name))
 
-    def _keep(self, name: bytes, base: Base) -> None:
+    def _record(self, name: bytes, base: Base) -> None:
         path = self._bases + b"/" + name.hex().encode()
         if not os.path.exists(path):
             beside = b"%s.%s.new" % (path, os.urandom(4).hex().encode())  # other workers keep the same base meanwhile
@@ -85,32 +84,27 @@ class BaseSupply:
                 stream.flush()
                 os.fsync(stream.fileno())
             os.rename(beside, path)
-        self._ready.add(name)
 
     # --- for errands ---
 
-    def is_ready(self, base: bytes) -> bool:
-        """Return whether a base was complete on this link."""
-        return base in self._ready
-
-    def base(self, base: bytes) -> Base:
-        """Return a base that was complete once. Raise UsageError if there was none with this id."""
+    def get(self, base: bytes) -> Base:
+        """Return a base that was complete once. Raise UsageError if this id is unknown."""
         try:
             with open(self._bases + b"/" + base.hex().encode(), "rb") as stream:
                 return msgspec.msgpack.decode(stream.read(), type=Base)
         except FileNotFoundError:
             raise UsageError(f"there is no base {base.hex()[:12]} here", "offer it first") from None
 
-    def used(self, base: bytes) -> bytes:
-        """Return the directory of a base, which stays until ``unused``. Raise MudroomError if objects are missing or
-        the disk is full."""
-        ground = self._grounds.ground(self.base(base))
+    def acquire(self, base: bytes) -> bytes:
+        """Return a base's directory, which stays until ``release``. Raise MudroomError if objects are missing or the
+        disk is full."""
+        snapshot = self._snapshots.acquire(self.get(base))
         with self._lock:
             self._users[base] = self._users.get(base, 0) + 1
-        return ground
+        return snapshot
 
-    def unused(self, base: bytes) -> None:
+    def release(self, base: bytes) -> None:
         with self._lock:
             self._users[base] -= 1
             if not self._users[base]:
-                self._grounds.release(self.base(base))
+                self._snapshots.release(self.get(base))

@@ -1,4 +1,4 @@
-"""A project, an archive of a fork of it, and runs on scripted workers."""
+"""A project, an archive of a fork, and runs on scripted workers."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import pytest
 from scripted_worker import ScriptedFleet
 
 from conftest import Place
-from mudroom.ext.fleet.origin import dispatch, seat
-from mudroom.ext.fleet.origin.book import AttemptRow
+from mudroom.ext.fleet.origin import dispatcher, worker_session
+from mudroom.ext.fleet.origin.errand_log import AttemptRow
+from mudroom.ext.fleet.origin.fleet_event import FleetEvent, WorkerConnected, WorkerDisconnected, WorkerNote
 from mudroom.ext.fleet.origin.link import Transport
-from mudroom.ext.fleet.origin.report import FleetReport, WorkerGone, WorkerHere, WorkerNote
-from mudroom.ext.fleet.origin.roster import FleetWorker
-from mudroom.ext.fleet.origin.run import Doors, FleetErrand, FleetOrder, FleetRun, begin, resume
+from mudroom.ext.fleet.origin.run import FleetErrand, FleetRun, FrontEnd, RunRequest, begin, resume
+from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.transfer.archives import export_file
 from mudroom.session import Session
 
 
 class RunHere(NamedTuple):
     run: FleetRun
-    reports: list[FleetReport]
+    reports: list[FleetEvent]
     lines: list[str]
 
     def states(self) -> list[tuple[str, int, str, str]]:
-        """Return label, attempt, state and fork of each attempt."""
+        """Return each attempt's label, number, state and fork."""
         return [(errand.label, row.attempt, row.state, row.fork) for errand, row in self.run.rows()]
 
     def rows(self) -> list[AttemptRow]:
@@ -39,11 +39,11 @@ class RunHere(NamedTuple):
         return "\n".join([*events, *self.lines, *(row.reason for row in self.rows())])
 
 
-def _texts(event: FleetReport) -> list[str]:
-    if isinstance(event, WorkerHere):
+def _texts(event: FleetEvent) -> list[str]:
+    if isinstance(event, WorkerConnected):
         hello = event.hello
         return [hello.mudroom, hello.arch, hello.kernel, hello.engine, *hello.nodes]
-    if isinstance(event, WorkerGone):
+    if isinstance(event, WorkerDisconnected):
         return [event.reason, event.hint]
     if isinstance(event, WorkerNote):
         return [event.text]
@@ -52,17 +52,17 @@ def _texts(event: FleetReport) -> list[str]:
     return [event.row.reason, *claims]
 
 
-def doors_of_nobody() -> Doors:
-    """Return doors of a run that is not followed."""
+def idle_front_end() -> FrontEnd:
+    """Return the front end of a run that is not followed."""
 
     def start(worker: FleetWorker) -> Transport:
         raise AssertionError(f"{worker.name} is started")
 
-    return Doors(start, {})
+    return FrontEnd(start, {})
 
 
 Follow = Callable[..., RunHere]
-__all__ = ["Follow", "RunHere", "archive", "doors_of_nobody", "follow", "session"]
+__all__ = ["Follow", "RunHere", "archive", "follow", "idle_front_end", "session"]
 
 
 @pytest.fixture
@@ -86,8 +86,8 @@ def archive(session: Session, tmp_path: Path) -> bytes:
 @pytest.fixture
 def follow(session: Session, monkeypatch: pytest.MonkeyPatch) -> Follow:
     """Return a function that follows a run on a scripted fleet to its end."""
-    monkeypatch.setattr(dispatch, "TICK", 0.02)
-    monkeypatch.setattr(seat, "_DELAYS", (0.01,))
+    monkeypatch.setattr(dispatcher, "TICK", 0.02)
+    monkeypatch.setattr(worker_session, "_RETRY_DELAYS", (0.01,))
 
     def follow(
         fleet: ScriptedFleet,
@@ -95,19 +95,19 @@ def follow(session: Session, monkeypatch: pytest.MonkeyPatch) -> Follow:
         lease: float = 0.2,
         again: str = "",
         wanted: frozenset[tuple[str, int]] = frozenset(),
-        **order: Any,
+        **request: Any,
     ) -> RunHere:
-        reports: list[FleetReport] = []
+        reports: list[FleetEvent] = []
         lines: list[str] = []
-        doors = Doors(
+        front_end = FrontEnd(
             fleet.start, {}, reports.append, lambda printed, text: lines.append(f"{printed.errand.label}| {text}"),
             lease=lease,
         )  # fmt: skip
         if again:
-            run = resume(session, again, {worker.name: worker for worker in fleet.workers}, doors, wanted)
+            run = resume(session, again, {worker.name: worker for worker in fleet.workers}, front_end, wanted)
         else:
             errands = tuple(FleetErrand((b"true", b"%d" % number)) for number in range(count))
-            run = begin(session, FleetOrder(errands, **order), fleet.workers, doors)
+            run = begin(session, RunRequest(errands, **request), fleet.workers, front_end)
         with run:
             for _settled in run.settled():
                 pass
