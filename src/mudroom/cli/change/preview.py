@@ -60,7 +60,7 @@ def commit_lines(session: Session, fork: str, changes: Sequence[Change]) -> dict
     if commits is None:
         from mudroom.core.git.outcome import STAYING
 
-        return {unit: f"{show_path(unit)} {STAYING}" for unit in repositories(changes)}
+        return {unit: f"{show_path(unit)} {STAYING}" for unit in units}
     lines: dict[bytes, str] = commits.commit_lines(session, fork, units)
     return lines
 

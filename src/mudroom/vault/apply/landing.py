@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
-from mudroom.core.git.outcome import STAYING, TransferResult
+from mudroom.core.git.outcome import TransferResult
 from mudroom.core.merge.made_directories import remarks_on
 from mudroom.core.merge.merge import Conflict, PartialChoice
 from mudroom.core.merge.operations import Landing, Op, plan_landing
@@ -35,7 +35,7 @@ from mudroom.vault.apply.repositories import (
     existing_units,
     open_refs,
     require_unemptied_repositories,
-    staying_remarks,
+    staying_commits,
 )
 from mudroom.vault.apply.transaction import (
     ApplyDirectory,
@@ -163,8 +163,7 @@ def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record:
     live = reconciler.live()
     named = {*request.paths, *(repositories(chosen) if request.git else ())}
     removed = {change.path for change in chosen if change.staged is None} & {*request.paths}
-    existing = existing_units(live.look, chosen) - removed
-    named -= existing
+    named -= existing_units(live.look, chosen) - removed
     landing = plan_landing(chosen, live, named, blocked, masked)
     # the original of a merged file is the fork's own, so it must stay in the fork (remainder.py)
     staying = landing.differing.union(above for path in landing.differing for above in ancestors(path))
@@ -178,7 +177,7 @@ def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record:
 
         landing = landing._replace(ops=removed_first(landing.ops))
     told = remarks_on(landing.withheld, record.changeset.remarks)
-    landing = landing._replace(remarks=(*landing.remarks, *told, *staying_remarks(existing)))
+    landing = landing._replace(remarks=(*landing.remarks, *told))
     return LandingPlan(record, tuple(chosen), landing)
 
 
@@ -376,11 +375,13 @@ def perform(
         )
     failed = {conflict.path for conflict in applied.conflicts}
     stayed = [op.path for op in landing.ops if op.whole and op.path in failed]  # with everything below them
+    left_out = set(landing.withheld)
+    staying = staying_commits(vault.source, [change for change in plan.chosen if change.path in left_out])
     applied = applied._replace(
         conflicts=tuple(sorted({*landing.conflicts, *applied.conflicts})),
-        remarks=(*landing.remarks, *applied.remarks),
+        remarks=(*landing.remarks, *applied.remarks, *staying),
     )
-    kept = {conflict.path for conflict in applied.conflicts} | set(landing.withheld)
+    kept = {conflict.path for conflict in applied.conflicts} | left_out
     marked = [Conflict(path, MARKED) for path in reconciler.marked if path not in kept]
     applied = applied._replace(conflicts=tuple(sorted({*applied.conflicts, *marked})))
     landed = {change.path for change in plan.chosen} - kept
@@ -399,7 +400,7 @@ def perform(
     merged = (landing.differing & landed) - landing.dropped - landing.unmoved
     kept_ours = tuple(sorted(landing.dropped & landed))
     withheld = tuple(path for path in landing.withheld if path not in landed)
-    staying = {remark.path for remark in landing.remarks if remark.text == STAYING}
+    units = {remark.path for remark in staying}
     return LandingResult(
         applied,
         withheld,
@@ -407,7 +408,7 @@ def perform(
         merged=tuple(sorted(merged)),
         kept=kept_ours,
         repositories=tuple(transferred),
-        told=frozenset(change.path for change in plan.chosen if is_left_out(change) or _is_of(change, staying)),
+        told=frozenset(change.path for change in plan.chosen if is_left_out(change) or _is_of(change, units)),
     )
 
 

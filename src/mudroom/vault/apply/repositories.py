@@ -118,10 +118,11 @@ def _module(project: bytes, unit: bytes, path: bytes) -> bytes:
     return found
 
 
-def staying_remarks(units: Iterable[bytes]) -> tuple[Remark, ...]:
-    """Return a remark for each of these repositories if no part of this installation brings commits."""
-    units = sorted(units)
-    return tuple(Remark(unit, STAYING) for unit in units) if units and not is_installed("commits") else ()
+def staying_commits(project: bytes, left_out: Iterable[Change]) -> tuple[Remark, ...]:
+    """Return a remark for each repository whose refs are among the changes that an apply leaves out, if no part of this
+    installation brings commits."""
+    units = {git_directory(path) or path for path in git_directories(project, left_out)}
+    return tuple(Remark(unit, STAYING) for unit in sorted(units)) if units and not is_installed("commits") else ()
 
 
 # --- the part that lands refs ---
