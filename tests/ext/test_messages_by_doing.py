@@ -49,12 +49,8 @@ LINES = {
     "fork ls a": "fork ls takes no name, 1 given (mudroom fork --help)",
     "fork rename f": "fork rename takes 2 names, 1 given (mudroom fork --help)",
     "fork new now": "now cannot be the name of a fork: it has another meaning in mudroom diff (choose another name)",
-<<<<<<< HEAD
     "net allow a.mudroom.internal": "forks reach each other with the consent of both "
     "(mudroom net reach a:8000 --fork NAME)",
-=======
-    "net allow a.mudroom.internal": "forks reach each other with the consent of both (mudroom net reach a:8000 ",
->>>>>>> h-agents
     "fork rm": "no fork was named (mudroom fork rm NAME)",
     "image build x": "image build takes no name, 1 was given (mudroom image --help)",
     "net open x": "net open takes one port (mudroom net open 3000)",
