@@ -32,7 +32,7 @@ _PROGRAM = """\
 import os, signal, sys, threading
 sys.path[:0] = {places!r}
 threading.Thread(target=lambda: (os.read(0, 1), signal.raise_signal(signal.SIGBREAK)), daemon=True).start()
-from mudroom.stage import nt_private
+from mudroom.ext.windows.stage import nt_private
 from mudroom.ext.windows.win32 import tcp_peer
 real = tcp_peer.stranger_here
 tcp_peer.stranger_here = lambda *ends: None if os.path.exists({known!r}) else real(*ends)

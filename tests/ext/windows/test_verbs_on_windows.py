@@ -17,7 +17,6 @@ import pytest
 if sys.platform != "win32":
     pytest.skip("needs Windows, or dev/wine", allow_module_level=True)
 
-from mudroom.ext.windows.sandbox import client
 from mudroom.ext.windows.win32.pipe_end import is_read, is_readable
 from mudroom.vault.apply.execution import Executor
 from test_session_on_windows import Place, client_here, place  # noqa: F401 - a fixture
@@ -89,7 +88,9 @@ def test_a_killed_apply_is_recovered(place: Place, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_verify_line_is_read_by_cmd(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setattr(client, "WindowsClient", client_here)  # apply makes its client itself
+    for module in ("client", "platform"):  # apply makes its client itself
+        name = f"mudroom.ext.windows.sandbox.{module}.WindowsClient"
+        monkeypatch.setattr(name, client_here, raising=False)
     (place.project / ".mudroom").mkdir()
     (place.project / ".mudroom" / "policy.yaml").write_text(
         'run: {network: none}\nverify:\n  when: always\n  command: |\n    echo "a b" & if exist bad.txt exit 3\n'
