@@ -211,8 +211,8 @@ def test_msgspec_reads_the_annotations_of_both_alike() -> None:
 
 RECORDS = (
     "vault.record:ForkRecord", "vault.record:ApplyRecord", "vault.apply.imprint:Imprint",
-    "ext.commits.landing:RepositoryMoves", "vault.approvals.question:QueuedQuestionRecord",
-    "vault.approvals.question:QueueDecision", "vault.conflict.resolution:Resolution", "core.tree.entry:Entry",
+    "vault.approvals.question:QueuedQuestionRecord", "vault.approvals.question:QueueDecision",
+    "vault.conflict.resolution:Resolution", "core.tree.entry:Entry",
     "stage.originals.original:Original", "stage.views.copy_view:Manifest", "stage.layers.landed:LandedPaths",
     "core.agent.endpoint:AgentEndpoint",
 )  # fmt: skip

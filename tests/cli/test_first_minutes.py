@@ -133,6 +133,8 @@ WRONG = {
     "exec --show nosuch -- true": "--show nosuch: the project has no such file",
     "exec --show config/.env -- true": "--show config/.env: the project has no such file",
     "diff --stat --conflicts": "--stat is not for --commits and --conflicts",
+    "apply f --branch b": "--branch is for --commits (mudroom apply FORK --commits --branch NAME)",
+    "apply f -m text": "-m is for --commit (mudroom apply FORK --commit -m TEXT)",
 }
 
 

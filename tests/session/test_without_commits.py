@@ -14,6 +14,7 @@ import pytest
 from conftest import Place, full_listing, listing
 from mudroom.cli.main import run
 from mudroom.core.registry import NotInstalled
+from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.vault.apply.repositories import REFS
 from mudroom.vault.apply.transaction import ApplyDirectory
@@ -60,6 +61,8 @@ def test_files_without_commits_land_as_ever(project: Place) -> None:
     session, result = project.sh("echo two >>file")
     assert session.changes.apply(result.fork, git=True).applied.remarks == ()
     assert session.changes.undo().conflicts == () == session.changes.redo().conflicts
+    with pytest.raises(UsageError, match=whole("u1 cannot be redone (it has not been undone)")):
+        session.changes.redo("u1")
     assert (project.project / "file").read_text() == "one\ntwo\n"
 
 

@@ -14,7 +14,9 @@ import pytest
 
 from conftest import Place, full_listing
 from mudroom.core.settings import Settings
+from mudroom.errors import UsageError
 from mudroom.session import Session
+from mudroom.vault.git.place import find_repository
 from worktree import (
     LAYOUTS,
     REPLACING,
@@ -284,6 +286,12 @@ BROKEN = {
     "no repository": "gitdir: ../home\n",
     "another's": "gitdir: ../stranger/.git\n",
 }
+
+
+def test_a_file_that_names_no_directory_is_not_followed(place: Place) -> None:
+    place.write(".git", BROKEN["no link"])
+    with pytest.raises(UsageError, match=r"^\.git is not a git repository \(its file \.git begins with gitdir: "):
+        find_repository(os.fsencode(place.project), b".git")
 
 
 @pytest.mark.parametrize("case", BROKEN)

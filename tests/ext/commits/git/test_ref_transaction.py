@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from handgit import fsck, git, moves_of
 
@@ -388,3 +389,7 @@ def test_a_crash_between_the_log_of_stashes_and_their_ref(project: Project) -> N
     (project.path / ".git/refs/stash").unlink()
     assert forward(moves) == []
     assert stashes(project) == ["second", "first"]
+
+
+def test_stored_moves_have_only_types_that_are_read() -> None:
+    assert "CustomType" not in repr(msgspec.inspect.type_info(RepositoryMoves))
