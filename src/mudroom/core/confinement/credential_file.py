@@ -15,7 +15,7 @@ NAMES = frozenset(
 )
 _PROXIED = regex(rb"://[^/\s:@]+:[^/\s@]+@")
 _SECRET = regex(rb"(?i)://(?!git@)[^/\s\"]+@|extraheader|token|passw|smtppass|secret|api[-_]?key")
-_NEEDED = (b"://", b"extraheader", b"token", b"passw", b"secret", b"api")
+_NEEDED = (b"://", b"extraheader", b"token", b"pass", b"secret", b"api")
 """One of these is in all that ``_SECRET`` matches. Without any, ``re`` is not loaded: a tenth of a cold command."""
 _SECTION = regex(rb"\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]")
 _USER = regex(rb"(?i)\s*(name|email)\s*=\s*(.*?)\s*$")
