@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
+from mudroom.cli.terminal.fold import fold_help
 from mudroom.errors import UsageError
 from mudroom.typing import Any, NoReturn
 
@@ -42,8 +43,6 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
     """The width is given: argparse imports shutil to ask for it, and makes a formatter for every option."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        from mudroom.cli.terminal.fold import fold_help
-
         return fold_help(super()._fill_text(text, width, indent), width)
 
 

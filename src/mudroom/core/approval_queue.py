@@ -12,6 +12,7 @@ from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQ
 from mudroom.core.clock import LONGEST, SECOND, Moment
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_words
 from mudroom.typing import Any, Literal, NamedTuple
 
 VALIDITY = 3600.0
@@ -196,8 +197,6 @@ def row_to_json(row: QueueRow, now: Moment) -> dict[str, Any]:
 
 
 def _command(question: CommandQuestion) -> dict[str, Any]:
-    from mudroom.core.tree.quote import show_words
-
     return {
         "command": [text(word) for word in question.command],
         "shown": show_words(question.command),

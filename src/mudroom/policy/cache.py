@@ -20,6 +20,8 @@ from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import LeftOut, Loaded, Settings
 from mudroom.errors import MudroomError
 from mudroom.stage import disk, private_file
+from mudroom.stage.private_directory import make_private, require_private
+from mudroom.stage.stamp import is_settled
 from mudroom.typing import Any
 
 _LIMIT = 16 << 20
@@ -89,9 +91,6 @@ def load(path: bytes, key: tuple[Any, ...]) -> Loaded | None:
 def store(path: bytes, key: tuple[Any, ...], loaded: Loaded, stamps: Iterable[tuple[bytes, Stamp]], began: int) -> None:
     """Store the settings. ``stamps``: of all source files. ``began``: time in nanoseconds before the first was read; if
     a file has changed since, or just before, no entry is stored. An entry that cannot be written is ignored."""
-    from mudroom.stage.private_directory import make_private, require_private
-    from mudroom.stage.stamp import is_settled
-
     stamp_rows = list(stamps)
     settled = all(is_settled(stamp[2], began) for _path, stamp in stamp_rows if isinstance(stamp, tuple))
     if loaded.settings.read or not settled:

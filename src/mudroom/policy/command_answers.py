@@ -10,6 +10,7 @@ from __future__ import annotations
 from mudroom.core.command.pattern_text import quote_words, split_all, split_words
 from mudroom.core.command.policy import STRICTNESS, CommandRule
 from mudroom.core.command.verdict import ACTIONS, Action
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.answer_file import AnswerFile
 from mudroom.policy.command_rules import LONGEST
@@ -67,8 +68,6 @@ def remember(
     another action for the same commands are removed. With mudroom's ``state``, the answer is trusted on this machine,
     or, if it denies, its removal is noticed later. Durable when it returns. Raise UsageError for an invalid pattern or
     file, MudroomError for a file that cannot be changed."""
-    from mudroom.core.tree.path import show
-
     texts = _texts(pattern)
     comment = show(note.encode("utf-8", "surrogateescape"))
     marks, loose = [_mark(action, text) for text in texts], STRICTNESS[action] <= LOOSENS_UP_TO

@@ -13,7 +13,7 @@ from mudroom.core.command.policy import CommandRule, Pattern, matches
 from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, CommandClass
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.yaml import items, texts, unknown
+from mudroom.policy.yaml import items, plain, texts, unknown
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ _PIECE = 64
 
 def class_actions(node: Node, name: str, prefix: str) -> Iterator[tuple[CommandClass, Action, str]]:
     """Yield (class, action, "file:line") of a mapping."""
-    from mudroom.policy.yaml import plain
-
     for key, value, at in items(node, name, prefix):
         if key not in CLASSES:
             raise unknown(at, prefix, key, CLASSES, "class of commands")
@@ -76,8 +74,6 @@ def weight(rule: CommandRule) -> int:
 
 
 def _value(field: str, node: Node, where: str, name: str) -> Any:
-    from mudroom.policy.yaml import plain
-
     if field == "pattern":
         return pattern(node, where, name)
     if field in ("agents", "match", "not_match"):
@@ -98,8 +94,6 @@ def pattern(node: Node, where: str, name: str) -> Pattern:
     """Return a pattern from a text, which is split into words, or from a list of words. Each item of a list may be a
     list of alternatives."""
     from yaml.nodes import SequenceNode
-
-    from mudroom.policy.yaml import plain
 
     if not isinstance(node, SequenceNode):
         return text_pattern(plain(node, where), where)

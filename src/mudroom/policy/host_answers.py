@@ -12,9 +12,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
+from mudroom.core.network.host_entry import expand, parse_entry
 from mudroom.core.tree.path import show
 from mudroom.policy.answer_file import AnswerFile
 from mudroom.policy.local_directory import LocalDirectory
+from mudroom.policy.trust import ANSWER, vouch, vouched
+from mudroom.policy.yaml import compose, host_rules, items, plain, unknown
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -57,7 +60,6 @@ def load_entries(project: bytes, state: bytes | None = None, *, trusts_all: bool
     rows = _load(project)
     if state is None or trusts_all or all(rule.action != "allow" for _section, rule in rows):
         return tuple(rule for _section, rule in rows)
-    from mudroom.policy.trust import vouched
 
     trusted = vouched(project, state) if not _missing_answers(project, state, rows) else frozenset()
     return tuple(rule for section, rule in rows if rule.action != "allow" or _mark(section, rule) in trusted)
@@ -65,8 +67,6 @@ def load_entries(project: bytes, state: bytes | None = None, *, trusts_all: bool
 
 def _expand(rules: Sequence[HostRule]) -> Iterator[HostRule]:
     if rules:
-        from mudroom.core.network.host_entry import expand
-
         yield from expand(rules)
 
 
@@ -190,8 +190,6 @@ def keep(project: bytes, rule: HostRule, note: str = "", *, state: bytes | None 
 def drop(project: bytes, text: str, *, state: bytes | None = None) -> tuple[HostRule, ...]:
     """Remove the rules for these hosts and ports from the file, and return them. Raise ValueError if the text is not a
     rule (``parse_entry``), else as ``keep``."""
-    from mudroom.core.network.host_entry import parse_entry
-
     wanted_text = _text(parse_entry(text, "deny"))
     if not any(_text(rule) == wanted_text for rule in load_entries(project)):
         return ()
@@ -209,15 +207,11 @@ def _vouch(
     denied: Sequence[str] = (),
 ) -> None:
     if state is not None and (coming or going or denied):
-        from mudroom.policy.trust import ANSWER, vouch
-
         vouch(project, state, coming, going, [(text, ANSWER) for text in denied])
 
 
 def section_of(rule: HostRule) -> str:
     """Return the key under which a rule is stored."""
-    from mudroom.core.network.host_entry import parse_entry
-
     if rule.action != "allow":
         return rule.action
     return "private" if rule.private and not parse_entry(_text(rule), "allow").private else "allow"
@@ -230,8 +224,6 @@ def _text(rule: HostRule) -> str:
 
 
 def _rows(data: bytes, name: str) -> Rows:
-    from mudroom.policy.yaml import compose, host_rules, items, plain, unknown
-
     rows: Rows = []
     for key, node, where in items(compose(data, name), name, ""):
         if key not in SECTIONS:

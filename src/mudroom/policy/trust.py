@@ -23,6 +23,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.policy.parse import ROLE, GivenSetting
 from mudroom.stage import disk
+from mudroom.stage.private_file import is_own
 from mudroom.typing import Any, NamedTuple
 
 SCHEMA = "mudroom.policy.trust/1"
@@ -401,8 +402,6 @@ def _asks(item: GivenSetting) -> bool:
 def _read(path: bytes) -> dict[str, Any] | None:
     """Return a record, or None if it is missing, damaged, or could have been written by another user."""
     import json
-
-    from mudroom.stage.private_file import is_own
 
     try:
         descriptor = disk.open_path(path, os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mudroom.core.network.host_entry import parse_entry
+from mudroom.core.network.inspection import parse_header
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
@@ -122,8 +124,6 @@ def texts(node: Node, where: str) -> list[YamlText]:
 def host_rules(node: Node, where: str, name: str, action: Action, *, private: bool = False) -> list[HostRule]:
     """Return a list of host rules, words of presets as they are (``core/network/host_entry.py``). ``where``: the key,
     with file and line. Each rule has its position: ``policy.yaml:12``."""
-    from mudroom.core.network.host_entry import parse_entry
-
     key = where.rpartition(": ")[2]
     short = name.rpartition("/")[2]
     rules = []
@@ -160,7 +160,6 @@ def inspect_rules(node: Node, where: str, name: str) -> list[HostRule]:
 
 def _inspect_rule(node: Node, where: str, name: str) -> HostRule:
     from mudroom.core.network.host_rules import parse_rule
-    from mudroom.core.network.inspection import parse_header
 
     key = where.rpartition(": ")[2]
     values: dict[str, Any] = {}

@@ -21,10 +21,12 @@ from mudroom.stage import safe_open
 from mudroom.stage.originals.collection import TEXT_LIMIT
 from mudroom.stage.source import RecordedFiles, read_all
 from mudroom.typing import TYPE_CHECKING, Any, TypeVar
+from mudroom.vault.apply.plan_state import list_applies
 from mudroom.vault.forks import review
 from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.review import ForkLook, remember
+from mudroom.vault.retention.tombstone import require_kept
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault, require_own
 
@@ -309,8 +311,6 @@ class Changes:
 
     def applies(self) -> list[dict[str, str]]:
         """Return every apply of this project, oldest first, with its state in words."""
-        from mudroom.vault.apply.plan_state import list_applies
-
         return list_applies(self._vault)
 
     def applied(self, last: int = 100) -> list[ApplyDetail]:
@@ -322,7 +322,6 @@ class Changes:
     def redo(self, name: str | None = None) -> ApplyResult:
         """Redo an undone apply: ``name``, or the last. Hold the vault's lock."""
         from mudroom.vault.apply.turn import redo_apply
-        from mudroom.vault.retention.tombstone import require_kept
 
         require_own(self._vault)
         if name is not None:
@@ -336,7 +335,6 @@ class Changes:
     def undo(self, name: str | None = None) -> ApplyResult:
         """Undo an apply: ``name``, or the last. Hold the vault's lock."""
         from mudroom.vault.apply.turn import undo_apply
-        from mudroom.vault.retention.tombstone import require_kept
 
         require_own(self._vault)
         if name is not None:

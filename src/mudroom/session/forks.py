@@ -36,6 +36,7 @@ from mudroom.vault.forks.collection import (
     take_snapshot,
     view_of,
 )
+from mudroom.vault.forks.logins import has_logins, settle_logins
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork, last_holder, mount_note
 from mudroom.vault.store.store import Vault, at_once
@@ -209,7 +210,6 @@ class Forks:
                 return False
             if not fork.has_home:
                 return True
-            from mudroom.vault.forks.logins import has_logins
 
             return not has_logins(fork.path)
 
@@ -373,8 +373,6 @@ class Forks:
                 raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")
             self.forget(name)
             if fork.has_home:
-                from mudroom.vault.forks.logins import settle_logins
-
                 self.remarks.extend(settle_logins(fork.path, is_discarded=True))
             self.vault.discard(fork, durable=True)
         self.vault.empty_trash(cleaning_up(self.progress))
@@ -429,8 +427,6 @@ class Forks:
                     changeset = gather(fork, opened, view, CollectedCommand((), KILLED, self.clock()), started)
                     _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(changeset.changes)})
             if fork.has_home:
-                from mudroom.vault.forks.logins import settle_logins
-
                 self.remarks.extend(settle_logins(fork.path))
             fork.end()
         if os.path.isdir(fork.path + b"/background"):

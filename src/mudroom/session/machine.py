@@ -28,6 +28,7 @@ from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.platform import LINUX, Platform, no_gate_at_level_0
 from mudroom.session.actor import Actor
+from mudroom.session.confinement.appearance import needs_namespaces
 from mudroom.session.confinement.confinement import Confinement, Rlimits
 from mudroom.session.confinement.crowd import Crowd
 from mudroom.session.confinement.grant import Grant, granted
@@ -66,8 +67,6 @@ def _require_relied(mode: Mode, outcome: Outcome) -> None:
 def _require_mounts(vault: Vault, mode: Mode, found: str) -> None:
     """Raise Unsupported if the project appears elsewhere and a command in this mode has no mount namespace."""
     if vault.is_elsewhere and mode in ELSEWHERE:
-        from mudroom.session.confinement.appearance import needs_namespaces
-
         raise needs_namespaces(found)
 
 
@@ -212,8 +211,6 @@ class Machine:
         confinement = self.confinement
         grant = granted(actor.settings, actor.card, actor.level, confinement.own_home, confinement.variables)
         if self._vault.is_elsewhere and not grant.level:
-            from mudroom.session.confinement.appearance import needs_namespaces
-
             raise needs_namespaces("level 0")
         return grant
 

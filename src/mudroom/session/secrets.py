@@ -14,6 +14,7 @@ from mudroom.errors import SecretsUnknown
 from mudroom.stage.source import OpenSource
 from mudroom.stage.views.secret import NO_MASK, Finder, Mask, files_at, make_mask
 from mudroom.typing import TYPE_CHECKING
+from mudroom.vault.store.masked_secrets import masked_of
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
@@ -72,7 +73,6 @@ class Secrets:
         secrets of today that it saw empty. A file that a command saw empty would be collected as one that it has
         emptied; what it did to one that the user had shown to it is a change as any other."""
         mask, _notes = self.look()
-        from mudroom.vault.store.masked_secrets import masked_of
 
         noted = masked_of(fork.path)
         known = noted.paths if noted.top is not None else None

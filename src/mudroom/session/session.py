@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from mudroom.core.registry import part
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
@@ -68,8 +69,6 @@ def require_project(
 
 def _by_record(state: bytes) -> Callable[[Platform], Platform]:
     def certified(platform: Platform) -> Platform:
-        from mudroom.core.registry import part
-
         opened: Platform = part("certify", "opening", f"mudroom on {platform.system}").open_here(platform, state)
         return opened
 

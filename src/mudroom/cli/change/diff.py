@@ -18,6 +18,7 @@ from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import counted_changes, summarise
 from mudroom.core.tree.flag import git_directory, is_protected, repositories
 from mudroom.core.tree.path import is_below, show, show_path
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
@@ -156,7 +157,6 @@ def _require_fork(session: Session, name: str, context: Context) -> None:
     word = os.fsencode(name)
     if not forks or _is_side(session, name) or not os.path.lexists(os.path.join(context.project or b"", word)):
         return
-    from mudroom.core.tree.quote import show_words
 
     fork = forks[0].name if len(forks) == 1 else "FORK"
     raise UsageError(f"there is no fork named {show(word)}", f"mudroom diff {fork} {show_words([word])}")

@@ -19,10 +19,12 @@ from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import TITLE, cut, is_terminal
 from mudroom.core.agent.sandbox_level import BARE
+from mudroom.core.registry import part
 from mudroom.core.result import to_json
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.redaction import redact_argv
 from mudroom.core.tree.path import is_below, show, show_path
+from mudroom.core.tree.quote import show_words
 from mudroom.core.tree.secret import is_masked
 from mudroom.errors import ApplyUnwritten, ForkMoved, MudroomError, UsageError
 from mudroom.sandbox.platform import new_client
@@ -247,8 +249,6 @@ class ThereResult(NamedTuple):
 def run_there(session: Session, name: str, argv: Sequence[bytes], cwd: bytes, context: Context) -> ThereResult:
     """Run a command on a worker and bring its fork here. Raise MudroomError if it did not run there to an end,
     NotInstalled without the satellite that has the workers."""
-    from mudroom.core.registry import part
-
     there: ThereResult = part("elsewhere", "fleet", f"--on {name}").run_there(session, name, argv, cwd, context)
     return there
 
@@ -353,7 +353,6 @@ def tool_log(session: Session, result: Result) -> str:
     from mudroom.vault.caches.tool_log import newest_log
 
     path = newest_log(session.vault.cache, time.time() - result.duration, result.command)
-    from mudroom.core.tree.quote import show_words
 
     return "" if path is None else f"npm's log of it, on this machine: {show_words((path,))}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mudroom.cli.listing import ProjectListing, open_listing
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.fold import fold
 from mudroom.core.result import text
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.plural import counted
@@ -122,7 +123,6 @@ def _describe_problem(row: dict[str, Any], width: int) -> str:
     line = f"{name}  {reason}  {hint}"
     if len(line) <= width:
         return line
-    from mudroom.cli.terminal.fold import fold
 
     return "\n".join([name, fold(f"  {reason}", width, ""), fold(f"  {hint}", width, "")])
 

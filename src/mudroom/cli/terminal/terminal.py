@@ -8,6 +8,7 @@ import os
 import sys
 import time
 
+from mudroom.cli.terminal.fold import fold
 from mudroom.errors import FULL, MudroomError
 from mudroom.typing import TYPE_CHECKING
 
@@ -82,7 +83,6 @@ class Terminal:
         """Return the text in lines that fit the terminal, without a break in a word or a command."""
         if len(text) <= _LEAST or len(text) <= (columns := self.columns(2)):
             return text
-        from mudroom.cli.terminal.fold import fold
 
         return fold(text, columns)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from mudroom.cli.change.agent_settings import section
 from mudroom.core.text.escaping import escape_line
 from mudroom.core.tree.path import show
+from mudroom.ext.agents.session.agent_settings import agent_settings
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ def changed_settings(session: Session, fork: str) -> list[str]:
     place = session.vault.fork(fork).path
     if not any(os.path.isdir(place + name) for name in (b"/home", b"/dotfiles")):
         return []
-    from mudroom.ext.agents.session.agent_settings import agent_settings
 
     return [line for _home, changes in agent_settings(session, fork) for line in _grouped(changes)]
 

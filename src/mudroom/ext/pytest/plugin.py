@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from mudroom import api
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def mudroom_room(request: pytest.FixtureRequest) -> Iterator[Room]:
     """The room on pytest's root directory."""
-    from mudroom import api
-
     with api.open(request.config.rootpath) as room:
         yield room
 

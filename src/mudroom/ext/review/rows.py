@@ -18,6 +18,8 @@ from mudroom.ext.review.core.picture import HEAD, picture_of
 from mudroom.stage.file_cache import FileCache
 from mudroom.stage.stamp import stamp_of
 from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
+from mudroom.vault.forks.both_sides import ComparedSides, SideReader
+from mudroom.vault.forks.record_view import view_record
 
 __all__ = [
     "MovedRow",
@@ -68,8 +70,6 @@ class ReviewedFork(NamedTuple):
 
 def review_fork(session: Session, fork: str) -> ReviewedFork:
     """Return the present changes of a fork. Raise UsageError if there is no such fork."""
-    from mudroom.vault.forks.record_view import view_record
-
     look = session.forks.look(fork, live=False)
     view = view_record(session.vault.reading, look.record)
     tagged, running = view.tagged(session.vault), not session.forks.is_at_rest(fork)
@@ -150,9 +150,6 @@ class RowDifference(NamedTuple):
 def open_sides(session: Session, fork: str, between: tuple[str, str] | None = None) -> Iterator[BothSides]:
     """Yield a reader for both sides of a fork's changes. ``between``: two states to compare instead, as in
     ``Forks.compare``. Raise UsageError if one does not exist."""
-    from mudroom.vault.forks.both_sides import ComparedSides, SideReader
-    from mudroom.vault.forks.record_view import view_record
-
     if between is not None:
         for name in set(between) - {"base", "now"}:
             session.changes.of(name.partition("@")[0])

@@ -8,6 +8,7 @@ from _blake2 import blake2b
 from collections.abc import Callable, Mapping
 
 from mudroom.core.confinement.cache_place import CACHES, NO_CACHES, CacheShare, CacheView, places_apart
+from mudroom.core.confinement.container import NOBODY
 from mudroom.core.confinement.default_limit import NO_NAMESPACES, counters, session_rlimits, tmpfs_size
 from mudroom.core.confinement.environment import select_variables
 from mudroom.core.confinement.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
@@ -21,6 +22,7 @@ from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.host.host import Host, own_settings, settings_of, survey, umask, without
 from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
+from mudroom.session.confinement.appearance import own_home, with_room
 from mudroom.session.confinement.grant import PLAIN, Grant, free_links, graphics, in_the_way, is_socket
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import private_directories
@@ -82,7 +84,6 @@ def owner_inside(level: int) -> tuple[int, int] | None:
     """Return user and group of the commands of root's containers; None for all others, which are this process's."""
     if level < 2 or disk.user():
         return None
-    from mudroom.core.confinement.container import NOBODY
 
     return NOBODY
 
@@ -122,8 +123,6 @@ class Confinement:
         self._containers = containers
         self.home = self.own_home = home
         if vault.is_elsewhere:
-            from mudroom.session.confinement.appearance import own_home
-
             self.own_home = own_home(home)
         self._host: Host | None = None
         self._umask = umask() if mask is None else mask
@@ -502,7 +501,5 @@ class Confinement:
         if os.path.isdir(own) and not os.path.islink(own):
             binds.append(Bind(own, self._vault.project + b"/.mudroom"))
         if self._vault.is_elsewhere:
-            from mudroom.session.confinement.appearance import with_room
-
             binds = with_room(self._home, with_room(self._vault.project, binds), "the private home")
         return tuple(bind for bind in binds if not is_below(self._vault.path, bind.path))

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from mudroom.core.agent.level_decision import LevelDecision, LevelSupport, decide_level
 from mudroom.core.agent.sandbox_level import BARE
+from mudroom.core.confinement.container import HOST
 from mudroom.core.settings import EngineChoice, Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Refused, Unsupported
@@ -166,7 +167,6 @@ def image_of(settings: Settings, card: AgentCard | None, level: int) -> tuple[st
     a card to name it; otherwise the card's image is ignored."""
     if level < 2:
         return "", ()
-    from mudroom.core.confinement.container import HOST
 
     named, requested = settings.image, card.image if card is not None else ""
     notes: tuple[str, ...] = ()

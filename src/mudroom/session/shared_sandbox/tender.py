@@ -36,6 +36,7 @@ from mudroom.stage.views.overlay import OverlayView
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.background import Book, Ring
 from mudroom.vault.forks.collection import CollectedCommand, gather, view_of
+from mudroom.vault.forks.live_checkpoint import checkpoint_copy
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -259,8 +260,6 @@ class SharedSandbox:
         while the files are copied. ``keep``: see ``checkpoint_copy``; ``name`` is only a stem then, since a name that
         is chosen outside could be taken meanwhile. ``terms``: of the command that the checkpoint is made for; None: for
         no command. Raise UsageError if the name is taken, or if the terms differ."""
-        from mudroom.vault.forks.live_checkpoint import checkpoint_copy
-
         if terms is not None:
             self.require_terms(terms)
         with self._collecting, self.stopped():

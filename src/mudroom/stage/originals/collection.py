@@ -45,6 +45,7 @@ from mudroom.core.tree.rename import pair_renames
 from mudroom.core.tree.rollup import whole_directories
 from mudroom.stage import disk, xattr
 from mudroom.stage.originals.ground import Ground
+from mudroom.stage.originals.later_flags import flag_later
 from mudroom.stage.source import Source, read_all, same_bytes
 from mudroom.stage.stamp import is_outside
 from mudroom.stage.view import RawDifference, View
@@ -393,8 +394,6 @@ class _Collector:
         if any(_is_link(change) for change in counted):
             counted = self._with_links(counted)
         if counted:
-            from mudroom.stage.originals.later_flags import flag_later
-
             counted = flag_later(counted, self._staged, self._base, self._ground.project)
         hidden = (path for path in self._hidden if self._hidden.isdisjoint(ancestors(path)))
         return Changeset(tuple(counted), tuple(sorted(remarks)), tuple(sorted(hidden)))

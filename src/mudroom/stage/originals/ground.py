@@ -9,6 +9,7 @@ from types import MappingProxyType
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
 from mudroom.stage.layers.landed import LandedPaths, open_kept
+from mudroom.stage.layers.shown import PATHS, entries_of, read_paths
 from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import Source
 from mudroom.typing import TYPE_CHECKING
@@ -99,15 +100,12 @@ class Ground:
         """Secrets that the fork holds apart from its layers, and that commands may be changing in a layer now."""
         if not self._shown:
             return frozenset()
-        from mudroom.stage.layers.shown import PATHS, read_paths
 
         return read_paths(self._shown + PATHS) - self._settled
 
     def shown_secrets(self) -> Iterator[tuple[bytes, Entry | None]]:
         """Yield these paths with their entries, None for a deleted one, and all below those that are directories."""
         if self._shown:
-            from mudroom.stage.layers.shown import entries_of
-
             yield from entries_of(self._shown)
 
     def has_landed(self, path: bytes, staged: Entry | None) -> bool:

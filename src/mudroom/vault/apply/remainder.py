@@ -23,6 +23,7 @@ from mudroom.stage.layers.union import Union
 from mudroom.stage.originals.collection import TEXT_LIMIT
 from mudroom.stage.source import OpenSource, Source, read_all
 from mudroom.vault.conflict.resolution import RESOLUTIONS, RESOLVED
+from mudroom.vault.forks.logins import has_logins
 from mudroom.vault.forks.review import REVIEWED, forget
 from mudroom.vault.record import ForkRecord, save
 from mudroom.vault.store.fork import Fork
@@ -74,7 +75,6 @@ def keep_remainder(
 def _has_logins(fork: Fork) -> bool:
     if not fork.has_home:
         return False
-    from mudroom.vault.forks.logins import has_logins
 
     return has_logins(fork.path)
 

@@ -9,15 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from mudroom.core.clock import CommandStart, EditWindow, edit_window
+from mudroom.core.confinement.container import user_of
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset, Remark
 from mudroom.core.tree.path import ancestors, show
+from mudroom.core.tree.quote import show_words
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError, ProjectClosed
 from mudroom.stage import disk
 from mudroom.stage.layers.closed_directory import open_to_owner
 from mudroom.stage.layers.layer import stamp_now
+from mudroom.stage.layers.shown import HELD, write_paths
 from mudroom.stage.source import OpenSource, is_absence
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
@@ -86,7 +89,6 @@ def shown_view(
     report = (
         None if progress is None else lambda done, total: progress("copying the snapshot for the command", done, total)
     )
-    from mudroom.core.confinement.container import user_of
 
     owner = user_of(disk.user(), disk.group()) if level == 2 else None
     return CopyView(fork.copy_place, opened.visible, report, owner=owner)
@@ -180,8 +182,6 @@ def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progre
     if strange:
         notes.append(EMPTY.format(paths=named(strange), why="of the network, or of a program"))
     if vault.mask.shown:
-        from mudroom.stage.layers.shown import HELD, write_paths
-
         write_paths(vault.base(name) + HELD, vault.mask.shown)
     fork.save(fork.state._replace(base=name))
     return notes
@@ -316,8 +316,6 @@ def _closed_to_user(fork: Fork, project: bytes, error: OSError) -> ProjectClosed
     for path in (*ancestors(error.filename), error.filename):
         place = project + b"/" + path
         if os.path.isdir(place) and not os.access(place, os.R_OK | os.X_OK):
-            from mudroom.core.tree.quote import show_words
-
             opens = f"chmod u+rwx {show_words([place])}"
             return ProjectClosed(
                 f"the command has changed {show(path)}, which is closed to you in the project: {opens} opens it",

@@ -11,12 +11,14 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import ForkGone
 from mudroom.stage.layers.landed import LANDED, load_landed
+from mudroom.stage.layers.shown import PATHS, TREE, WithSecrets, own_paths, part_of, read_paths
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import OpenSource, Source
 from mudroom.typing import TYPE_CHECKING, TypeVar
 from mudroom.vault.store.fork import Fork, mount_note
+from mudroom.vault.store.masked_secrets import masked_of
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
@@ -83,8 +85,6 @@ class OpenFork:
             raise
 
     def _show(self, mask: Mask) -> None:
-        from mudroom.stage.layers.shown import PATHS, TREE, WithSecrets, read_paths
-
         self._allowed = frozenset(path for path in read_paths(self._shown + PATHS) if mask.allows(path))
         if self._allowed:
             self.shown_paths |= self._allowed
@@ -96,7 +96,6 @@ class OpenFork:
         """The tree below the upper layer with all secrets that commands were shown: a copy may have any of them."""
         if not self._shown:
             return self.lower
-        from mudroom.stage.layers.shown import PATHS, TREE, WithSecrets, read_paths
 
         return WithSecrets(self.lower, self._keep(OneLayer(self._shown + TREE)), read_paths(self._shown + PATHS))
 
@@ -114,7 +113,6 @@ class OpenFork:
         there are none. Hold the fork's lock."""
         if not self._allowed:
             return ()
-        from mudroom.stage.layers.shown import TREE, part_of
 
         part = part_of(self._shown, self._allowed, self._fork.path, self.lower)
         return (part + TREE,)
@@ -154,8 +152,6 @@ class OpenFork:
         copy = self._keep(OneLayer(contents[0], is_layer=False))
         if not self._shown:
             return copy
-        from mudroom.stage.layers.shown import PATHS, TREE, WithSecrets, read_paths
-        from mudroom.vault.store.masked_secrets import masked_of
 
         # A secret that the copy's commands were shown is in the copy, as they have left it.
         paths = read_paths(self._shown + PATHS) & masked_of(self._fork.path).at(self._state)
@@ -191,12 +187,10 @@ class OpenFork:
         mask = self._vault.mask
         if not mask.paths or source is self._bottom:
             return source
-        from mudroom.vault.store.masked_secrets import masked_of
 
         unknown = mask.paths - masked_of(self._fork.path).at(self._state)
         if not unknown or mount_note(self._fork) is not None:
             return source
-        from mudroom.stage.layers.shown import WithSecrets
 
         there = [path for path in unknown if source.look(path) is not None]
         return WithSecrets(source, self._keep(OneLayer(mask.layer)), there)
@@ -238,18 +232,12 @@ class OpenFork:
         )
 
     def _settled(self) -> frozenset[bytes]:
-        from mudroom.vault.store.masked_secrets import masked_of
-
         return masked_of(self._fork.path).at(self._state)
 
     def _masked_names(self) -> frozenset[bytes]:
-        from mudroom.vault.store.masked_secrets import masked_of
-
         return masked_of(self._fork.path).names
 
     def _own(self) -> frozenset[bytes]:
-        from mudroom.stage.layers.shown import own_paths
-
         return own_paths(self._fork.layer(self._state.upper))
 
     def _masked(self, *changesets: Changeset) -> frozenset[bytes]:

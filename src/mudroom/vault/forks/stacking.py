@@ -18,6 +18,7 @@ from mudroom.stage import disk, safe_open
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork, fork_directory, is_plain, mount_note
+from mudroom.vault.store.masked_secrets import keep_masked, masked_of
 from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
 
@@ -165,8 +166,6 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
 def _keep_masked(parent: Fork, child: Fork, *, is_same: bool) -> None:
     """Record of a fork which secrets were masked for its commands. Other layers than the parent's are searched again
     (not ``is_same``)."""
-    from mudroom.vault.store.masked_secrets import keep_masked, masked_of
-
     known = masked_of(parent.path)
     keep_masked(child.path, known if is_same else known.unsearched, known if parent is child else None)
 

@@ -28,16 +28,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from mudroom.core.clock import CommandStart
+from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import Checkpoint, ForkState, checkpoint_line, from_text, head_text
 from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.stage import disk
+from mudroom.stage.layers.shown import with_shown
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.lock import PATIENCE, Lock
+from mudroom.vault.store.masked_secrets import masked_of
 
 if TYPE_CHECKING:
-    from mudroom.core.tree.change import Changeset
     from mudroom.vault.record import ForkRecord
     from mudroom.vault.store.mount_note import MountNote
 
@@ -314,8 +316,6 @@ class Fork:
         shown = self.shown
         if not shown:
             return layers
-        from mudroom.stage.layers.shown import with_shown
-        from mudroom.vault.store.masked_secrets import masked_of
 
         return with_shown(layers, self.upper, shown, masked_of(self.path).at(self.state))
 
@@ -394,8 +394,6 @@ class Fork:
     @property
     def sealed_changes(self) -> Changeset:
         """The changes of its sealed layers."""
-        from mudroom.core.tree.change import Changeset
-
         layers = self.state.layers
         record = self.reading.of(self.layer(layers[-1]) + b"/record", load_record) if layers else None
         return record.changeset if record is not None else Changeset()

@@ -43,12 +43,14 @@ from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import ForkExists, ForkGone, MudroomError, UsageError
 from mudroom.stage import disk
 from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.private_directory import make_private, require_private
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.stage.views.secret import NO_MASK
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.lock import Lock
 from mudroom.vault.moment import note
 from mudroom.vault.store.fork import SHOWN, Fork, forget_release, fork_directory
+from mudroom.vault.sync import sync_directory
 from mudroom.vault.turn import Turn
 
 if TYPE_CHECKING:
@@ -331,8 +333,6 @@ class Vault:
 
     def sync_trash(self) -> None:
         """Make all moves to the trash durable. A rename is durable wholly or not at all."""
-        from mudroom.vault.sync import sync_directory
-
         sync_directory(self.path + b"/trash")
 
     def empty_trash(self, progress: Callable[[int, int], None] | None = None) -> None:
@@ -420,8 +420,6 @@ def require_private_state(state: bytes) -> None:
     except OSError:
         info = None
     if info is None or info.st_mode & 0o170077 != 0o040000 or info.st_uid != disk.user():
-        from mudroom.stage.private_directory import require_private
-
         require_private(state)
 
 
@@ -501,9 +499,6 @@ def _unable(vault: bytes, what: str) -> MudroomError:
 
 
 def _make_vault(path: bytes, project: bytes, source: bytes) -> Vault:
-    from mudroom.stage.private_directory import make_private
-    from mudroom.vault.sync import sync_directory
-
     try:
         make_private(path)
         for name in _DIRECTORIES:

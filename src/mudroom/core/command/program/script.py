@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from mudroom.core.command.program.classification import UNKNOWN_PROGRAM
+from mudroom.core.command.shell.grammar import tree_of
 from mudroom.core.command.shell.quoting import word_of
 from mudroom.core.command.table_rule import INFORMS
 from mudroom.core.command.verdict import CommandPart
@@ -273,7 +274,6 @@ def _inputs(words: Iterable[bytes]) -> Iterator[Word]:
     for line in words:
         if b"<" not in line or b"\0" in line or len(line) > _LONGEST:
             continue
-        from mudroom.core.command.shell.grammar import tree_of
 
         nodes = [tree_of(line)]
         while nodes:

@@ -17,17 +17,24 @@ from mudroom.cli.terminal.protocol_streams import take_streams
 from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.core.tree.path import is_below
 from mudroom.errors import CommandNotStarted, UsageError
+from mudroom.ext.agents.acp.serve import AgentStart, Asking, ServeEnd, serve
 from mudroom.ext.agents.cli.agent_profile import NOT_FOUND, chosen_profile, search_of
+from mudroom.ext.agents.cli.agent_run import (
+    actor_with_program,
+    closed_place_notes,
+    request_by_profile,
+    request_settings,
+)
 from mudroom.ext.agents.session.host_program import find_program
 from mudroom.sandbox.platform import new_client
 from mudroom.session import Session
+from mudroom.session.upkeep import QueueApprover
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
 
     from mudroom.cli.terminal.approver import Ask
-    from mudroom.ext.agents.acp.serve import AgentStart, Asking, ServeEnd
     from mudroom.ext.agents.cli.agent_run import AgentRequest
     from mudroom.session import Client
 
@@ -77,14 +84,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _serve_inside(args: argparse.Namespace, context: Context, client: Client) -> int:
-    from mudroom.ext.agents.acp.serve import AgentStart
-    from mudroom.ext.agents.cli.agent_run import (
-        actor_with_program,
-        closed_place_notes,
-        request_by_profile,
-        request_settings,
-    )
-
     request: AgentRequest = request_by_profile(args, context)
     with open_session(
         context,
@@ -107,8 +106,6 @@ def _serve_inside(args: argparse.Namespace, context: Context, client: Client) ->
 
 
 def _serve_outside(args: argparse.Namespace, context: Context, client: Client) -> int:
-    from mudroom.ext.agents.acp.serve import AgentStart
-
     profile, word = chosen_profile(args.command[0], context), os.fsencode(args.command[0])
     if find_program(word, search_of(context.environ), working_directory()) is None:
         hint = profile.install or "name a program that is on PATH, or its path"
@@ -129,8 +126,6 @@ def _serve_outside(args: argparse.Namespace, context: Context, client: Client) -
 
 
 def _serve(session: Session, agent: AgentStart, args: argparse.Namespace) -> int:
-    from mudroom.ext.agents.acp.serve import ServeEnd, serve
-
     ends = take_streams()
     end = ServeEnd()
     with _signals(end):
@@ -151,9 +146,6 @@ def _ask_of_queue(args: argparse.Namespace) -> Ask:
 
 def _asking(session: Session, args: argparse.Namespace) -> Asking:
     """Set who is asked. Questions come in threads, so the queue is asked without a handler of signals."""
-    from mudroom.ext.agents.acp.serve import Asking
-    from mudroom.session.upkeep import QueueApprover
-
     queue = session.vault.approvals
     patience = session.actor.settings.approval_timeout if args.ask == "queue" else 0
     by_queue = QueueApprover(queue, patience)

@@ -19,6 +19,8 @@ from mudroom.core.confinement.environment import is_inside
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.ext.agents.card import load_card, trusted_hosts, with_card_network
+from mudroom.ext.agents.mcp import http, stdio
+from mudroom.ext.agents.mcp.server import Options, Server
 from mudroom.sandbox.platform import new_client
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING, Any, NoReturn
@@ -26,7 +28,6 @@ from mudroom.typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.ext.agents.mcp.server import Options
     from mudroom.session import Client
 
 EXAMPLES = """\
@@ -80,7 +81,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             "mudroom mcp speaks a protocol on its standard input, and that is a terminal",
             "claude mcp add mudroom -- mudroom mcp lets a client start it",
         )
-    from mudroom.ext.agents.mcp import stdio
 
     streams = take_streams() if args.http is None else None
     client = context.client or new_client(context.environ)
@@ -102,9 +102,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _http(args: argparse.Namespace, context: Context, session: Session) -> int:
-    from mudroom.ext.agents.mcp import http
-    from mudroom.ext.agents.mcp.server import Server
-
     server = Server(session, _options(args), context.terminal.note)
     with http.McpListener(server, args.http, os.urandom(24).hex()) as listener:
         if context.as_json:
@@ -119,7 +116,6 @@ def _http(args: argparse.Namespace, context: Context, session: Session) -> int:
 
 def _options(args: argparse.Namespace) -> Options:
     from mudroom import __version__
-    from mudroom.ext.agents.mcp.server import Options
 
     return Options(args.fork, elicits=args.ask == "client", asks=args.ask != "never", version=__version__)
 

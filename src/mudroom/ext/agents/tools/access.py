@@ -10,6 +10,7 @@ from mudroom.core.network.host_reason import look_at_host
 from mudroom.core.network.host_rules import show_rule
 from mudroom.core.tree.path import show
 from mudroom.ext.agents.core.fork_consent import look_at_names
+from mudroom.ext.agents.links.fork_dial import look_at_dial
 from mudroom.ext.agents.tools import schema
 from mudroom.ext.agents.tools.error import ToolError
 from mudroom.ext.agents.tools.tool import Hints, Tool, ToolContext, ToolResult
@@ -66,8 +67,6 @@ def _of_host(workspace: ToolWorkspace, host: str) -> dict[str, Any]:
     raw = host.encode("utf-8", "replace")
 
     def of_fork(label: str, port: int) -> tuple[bool, str]:
-        from mudroom.ext.agents.links.fork_dial import look_at_dial
-
         name = workspace.fork_or_none
         fork = session.vault.find(name) if name is not None else None
         if fork is None:

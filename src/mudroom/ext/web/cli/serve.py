@@ -15,6 +15,9 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.ext.web.cli.page_server import environment_of
 from mudroom.ext.web.server.cookie_key import CookieKey, write_own
+from mudroom.ext.web.server.guard import is_forwarded
+from mudroom.ext.web.server.login import Login
+from mudroom.ext.web.server.registry import RunningServer, ServerRegistry, ending, new_code
 from mudroom.policy.config import places
 from mudroom.stage import disk
 from mudroom.stage.private_directory import require_private
@@ -23,7 +26,6 @@ from mudroom.typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-    from mudroom.ext.web.server.registry import RunningServer, ServerRegistry
 
 EXAMPLES = """\
 examples:
@@ -66,7 +68,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(f"mudroom serve needs {' and '.join(missing)}", INSTALL)
-    from mudroom.ext.web.server.registry import ServerRegistry
 
     state = places(context.environ).state
     directory = disk.real_path(state) + b"/serve"
@@ -136,8 +137,6 @@ def _serve(
     import secrets
 
     from mudroom.ext.web.server.app import build
-    from mudroom.ext.web.server.login import Login
-    from mudroom.ext.web.server.registry import RunningServer
     from mudroom.ext.web.server.server import listen, serve
     from mudroom.ext.web.state.server_state import ServerState
 
@@ -168,8 +167,6 @@ def _serve(
 def _link(args: argparse.Namespace, context: Context, registry: ServerRegistry) -> int:
     """Print another login address of the running server."""
     import time
-
-    from mudroom.ext.web.server.registry import ending, new_code
 
     until = time.monotonic() + (0 if args.link else _START_SECONDS)
     while (running := registry.find_running()) is None and time.monotonic() < until:
@@ -203,8 +200,6 @@ def base_of(running: RunningServer) -> str:
 
 def addresses_of(running: RunningServer) -> list[str]:
     """Return our own address, then those of the names: https, unless a name leads here without a proxy."""
-    from mudroom.ext.web.server.guard import is_forwarded
-
     plain = [name for name in running.names if name.partition(":")[0].endswith(".localhost") or is_forwarded(name)]
     addresses = [f"http://{name if ':' in name else f'{name}:{running.port}'}{running.prefix}" for name in plain]
     return [
