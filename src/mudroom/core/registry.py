@@ -41,8 +41,8 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "doctor": {
         "containers": "containers.cli.engine",
     },
-    "elsewhere": {
-        "fleet": "fleet.cli.run_on_worker",
+    "fleet": {
+        "run": "fleet.cli.run_on_worker",
         "workers": "fleet.origin.worker_registry",
     },
     "inspection": {

@@ -249,7 +249,7 @@ class ThereResult(NamedTuple):
 def run_there(session: Session, name: str, argv: Sequence[bytes], cwd: bytes, context: Context) -> ThereResult:
     """Run a command on a worker and bring its fork here. Raise MudroomError if it did not run there to an end,
     NotInstalled without the satellite that has the workers."""
-    there: ThereResult = part("elsewhere", "fleet", f"--on {name}").run_there(session, name, argv, cwd, context)
+    there: ThereResult = part("fleet", "run", f"--on {name}").run_there(session, name, argv, cwd, context)
     return there
 
 

@@ -29,7 +29,7 @@ def values(kind: str, fork: str | None, context: Context) -> list[str]:
         return sorted("@" + name for name in PRESETS)
     if kind == "profiles":
         return known_agents(user_config(context.environ)).names()
-    fleet = part_or_none("elsewhere", "workers")
+    fleet = part_or_none("fleet", "workers")
     return sorted(fleet.load(user_config(context.environ))) if fleet is not None else []
 
 

@@ -78,7 +78,7 @@ class ForkLinks(Protocol):
     def dialler(self, vault: Vault, fork: Fork, pool: InnerSockets, settings: Settings) -> Dialler:
         """Return what connects a command of the fork with other forks."""
 
-    def dial_from_afar(
+    def dial_from_worker(
         self, vault: Vault, pool: InnerSockets, caller: ForkIdentity, host: str, port: int, settings: Settings
     ) -> PendingConnection:
         """Return a connection to a fork of this machine for a command that runs on another. ``caller``: of that

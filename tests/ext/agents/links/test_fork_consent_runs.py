@@ -28,7 +28,7 @@ from mudroom.ext.agents.core.fork_consent import ReachedPort, ShownPort
 from mudroom.ext.agents.links import socket_pool
 from mudroom.ext.agents.links.agent_door import open_agent
 from mudroom.ext.agents.links.fork_connection import Standing
-from mudroom.ext.agents.links.fork_dial import ForkDialler, dial_from_afar
+from mudroom.ext.agents.links.fork_dial import ForkDialler, dial_from_worker
 from mudroom.ext.agents.links.fork_grants import edit_grants, identity_of
 from mudroom.ext.agents.session.run_agent import run_agent
 from mudroom.net.gate.fork_dials import MOST_PAIR
@@ -428,7 +428,7 @@ def test_a_command_of_another_machine_reaches_a_fork_here_as_the_policy_says(pla
     caller = ForkIdentity("planner", "errand e1")
     with place.session(settings) as session, served(session, 8000, 8001):
         pool, vault = session.machine.gate.inner_sockets, session.vault
-        pending = dial_from_afar(vault, pool, caller, "coder.mudroom.internal", 8000, settings)
+        pending = dial_from_worker(vault, pool, caller, "coder.mudroom.internal", 8000, settings)
         with socket.socket(fileno=pending.result().descriptor) as connection:
             connection.setblocking(True)
             connection.settimeout(20)
@@ -440,7 +440,7 @@ def test_a_command_of_another_machine_reaches_a_fork_here_as_the_policy_says(pla
             (caller._replace(label=""), "coder.mudroom.internal", 8000, "not known here"),
         ):
             with pytest.raises(ForkRefused, match=reason):
-                dial_from_afar(vault, pool, who, host, port, settings)
+                dial_from_worker(vault, pool, who, host, port, settings)
 
 
 def test_a_fork_that_is_not_here_is_dialled_through_a_link(place: Place) -> None:

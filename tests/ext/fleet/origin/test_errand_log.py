@@ -121,12 +121,10 @@ def test_damaged_rows_are_one_line(tmp_path: Path) -> None:
     for table, column in (("run", "command"), ("errand", "message"), ("attempt", "outcome")):
         log._database.execute(f"UPDATE {table} SET {column} = x'c1c1'")
     for read in (log.runs, lambda: log.errands("r1"), lambda: log.attempts("r1")):
-        with pytest.raises(
-            MudroomError, match=r"\Athe book of errands is damaged: .* \(forks are not affected by it\)\Z"
-        ):
+        with pytest.raises(MudroomError, match=r"\Athe errand log is damaged: .* \(forks are not affected by it\)\Z"):
             read()
     log._database.execute("DROP TABLE run")
-    told = "the book of errands cannot be read: no such table: run (forks are not affected by it)"
+    told = "the errand log cannot be read: no such table: run (forks are not affected by it)"
     with pytest.raises(MudroomError, match=whole(told)):
         log.runs()
     log.close()
@@ -144,7 +142,7 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(log, "_database", Full())
     log._states[errand, 1] = "new"
     log.put(AttemptRow(errand, 1, "sent"))
-    told = "the book of errands cannot be written: database or disk is full"
+    told = "the errand log cannot be written: database or disk is full"
     hint = "make room on the disk; mudroom fleet resume goes on"
     with pytest.raises(MudroomError, match=whole(f"{told} ({hint})")):
         log.commit()

@@ -6,7 +6,7 @@ counts at once, and one that was taken back counts no more.
 
 Rules of this file: the socket is made in the network namespace of the other fork's command and connected from here.
 A server that does not accept delays its own clients alone. A fork on another machine is reached by a dial through the
-link to it, and a command on another machine reaches a fork here by ``dial_from_afar``
+link to it, and a command on another machine reaches a fork here by ``dial_from_worker``
 (``ext/fleet/origin/connection_proxy.py``); the decision is the same, and made here.
 """
 
@@ -67,7 +67,7 @@ def look_at_dial(vault: Vault, fork: Fork, settings: Settings, label: str, port:
     return given.is_given, given.reason
 
 
-def dial_from_afar(
+def dial_from_worker(
     vault: Vault, pool: InnerSockets, caller: ForkIdentity, host: str, port: int, settings: Settings
 ) -> PendingConnection:
     """Return a connection to a fork of this machine for a command that runs on another. ``caller``: of that command's

@@ -326,9 +326,7 @@ class ErrandLog:
         try:
             return self._database.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            raise MudroomError(
-                f"the book of errands cannot be read: {error}", "forks are not affected by it"
-            ) from error
+            raise MudroomError(f"the errand log cannot be read: {error}", "forks are not affected by it") from error
 
     def _transaction(self) -> _Transaction:
         return _Transaction(self._database)
@@ -338,7 +336,7 @@ def _decoded(data: bytes, kind: Any) -> Any:
     try:
         return msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, TypeError) as error:
-        raise MudroomError(f"the book of errands is damaged: {error}", "forks are not affected by it") from error
+        raise MudroomError(f"the errand log is damaged: {error}", "forks are not affected by it") from error
 
 
 class _Transaction:
@@ -360,5 +358,5 @@ class _Transaction:
 
 def _write_error(error: sqlite3.Error) -> MudroomError:
     return MudroomError(
-        f"the book of errands cannot be written: {error}", "make room on the disk; mudroom fleet resume goes on"
+        f"the errand log cannot be written: {error}", "make room on the disk; mudroom fleet resume goes on"
     )

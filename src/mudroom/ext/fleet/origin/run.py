@@ -123,7 +123,7 @@ class FleetRun:
             self._questions.has_allowed,
             lambda fork, flow: session.forks.journal("flow", fork, flow_to_json(flow)),
             upstream=upstream_of(session.machine.confinement.variables),
-            dial_fork=lambda fork, errand, host, port: fork_links().dial_from_afar(
+            dial_fork=lambda fork, errand, host, port: fork_links().dial_from_worker(
                 session.vault,
                 session.machine.gate.inner_sockets,
                 ForkIdentity(label_of(fork), f"errand {errand}", session.actor.agent or ""),
