@@ -39,7 +39,7 @@ class Kept(Strange):
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
     found = Kept(tmp_path)
-    monkeypatch.setattr(stamp, "is_settled", lambda _ctime, _now: True)
+    monkeypatch.setattr(cache, "is_settled", lambda _ctime, _now: True)
     real = combine.load
 
     def counted(*args: bytes, trusts_all: bool) -> Loaded:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 
-from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.registry import part
 from mudroom.errors import ForkExists, UsageError
 from mudroom.library import landing
@@ -261,6 +260,8 @@ class Room:
 
     def journal(self, last: int = 100, *, kinds: Sequence[str] = (), forks: Sequence[str] = ()) -> list[JournalEvent]:
         """Return the newest events of the project, oldest first."""
+        from mudroom.core.journal.event_filter import EventFilter
+
         with self._life.call() as session:
             where = EventFilter(kinds=tuple(kinds), forks=tuple(forks))
             return [journal_event(event) for event in session.vault.journal.events(last=last, where=where)]

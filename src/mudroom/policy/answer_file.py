@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from mudroom.errors import MudroomError, UsageError
-from mudroom.policy.edit_yaml import CannotEdit, insert_text, remove_text
 from mudroom.policy.local_directory import LocalDirectory
 from mudroom.typing import NamedTuple
 
@@ -50,6 +49,8 @@ class AnswerFile(NamedTuple):
         removes: Callable[[str, str], bool],
         additions: Sequence[tuple[str, str, str]],
     ) -> bytes:
+        from mudroom.policy.edit_yaml import CannotEdit, insert_text, remove_text
+
         try:
             for key in self.keys:
                 texts = [text for own, text in before if own == key]

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Mapping
 
 from mudroom.core.confinement.fallback import Mode
-from mudroom.core.registry import part
 from mudroom.errors import Unsupported
 from mudroom.sandbox.linux.plan import compile_plan
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
@@ -87,6 +86,7 @@ def platform_of(name: str) -> Platform | None:
     NotInstalled."""
     if name not in BY_RECORD:
         return LINUX if name == LINUX.name else None
+    from mudroom.core.registry import part
 
     platform: Platform = part("platform", name, f"mudroom on {system_name(name)}").PLATFORM
     return platform

@@ -19,7 +19,6 @@ from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.damage import UNREADABLE
-from mudroom.vault.forks.live_checkpoint import checkpoint_copy
 from mudroom.vault.forks.stacking import require_idle
 from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork, mount_note
@@ -114,6 +113,7 @@ class Mounts:
         note = self.settled(fork)
         if note is None or not note.writable:
             return None
+        from mudroom.vault.forks.live_checkpoint import checkpoint_copy
 
         self.collect(fork)
         chosen = name if keep is None else stack.free_name(fork.state, name)

@@ -6,7 +6,6 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.text.json_text import to_json_text
 from mudroom.errors import UsageError
 from mudroom.ext.completion import FILES, VALUES, generated
-from mudroom.ext.completion.value import values
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _print_values(kind: str, words: list[str], context: Context) -> int:
+    from mudroom.ext.completion.value import values
+
     if len(words) > (kind == "paths"):
         raise UsageError(f"--values {kind} takes no word {words[-1]!r}", f"mudroom completion --values {kind}")
     found = values(kind, words[0] if words else None, context)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection
 
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import wait_readable, wait_ready
-from mudroom.sandbox.client.stream import InputRelay, OutputRelay, failures, is_same, leads_to_null
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -121,12 +120,14 @@ class CapturedOutput:
         """Failures of the caller's descriptors, as clauses."""
         if not self.relays:
             return []
+        from mudroom.sandbox.client.stream import failures
 
         return failures(self.relays)
 
     def _input(self, stdin: int | None) -> int:
         if stdin is None or stdin in self._own:
             return self._null(os.O_RDONLY) if stdin is None else stdin
+        from mudroom.sandbox.client.stream import InputRelay, leads_to_null
 
         if leads_to_null(stdin):
             return self._null(os.O_RDONLY)
@@ -136,8 +137,11 @@ class CapturedOutput:
 
     def _outputs(self, stdout: int | None, stderr: int | None, limit: int, heard: Heard | None) -> tuple[int, int]:
         out = self._output("stdout", stdout, limit, heard)
-        if stdout is not None and stderr is not None and stderr not in self._own and is_same(stdout, stderr):
-            return out, out
+        if stdout is not None and stderr is not None and stderr not in self._own:
+            from mudroom.sandbox.client.stream import is_same
+
+            if is_same(stdout, stderr):
+                return out, out
         return out, self._output("stderr", stderr, limit, heard)
 
     def _output(self, name: str, given: int | None, limit: int, heard: Heard | None) -> int:
@@ -147,6 +151,7 @@ class CapturedOutput:
             return stream.theirs
         if given in self._own:
             return given
+        from mudroom.sandbox.client.stream import OutputRelay, leads_to_null
 
         if leads_to_null(given):
             return self._null(os.O_WRONLY)

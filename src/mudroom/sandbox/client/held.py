@@ -17,7 +17,6 @@ from mudroom.sandbox.client.connection import Connection, wait_readable, with_re
 from mudroom.sandbox.client.failure import failure_of, no_directory
 from mudroom.sandbox.client.invocation import KILLED, NO_OPTIONS, Invocation, RunOptions
 from mudroom.sandbox.client.launcher_client import Fate, LaunchedCommand
-from mudroom.sandbox.launcher.kernel import FSCONFIG_CMD_RECONFIGURE, SYS_fsconfig, syscall
 from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
 from mudroom.typing import TYPE_CHECKING, Any
 
@@ -88,6 +87,8 @@ class HeldSandbox:
 
         A reconfiguration drops every unused entry of the file system's name cache, those of missing names included
         (reconfigure_super in fs/super.c, shrink_dcache_sb)."""
+        from mudroom.sandbox.launcher.kernel import FSCONFIG_CMD_RECONFIGURE, SYS_fsconfig, syscall  # Linux alone
+
         for refresher in self._refresher:
             try:
                 syscall(SYS_fsconfig, refresher, FSCONFIG_CMD_RECONFIGURE, None, None, 0)

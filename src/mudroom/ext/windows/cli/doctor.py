@@ -6,7 +6,6 @@ import importlib
 import os
 from collections.abc import Callable, Mapping
 
-from mudroom.cli.doctor.probe import certified
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.spec import Copy, HostView, SandboxSpec
 from mudroom.errors import MudroomError
@@ -16,7 +15,6 @@ from mudroom.ext.windows.sandbox.native import NativeJobs, native
 from mudroom.ext.windows.sandbox.plan import WindowsCommand, WindowsMachine, compile_plan, system_variables
 from mudroom.ext.windows.sandbox.run import start
 from mudroom.ext.windows.win32.api import CallFailed, Library
-from mudroom.policy.config import environment, places
 from mudroom.typing import Any, Literal, NamedTuple
 
 State = Literal["strict", "degraded", "missing", "not probed"]
@@ -183,6 +181,8 @@ def examine_here(directory: bytes, variables: Mapping[str, str]) -> tuple[list[W
     """Return the rows of ``examine`` with those of the certificate, and whether the platform is open. Raise OSError,
     MudroomError."""
     rows = examine(directory, variables)  # first: it says if this is no Windows, where the session's modules fail
+    from mudroom.cli.doctor.probe import certified
+    from mudroom.policy.config import environment, places
 
     findings, is_open = certified(places(environment()).state)
     return [*rows, *(WindowsRow(*finding) for finding in findings)], is_open

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from mudroom.cli.main import VERBS, overview, run, version
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError
-from mudroom.ext.windows.cli.doctor import examine_here
-from mudroom.policy.config import environment
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,6 +47,7 @@ def start(argv: Sequence[str], client: Client | None = None) -> int:
     if argv[0] not in PORTED:
         terminal.error(f"mudroom {argv[0]} {NOT_YET}", HINT)
         return 125
+    from mudroom.policy.config import environment
 
     try:
         environ = environment()
@@ -59,6 +58,8 @@ def start(argv: Sequence[str], client: Client | None = None) -> int:
 
 
 def _doctor(terminal: Terminal, as_json: bool) -> int:
+    from mudroom.ext.windows.cli.doctor import examine_here
+
     try:
         with tempfile.TemporaryDirectory(prefix="mudroom-doctor-") as directory:
             rows, is_open = examine_here(os.fsencode(directory), os.environ)
