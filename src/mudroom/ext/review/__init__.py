@@ -1,1 +1,1 @@
-"""What the page and the terminal show of a fork: the rows of its changes with their contents, and its history."""
+"""A fork as the page and the terminal show it: rows of changes with their contents, and its history."""
