@@ -166,6 +166,6 @@ def paths_of(agents: Sequence[str]) -> dict[str, str]:
 
 
 def _quoted(agent: str) -> str:
-    """Return an id as one path segment: only RFC 3986's unreserved characters and other letters stay unencoded."""
+    """Return an id as one path segment: all characters except RFC 3986's unreserved ones are percent-encoded."""
     plain = "-._~"
     return "".join(c if c.isalnum() or c in plain else f"%{ord(c):02X}" for c in agent)
