@@ -100,7 +100,8 @@ def _option(option: VerbOption) -> str:
 
 
 def _text(text: str) -> str:
-    """Return filled text as source lines for the manual page: at most 68 characters each where words permit that."""
+    """Return filled text as source lines for the manual page. They are wrapped at 68 characters, because escapes
+    lengthen a line and a source line should have at most 80 bytes."""
     return "".join(map(_line, textwrap.wrap(text, 68, break_long_words=False, break_on_hyphens=False)))
 
 

@@ -134,7 +134,7 @@ class EditorBridge:
             self._told = mark
         return summary(self._place, changes, self._turns) if changes else ""
 
-    # --- calls of the agent ---
+    # --- the agent's calls ---
 
     def _perform(self, message: AcpMessage) -> None:
         """Perform a call in the thread that reads the agent. If the agent leaves much unread, its answer waits. That

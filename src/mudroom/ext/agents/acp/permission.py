@@ -1,7 +1,6 @@
-"""The agent's permission requests (``session/request_permission``): the command in one, mudroom's note, a refusal.
-Pure.
+"""The agent's permission requests (``session/request_permission``): command, mudroom's note, refusal. Pure.
 
-The agent writes the request, so it proves nothing: the sandbox is what confines the agent.
+The agent writes the request, so it proves nothing: only the sandbox confines the agent.
 """
 
 from __future__ import annotations

@@ -375,7 +375,7 @@ class MessageRouter:
             amended["toolCall"] = {**amended["toolCall"], "content": self._shown(amended["toolCall"]["content"])}
         return [Pass("editor", message.with_params(amended))]
 
-    # --- terminals in what the agent shows ---
+    # --- terminals in the agent's updates ---
 
     def _update(self, message: AcpMessage) -> bytes:
         """Return an update's line. Tool call content is remembered, and mudroom's terminals are shown as text."""

@@ -5,9 +5,9 @@ Rules of this file:
    program, a crash, no output, a timeout), it gives the exit code, or the answer, that blocks.
 2. The second line is the agent's own and needs no answer: a prefix for all commands, permission rules, its sandbox.
    ``SECOND_LINES`` says which agent has which, and what is left open.
-3. An edit adds a value, or a marked block, or mudroom's own file. It never replaces a value of the user's: that is an
-   error that names it.
-4. Mudroom's values are recognised by ``MARK`` in them, so those from an older version are found, too.
+3. An edit adds a value, or a marked block, or mudroom's own file. It never replaces the user's own value: that is an
+   error that names the value.
+4. The added values are recognised by ``MARK`` in them, so those from an older version are found, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """JSON with comments, edited in place: everything that is not part of an edit keeps its bytes. Pure.
 
 Rules of this file:
-1. The text is scanned into nodes with their offsets; after each edit, which cuts or inserts characters, it is scanned
+1. The text is scanned into nodes with their offsets. An edit cuts or inserts characters; then the text is scanned
    again.
 2. Comments (``//``, ``/* */``), trailing commas and a byte order mark are read, as the settings files of editors and
    agents have them. Any other deviation from RFC 8259 raises JsoncError with the line: such a file is not edited.

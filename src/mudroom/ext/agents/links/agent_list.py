@@ -1,6 +1,6 @@
 """``http://agents.mudroom.internal/`` inside a sandbox: the running agents that the asking fork may reach.
 
-The list is a link set (RFC 9264) whose items (RFC 6573) are A2A cards. A card's URL is in its agent's fork. The list is
+The list is a link set (RFC 9264) whose items (RFC 6573) are A2A cards. A card's URL names its agent's fork. The list is
 made without any request to the agents' own servers.
 """
 
