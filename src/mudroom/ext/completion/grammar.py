@@ -50,7 +50,7 @@ class VerbLine(NamedTuple):
     actions: tuple[str, ...]
     """Alternatives for the first word."""
     arguments: tuple[str, ...]
-    """Kinds of the words after that; the last kind repeats. Alternatives are joined by ``+``."""
+    """Kinds for the words after that; the last kind repeats. Alternatives are joined by ``+``."""
     usage: str
     examples: str
     takes_command: bool

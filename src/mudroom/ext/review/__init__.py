@@ -1,1 +1,1 @@
-"""A fork as the page and the terminal show it: rows of changes with their contents, and its history."""
+"""A fork for display on the page and in the terminal: its change rows with contents, and its history."""

@@ -95,16 +95,16 @@ def fewer_collections() -> Iterator[None]:
 
 
 def cache_record(session: Session) -> None:
-    """Cache the fork's record, for callers that read many of its files: otherwise each read parses it again."""
+    """Cache the fork's record, for callers that read many files in it: otherwise each read parses it again."""
     session.vault.reading = FileCache()
 
 
 class RowSide(NamedTuple):
-    """One side of a change; ``entry`` is None if that side has no file."""
+    """A change's old or new side; ``entry`` is None if that side has no file."""
 
     entry: Entry | None
     lines: int = 0
-    """Number of lines, if a text was read; otherwise 0."""
+    """Line count, if a text was read; otherwise 0."""
     image: str = ""
     """Media type, if it is an image that browsers can show; otherwise empty."""
 
@@ -115,7 +115,7 @@ Kind = Literal["text", "binary", "image", "link", "directory", "large", "masked"
 
 
 class MovedRow(NamedTuple):
-    """The other end of a similar rename, for display only. Each end is a change that is selected separately."""
+    """A similar rename's other end, for display only. Each end is a change that is selected separately."""
 
     path: bytes
     is_source: bool
@@ -123,7 +123,7 @@ class MovedRow(NamedTuple):
     percent: int
     """Similarity in percent."""
     compared: bool
-    """Whether the old side shown is the file at that path. Its blocks are then not those of the change."""
+    """Whether the old side shown is the file at that path. Its blocks are then not the change's."""
 
 
 class RowDifference(NamedTuple):
@@ -171,9 +171,9 @@ def find_change(sides: BothSides, path: bytes) -> SidePair:
 
 
 def is_masked(session: Session, pair: SidePair, between: tuple[str, str] | None = None) -> bool:
-    """Return whether the file is, or was, a secret of the project; reviews never read those. A file that the fork
-    created under such a name is not masked. A comparison of two other states does not know the creator, and masks the
-    file."""
+    """Return whether the file is, or was, a project secret; reviews never read those. A file that the fork created
+    under such a name is not masked. If two other states are compared, the creator is not known, and the file is
+    masked."""
     return (pair.old is not None or between is not None) and session.forks.secrets.hides(
         pair.source or pair.change.path
     )

@@ -18,7 +18,7 @@ Sign = Literal[" ", "-", "+"]
 PIECE = 1_000
 """Most lines in a piece."""
 _SECTION, _SECTION_FAR = 80, 10_000
-"""Most characters in a heading, and the number of lines above a hunk that are searched for it."""
+"""Most characters in a heading; lines above a hunk that are searched for it."""
 
 
 class DifferenceLine(NamedTuple):
@@ -57,7 +57,7 @@ class DifferenceHunk(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Consecutive lines of one kind; ``old`` and ``new`` are the positions on each side."""
+    """Consecutive lines with one kind; ``old`` and ``new`` are the positions on each side."""
 
     kind: Sign
     old: int
@@ -101,7 +101,7 @@ class Texts:
         return self._old, self._new
 
     def __len__(self) -> int:
-        """Return the number of pieces."""
+        """Return the piece count."""
         return len(self._pieces)
 
     def page(self, first: int = 0, lines: int = 2_000) -> tuple[tuple[DifferenceHunk, ...], int | None]:

@@ -1,7 +1,7 @@
-"""Differences within changed lines: pairs of similar lines, and the words in which they differ.
+"""Differences within changed lines: similar lines in pairs, and the words in which they differ.
 
 The work is bounded for a pair, for a block, and for everything that shares a ``Budget``. Lines over a limit are not
-marked. Marks are always correct: without the marked characters, both lines of a pair hold the same words.
+marked. Marks are always correct: without the marked characters, both lines in a pair hold the same words.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _Bag = tuple[frozenset[str], int]
 
 
 def _bag(line: str) -> _Bag:
-    """Return a line's distinct words, and the sum of their lengths in characters."""
+    """Return a line's distinct words, and their total length in characters."""
     tokens = frozenset(token for token in _TOKEN.findall(line) if not token.isspace())
     return tokens, sum(map(len, tokens))
 
