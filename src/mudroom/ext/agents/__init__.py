@@ -1,1 +1,1 @@
-"""Profiles of known agents (``profiles/*.toml``), and what reads them."""
+"""Profiles of known agents (``profiles/*.toml``), and the code that reads them."""

@@ -1,4 +1,4 @@
-"""The card of an agent: read, and compared with this machine and its policy."""
+"""Read an agent's card, and compare it with this machine and its policy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CARD_LIMIT = 1 << 20
 
 
 def load_card(path: bytes) -> AgentCard:
-    """Return an agent's card. Raise UsageError, one line that names the file."""
+    """Return an agent's card. Raise UsageError with one line that names the file."""
     from hashlib import sha256
 
     name = show(path)
@@ -56,7 +56,7 @@ def load_card(path: bytes) -> AgentCard:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Reject duplicate keys: JSON parsers use the last one, a reader may see the first."""
+    """Reject duplicate keys: JSON parsers use the last, a human reader may see the first."""
     values = dict(pairs)
     if len(values) < len(pairs):
         keys = [key for key, _value in pairs]
@@ -65,16 +65,17 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-# --- what it gets ---
+# --- what the agent gets ---
 
 
 def with_card_network(card: AgentCard, settings: Settings, mode: str | None) -> Settings:
-    """Return the settings without network if the card needs none, unless the user has given a mode (``given``)."""
+    """Return the settings, without network if the card needs none and the user has given no ``mode``."""
     return settings._replace(network="none") if card.needs.network is False and mode is None else settings
 
 
 def trusted_hosts(card: AgentCard, project: bytes, environ: Mapping[bytes, bytes]) -> tuple[HostRule, ...]:
-    """Return the hosts of a card whose agent the policy trusts to name them; the user is not asked."""
+    """Return a card's hosts that no rule covers, if the policy trusts its agent to name them without asking the
+    user."""
     trusted = load_policy(project, environ).settings.network_cards
     if not isinstance(card.needs.network, tuple) or card.agent not in trusted:
         return ()
@@ -94,8 +95,8 @@ def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> O
 
 
 def _unopened(card: AgentCard, request: CredentialRequest) -> OpenedCredentials:
-    """Return no credentials, with a note of those that are asked for. The access lists of the user's own files would
-    have to name the sandbox, also after a mudroom that was killed."""
+    """Return no credentials, with a note that names those requested. To open them, the access lists of the user's own
+    files would have to name the sandbox, and would keep that entry if mudroom was killed."""
     own = (card.store.name,) if card.store is not None else ()
     asked = dict.fromkeys((*request.stores, *(f"~/{show(path)}" for path in request.paths), *own))
     told = f"not opened on Windows: {', '.join(asked)} (--env NAME passes the variable of a key)"
@@ -103,7 +104,7 @@ def _unopened(card: AgentCard, request: CredentialRequest) -> OpenedCredentials:
 
 
 def _agent_stores(names: Iterable[str], own: AgentStore | None) -> tuple[AgentStore, ...]:
-    """Return the stores of agents by name, as mudroom's own profiles have them, and the agent's own as given."""
+    """Return the agents' stores by name, as in mudroom's own profiles, and the agent's own as given."""
     profiles = [Catalog().of_store(name) for name in names if own is None or name != own.name]
     stores = [profile.agent_store for profile in profiles if profile is not None]
     return tuple(stores) if own is None else (own, *stores)

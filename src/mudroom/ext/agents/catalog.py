@@ -1,7 +1,7 @@
-"""The catalogue of profiles: mudroom's own, and the user's, which replace those of the same name.
+"""The profile catalogue: mudroom's own, and the user's, which replace those with the same name.
 
-A profile of the user's is ``agents/NAME.toml`` in the directory of the user's policy. A project has none: a profile
-opens logins and hosts.
+A user's profile is ``agents/NAME.toml`` in the user's policy directory. A project has none: a profile opens logins and
+hosts.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from mudroom.ext.agents.core.profile import AgentProfile, parse_profile
 OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)).encode(), b"profiles")
 SUFFIX = b".toml"
 LIMIT = 1 << 18
-"""Bytes of a profile file."""
+"""Bytes in a profile file."""
 
 
 class Catalog:
-    """Immutable: files are read when they are asked for. ``user``: the directory of the user's policy; None: only
-    mudroom's own profiles."""
+    """Immutable: files are read on request. ``user``: the user's policy directory; None: only mudroom's own
+    profiles."""
 
     def __init__(self, user: bytes | None = None) -> None:
         self._directories = (OWN,) if user is None else (user + b"/agents", OWN)
 
     def names(self) -> list[str]:
-        """Return the names of all profiles, in alphabetical order."""
+        """Return all profiles' names, sorted."""
         names: set[str] = set()
         for directory in self._directories:
             try:
@@ -48,8 +48,8 @@ class Catalog:
         return profile
 
     def of_program(self, program: str) -> AgentProfile | None:
-        """Return the profile of a program without its directory, or None. A profile that has the program's name is the
-        only one that is read."""
+        """Return the profile for a program, given without its directory, or None. If a profile has the program's name,
+        no other is read."""
         if self._path(program) is not None:
             return self.profile(program)
         return next((profile for profile in map(self.profile, self.names()) if program in profile.programs), None)
@@ -62,12 +62,11 @@ class Catalog:
         return self._path(name) is not None
 
     def installed(self, is_there: Callable[[str], bool]) -> list[str]:
-        """Return the names of the agents of which ``is_there`` finds a program."""
+        """Return the agents for which ``is_there`` finds a program."""
         return [name for name in self.names() if any(map(is_there, self.profile(name).programs))]
 
     def inner_sandbox(self, program: str, level: int) -> str:
-        """Return a clause about the sandbox that a program makes for itself: how it is switched off. Empty if that is
-        not known."""
+        """Return a clause about a program's own sandbox and how to switch it off; empty if that is not known."""
         profile = self.of_program(program)
         if profile is None or not profile.sandbox.about:
             return ""
@@ -101,7 +100,7 @@ def _files(directory: bytes) -> Iterator[bytes]:
 
 
 def read_profile(path: bytes) -> AgentProfile:
-    """Return the profile of a file. Raise UsageError, one line that names the file."""
+    """Return a file's profile. Raise UsageError with one line that names the file."""
     import tomllib
 
     name = show(path)

@@ -1,11 +1,10 @@
-"""The tools of a fork for a model, the registry's row ``tools``: definitions in the form of its API, and the answers to
-its calls.
+"""A fork's tools for a model, the registry's row ``tools``: definitions in its API's form, and answers to its calls.
 
     tools = room.tools("openai", fork="try-1")
     reply = client.chat.completions.create(model=…, messages=messages, tools=tools.definitions)
     messages += [tools.reply(call) for call in reply.choices[0].message.tool_calls]
 
-The tools, and the promises about them, are those of ``mudroom mcp`` (``ext/agents/tools/tool.py``). No tool applies.
+The tools and their promises are those of ``mudroom mcp`` (``ext/agents/tools/tool.py``). No tool applies.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ if TYPE_CHECKING:
     from mudroom.library.satellite import Json, JsonObject, ToolFormat, ToolSet
 
 AGENT = "agent"
-"""The agent whose commands they are if the room has none: the policy judges them."""
+"""The agent name for a room without an agent: the policy judges its commands."""
 
 
 class ToolFormatRow(NamedTuple):
     definition: Callable[[Tool], JsonObject]
     parts: Callable[[object], tuple[object, object, object]]
-    """Return name, arguments and id of a model's call."""
+    """Return name, arguments and id from a model's call."""
     message: Callable[[ToolReply, object], JsonObject]
 
 
 def tools(life: Life, format: ToolFormat, fork: str | None, only: Sequence[str] | None) -> ToolSet:  # noqa: A002
-    """Return the tools of a room's fork. Raise UsageError if there is no such format or tool."""
+    """Return tools for a room's fork. Raise UsageError if there is no such format or tool."""
     with life.call() as session:
         return RoomTools(life, session, format, name_of(fork), only)
 
 
 class RoomTools:
-    """The ``ToolSet`` of a room. Its attributes are never rebound."""
+    """A room's ``ToolSet``. Its attributes are never rebound."""
 
     def __init__(
         self,
@@ -131,8 +130,8 @@ def _openai(tool: Tool) -> JsonObject:
 
 
 def _responses(tool: Tool) -> JsonObject:
-    """https://platform.openai.com/docs/api-reference/responses/create: ``tools``. ``strict`` would be the default, and
-    would want every argument to be required."""
+    """https://platform.openai.com/docs/api-reference/responses/create: ``tools``. ``strict``, the default there, would
+    require every argument."""
     about: JsonObject = {"name": tool.name, "description": tool.description, "parameters": _plain(tool.input_schema)}
     return {"type": "function", **about, "strict": False}
 
@@ -161,7 +160,7 @@ def _mcp(tool: Tool) -> JsonObject:
 
 
 def _field(call: object, name: str) -> object:
-    """Return a field of a model's call: of an object of its client, or of JSON. None if it is missing."""
+    """Return a field of a model's call, which is a client object or JSON; None if it is missing."""
     return call.get(name) if isinstance(call, Mapping) else getattr(call, name, None)
 
 

@@ -1,4 +1,4 @@
-"""Changes of an agent's settings as lines of a review: they are shown apart from the project's files."""
+"""An agent's changed settings as lines of a review, shown apart from the project's files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from mudroom.session import Session
 
 _MOST_LISTED = 10
-"""Changes of a store that are listed one by one in a review."""
+"""Most changes in a store that a review lists one by one."""
 _MOST_OF_ONE = 5
-"""Changes below one directory that are listed one by one where there are more changes than that."""
+"""Above that, most changes below one directory that are listed one by one."""
 _CONFLICT = "  (changed on the host, too)"
 
 
 def changed_settings(session: Session, fork: str) -> list[str]:
-    """Return a line for each change of the settings of the fork's agent, or of many below one directory. Most forks
+    """Return a line for each setting that the fork's agent has changed, or for many below one directory. Most forks
     have neither a staged store nor settings of their own."""
     place = session.vault.fork(fork).path
     if not any(os.path.isdir(place + name) for name in (b"/home", b"/dotfiles")):
@@ -35,12 +35,12 @@ def changed_settings(session: Session, fork: str) -> list[str]:
 
 
 def settings_lines(fork: str, stores: Sequence[tuple[SettingsHome, list[HomeChange]]]) -> list[str]:
-    """Return the section of a review about the agent's settings; empty if none has changed."""
+    """Return a review's section about the agent's settings; empty if none has changed."""
     return section(fork, [line for _home, changes in stores for line in _grouped(changes)])
 
 
 def _grouped(changes: Sequence[HomeChange]) -> Iterator[str]:
-    """Yield a line for each change of a store; many changes below one directory are one line, so that they do not hide
+    """Yield a line for each change in a store. Many changes below one directory share a line, so that they do not hide
     the others."""
     if len(changes) <= _MOST_LISTED:
         yield from map(line_of, changes)
@@ -65,5 +65,5 @@ def line_of(change: HomeChange) -> str:
 
 
 def shown(text: str) -> str:
-    """A sandbox has written it: no control character reaches the terminal."""
+    """Return text that a sandbox wrote, escaped: no control character reaches the terminal."""
     return escape_line(text.encode("utf-8", "surrogateescape")).text

@@ -1,4 +1,4 @@
-"""``mudroom completion``: completion for shells, and the manual page."""
+"""``mudroom completion``: shell completions, and the manual page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The completion for fish: a line for each option, with the verbs that have it."""
+"""The fish completion: a line for each option, with the verbs that have it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ complete -c mudroom -n 'contains -- -- (commandline -opc)' -a '(__mudroom_rest)'
 
 
 def fish(lines: Sequence[VerbLine]) -> str:
-    """Return the completion for fish. Its conditions hold for a verb and all its actions."""
+    """Return the fish completion. A condition on a verb holds for all its actions, too."""
     actions = " ".join(_quoted(" ".join(line.words)) for line in lines if len(line.words) > 1)
     rows = [
         f"complete -c mudroom -n 'test (count (commandline -opc)) = 1' -a {line.words[0]} -d {_quoted(line.help)}"
@@ -83,7 +83,7 @@ def fish(lines: Sequence[VerbLine]) -> str:
 
 
 def _shared(lines: Sequence[VerbLine]) -> dict[VerbOption, list[str]]:
-    """Return each option with the lines that have it."""
+    """Return each option with the verbs and actions that have it."""
     found: dict[VerbOption, list[str]] = {}
     for line in lines:
         if not without_repeats(line, lines):

@@ -1,4 +1,4 @@
-"""The generated files as a value: ``dev/completion`` writes them, and a test compares them."""
+"""The generated files' texts: ``dev/completion`` writes them, and a test compares them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from mudroom.ext.completion.posix import bash, zsh
 
 
 def texts() -> dict[str, str]:
-    """Return the text of each file of ``completion.FILES``."""
+    """Return each file's text, by the names in ``completion.FILES``."""
     rows = lines()
     return {"bash": bash(rows), "zsh": zsh(rows), "fish": fish(rows), "man": man(rows, __version__)}

@@ -1,8 +1,8 @@
-"""The command line as a value, read from the parsers of the verbs. Completion and the manual page are written from it.
+"""The command line as values, read from the verbs' parsers. Completions and the manual page are written from them.
 
 Rules of this file:
-1. Verbs, options, choices and help are those of the parsers. Nothing of them is repeated here.
-2. The kind of a value is found by its metavar. ``_ARGUMENTS`` has what no parser knows: the words of an action.
+1. Verbs, options, choices and help come from the parsers; none are repeated here.
+2. A value's kind is found by its metavar. ``_ARGUMENTS`` has the words that no parser declares, such as an action's.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ _ARGUMENTS = {
     "policy trust": "files", "hook install": "profiles",
 }  # fmt: skip
 _ACTIONS = {"try": ("ls", "show", "discard"), "hook": ("install",)}
-"""Actions of verbs whose parser takes any words."""
+"""Actions for verbs whose parser takes any words."""
 
 
 class VerbOption(NamedTuple):
     names: tuple[str, ...]
     takes: str
-    """Metavar of its value; empty: it takes none."""
+    """Its value's metavar; empty if it takes none."""
     kind: str
-    """Of a value that can be completed, or empty."""
+    """The value's kind, if it can be completed; otherwise empty."""
     choices: tuple[str, ...]
     help: str
 
 
 class VerbLine(NamedTuple):
-    """A verb, or an action of a verb."""
+    """A verb, or a verb's action."""
 
     words: tuple[str, ...]
     help: str
     options: tuple[VerbOption, ...]
     actions: tuple[str, ...]
-    """The first word, if it is one of these."""
+    """Alternatives for the first word."""
     arguments: tuple[str, ...]
-    """Kinds of the words after that; the last one repeats. Several kinds are joined by +."""
+    """Kinds for the words after that; the last kind repeats. Alternatives are joined by ``+``."""
     usage: str
     examples: str
     takes_command: bool
 
 
 def lines() -> tuple[VerbLine, ...]:
-    """Return all verbs, each with its actions behind it."""
+    """Return all verbs, each followed by its actions."""
     return tuple(line for verb in offered_verbs() for line in _lines_of(verb))
 
 

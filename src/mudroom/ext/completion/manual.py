@@ -1,4 +1,4 @@
-"""The manual page, in the macros of man(7) (groff_man(7)), from the same lines as the completions."""
+"""The manual page, in man(7) macros (groff_man(7)), from the same lines as the completions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mudroom.ext.completion.grammar import VerbLine, VerbOption
 
 DATE = "2026-11-26"
-"""Of the version; dev/release sets it."""
+"""The version's date; dev/release sets it."""
 
 _HEAD = """\
 .\\" Written by dev/completion from mudroom's own parsers; do not edit.
@@ -100,7 +100,8 @@ def _option(option: VerbOption) -> str:
 
 
 def _text(text: str) -> str:
-    """Return text that is filled, in lines of a manual page's source: at most 80 bytes where a word permits that."""
+    """Return filled text as source lines for the manual page. They are wrapped at 68 characters, because escapes
+    lengthen a line and a source line should have at most 80 bytes."""
     return "".join(map(_line, textwrap.wrap(text, 68, break_long_words=False, break_on_hyphens=False)))
 
 

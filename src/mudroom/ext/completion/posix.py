@@ -1,5 +1,5 @@
-"""The completions for bash and zsh: one program, for the two differ in how words are offered and not in how they are
-found. The generated part is four functions of ``case`` patterns."""
+"""The bash and zsh completions. Both find words in the same way and differ in how they offer them. The generated part
+is functions with ``case`` patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that the completions of all shells have in common, from the lines of ``grammar.py``."""
+"""Tables that all shells' completions share, from the lines in ``grammar.py``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mudroom.ext.completion.grammar import VerbLine, VerbOption
 
 
 def options_by_value(lines: Sequence[VerbLine]) -> dict[tuple[str, tuple[str, ...]], list[str]]:
-    """Return ``VERB OPTION`` of all options that take a value, by the kind of the value and its choices."""
+    """Return ``VERB OPTION`` for all options that take a value, by the value's kind and choices."""
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for line in lines:
         for option in line.options:
@@ -19,13 +19,13 @@ def options_by_value(lines: Sequence[VerbLine]) -> dict[tuple[str, tuple[str, ..
 
 
 def without_repeats(line: VerbLine, lines: Sequence[VerbLine]) -> bool:
-    """Return whether an action has the options of its verb: its parser is the same."""
+    """Return whether this is an action with its verb's own options: both use the same parser."""
     verb = next(other for other in lines if other.words == line.words[:1])
     return len(line.words) > 1 and line.options == verb.options
 
 
 def first_sentence(option: VerbOption) -> str:
-    """Return the help of an option for a list: up to the first semicolon or full stop."""
+    """Return an option's help for a list: up to the first semicolon or full stop."""
     text = option.help.replace("\n", " ")
     for end in ("; ", ". "):
         text = text.partition(end)[0]

@@ -1,5 +1,5 @@
-"""The words that a shell asks for while a line is typed: names of forks, paths in a fork, presets, profiles, tries and
-workers of this project. A look at directories where that is enough: no session is opened, and no policy read."""
+"""Words that a shell asks for while a line is typed: names of forks, paths in a fork, presets, profiles, tries and
+workers. Most are read from directories alone: a session is opened for paths only, and no policy is read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _vault(context: Context) -> bytes:
 
 
 def _names(directory: bytes) -> list[str]:
-    """Return the names of the directories that a vault keeps there. A name with control characters is not offered."""
+    """Return the names of a vault's directories there. A name with control characters is not offered."""
     try:
         with os.scandir(directory) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -53,7 +53,7 @@ def _names(directory: bytes) -> list[str]:
 
 
 def _paths(fork: str | None, context: Context) -> list[str]:
-    """Return the changed files of a fork. A name that would be read as an option, such as ``--yes``, is not offered."""
+    """Return a fork's changed files. A name that would be read as an option, such as ``--yes``, is not offered."""
     if fork is None:
         raise UsageError("paths are those of a fork", "mudroom completion --values paths FORK")
     from mudroom.cli.project_session import open_session

@@ -1,7 +1,7 @@
-"""The files of a fork as an fsspec file system: ``fsspec.filesystem("mudroom", fork=...)``.
+"""A fork's files as an fsspec file system: ``fsspec.filesystem("mudroom", fork=...)``.
 
-This module is imported only through fsspec, because importing fsspec takes 40 ms and mudroom itself does not need it.
-Paths are relative to the project: ``/src/a.py``, with or without the slash, or with ``mudroom://`` in front.
+This module is imported only through fsspec: importing fsspec takes 40 ms, and mudroom itself does not need it. Paths
+are relative to the project: ``/src/a.py``, with or without the slash, or with ``mudroom://`` in front.
 """
 
 from __future__ import annotations
@@ -36,27 +36,28 @@ _TYPES = {
     "fifo": stat.S_IFIFO,
     "socket": stat.S_IFSOCK,
 }
-"""File type bits of ``info()["mode"]``, as st_mode has them: inode(7)."""
+"""File type bits for ``info()["mode"]``, as in st_mode: inode(7)."""
 
 
 class _Bulk(threading.local):
-    """Operations of this thread that flush at their end."""
+    """This thread's operations that flush at their end."""
 
     depth = 0
 
 
 class _Transaction(Transaction):  # type: ignore[misc]  # fsspec has no types
-    """Its files are flushed together."""
+    """A transaction whose files are flushed together."""
 
     def complete(self, commit: bool = True) -> None:
-        system = self.fs  # the base class drops it
+        system = self.fs  # the base class drops the reference
         with system._as_one():
             super().complete(commit)
             system._intrans = False
 
 
 class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """``fork``: the name of a fork of the project in the directory ``project``, or an object with a ``fs`` attribute.
+    """``fork``: a fork's name, for the project that contains the directory ``project``, or an object with a ``fs``
+    attribute.
 
     A written file appears at its path, complete, when it is closed; it never appears if its block ends with an
     exception. Symbolic links have the type ``link`` and are not followed.
@@ -76,7 +77,7 @@ class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
             self._files = fork.fs
         else:
             session = _open_session(os.fsencode(project))
-            weakref.finalize(self, session.close)  # also at the end of the process
+            weakref.finalize(self, session.close)  # also when the process exits
             self._files = session.forks.files(fork)
             self._flush = partial(_flush_fork, session, fork)
 
@@ -84,7 +85,8 @@ class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
         """Write buffered changes to the fork, where other instances and processes see them. Every closed file and every
         other change does that by itself. For an object with ``fs`` this does nothing: its owner flushes.
 
-        Raise OSError (ESTALE) if another writer has changed the same path meanwhile; that version stays."""
+        Raise OSError (ESTALE) if another writer has changed the same path meanwhile; that version stays.
+        """
         self._flush()
 
     def _changed(self) -> None:
@@ -93,7 +95,7 @@ class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
 
     @contextmanager
     def _as_one(self) -> Iterator[None]:
-        """Flush once, after all changes of the block."""
+        """Flush once, after all changes in the block."""
         self._bulk.depth += 1
         try:
             yield
@@ -151,7 +153,7 @@ class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
         return self._files.look(self._at(path)) is not None
 
     def created(self, path: str) -> datetime:
-        """Return the time of the last change of the entry, as fsspec does where a birth time is unknown."""
+        """Return the entry's change time (ctime), as fsspec does where a birth time is unknown."""
         return datetime.fromtimestamp(self.info(path)["created"], UTC)
 
     def modified(self, path: str) -> datetime:
@@ -269,7 +271,7 @@ class _Reader(io.BufferedReader):
 
 
 class _Text(io.TextIOWrapper):
-    """A text file; a file being written is discarded if its block ends with an exception."""
+    """A text file. A file being written is discarded if its block ends with an exception."""
 
     def __exit__(self, kind: object, *error: Any) -> None:
         if kind is not None and isinstance(self.buffer, Draft):

@@ -1,10 +1,10 @@
-"""A plugin of pytest: each test that takes ``mudroom`` works in a fork of its own of the project.
+"""A pytest plugin: each test that takes ``mudroom`` works in its own fork of the project.
 
     def test_it(mudroom):
         assert mudroom.run("make test").ok
 
-The project is pytest's root directory. A fork is discarded after its test; with ``--mudroom-keep`` that of a failed
-test stays, and its name is in the report. Without a test that takes the fixture, the plugin loads nothing.
+The project is pytest's root directory. A fork is discarded after its test. With ``--mudroom-keep`` a failed test's fork
+stays, and the report names it. If no test takes the fixture, the plugin does not open the project.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def mudroom_room(request: pytest.FixtureRequest) -> Iterator[Room]:
-    """The room on pytest's root directory."""
+    """A room on pytest's root directory."""
     with api.open(request.config.rootpath) as room:
         yield room
 
 
 @pytest.fixture
 def mudroom(request: pytest.FixtureRequest, mudroom_room: Room) -> Iterator[ForkHandle]:
-    """A new fork of the project, for one test."""
+    """A new fork for one test."""
     fork = mudroom_room.fork()
     yield fork
     if request.config.getoption("--mudroom-keep") and request.node.stash.get(_FAILED, False):

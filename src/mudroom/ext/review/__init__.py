@@ -1,1 +1,1 @@
-"""What the page and the terminal show of a fork: the rows of its changes with their contents, and its history."""
+"""A fork for display on the page and in the terminal: its change rows with contents, and its history."""

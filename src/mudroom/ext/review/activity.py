@@ -1,4 +1,4 @@
-"""The history of a project, and the changes that a rollback would drop, for graphical and terminal front ends."""
+"""A project's history, and the changes that a rollback would drop, for graphical and terminal front ends."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from mudroom.session import Session
 
 PATIENCE = 1.0
-"""Seconds after which a search of a journal returns the events found so far."""
+"""Seconds after which a journal search returns the events found so far."""
 
 
 class DroppedChanges(NamedTuple):
-    """Changes of a fork since a checkpoint, which a rollback drops."""
+    """Changes since a checkpoint, which a rollback drops."""
 
     fingerprint: str
     changes: tuple[Change, ...]
@@ -40,11 +40,11 @@ def preview(session: Session, fork: str, point: str) -> DroppedChanges:
 
 
 def roll_back(session: Session, fork: str, point: str, seen: str) -> Checkpoint | None:
-    """Roll back to a checkpoint and return the checkpoint that restores the dropped changes. ``seen``: fingerprint of
-    the changes that the user saw (``DroppedChanges.fingerprint``). Raise ForkChanged if they are different now."""
+    """Roll back to a checkpoint and return the checkpoint that restores the dropped changes. Raise ForkChanged if the
+    dropped changes are not those that the user saw (``seen``: their ``DroppedChanges.fingerprint``)."""
 
     def require() -> None:
-        # The fork is at rest: its changes are recorded, and its lock is held, for which Forks.compare would wait.
+        # The fork is at rest: its changes are recorded, and its lock is held; Forks.compare would wait for that lock.
         with Comparison(session.vault, f"{fork}@{point}", fork) as comparison:
             if _dropped(comparison.changeset).fingerprint != seen:
                 raise ForkChanged(fork, "rolled back")
@@ -57,7 +57,7 @@ def _dropped(changeset: Changeset) -> DroppedChanges:
 
 
 def points(session: Session, fork: str) -> list[tuple[Checkpoint, bool]]:
-    """Return the checkpoints of a fork, oldest first, each with whether the fork is unchanged since."""
+    """Return a fork's checkpoints, oldest first, each with whether the fork is unchanged since."""
     return timeline(session.vault.fork(fork))
 
 
@@ -65,13 +65,13 @@ class Page(NamedTuple):
     events: tuple[Event, ...]
     """Newest first."""
     following: int | None
-    """Older events are before this number; None: there are none. A page can have fewer events than requested."""
+    """Older events have numbers below this; None: there are none. A page can have fewer events than requested."""
 
 
 def search(
     session: Session, where: EventFilter, before: int, count: int, clock: Callable[[], float] = time.monotonic
 ) -> Page:
-    """Return the newest ``count`` matching events before that number. The search ends after ``PATIENCE``."""
+    """Return the newest ``count`` matching events before that number, or fewer after ``PATIENCE``."""
     events: list[Event] = []
     until = clock() + PATIENCE
     for chunk in session.vault.journal.search(where, before):

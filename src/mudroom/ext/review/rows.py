@@ -1,5 +1,5 @@
-"""Rows of a fork's review: its changes with their contents, and which of them can be selected, for the page and
-the terminal. Values; this module writes nothing and marks nothing as reviewed."""
+"""A fork's review as rows for the page and the terminal: changes, their contents, and whether their blocks can be
+selected. This module writes nothing and marks nothing as reviewed."""
 
 from __future__ import annotations
 
@@ -50,26 +50,27 @@ AGAIN = "look again: the fork has changed"
 class ReviewedFork(NamedTuple):
     fork: str
     fingerprint: str
-    """Fingerprint of the whole fork; passed to an apply as ``reviewed``."""
+    """The whole fork's fingerprint; passed to an apply as ``reviewed``."""
     changes: tuple[Change, ...]
     """All changes."""
     rows: tuple[Change, ...]
     """Changes that are counted for the user."""
     tags: Mapping[bytes, tuple[str, ...]]
-    """Tags of each row, by path, for filters: its flags (``executes-later``, ``secret``, ``protected``, ``mode``,
+    """Each row's tags by path, for filters: its flags (``executes-later``, ``secret``, ``protected``, ``mode``,
     ``type`` …), and ``binary``, ``large``, ``ignored``."""
     remarks: tuple[Remark, ...]
     running: bool
     """A command is running in the fork; its changes may be missing here."""
     in_use: str
-    """Why this is a look and no review, to follow the fork's name ("is mounted at /x"); empty if it is a review."""
+    """Why this is a look and not a review, as words after the fork's name ("is mounted at /x"); empty if it is a
+    review."""
     summary: Summary
     tagged: TaggedRows
-    """The rows with their tags, and other data derived from them once."""
+    """The rows with their tags and other derived data, computed once."""
 
 
 def review_fork(session: Session, fork: str) -> ReviewedFork:
-    """Return the present changes of a fork. Raise UsageError if there is no such fork."""
+    """Return a fork's present changes. Raise UsageError if the fork does not exist."""
     look = session.forks.look(fork, live=False)
     view = view_record(session.vault.reading, look.record)
     tagged, running = view.tagged(session.vault), not session.forks.is_at_rest(fork)
@@ -94,27 +95,27 @@ def fewer_collections() -> Iterator[None]:
 
 
 def cache_record(session: Session) -> None:
-    """Cache the fork's record, for callers that read many files of a fork: otherwise each read parses it again."""
+    """Cache the fork's record, for callers that read many files in it: otherwise each read parses it again."""
     session.vault.reading = FileCache()
 
 
 class RowSide(NamedTuple):
-    """One side of a change; ``entry`` is None if that side has no file."""
+    """A change's old or new side; ``entry`` is None if that side has no file."""
 
     entry: Entry | None
     lines: int = 0
-    """Number of lines of a text that was read; otherwise 0."""
+    """Line count, if a text was read; otherwise 0."""
     image: str = ""
-    """Media type of an image that browsers can show; otherwise empty."""
+    """Media type, if it is an image that browsers can show; otherwise empty."""
 
 
 LINE_LIMIT = 250_000
-"""Most lines of both sides together that are compared: a hostile text of this size takes a second."""
+"""Most lines in both sides together that are compared: a hostile text of this size takes a second."""
 Kind = Literal["text", "binary", "image", "link", "directory", "large", "masked", "unknown"]
 
 
 class MovedRow(NamedTuple):
-    """The other end of a similar rename, for display only. Each end is a change that is selected separately."""
+    """A similar rename's other end, for display only. Each end is a change that is selected separately."""
 
     path: bytes
     is_source: bool
@@ -122,33 +123,34 @@ class MovedRow(NamedTuple):
     percent: int
     """Similarity in percent."""
     compared: bool
-    """Whether the old side shown is the file at that path. Its blocks are then not those of the change."""
+    """Whether the old side shown is the file at that path. Its blocks are then not the change's."""
 
 
 class RowDifference(NamedTuple):
     change: Change
     kind: Kind
-    """``text``, ``binary``, ``image``, ``link``, ``directory``, ``large`` (a text of more than 4 MiB, or
-    ``LINE_LIMIT``), ``masked`` (a secret: never read), ``unknown`` (the old content is not known any more)."""
+    """``text``, ``binary``, ``image``, ``link``, ``directory``, ``large`` (a text above 4 MiB or ``LINE_LIMIT``),
+    ``masked`` (a secret: never read), ``unknown`` (the old content is not known any more)."""
     old: RowSide
     new: RowSide
     texts: Texts | None
-    """Blocks and hunks of a text; None for other kinds."""
+    """A text's blocks and hunks; None for other kinds."""
     version: str
-    """Identifies both sides as recorded; changes whenever one of them changes."""
+    """Identifies both recorded sides; changes whenever either side changes."""
     moved: MovedRow | None = None
-    """The other end of a similar rename, for an added or deleted file."""
+    """A similar rename's other end, for an added or deleted file."""
 
     @property
     def is_divisible(self) -> bool:
-        """Whether blocks can be selected. Blocks of a similar rename are not blocks of the change."""
+        """Whether blocks can be selected. A similar rename is compared with another file, so its blocks are not the
+        change's."""
         compared = self.moved is not None and self.moved.compared
         return self.texts is not None and not compared and has_hunks(self.change)
 
 
 @contextmanager
 def open_sides(session: Session, fork: str, between: tuple[str, str] | None = None) -> Iterator[BothSides]:
-    """Yield a reader for both sides of a fork's changes. ``between``: two states to compare instead, as in
+    """Yield a reader for both sides of a fork's changes. ``between``: compare these two states instead, as in
     ``Forks.compare``. Raise UsageError if one does not exist."""
     if between is not None:
         for name in set(between) - {"base", "now"}:
@@ -169,9 +171,9 @@ def find_change(sides: BothSides, path: bytes) -> SidePair:
 
 
 def is_masked(session: Session, pair: SidePair, between: tuple[str, str] | None = None) -> bool:
-    """Return whether the file is, or was, a secret of the project, which is never read for a review. A file that the
-    fork created under such a name is not masked. When two other states are compared, the creator is not known, and the
-    file is masked."""
+    """Return whether the file is, or was, a project secret; reviews never read those. A file that the fork created
+    under such a name is not masked. If two other states are compared, the creator is not known, and the file is
+    masked."""
     return (pair.old is not None or between is not None) and session.forks.secrets.hides(
         pair.source or pair.change.path
     )
@@ -186,8 +188,8 @@ def difference(
     *,
     as_new: bool = False,
 ) -> RowDifference:
-    """Return the difference at the path of a row. A similar rename is compared with its old path, unless ``as_new``.
-    Raise UsageError if there is no change (any more), and ForkMoved if the file has changed since it was recorded."""
+    """Return the difference at a row's path. A similar rename is compared with its old path, unless ``as_new``. Raise
+    UsageError if there is no change (any more), and ForkMoved if the file has changed since it was recorded."""
     with open_sides(session, fork, between) as sides:
         pair = before = find_change(sides, path)
         moved = _moved(session, sides, pair, as_new=as_new)
@@ -220,7 +222,7 @@ def difference(
 def open_side(
     session: Session, fork: str, path: bytes, which: Which, between: tuple[str, str] | None = None
 ) -> int | None:
-    """Return a descriptor of one side of a row, or None if there is no file, it is not known any more, or it is masked.
+    """Return a descriptor for one side of a row; None if there is no file, it is not known any more, or it is masked.
     Raise as ``difference`` does."""
     with open_sides(session, fork, between) as sides:
         pair = find_change(sides, path)
@@ -228,7 +230,7 @@ def open_side(
 
 
 def _moved(session: Session, sides: BothSides, pair: SidePair, *, as_new: bool) -> MovedRow | None:
-    """Return the other end of a similar rename, unless it is hidden or has changed."""
+    """Return a similar rename's other end, unless it is hidden or has changed."""
     change = pair.change
     if change.verb not in ("added", "deleted") or change.entry.kind != "file":
         return None
@@ -241,8 +243,8 @@ def _moved(session: Session, sides: BothSides, pair: SidePair, *, as_new: bool) 
 
 
 def _kind_of_entries(pair: SidePair) -> Kind | None:
-    """Return the kind by entries alone, or None if contents have to be read. A former directory or link has no lines:
-    the whole file is new."""
+    """Return the kind if the entries alone decide it, or None if contents have to be read. A former directory or link
+    has no lines: the whole file is new."""
     kinds = {entry.kind for entry in (pair.old, pair.new) if entry is not None}
     if kinds == {"file"} or (pair.new is not None and pair.new.kind == "file" and kinds <= _KNOWN):
         return None
@@ -257,8 +259,8 @@ _KNOWN = {"file", "directory", "symlink"}
 
 
 def _content(sides: BothSides, pair: SidePair, which: Which, most: int) -> bytes | None:
-    """Return at most ``most`` bytes, empty bytes for entries without content or missing ones, or None if the content is
-    not known any more."""
+    """Return at most ``most`` bytes; empty bytes for a missing entry or one without content; None if the content is not
+    known any more."""
     entry = pair.old if which == "old" else pair.new
     return b"" if entry is None or entry.kind in ("directory", "symlink") else sides.read(pair, which, most)
 

@@ -1,7 +1,7 @@
-"""The agent's process: in the sandbox of its fork, or on the host.
+"""The agent's process: in its fork's sandbox, or on the host.
 
-Inside, it is the fork's first background command, so it has the sandbox that its terminals share, and what it writes
-itself is staged. On the host, only its calls are answered from the fork: its own processes are as bare mudroom's.
+Inside, it is the fork's first background command. So it shares one sandbox with its terminals, and its own writes are
+staged. On the host, only its calls are answered from the fork; its own processes are not confined.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mudroom.typing import NamedTuple, Protocol
 GRACE = 2.0
 """Seconds from SIGTERM to SIGKILL."""
 _LAST = 2048
-"""Bytes of its stderr that are kept."""
+"""Last bytes of its stderr that are kept."""
 
 
 class AgentProcess(Protocol):
@@ -31,7 +31,7 @@ class AgentProcess(Protocol):
         """Return the exit code when it has ended; None after ``seconds``."""
 
     def end(self) -> None:
-        """Ask it to end, and kill it with all that it has started after ``GRACE`` seconds."""
+        """Ask it to end, and kill it with all its processes after ``GRACE`` seconds."""
 
 
 class AgentPipes(NamedTuple):
@@ -64,7 +64,7 @@ class InsideAgent:
 
 
 class OutsideAgent:
-    """An agent on the host, with the group of its processes."""
+    """An agent on the host, with its process group."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -81,7 +81,7 @@ class OutsideAgent:
         if self.wait(GRACE) is None:
             self._signal(9)
             self.wait()
-        self._signal(9)  # what it has left behind in its group
+        self._signal(9)  # processes that it has left behind in its group
 
     def _signal(self, number: int) -> None:
         try:
@@ -93,8 +93,8 @@ class OutsideAgent:
 def start_inside(
     session: Session, argv: Sequence[bytes], fork: str, cwd: bytes, streams: Pipes, actor: Actor
 ) -> InsideAgent:
-    """Start the agent in its fork. Raise Refused if the policy does not let it run, Unsupported if the project is at
-    another path in the sandbox here: the editor and the agent name its files to each other."""
+    """Start the agent in its fork. Raise Refused if the policy does not let it run, Unsupported if the sandbox here
+    shows the project at another path: the editor and the agent name its files to each other."""
     background = session.start(argv, fork=fork, cwd=cwd, stdio=streams, actor=actor)
     if background.refused is not None:
         raise refused(background.refused)
@@ -114,7 +114,7 @@ def refused(result: Result) -> Refused:
 
 
 def start_outside(argv: Sequence[bytes], cwd: bytes, streams: Pipes, environ: Mapping[bytes, bytes]) -> OutsideAgent:
-    """Start the agent on the host. Raise CommandNotStarted."""
+    """Start the agent on the host. Raise CommandNotStarted if its program cannot be started."""
     try:
         process = subprocess.Popen(
             list(argv), executable=require_program(argv[0], environ), stdin=streams.stdin, stdout=streams.stdout,
@@ -127,7 +127,7 @@ def start_outside(argv: Sequence[bytes], cwd: bytes, streams: Pipes, environ: Ma
 
 
 class ErrorStream:
-    """Passes the agent's stderr on to mudroom's, where editors show it. ``_lock`` guards the last bytes."""
+    """Copies the agent's stderr to mudroom's, where editors show it. ``_lock`` guards the last bytes."""
 
     def __init__(self, descriptor: int, to: int = 2) -> None:
         """``descriptor`` is owned."""
@@ -154,5 +154,5 @@ class ErrorStream:
                 try:
                     view = view[os.write(self._to, view) :]
                 except OSError:
-                    is_read = False  # nobody reads it; the agent is not to wait for that
+                    is_read = False  # no reader is left; the agent must not wait for one
         os.close(self._descriptor)

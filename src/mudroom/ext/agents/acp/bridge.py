@@ -1,9 +1,9 @@
-"""The edge between an editor and an agent: takes the steps of the router, in the order of each side.
+"""The edge between an editor and an agent: performs the router's steps, in each side's order.
 
 Rules of this file:
 
-1. One thread reads the editor, one reads the agent. File calls are performed by the thread that reads the agent, so a
-   read sees the write before it. Calls that wait (``terminal/wait_for_exit``) are answered by another.
+1. One thread reads the editor, another the agent. The thread that reads the agent performs its file calls, so a read
+   sees the write before it. Calls that wait (``terminal/wait_for_exit``) are answered by another thread.
 2. ``_lock`` is held while the router decides, and never while a line is sent.
 3. Each call is answered once, however it ends.
 """
@@ -47,20 +47,20 @@ class EditorBridge:
         editor: Outbox,
         agent: Outbox,
     ) -> None:
-        """``directory``, ``verdict``: as of ``Surroundings``. ``changes``: returns the fingerprint of the fork's
-        changes, and the changes."""
+        """``directory``, ``verdict``: as in ``Surroundings``. ``changes``: returns the changes of the fork, with their
+        fingerprint first."""
         self._place, self._editor, self._agent, self._changes = place, editor, agent, changes
         self._router = MessageRouter(place, Surroundings(directory, verdict, self._terminal_text))
         self._lock = threading.Lock()
         self._answering: dict[str, AcpMessage] = {}
-        """Calls of the agent that are not answered, by key."""
+        """The agent's calls that are not answered yet, by key."""
         self._told = ""
-        """The fingerprint of the changes that were told last."""
+        """The fingerprint of the changes that were last reported."""
         self._turns = 0
-        """Turns that have ended. Written by the thread that reads the agent, its only owner."""
+        """Number of ended turns. Written only by the thread that reads the agent."""
         self.questions = Questions(self._ask, self._editor.put)
         self.files: ForkFileCalls | None = None
-        """Set before the agent is read, as the next one is."""
+        """Set before the agent is read, like ``terminals``."""
         self.terminals: ForkTerminals | None = None
 
     def _ask(self, identifier: str, line: bytes) -> None:
@@ -94,7 +94,7 @@ class EditorBridge:
                 self.questions.began(session)
 
     def close(self, code: int, reason: str) -> None:
-        """The agent has ended: answer the editor's open requests with an error."""
+        """Answer the editor's open requests with an error: the agent has ended."""
         with self._lock:
             lines = self._router.close(code, reason)
         for line in lines:
@@ -123,7 +123,7 @@ class EditorBridge:
         self._editor.put(turn.line, waits=True)
 
     def _summary(self) -> str:
-        """Return a word about the changes of the fork if there are others than were told last."""
+        """Return a summary of the fork's changes, or an empty text if they were reported already."""
         try:
             mark, changes = self._changes()
         except (MudroomError, OSError) as failure:
@@ -134,11 +134,11 @@ class EditorBridge:
             self._told = mark
         return summary(self._place, changes, self._turns) if changes else ""
 
-    # --- calls of the agent ---
+    # --- the agent's calls ---
 
     def _perform(self, message: AcpMessage) -> None:
-        """Perform a call in the thread that reads the agent. Its answer waits while the agent leaves much unread, which
-        holds up the agent alone, and bounds the answers that are kept for it."""
+        """Perform a call in the thread that reads the agent. If the agent leaves much unread, its answer waits. That
+        delays only the agent, and bounds the answers that are kept for it."""
         try:
             result = self._result(message)
         except CallError as failure:
@@ -150,7 +150,7 @@ class EditorBridge:
                 self._answer(message, answer(message.id, result), waits=True)
 
     def _result(self, message: AcpMessage) -> dict[str, Any] | None:
-        """Return the result of a call; None if it is answered later."""
+        """Return a call's result; None if it is answered later."""
         method, params, terminals = message.method, message.params, self.terminals
         assert self.files is not None and terminals is not None
         if method.startswith("fs/"):
@@ -179,7 +179,8 @@ class EditorBridge:
             self._agent.put(error(message.id, CANCELLED, "the request was cancelled"))
 
     def _is_answered(self, key: str, message: AcpMessage) -> bool:
-        """Note that a call is answered. Return whether it was not yet: its identifier may be another call's by now."""
+        """Note that a call is answered. Return False if it was answered already: another call may have its identifier
+        by now."""
         with self._lock:
             if self._answering.get(key) is not message:
                 return False
@@ -190,8 +191,8 @@ class EditorBridge:
     # --- terminals ---
 
     def terminal_changed(self, identifier: str) -> None:
-        """Show the output of a terminal that has changed, where a tool call shows it."""
-        if self._editor.is_behind:  # a tool call shows it again with its next output, or as the agent says
+        """Show a terminal's changed output, where a tool call shows it."""
+        if self._editor.is_behind:  # a tool call shows it again with its next output, or when the agent says so
             return
         with self._lock:
             lines = self._router.changed(identifier)
@@ -199,5 +200,6 @@ class EditorBridge:
             self._editor.put(line)
 
     def _terminal_text(self, identifier: str) -> str | None:
-        """Return a terminal as text. Called with ``_lock`` held, so it takes none of this class."""
+        """Return a terminal as text."""
+        # Called with _lock held: it must not be taken here.
         return self.terminals.text(identifier) if self.terminals is not None else None

@@ -1,11 +1,11 @@
-"""File calls of the agent, answered from the fork: ``fs/read_text_file`` and ``fs/write_text_file``.
+"""The agent's file calls, answered from the fork: ``fs/read_text_file`` and ``fs/write_text_file``.
 
-The fork is the truth. The editor is never asked, so text that it has not saved is not seen; what it saves is seen
-unless the fork has its own version of the file.
+Only the fork is read. The editor is never asked, so its unsaved text is not seen; saved text is seen unless the fork
+has its own version of the file.
 
-A path is absolute. It is resolved as open(2) does, through the links of the fork; a path that leads out of the project
-is refused. A file that is missing is answered in the words of the SDKs (``RequestError.resourceNotFound``): agents
-look for these words, and take any other error for a failure.
+A path is absolute. It is resolved as by open(2), through the fork's links; a path that leads out of the project is
+refused. For a missing file the answer has the SDKs' words (``RequestError.resourceNotFound``): agents look for these
+words, and take any other error for a failure.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from mudroom.stage.views.lookup import resolve
 from mudroom.typing import Any, BinaryIO
 
 MOST_TEXT = 16 << 20
-"""Bytes of one answer. The SDKs end a connection at a message of 32 MiB (npm), and a file of the fork may have any
-size, which costs the agent nothing: holes take no space."""
+"""Bytes in an answer. The SDKs end a connection at a message of 32 MiB (npm). A file in the fork may have any size at
+no cost to the agent: holes take no space."""
 _HEAD = 8192
 """Bytes in which a NUL marks a file as binary, as in git."""
 _PIECE = 1 << 16
 
 
 class ForkFileCalls:
-    """The files of a fork for calls of an agent. Thread-safe: its attributes are."""
+    """A fork's files for an agent's calls. Thread-safe, because its attributes are."""
 
     def __init__(self, files: Files, project: bytes, fork: str, flush: Callable[[], object]) -> None:
-        """``flush``: puts what was written on disk, where other processes see it and SIGKILL leaves it."""
+        """``flush``: puts writes on disk, where other processes see them and they survive SIGKILL."""
         self._files, self._project, self._fork, self._flush = files, project, fork, flush
 
     def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Return the result of a call. Raise CallError."""
+        """Return a call's result. Raise CallError if it fails."""
         named = params.get("path")
         if not isinstance(named, str) or not named.startswith("/"):
             raise CallError(INVALID_PARAMS, "path has to be an absolute path")

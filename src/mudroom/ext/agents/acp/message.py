@@ -1,18 +1,15 @@
-"""A line of the Agent Client Protocol as a value: JSON-RPC 2.0, one message a line, UTF-8.
+"""Lines of the Agent Client Protocol as values: JSON-RPC 2.0, one message a line, UTF-8. Pure.
 
 Rules of this file:
 
-1. A message that is passed on is passed on as the bytes that came. mudroom judges what it reads, and the other side
-   acts on what it reads, so a line must mean the same to every reader. A line that readers take differently is refused:
-   a name that occurs twice in an object (RFC 8259, section 4), also in another case if it is one of JSON-RPC's (Go's
-   encoding/json takes ``Method`` for ``method``), a number that is none (NaN) or beyond doubles, bytes that are not
-   UTF-8, a batch, a method beside a result, a carriage return within the line.
-2. A line that is refused has an answer, as JSON-RPC 2.0 (section 5.1) wants it, where it was a request; the connection
-   goes on.
+1. A message is passed on as the bytes that came. mudroom judges its own reading, and the other side acts on its own, so
+   a line must mean the same to every reader. A line that readers take differently is refused: a name that occurs twice
+   in an object (RFC 8259, section 4), or a JSON-RPC name in another case (Go's encoding/json takes ``Method`` for
+   ``method``); NaN, or a number beyond doubles; bytes that are not UTF-8; a batch; a method beside a result; a carriage
+   return within the line.
+2. A refused line is answered, as JSON-RPC 2.0 (section 5.1) demands, if it was a request; the connection goes on.
 3. Identifiers are compared as the loosest reader does: 1 and 1.0 are the same to JavaScript, whose numbers are doubles
-   (RFC 8259, section 6), and "1" is another one.
-
-Everything here is pure.
+   (RFC 8259, section 6), and "1" is a different identifier.
 """
 
 from __future__ import annotations
@@ -23,14 +20,14 @@ from mudroom.typing import Any, Literal, NamedTuple
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 NOT_FOUND = -32002
-"""Resource not found (schema v1 of ACP, ``ErrorCode``)."""
+"""Resource not found (ACP schema v1, ``ErrorCode``)."""
 CANCELLED = -32800
 """Request cancelled (the same)."""
 
 MOST_BYTES = 64 << 20
-"""Bytes of a line that is read. The SDKs end a connection at 32 MiB (npm) and 50 MiB (PyPI)."""
+"""Most bytes in a line. The SDKs end a connection at 32 MiB (npm) and 50 MiB (PyPI)."""
 HEAD = 4096
-"""Bytes of a longer line that are kept, to find its identifier."""
+"""Leading bytes of a longer line that are kept, to find its identifier."""
 
 Kind = Literal["request", "notification", "response"]
 Identifier = str | int | float | None
@@ -66,7 +63,7 @@ class AcpMessage(NamedTuple):
 
     @property
     def result(self) -> dict[str, Any]:
-        """The result of a response; empty if it is an error, or no object."""
+        """A response's result; empty if it is an error, or not an object."""
         result = self.body.get("result")
         return result if isinstance(result, dict) else {}
 
@@ -76,13 +73,13 @@ class AcpMessage(NamedTuple):
 
 
 class Malformed(NamedTuple):
-    """A line that is no message."""
+    """A line that is not a valid message."""
 
     code: int
     reason: str
     id: Identifier = None
     awaits: bool = True
-    """Whether its sender waits for an answer. False: it is a response itself, and an error has no place to go."""
+    """Whether its sender waits for an answer. False: it is itself a response, so an error cannot be sent back."""
 
 
 class _DifferentlyReadError(ValueError):
@@ -90,7 +87,7 @@ class _DifferentlyReadError(ValueError):
 
 
 def parse(line: bytes) -> AcpMessage | Malformed:
-    """Return the message of a line without its end."""
+    """Return a line's message. ``line``: without its end."""
     try:
         body = _decoder.decode(line.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -152,7 +149,7 @@ _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant,
 
 
 def too_long(head: bytes, size: int) -> Malformed:
-    """Return the refusal of a line of more than ``MOST_BYTES``. ``head``: its beginning."""
+    """Return the refusal for a line with more than ``MOST_BYTES``. ``head``: its beginning."""
     identifier, awaits = _named_in(head)
     return Malformed(
         INVALID_REQUEST, f"a message of {size >> 20:,} MiB: at most {MOST_BYTES >> 20} MiB are read", identifier, awaits
@@ -160,7 +157,7 @@ def too_long(head: bytes, size: int) -> Malformed:
 
 
 def _named_in(head: bytes) -> tuple[Identifier, bool]:
-    """Return the identifier in the beginning of an object, None if it is not there, and whether it is a request's as
+    """Return the identifier at the beginning of an object, None if it is not there, and whether it is a request's as
     far as the names before the long value tell."""
     text = head.decode("utf-8", "replace")
     at, identifier, awaits = text.find("{") + 1, None, True
@@ -189,12 +186,12 @@ def _after(text: str, at: int, passed: str) -> int:
 
 
 def line_of(body: dict[str, Any]) -> bytes:
-    """Return a message as a line without its end. ASCII only: a lone surrogate of an escape stays one."""
+    """Return a message as a line without its end. ASCII only: an escaped lone surrogate stays escaped."""
     return json.dumps(body, separators=(",", ":")).encode("ascii")
 
 
 def key_of(identifier: Identifier) -> str:
-    """Return a key that two identifiers share if they are the same to some reader."""
+    """Return a key that two identifiers share if some reader takes them for the same."""
     if isinstance(identifier, int | float):
         try:
             number = float(identifier)
@@ -222,7 +219,7 @@ def notification(method: str, params: dict[str, Any]) -> bytes:
 
 
 class CallError(Exception):
-    """The error that a call of the agent is answered with."""
+    """The error with which an agent's call is answered."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)

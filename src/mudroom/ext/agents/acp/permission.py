@@ -1,6 +1,6 @@
-"""A permission request of the agent (``session/request_permission``): its command, mudroom's words in it, its refusal.
+"""The agent's permission requests (``session/request_permission``): command, mudroom's note, refusal. Pure.
 
-Everything here is pure. The agent writes the request, so it proves nothing: what holds the agent is its sandbox.
+The agent writes the request, so it proves nothing: only the sandbox confines the agent.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from mudroom.core.text.escaping import escape_line
 from mudroom.typing import Any
 
 MOST_SHOWN = 300
-"""Characters of a reason or a command that are shown."""
+"""Most characters shown of a reason or a command."""
 _SHELL = "/bin/sh"
 _NAMED = ("command", "cmd", "argv")
-"""Names of a tool's argument that holds a command."""
+"""Names for a tool argument that holds a command."""
 _EXPLAINED = re.compile(r"\s+(?:\[[^\]]*\]|\([^()]*\))\s*$")
-"""What gemini adds to the title of a command: ``[in DIR]`` and ``(a description)``."""
+"""Gemini's additions to a command's title: ``[in DIR]`` and ``(a description)``."""
 
 
 def tool_call_of(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def tool_call_of(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def command_of(call: Mapping[str, Any]) -> tuple[bytes, ...]:
-    """Return the command that a tool call would run, as words; empty if it is none, or does not say."""
+    """Return the command that a tool call would run, as words; empty if there is none, or it is not named."""
     raw = call.get("rawInput")
     if isinstance(raw, dict):
         for name in _NAMED:
@@ -50,7 +50,7 @@ def command_of(call: Mapping[str, Any]) -> tuple[bytes, ...]:
 
 
 def shell_line(line: str, shell: str = _SHELL) -> tuple[bytes, ...]:
-    """Return the words that run a line of shell."""
+    """Return the words that run a shell line."""
     return (_bytes(shell), b"-c", _bytes(line))
 
 
@@ -58,8 +58,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-]+")
 
 
 def words_of(command: str, args: Sequence[str], shell: str = _SHELL) -> tuple[bytes, ...]:
-    """Return the words of ``terminal/create``. A command of one word is a program with its arguments. Any other is a
-    line of shell, as editors run it: agents send ``npm test && git diff`` there."""
+    """Return the words to run for ``terminal/create``. A command with one word is a program with its arguments. Any
+    other is a shell line, as editors run it: agents send ``npm test && git diff`` there."""
     if _PLAIN.fullmatch(command):
         return (_bytes(command), *(_bytes(word) for word in args))
     return shell_line(" ".join([command, *map(shlex.quote, args)]), shell)
@@ -70,13 +70,13 @@ def _bytes(word: str) -> bytes:
 
 
 def one_line(text: str) -> str:
-    """Return a text of somebody else in one line, with what cannot be seen escaped."""
+    """Return a foreign text in one line, with invisible characters escaped."""
     shown = escape_line(" ".join(text.split()).encode("utf-8", "surrogatepass")).text
     return shown if len(shown) <= MOST_SHOWN else shown[: MOST_SHOWN - 1] + "…"
 
 
 def verdict_text(verdict: Verdict | None, place: str) -> str:
-    """Return mudroom's words about a request. ``verdict`` None: it is about no command. ``place``: where its effect
+    """Return mudroom's note on a request. ``verdict`` None: it is not about a command. ``place``: where its effect
     is."""
     if verdict is None or verdict.action == "allow":
         because = "" if verdict is None else f"; the policy allows it ({one_line(verdict.rule)})"
@@ -90,13 +90,13 @@ def refusal_text(verdict: Verdict) -> str:
 
 
 def text_content(text: str) -> dict[str, Any]:
-    """Return an item of a tool call's content."""
+    """Return an item for a tool call's content."""
     return {"type": "content", "content": {"type": "text", "text": text}}
 
 
 def with_text(params: Mapping[str, Any], text: str, known: Sequence[Any] = ()) -> dict[str, Any]:
-    """Return the parameters of a request with mudroom's words last in what the editor shows. ``known``: the tool call's
-    content as of its last update, which the content of a request replaces."""
+    """Return a request's parameters with mudroom's note at the end of the text that the editor shows. ``known``: the
+    tool call's content in its last update, which a request's content replaces."""
     if "toolCall" not in params:  # version 2
         before = params.get("description")
         return {**params, "description": f"{before}\n\n{text}" if isinstance(before, str) and before else text}
@@ -107,8 +107,8 @@ def with_text(params: Mapping[str, Any], text: str, known: Sequence[Any] = ()) -
 
 
 def refusal_of(options: Any) -> dict[str, Any]:
-    """Return the result that refuses a request: its option that rejects once, else one that rejects always, else that
-    the turn is cancelled."""
+    """Return the result that refuses a request: its option to reject once, else its option to reject always, else a
+    cancelled turn."""
     rows = [row for row in options if isinstance(row, dict)] if isinstance(options, list) else []
     for kind in ("reject_once", "reject_always"):
         for row in rows:

@@ -1,9 +1,9 @@
-"""mudroom's own questions, put to the editor as permission requests: may a command run, may a host be reached.
+"""mudroom's own questions, sent to the editor as permission requests: may a command run, may a host be reached.
 
 Rules of this file:
 
-1. Only the editor answers them: a question has an identifier that nobody can guess, and the agent is not told it.
-2. A question that ends without an answer (the turn is cancelled, the time is over, the editor has gone) refuses.
+1. Only the editor answers them: a question's identifier cannot be guessed, and the agent is not told it.
+2. A question that ends without an answer (a cancelled turn, a timeout, a closed editor) refuses.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _OPTIONS = {
 _ALLOWING = ("once", "always", "preset")
 _USUAL: Mapping[str, str] = {}
 _OF_A_HOST = {"once": "Allow while this sandbox lives", "no": "Refuse while this sandbox lives"}
-"""Other names of options: the gate keeps an answer as long as it lives, which is as long as the agent inside."""
+"""Other option names: the gate keeps an answer as long as it lives, which is as long as the agent inside."""
 
 
 class EditorQuestion:
-    """A question of mudroom's. ``_changed`` guards the answer."""
+    """A question that mudroom asks. ``_changed`` guards the answer."""
 
     def __init__(self, identifier: str, session: str, call: str) -> None:
         self.id, self.session, self.call = identifier, session, call
         self.answer = ""
-        """The key of the chosen option; empty: none."""
+        """The chosen option's key; empty: none."""
         self.is_over = False
         self._changed = threading.Condition()
 
     def end(self, answer: str) -> bool:
-        """Set the answer, once. Return whether it is this one."""
+        """Set the answer, once. Return False if the question has ended already."""
         with self._changed:
             if self.is_over:
                 return False
@@ -69,7 +69,7 @@ class Questions:
     """``_lock`` guards the attributes below it."""
 
     def __init__(self, ask: Callable[[str, bytes], None], tell: Callable[[bytes], None]) -> None:
-        """``ask``: sends a question to the editor, whose identifier is given; ``tell``: a notification."""
+        """``ask``: sends the editor a question with this identifier. ``tell``: sends a notification."""
         self._ask, self._tell = ask, tell
         self.here = threading.local()
         """``here.session``: the session whose call this thread serves."""
@@ -79,12 +79,12 @@ class Questions:
         self._closed = False
 
     def began(self, session: str) -> None:
-        """Note the session that was active last: questions of no call are put there."""
+        """Note the session that was active last: a question outside any call goes there."""
         with self._lock:
             self._last = session
 
     def close(self) -> None:
-        """The editor has gone: end all questions."""
+        """End all questions: the editor has gone."""
         with self._lock:
             self._closed = True
             questions = list(self._open.values())
@@ -103,8 +103,8 @@ class Questions:
     def put(
         self, call: dict[str, Any], *, keeps: bool, names: Mapping[str, str] = _USUAL, preset: str = ""
     ) -> EditorQuestion | None:
-        """Put a question; None if there is no session to put it to. ``call``: the tool call that is shown. ``names``:
-        of options, where they are not the usual ones. ``preset``: the name of the option that allows a preset; empty:
+        """Ask a question. Return None if there is no session for it. ``call``: the tool call that is shown. ``names``:
+        option names, where they are not the usual ones. ``preset``: the name of the option that allows a preset; empty:
         there is none."""
         session = getattr(self.here, "session", "")
         identifier = f"mudroom-{secrets.token_hex(16)}"
@@ -183,12 +183,13 @@ class EditorForHosts:
 
 
 class HostWait:
-    """A question about a host that is open at the editor.
+    """A question about a host that is open in the editor.
 
-    Owner: the thread that attends to the gate."""
+    Owner: the thread that attends to the gate.
+    """
 
     def __init__(self, questions: Questions, question: EditorQuestion | None, preset: str = "") -> None:
-        """``preset``: the word of the preset that the question offers."""
+        """``preset``: the word for the preset that the question offers."""
         self._questions, self._question, self._preset = questions, question, preset
         self._until = time.monotonic() + OF_A_HOST
         self._answer: FlowAnswer | None = NOBODY if question is None else None

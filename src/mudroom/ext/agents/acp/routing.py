@@ -1,28 +1,28 @@
-"""The ways of a message between an editor and an agent, and what mudroom adds to them.
+"""Routes for messages between an editor and an agent, and mudroom's amendments to them.
 
     from      message                                   way
-    editor    initialize                                amend: terminals, and file calls of an agent outside
+    editor    initialize                                amend: terminals, and file calls by an agent outside
     editor    session/new, load, resume, fork           amend: the directory has to be in the project; else refuse
-    editor    session/prompt                            pass, with a first word in a new session
+    editor    session/prompt                            pass, after a first note in a new session
     editor    an answer to mudroom's own question       take
     agent     fs/*, terminal/*                          answer; an error if mudroom does not know it
-    agent     session/request_permission                refuse what the policy denies; else amend: mudroom's verdict
+    agent     session/request_permission                refuse if the policy denies it; else amend: mudroom's verdict
     agent     session/update with a terminal            amend: its output as text, since the editor has no such terminal
     agent     the answer to initialize                  amend: no login that the editor would perform on the host
-    agent     the answer to session/prompt              pass, behind a word about the changes of the fork
-    agent     $/cancel_request of a call of mudroom's   take
+    agent     the answer to session/prompt              pass, after a summary of the fork's changes
+    agent     $/cancel_request for a call to mudroom    take
     agent     an answer to no open request              drop: it would be unamended, and is not waited for
     either    all other requests, answers and           pass
               notifications, known or not
 
 Rules of this file:
 
-1. ``pass`` is the line as it came, in the order of its side.
-2. The table decides by the method alone, so no parameter changes who answers a call.
-3. In version 2 of the protocol there are no file calls and terminals: the agent works itself. Its messages pass, and
-   its sandbox stages what it does.
+1. ``pass`` is the line as it came, in its side's order.
+2. The table decides by the method alone, so no parameter changes which side answers a call.
+3. Protocol version 2 has no file calls and terminals: the agent works itself. Its messages pass, and its sandbox stages
+   its writes.
 
-``MessageRouter`` is pure: it returns steps, and the edge (``bridge.py``) takes them.
+``MessageRouter`` is pure: it returns steps, and the edge (``bridge.py``) performs them.
 """
 
 from __future__ import annotations
@@ -66,25 +66,26 @@ ANSWERED = frozenset(
         "terminal/release",
     )
 )
-"""Requests of the agent that mudroom answers (schema v1 of ACP, ``CLIENT_METHODS``)."""
+"""Agent requests that mudroom answers (ACP schema v1, ``CLIENT_METHODS``)."""
 KEPT = ("fs/", "terminal/")
-"""The beginnings of methods that no editor gets from the agent: it would perform them in the project."""
+"""Prefixes of methods that are never passed from the agent to the editor: it would perform them in the project."""
 PLACED = frozenset(("session/new", "session/load", "session/resume", "session/fork"))
-"""Requests of the editor that name a directory."""
+"""Editor requests that name a directory."""
 AUTH_REQUIRED = -32000
-"""Authentication required (schema v1 of ACP, ``ErrorCode``)."""
+"""Authentication required (ACP schema v1, ``ErrorCode``)."""
 _LOGIN = "terminal-auth"
 """A name in ``_meta``: the editor runs the command beside it on the host when the user logs in."""
 MOST_REMEMBERED = 1000
-"""Tool calls whose content is remembered."""
+"""Most tool calls whose content is remembered."""
 MOST_REMEMBERED_BYTES = 32 << 20
-"""Bytes of the lines that brought it."""
+"""Most bytes in the lines that brought this content."""
 MOST_SHOWN, MOST_SHOWING = 16, 4
-"""Terminals that a tool call shows as text, and tool calls, the latest, in which one is shown anew with its output."""
+"""Most terminals that a tool call shows as text; most tool calls, the latest, that are updated when a terminal's output
+changes."""
 MOST_REDRAWN = 1 << 20
-"""Bytes of a tool call that is shown anew."""
+"""A tool call below this size in bytes is updated with its terminal."""
 MOST_CALLS = 1000
-"""Calls of the agent that are answered at one time."""
+"""Most agent calls that are open at the same time."""
 
 
 class Pass(NamedTuple):
@@ -95,16 +96,16 @@ class Pass(NamedTuple):
 
 
 class AgentCall(NamedTuple):
-    """Answer a call of the agent."""
+    """Answer an agent's call."""
 
     message: AcpMessage
 
 
 class Cancel(NamedTuple):
-    """Cancel a call of the agent that is being answered."""
+    """Cancel an agent's call that is being answered."""
 
     key: str
-    """Of its identifier (``message.py:key_of``)."""
+    """Its identifier's key (``message.py:key_of``)."""
 
 
 class Answered(NamedTuple):
@@ -115,7 +116,7 @@ class Answered(NamedTuple):
 
 
 class TurnEnd(NamedTuple):
-    """A turn has ended: send a word about the fork, then the line."""
+    """A turn has ended: send a summary of the fork's changes, then the line."""
 
     session: str
     line: bytes
@@ -125,48 +126,47 @@ Step = Pass | AgentCall | Cancel | Answered | TurnEnd
 
 
 class Surroundings(NamedTuple):
-    """Functions of the edge."""
+    """Functions that the edge provides."""
 
     directory: Callable[[str], str | None]
     """Return the real path of a directory that an editor names, or None if it is not in the project."""
     verdict: Callable[[tuple[bytes, ...]], Verdict]
     """Return the policy's verdict about a command."""
     terminal: Callable[[str], str | None]
-    """Return the text of a terminal of mudroom's, or None if mudroom has none with this identifier."""
+    """Return the text in one of mudroom's terminals, or None if mudroom has none with this identifier."""
 
 
 class MessageRouter:
-    """Guarded by its holder's lock. State grows with what is open: requests of the editor, sessions, tool calls up to a
-    limit."""
+    """Guarded by its holder's lock. State grows with open editor requests, sessions, and tool calls up to a limit."""
 
     def __init__(self, place: AgentPlace, around: Surroundings) -> None:
         self._place, self._around = place, around
         self._open: dict[str, tuple[Identifier, str, str]] = {}
-        """Requests of the editor that the agent has not answered: identifier, method, session."""
+        """Editor requests that the agent has not answered: identifier, method, session."""
         self._asked: set[str] = set()
         self._calls: set[str] = set()
-        """Calls of the agent that are being answered, by key."""
+        """Agent calls that are being answered, by key."""
         self._notices: dict[str, list[str]] = {}
-        """What a session is told with its first turn, by its identifier; until it has one, by its request's key."""
+        """Notes for a session's first turn, by its identifier; until it has one, by its request's key."""
         self._contents: OrderedDict[tuple[str, str], list[Any]] = OrderedDict()
-        """Content of tool calls as the agent sent it, by session and tool call, the latest last."""
+        """Tool call content as the agent sent it, by session and tool call, the latest last."""
         self._sizes: dict[tuple[str, str], int] = {}
-        """Bytes of the line that brought each of them."""
+        """Bytes in the line that brought each."""
         self._remembered = 0
         self._shows: dict[str, list[tuple[str, str]]] = {}
-        """Tool calls that show a terminal of mudroom's, by the terminal."""
+        """Tool calls that show one of mudroom's terminals, by the terminal."""
         self._version = 1
         self._directories: dict[str, str] = {}
-        """Directory of each session, and of each request that makes one, by its key."""
+        """Each session's directory by its identifier, and that of each open request for a session by its key."""
 
     # --- own questions ---
 
     def ask(self, question: str) -> None:
-        """Expect the editor's answer to a question of mudroom's own."""
+        """Expect the editor's answer to a question that mudroom asks."""
         self._asked.add(question)
 
     def directory_of(self, session: object) -> str:
-        """Return the directory of a session; the project for one that mudroom has not seen begin."""
+        """Return a session's directory; the project if mudroom has not seen the session begin."""
         return self._directories.get(session, self._place.project) if isinstance(session, str) else self._place.project
 
     # --- from the editor ---
@@ -204,12 +204,14 @@ class MessageRouter:
         return [*before, Pass("agent", line)]
 
     def _initialize(self, message: AcpMessage) -> bytes:
-        """Name the calls that the agent is to make, whatever the editor has itself.
+        """Name the calls that the agent is to make, whatever the editor itself supports.
 
-        An agent outside is held by its calls alone, which only version 1 has. An agent inside has the files of the
-        fork itself, and is told that nobody serves files: a call would show it the same ones, without modes, bytes
-        that are no text, and, for gemini (0.61), without files that do not exist yet: it takes the error for a
-        failure. Its terminals are mudroom's in both cases, so each command is judged. All calls are answered."""
+        An agent outside is confined by its calls alone, which only version 1 has. An agent inside has the fork's files
+        itself, and is told that file calls are not available. They would show it the same files, but without modes and
+        without bytes that are not text. For gemini (0.61) they would also lack files that do not exist yet: it takes
+        the error for a failure. Its terminals are mudroom's in both cases, so each command is judged. All calls are
+        answered.
+        """
         params = message.params
         version = params.get("protocolVersion")
         if self._place.inside and version != 1:
@@ -227,7 +229,7 @@ class MessageRouter:
         return message.with_params({**params, "protocolVersion": 1, "clientCapabilities": capabilities})
 
     def _placed(self, message: AcpMessage, key: str) -> bytes | Pass:
-        """Return the line of a request that names a directory, or its refusal."""
+        """Return the line for a request that names a directory, or its refusal."""
         params, project = message.params, self._place.project
         named = params.get("cwd")
         if named is None and message.method in ("session/resume", "session/fork"):
@@ -262,13 +264,13 @@ class MessageRouter:
         return message.raw if changed == params else message.with_params(changed)
 
     def close(self, code: int, reason: str) -> list[bytes]:
-        """Return the errors of the editor's open requests: the agent has ended."""
+        """Return errors for the editor's open requests: the agent has ended."""
         lines = [error(identifier, code, reason) for identifier, _method, _session in self._open.values()]
         self._open.clear()
         return lines
 
     def answered(self, call: AcpMessage) -> None:
-        """A call of the agent has been answered, or cancelled."""
+        """Note that an agent's call has been answered, or cancelled."""
         self._calls.discard(key_of(call.id))
 
     # --- from the agent ---
@@ -293,7 +295,7 @@ class MessageRouter:
             if key in self._calls:
                 return [Cancel(key)]
         elif message.method.startswith(KEPT):
-            return []  # no answer is wanted, and the editor must not perform it
+            return []  # no answer is expected, and the editor must not perform it
         return [Pass("editor", message.raw)]
 
     def _call(self, message: AcpMessage) -> Step:
@@ -333,8 +335,8 @@ class MessageRouter:
         return [Pass("editor", message.raw)]
 
     def _without_logins(self, message: AcpMessage) -> bytes:
-        """Return the line of the answer to ``initialize`` without logins that the editor would perform on the host, for
-        an agent inside: it names their command itself (``_meta``), or their words."""
+        """Return the line that answers ``initialize``. For an agent inside, leave out logins that the editor would
+        perform on the host: it would run a command that the answer names (``_meta``), or the agent's own command."""
         if not self._place.inside:
             return message.raw
         result = dict(message.result)
@@ -344,7 +346,7 @@ class MessageRouter:
         return message.raw if result == message.result else line_of({**message.body, "result": result})
 
     def _with_login_hint(self, message: AcpMessage) -> bytes:
-        """Return the line of a refused session; if a login is missing, with where it can be made."""
+        """Return the line for a refused session. If a login is missing, add a hint where to log in."""
         failure = message.body["error"]
         if not self._place.inside or not isinstance(failure, dict) or failure.get("code") != AUTH_REQUIRED:
             return message.raw
@@ -373,11 +375,10 @@ class MessageRouter:
             amended["toolCall"] = {**amended["toolCall"], "content": self._shown(amended["toolCall"]["content"])}
         return [Pass("editor", message.with_params(amended))]
 
-    # --- terminals in what the agent shows ---
+    # --- terminals in the agent's updates ---
 
     def _update(self, message: AcpMessage) -> bytes:
-        """Return the line of an update. The content of tool calls is remembered, and a terminal of mudroom's is shown
-        as text."""
+        """Return an update's line. Tool call content is remembered, and mudroom's terminals are shown as text."""
         update, session = message.params.get("update"), message.params.get("sessionId")
         if not isinstance(update, dict) or update.get("sessionUpdate") not in ("tool_call", "tool_call_update"):
             return message.raw
@@ -409,8 +410,8 @@ class MessageRouter:
                     del self._shows[terminal]
 
     def _shown(self, content: list[Any]) -> list[Any]:
-        """Return the content with the terminals of mudroom's as text: each once, and the first of them. An agent may
-        name them in as many items as a line holds, and a text is made for each."""
+        """Return the content with mudroom's terminals as text: each once, and only the first ``MOST_SHOWN``. An agent
+        may name terminals in as many items as a line holds, and each text costs work."""
         texts, shown = self._texts(content), list[Any]()
         for item in content:
             terminal = _terminal_of(item)
@@ -422,7 +423,7 @@ class MessageRouter:
         return shown
 
     def _texts(self, content: list[Any]) -> dict[str, str]:
-        """Return the texts of the terminals of mudroom's that are in a content, empty for those that are not shown."""
+        """Return the texts of mudroom's terminals in a content; empty for those that are not shown."""
         texts: dict[str, str] = {}
         for terminal in filter(None, dict.fromkeys(map(_terminal_of, content))):
             text = self._around.terminal(terminal)
@@ -431,7 +432,7 @@ class MessageRouter:
         return texts
 
     def changed(self, terminal: str) -> list[bytes]:
-        """Return the updates of the tool calls that show this terminal, whose output has changed."""
+        """Return updates for the tool calls that show this terminal, whose output has changed."""
         return [
             tool_update(session, call, self._shown(self._contents[session, call]))
             for session, call in self._shows.get(terminal, ())
@@ -439,7 +440,7 @@ class MessageRouter:
 
 
 def _is_login_on_host(method: Any) -> bool:
-    """Return whether an editor would perform this login by a command. Names are compared as Go does, without case."""
+    """Return whether an editor would perform this login by a command. Names are compared without case, as Go does."""
     if not isinstance(method, dict):
         return False
     for name, value in method.items():
@@ -451,13 +452,13 @@ def _is_login_on_host(method: Any) -> bool:
 
 
 def _key_in(identifier: Any) -> str:
-    """Return the key of an identifier in parameters; empty if it is none."""
+    """Return the key for an identifier in parameters; empty if it is not an identifier."""
     is_one = isinstance(identifier, str | int | float) and not isinstance(identifier, bool)
     return key_of(identifier) if is_one else ""
 
 
 def _terminal_of(item: Any) -> str:
-    """Return the identifier of the terminal that an item of content shows; empty if it is something else."""
+    """Return the identifier of the terminal that a content item shows; empty if it is something else."""
     if not isinstance(item, dict) or item.get("type") != "terminal":
         return ""
     terminal = item.get("terminalId")

@@ -1,10 +1,10 @@
 """``mudroom acp``: start the agent, stand between it and the editor, and end both.
 
-Whichever ends first ends the other:
+The side that ends first ends the other:
 
     the editor (its end of stdin, or of stdout)   the agent's stdin is closed; it has ``PATIENCE`` seconds to end
-    the agent                                     each open request of the editor is answered with an error
-    mudroom, by a signal                          as the end of the editor, at once
+    the agent                                     each open editor request is answered with an error
+    mudroom, by a signal                          as for the editor's end, at once
     mudroom, by SIGKILL                           the sandbox ends with it; the next command collects its changes
 
 Terminals end with the agent. Only then is the sandbox gone, and the fork at rest.
@@ -42,7 +42,8 @@ from mudroom.vault.forks.review import fingerprint
 PATIENCE = 5.0
 """Seconds that an agent has to end when its editor has gone."""
 FLUSH = 1.0
-"""Seconds that a file call waits for its write to be on disk: the agent may have to end a command in the way."""
+"""Seconds that a file call waits for its write to be on disk. It waits no longer, because the agent itself may have to
+end a command that is in the way."""
 DRAIN = 5.0
 """Seconds that the editor has to read the last lines."""
 
@@ -54,17 +55,17 @@ class AgentStart(NamedTuple):
     argv: tuple[bytes, ...]
     cwd: bytes
     actor: Actor | None
-    """Of its process inside; None: it runs on the host."""
+    """For its process inside; None: it runs on the host."""
     environment: Mapping[bytes, bytes]
-    """Of its process on the host."""
+    """For its process on the host."""
     fork: str | None = None
     """None: its own, the first that is free."""
 
 
 class ServeEnd:
-    """The end of a connection, noted by any thread, or by a handler of signals: single writes of an attribute, and a
-    queue whose ``put`` may interrupt its own ``get`` (queue.SimpleQueue). The lock of a threading.Event may be held by
-    the very ``wait`` that the handler has interrupted."""
+    """A connection's end, noted by any thread or by a signal handler. So it uses only single attribute writes, and a
+    queue whose ``put`` may interrupt its own ``get`` (queue.SimpleQueue). A threading.Event would not do: the ``wait``
+    that the handler has interrupted may hold its lock."""
 
     def __init__(self) -> None:
         self._over: SimpleQueue[None] = SimpleQueue()
@@ -89,10 +90,10 @@ class ServeEnd:
 
 
 class Asking(NamedTuple):
-    """Who is asked for approvals."""
+    """The approvers for questions."""
 
     set_approver: Callable[[Callable[[CommandQuestion], CommandAnswer]], None] | None
-    """Set the approver of commands; None: the session has one, and the editor is not asked."""
+    """Set the approver for commands; None: the session has one, and the editor is not asked."""
     otherwise: Callable[[CommandQuestion], CommandAnswer]
     """Asked before the editor has a session."""
 
@@ -101,7 +102,8 @@ def serve(session: Session, agent: AgentStart, asking: Asking, end: ServeEnd, en
     """Serve the editor at ``ends``, its stdin and stdout, until it or the agent ends, or ``end`` is noted. Return the
     agent's exit code if it has ended first, otherwise 0. The descriptors are owned.
 
-    Raise Refused if the policy does not let the agent run, CommandNotStarted if its program does not exist."""
+    Raise Refused if the policy does not let the agent run, CommandNotStarted if its program does not exist.
+    """
     with workspace(session, agent.name, agent.fork) as at, _journalled(session, at.fork.name, agent.name) as outcome:
         if at.note:
             os.write(2, f"note: {at.note}\n".encode())
@@ -127,7 +129,7 @@ def _journalled(session: Session, fork: str, agent: str) -> Iterator[dict[str, A
 
 
 class _Served:
-    """One connection. Owner: the thread of the verb."""
+    """One connection. Owner: the verb's thread."""
 
     def __init__(
         self, session: Session, agent: AgentStart, place: AgentPlace, end: ServeEnd, ends: tuple[int, int]
@@ -187,7 +189,7 @@ class _Served:
             return None
         try:
             real = os.path.realpath(named.encode("utf-8", "surrogateescape"))
-        except UnicodeEncodeError:  # half of a surrogate pair is in no name
+        except UnicodeEncodeError:  # a lone surrogate is in no file name
             return None
         return os.fsdecode(real) if is_below(real, self._session.project) else None
 
@@ -203,7 +205,7 @@ class _Served:
 
 
 def _thread(run: Callable[[], object], then: Callable[[], None]) -> threading.Thread:
-    """Start a thread that calls ``then`` when it has run, also after an error."""
+    """Start a thread that calls ``then`` after ``run``, also after an error."""
 
     def both() -> None:
         try:
@@ -217,7 +219,7 @@ def _thread(run: Callable[[], object], then: Callable[[], None]) -> threading.Th
 
 
 def _shell(session: Session) -> str:
-    """Return the shell for a line of shell: bash where the host has it, since models write for it."""
+    """Return the shell for shell lines: bash where the host has it, since models write for it."""
     return "/bin/bash" if session.granted().level != 2 and os.path.exists("/bin/bash") else "/bin/sh"
 
 

@@ -1,7 +1,4 @@
-"""What mudroom says in a session of the editor, and the notifications that carry it (``session/update``).
-
-Everything here is pure.
-"""
+"""mudroom's texts in an editor's session, and the notifications that carry them (``session/update``). Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ from mudroom.ext.agents.acp.message import notification
 from mudroom.typing import Any, NamedTuple
 
 MOST_PATHS = 8
-"""Changed paths that a summary names."""
+"""Most changed paths that a summary names."""
 MOST_CHARACTERS = 16 << 10
-"""Characters of a terminal's output that are shown, its last."""
+"""Most characters shown of a terminal's output, its last."""
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])|[\x00-\x08\x0b-\x1f\x7f]")
-"""Sequences that a terminal obeys (ECMA-48), and control characters but tab and newline."""
+"""Sequences that a terminal obeys (ECMA-48), and control characters except tab and newline."""
 
 
 class AgentPlace(NamedTuple):
-    """The place of the agent's work, in words."""
+    """Where the agent works, in words."""
 
     fork: str
     project: str
@@ -32,33 +29,33 @@ class AgentPlace(NamedTuple):
 
 
 def chunk(session: str, text: str, number: int) -> bytes:
-    """Return a message of mudroom's, with its number in the session, in the agent's place."""
+    """Return a message from mudroom, with its number in the session, shown as the agent's."""
     content = {"type": "text", "text": text}
     update = {"sessionUpdate": "agent_message_chunk", "messageId": f"mudroom-{number}", "content": content}
     return notification("session/update", {"sessionId": session, "update": update})
 
 
 def tool_update(session: str, call: str, content: Sequence[Any]) -> bytes:
-    """Return an update of the content of a tool call."""
+    """Return an update for a tool call's content."""
     update = {"sessionUpdate": "tool_call_update", "toolCallId": call, "content": list(content)}
     return notification("session/update", {"sessionId": session, "update": update})
 
 
 def first_words(place: AgentPlace) -> str:
-    """Return what a session is told first."""
+    """Return a session's first note."""
     where = "works" if place.inside else "runs on the host, and its file calls and terminals work"
     return f"mudroom: {place.agent} {where} in the fork `{place.fork}`. Nothing lands in {place.project} by itself."
 
 
 def effect(place: AgentPlace) -> str:
-    """Return where the effect of what the agent asks about is."""
+    """Return where the effect of the agent's request stays."""
     if place.inside:
         return f"its effect stays in the fork {place.fork}"
     return f"its effect stays in the fork {place.fork} if the agent does it by a call, and is on the host if by itself"
 
 
 def summary(place: AgentPlace, changes: Sequence[Change], number: int) -> str:
-    """Return a word about the changes of the fork after a turn. ``number``: of the turn."""
+    """Return a summary of the fork's changes after a turn. ``number``: the turn's."""
     own = [change for change in changes if b".git" not in change.path.split(b"/")]
     count, fork = summarise(own).files, place.fork
     files = f"{count:,} file{' is' if count == 1 else 's are'} changed" if own else "the repository is changed"
@@ -81,14 +78,14 @@ def summary(place: AgentPlace, changes: Sequence[Change], number: int) -> str:
 
 
 def _moves_ref(change: Change) -> bool:
-    """Return whether a branch or tag may have moved: gitrepository-layout(5). opencode has a file of
-    its own in .git."""
+    """Return whether a branch or tag may have moved: gitrepository-layout(5). Other files in .git do not count:
+    opencode has its own file there."""
     _project, repository, inner = change.path.partition(b".git/")
     return bool(repository) and not {b"refs", b"packed-refs", b"reftable"}.isdisjoint(inner.split(b"/"))
 
 
 def fenced(command: str, output: str, end: str) -> str:
-    """Return a terminal as text of Markdown. ``end``: how its command has ended; empty: it runs."""
+    """Return a terminal as Markdown text. ``end``: how its command has ended; empty: it runs."""
     shown = _ESCAPES.sub("", output.replace("\r\n", "\n"))
     if len(shown) > MOST_CHARACTERS:
         shown = "…" + shown[-MOST_CHARACTERS:]

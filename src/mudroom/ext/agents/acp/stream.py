@@ -1,9 +1,9 @@
-"""The two ends of a connection: lines that are read, and lines that are written.
+"""A connection's two ends: lines that are read, and lines that are written.
 
 Rules of this file:
 
-1. A reader never waits for a writer of the other direction: each end that is written has a thread of its own. An agent
-   that does not read while it writes, and an editor that does the same, cannot stop each other through mudroom.
+1. A reader never waits for the writer in the other direction: each written end has its own thread. An agent that does
+   not read while it writes, and an editor that does the same, cannot stop each other through mudroom.
 2. Lines that are passed on wait while much is unwritten, so a slow reader slows its peer as without mudroom. mudroom's
    own lines never wait.
 """
@@ -19,12 +19,12 @@ from mudroom.ext.agents.acp.message import HEAD, MOST_BYTES, AcpMessage, Malform
 
 _CHUNK = 1 << 16
 UNWRITTEN = 8 << 20
-"""Bytes that may be unwritten before a line that is passed on waits."""
+"""Unwritten bytes above which a line that is passed on waits."""
 
 
 def messages(descriptor: int, most: int = MOST_BYTES) -> Iterator[AcpMessage | Malformed]:
-    """Yield the messages of a stream until its end. Empty lines are left out. A line of more than ``most`` bytes is
-    read to its end and not kept."""
+    """Yield a stream's messages until its end. Empty lines are left out. A line with more than ``most`` bytes is read
+    to its end and not kept."""
     pending = bytearray()
     scanned = dropped = 0
     while chunk := _read(descriptor):
@@ -53,15 +53,15 @@ def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, _CHUNK)
     except OSError:
-        return b""  # the other end is gone (EIO of a terminal, ECONNRESET of a socket)
+        return b""  # the other end is gone (EIO from a terminal, ECONNRESET from a socket)
 
 
 class Outbox:
     """Lines for one stream, and the thread that writes them. ``_changed`` guards the other attributes."""
 
     def __init__(self, descriptor: int, broken: Callable[[], None] = lambda: None) -> None:
-        """``descriptor`` is owned, and closed when the last line is written. ``broken``: called once, in the thread
-        that writes, if nobody reads any more."""
+        """``descriptor`` is owned, and closed when the last line is written. ``broken``: called once, in the writing
+        thread, if the stream has no reader any more."""
         self._descriptor, self._broken = descriptor, broken
         self._changed = threading.Condition()
         self._lines: deque[bytes] = deque()
@@ -88,7 +88,7 @@ class Outbox:
             return self._unwritten > UNWRITTEN
 
     def close(self) -> None:
-        """Close the stream when the lines until now are written."""
+        """Close the stream when all lines so far are written."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()

@@ -1,13 +1,13 @@
-"""Terminals of the agent, answered from the fork: ``terminal/create``, ``output``, ``wait_for_exit``, ``kill`` and
+"""The agent's terminals, answered from the fork: ``terminal/create``, ``output``, ``wait_for_exit``, ``kill`` and
 ``release``.
 
 Rules of this file:
 
-1. A terminal is a command in the background of the fork, judged as every command of an agent. All terminals, and the
-   agent where it is inside, share one sandbox, so they see each other's files, processes and ``localhost``.
-2. ``terminal/create`` is answered at once. While a person is asked the terminal has no output; a command that is
+1. A terminal is a background command in the fork, judged like every agent command. All terminals share one sandbox,
+   also with the agent if it is inside, so they see each other's files, processes and ``localhost``.
+2. ``terminal/create`` is answered at once. While a person is asked, the terminal has no output. A command that is
    refused, or cannot be started, ends with 126, 127 or 125, and its output says why: the model reads that.
-3. A command gets pipes and no pseudo-terminal: its output is text for a model.
+3. A command gets pipes, not a pseudo-terminal: its output is text for a model.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from mudroom.session.order import Pipes
 from mudroom.typing import Any, NamedTuple
 
 MOST = 64
-"""Terminals whose commands run at one time."""
+"""Most terminals whose commands run at the same time."""
 KEPT = 1 << 20
-"""Bytes of output that are kept without ``outputByteLimit``."""
+"""Output bytes that are kept without ``outputByteLimit``."""
 MOST_KEPT = 4 << 20
-"""Bytes of output that are kept of one terminal, whatever its ``outputByteLimit``: ``MOST`` may run at one time."""
+"""Most output bytes that are kept for one terminal, whatever its ``outputByteLimit``: ``MOST`` may run at once."""
 MOST_TEXTS = 200
 """Released terminals that tool calls go on showing."""
 MOST_ENDED = 64
-"""Terminals that have ended and are not released. Those before them are released: an agent that releases none fills
-mudroom's memory, which no limit of its sandbox bounds."""
+"""Most terminals that have ended and are not released. Older ones are released: otherwise an agent that releases none
+would fill mudroom's memory, which its sandbox's limits do not bound."""
 MOST_ENDED_BYTES = 64 << 20
-"""Bytes of output that these hold together."""
+"""Most output bytes that these hold together."""
 DRAWN = 256 << 10
-"""Bytes of output, its last, from which the text of a terminal is made. It is made for each item of a tool call that
-shows it, and each time that it is shown anew."""
+"""The last output bytes from which a terminal's text is made. It is made for each item in a tool call that shows the
+terminal, each time that this is updated."""
 GRACE = 2.0
 """Seconds from SIGTERM to SIGKILL."""
 REDRAWN = 0.25
-"""Seconds between two times that the output of a running command is shown anew."""
+"""Least seconds between two updates with a running command's output."""
 
 
 class RetainedOutput:
-    """The last bytes of an output. Guarded by its holder's lock."""
+    """An output's last bytes. Guarded by its holder's lock."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._bytes = limit, bytearray()
@@ -78,7 +78,7 @@ class RetainedOutput:
         return self.last(self._limit)
 
     def last(self, most: int) -> str:
-        """Return the last ``most`` of the kept bytes in the same way."""
+        """Return the last ``most`` kept bytes in the same way."""
         most = min(most, self._limit)
         kept = memoryview(self._bytes)[-most:] if most else memoryview(b"")
         is_cut, start = self.truncated or len(kept) < len(self._bytes), 0
@@ -142,7 +142,7 @@ class ForkTerminal:
                 question.end("")
 
     def end(self) -> Background | None:
-        """Return the command to be ended; None if it has not begun, and will be ended then."""
+        """Return the command to end; None if it has not begun: it will be ended then."""
         with self._changed:
             self._ending = True
             if self._question is not None:
@@ -156,7 +156,7 @@ class ForkTerminal:
 
     @property
     def held(self) -> int:
-        """Bytes of output that are kept."""
+        """Output bytes that are kept."""
         with self._changed:
             return len(self._output)
 
@@ -180,7 +180,7 @@ class ForkTerminal:
 
 
 class ForkTerminals:
-    """The terminals of a fork. ``_lock`` guards the attributes below it."""
+    """A fork's terminals. ``_lock`` guards the attributes below it."""
 
     def __init__(
         self,
@@ -191,20 +191,21 @@ class ForkTerminals:
         shell: str = "/bin/sh",
         actor: Actor | None = None,
     ) -> None:
-        """``changed``: called with the identifier of a terminal whose output has changed, in its own thread.
-        ``actor``: of the agent's process in the same sandbox; None: the session's."""
+        """``changed``: called with a terminal's identifier when its output has changed, in its own thread. ``actor``:
+        the actor of the agent's process in the same sandbox; None: the session's."""
         self._session, self._fork, self._questions, self._changed = session, fork, questions, changed
         self._shell, self._actor = shell, actor
         self._lock = threading.Lock()
         self._terminals: dict[str, ForkTerminal] = {}
         self._released: dict[str, ForkTerminal] = {}
-        """Those that were released, until their commands have ended."""
+        """Released terminals, until their commands have ended."""
         self._texts: OrderedDict[str, str] = OrderedDict()
-        """Those after that, as text: a tool call goes on showing them."""
+        """The same after that, as text: a tool call goes on showing them."""
         self._closed = False
 
     def create(self, params: dict[str, Any], directory: str) -> dict[str, Any]:
-        """Return the result of ``terminal/create``. ``directory``: of the session. Raise CallError."""
+        """Return the result of ``terminal/create``. ``directory``: the session's. Raise CallError if the parameters are
+        invalid, or too many terminals run."""
         words, cwd = _command(params, self._shell), self._directory(params.get("cwd"), directory)
         limit = params.get("outputByteLimit")
         if isinstance(limit, bool) or (limit is not None and (not isinstance(limit, int) or limit < 0)):
@@ -232,7 +233,7 @@ class ForkTerminals:
             raise CallError(INVALID_PARAMS, "cwd has to be an absolute path")
         path, project = os.path.normpath(named.encode("utf-8", "surrogatepass")), self._session.project
         if not is_below(path, project):
-            real = os.path.realpath(path)  # the editor's name of the project may lead through a link
+            real = os.path.realpath(path)  # the editor's name for the project may lead through a link
             if not is_below(real, project):
                 raise CallError(INVALID_PARAMS, f"{named} is outside the project {show(project)}")
             path = real
@@ -249,14 +250,14 @@ class ForkTerminals:
             end = TerminalEnd(error.exit_code, None)
         except OSError as error:
             terminal.write(f"mudroom: {error.strerror or error}\n".encode("utf-8", "replace"))
-        finally:  # whatever it was, the agent waits for the end
+        finally:  # on any failure: the agent waits for the end
             terminal.finish(end)
             with self._lock:
                 self._keep_text(terminal)
             self._changed(terminal.id)
 
     def _keep_text(self, terminal: ForkTerminal) -> None:
-        """Keep only the text of a terminal that was released and is over. Hold the lock."""
+        """Keep only the text of a released terminal that is over. Hold the lock."""
         if terminal.is_over and self._released.pop(terminal.id, None) is not None:
             self._texts[terminal.id] = terminal.as_text()
             if len(self._texts) > MOST_TEXTS:
@@ -292,14 +293,14 @@ class ForkTerminals:
         if ended is None:
             return TerminalEnd(None, "SIGKILL")
         if ended.exit_code == 127 and not ended.signal:
-            terminal.write(b"".join(background.output()[1:]))  # mudroom's words about a program that is not there
+            terminal.write(b"".join(background.output()[1:]))  # mudroom's message about a missing program
         number = ended.signal
         return TerminalEnd(None, _name_of(number)) if number else TerminalEnd(ended.exit_code, None)
 
     # --- calls about a terminal ---
 
     def find(self, params: dict[str, Any]) -> ForkTerminal:
-        """Return the terminal that a call names. Raise CallError."""
+        """Return the terminal that a call names. Raise CallError if there is none."""
         identifier = params.get("terminalId")
         with self._lock:
             terminal = self._terminals.get(identifier) if isinstance(identifier, str) else None
@@ -326,7 +327,7 @@ class ForkTerminals:
         return {}
 
     def _release_old(self) -> None:
-        """Release the terminals that have ended, but for the last of them. Hold the lock."""
+        """Release the terminals that have ended, except the latest. Hold the lock."""
         kept, held = 0, 0
         for old in [old for old in reversed(self._terminals.values()) if old.is_over]:
             kept, held = kept + 1, held + old.held
@@ -340,7 +341,8 @@ class ForkTerminals:
             self._keep_text(terminal)
 
     def wait_for_exit(self, message: AcpMessage, answer: Callable[[AcpMessage, dict[str, Any]], None]) -> None:
-        """Call ``answer`` with the call and its result when the command has ended. Raise CallError."""
+        """Call ``answer`` with the call and its result when the command has ended. Raise CallError if there is no such
+        terminal."""
         self.find(message.params).when_over(lambda end: answer(message, end.as_json()))
 
     def _end(self, terminal: ForkTerminal) -> None:

@@ -1,4 +1,4 @@
-"""The card of an agent for other agents (A2A), by the policy of a project: for ``agent card`` and ``serve``."""
+"""An agent's card for other agents (A2A), by a project's policy: for ``agent card`` and ``serve``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mudroom.typing import Any
 
 
 def card_of(card: AgentCard, context: Context, *, old: bool = False) -> Callable[[str], dict[str, Any]]:
-    """Return the function that makes an agent's A2A card, by the policy of that moment."""
+    """Return the function that makes an agent's A2A card, by the policy at the time of its call."""
     make = a2a_card_old if old else a2a_card
     return lambda url: make(card, agent_status(card, context), url)
 

@@ -1,6 +1,6 @@
 """``mudroom acp``: between an editor and an agent that speak the Agent Client Protocol (docs/ACP.md).
 
-stdin and stdout are the editor's; all that mudroom says by itself goes to stderr, which editors keep as a log.
+stdin and stdout are the editor's; mudroom's own messages go to stderr, which editors keep as a log.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _serve_inside(args: argparse.Namespace, context: Context, client: Client) ->
         actor = actor_with_program(session, request, context)
         agent = AgentStart(request.card.agent, request.argv, _directory(session), actor, context.environ, args.fork)
         code = _serve(session, agent, args)
-    print_remarks(session, context)  # of its sandbox, which has ended with the session
+    print_remarks(session, context)  # from its sandbox, which has ended with the session
     return code
 
 
@@ -139,13 +139,13 @@ def _directory(session: Session) -> bytes:
 
 
 def _ask_of_queue(args: argparse.Namespace) -> Ask:
-    """Return how the session asks before there is an editor to be asked."""
+    """Return how the session asks before an editor is connected."""
     asks: dict[str, Ask] = {"queue": "queue", "never": "never"}
     return asks.get(args.ask, "later")
 
 
 def _asking(session: Session, args: argparse.Namespace) -> Asking:
-    """Set who is asked. Questions come in threads, so the queue is asked without a handler of signals."""
+    """Set the approvers. Questions come in threads, so the queue is asked without a signal handler."""
     queue = session.vault.approvals
     patience = session.actor.settings.approval_timeout if args.ask == "queue" else 0
     by_queue = QueueApprover(queue, patience)
@@ -161,7 +161,7 @@ def _asking(session: Session, args: argparse.Namespace) -> Asking:
 
 @contextmanager
 def _signals(end: ServeEnd) -> Iterator[None]:
-    """Let a signal end the agent, and then mudroom; one that mudroom was started to ignore stays ignored."""
+    """Let a signal end the agent, and then mudroom. A signal that was ignored at the start stays ignored."""
     import signal
 
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]

@@ -1,5 +1,5 @@
-"""``mudroom agent``: run an agent by its profile or its card; list and show profiles; what a card would get here; its
-A2A card."""
+"""``mudroom agent``: run an agent by its profile or its card; list and show profiles; show the rights that a card would
+get here; print its A2A card."""
 
 from __future__ import annotations
 

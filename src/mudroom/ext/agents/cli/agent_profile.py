@@ -1,4 +1,4 @@
-"""The profile of the agent that a command line names; ``mudroom agent ls`` and ``agent show``."""
+"""The profile for the agent in a command line; ``mudroom agent ls`` and ``agent show``."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def search_of(environ: Mapping[bytes, bytes]) -> list[bytes]:
 
 
 def chosen_profile(word: str, context: Context) -> AgentProfile:
-    """Return the profile of the program that ``word`` names; a careful generic one if no profile knows it."""
+    """Return the profile for the program that ``word`` names; a careful generic one if no profile knows it."""
     program = os.path.basename(word)
-    if sys.platform == "win32":  # which takes Claude and claude.cmd for it, too
+    if sys.platform == "win32":  # Windows also finds the program as Claude and as claude.cmd
         program = _ENDING.sub("", program.lower())
     profile = catalog(context).of_program(program)
     return profile or GENERIC._replace(name=_NAME.sub("-", program)[:40] or "agent")
@@ -59,20 +59,20 @@ class ProfiledAgent(NamedTuple):
     """With the words that switch its own sandbox off."""
     rules: tuple[HostRule, ...]
     environment: tuple[bytes, ...]
-    """NAME or NAME=VALUE, beyond those of the settings."""
+    """NAME or NAME=VALUE, beyond those in the settings."""
     switches: tuple[str, ...]
     """The words by which its own sandbox is off, as they are printed."""
     notes: tuple[str, ...]
 
 
 def profiled(argv: Sequence[str], context: Context, settings: Settings, level: int) -> ProfiledAgent:
-    """Return the agent of a command line. Raise CommandNotStarted, with how it is installed, if it is not there."""
+    """Return the agent in a command line. Raise CommandNotStarted, with how to install it, if it is missing."""
     profile = chosen_profile(argv[0], context)
     program = find_program(os.fsencode(argv[0]), search_of(context.environ), working_directory())
     if program is None:
         hint = profile.install if profile.install else "name a program that is on PATH, or its path"
         raise CommandNotStarted(f"{argv[0]}: no such program on PATH", NOT_FOUND, hint)
-    # at level 0 nothing else would confine it: it stays on, and where it cannot run the summary names the level
+    # at level 0 only its own sandbox would confine it: it stays on, and where it cannot run the summary names the level
     inner = profile.sandbox if level else InnerSandbox()
     words, switches = switched_off(argv[1:], inner)
     values = (*profile.environment.values, *inner.values)
@@ -92,7 +92,7 @@ def profiled(argv: Sequence[str], context: Context, settings: Settings, level: i
 
 
 def _named(settings: Settings) -> set[bytes]:
-    """Return the names of the variables that the user sets or passes."""
+    """Return the variables that the user sets or passes."""
     return {variable.partition(b"=")[0] for variable in settings.environment}
 
 
@@ -109,7 +109,7 @@ def _version_notes(profile: AgentProfile, program: HostProgram) -> list[str]:
 
 
 def first_line(agent: ProfiledAgent, context: Context, settings: Settings) -> str:
-    """Return the line that is printed before the agent starts: what is passed to it, by name."""
+    """Return the line printed before the agent starts: the variables passed to it, by name."""
     profile = agent.profile
     variables = [os.fsdecode(name) for name in agent.environment if b"=" not in name]
     parts = [f"{profile.about or profile.name} {agent.program.version}".strip()]
@@ -123,7 +123,7 @@ def first_line(agent: ProfiledAgent, context: Context, settings: Settings) -> st
 
 
 def withheld_keys(agent: ProfiledAgent, environ: Mapping[bytes, bytes], settings: Settings) -> list[str]:
-    """Return the variables of the host that look like keys and are not passed."""
+    """Return the host's variables that look like keys and are not passed."""
     passed = {name.partition(b"=")[0] for name in agent.environment} | _named(settings)
     return sorted(name for name in secret_variables(environ) if os.fsencode(name) not in passed)
 
@@ -132,7 +132,7 @@ _SCHEME_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
 def place_named_by(value: str) -> tuple[str, int] | None:
-    """Return host and port if the value of a variable, a URL or HOST:PORT, names this machine's loopback."""
+    """Return host and port if a variable's value, a URL or HOST:PORT, names this machine's loopback."""
     try:
         url = urlsplit(value if "://" in value else f"//{value}")
         port = url.port or _SCHEME_PORTS.get(url.scheme)
@@ -252,7 +252,7 @@ def described(profile: AgentProfile, program: HostProgram | None) -> list[tuple[
 
 
 def offer(context: Context) -> UsageError:
-    """Return the error for a command line that names no agent: what is installed."""
+    """Return the error for a command line that names no agent; it lists the installed ones."""
     profiles = catalog(context)
     there = [name for name in profiles.names() if installed(profiles.profile(name), context) is not None]
     if there:

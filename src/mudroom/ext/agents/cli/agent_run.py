@@ -1,7 +1,7 @@
 """``mudroom agent run``: run an agent from start to end.
 
-A signal that tells mudroom to end (Ctrl-C, SIGTERM, a terminal that closes) is passed to the agent. The agent's changes
-stay in its fork, are collected and journalled, and only then does mudroom end.
+A signal that tells mudroom to end (Ctrl-C, SIGTERM, a closed terminal) is passed to the agent. mudroom ends only after
+the agent's changes, which stay in its fork, have been collected and journalled.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _MOST_SHOWN = 10
 _LEAST_DIGITS = 8
-"""The least number of digits of ``--checked``."""
+"""Fewest digits that ``--checked`` takes."""
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -74,7 +74,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 class AgentRequest(NamedTuple):
-    """The agent of a command line: by its profile, or by its card."""
+    """The agent in a command line: by its profile, or by its card."""
 
     card: AgentCard
     argv: tuple[bytes, ...]
@@ -168,7 +168,7 @@ def _by_card(args: argparse.Namespace, context: Context) -> AgentRequest:
 
 
 def _require_no_hook(agent: str, context: Context) -> None:
-    """Raise UsageError if a hook of mudroom is installed for the agent: inside it could only refuse all tools."""
+    """Raise UsageError if mudroom's hook is installed for the agent: inside, it could only refuse all tools."""
     if not os.path.isdir(places(context.environ).state + b"/hooks"):
         return
 
@@ -182,7 +182,8 @@ def _require_no_hook(agent: str, context: Context) -> None:
 
 
 def request_by_profile(args: argparse.Namespace, context: Context) -> AgentRequest:
-    """Print what is passed to the agent. Its hosts need no question: the profile is mudroom's own, or the user's."""
+    """Return the agent by its profile, and print which variables it gets. Its hosts need no question: the profile is
+    mudroom's own, or the user's."""
     if args.checked is not None:
         raise UsageError("--checked is for a card", "mudroom agent run CARD --checked ID -- COMMAND")
     policy = load_policy(project_of(context), context.environ).settings
@@ -203,7 +204,7 @@ def request_settings(args: argparse.Namespace, request: AgentRequest, policy: Se
 
 
 def actor_with_program(session: Session, request: AgentRequest, context: Context) -> Actor:
-    """Return the session's actor, with the directories shown that its program needs."""
+    """Return the session's actor, with the directories that its program needs shown."""
     if request.profiled is None:
         return session.actor
     if sys.platform == "win32":
@@ -220,8 +221,8 @@ def actor_with_program(session: Session, request: AgentRequest, context: Context
 
 
 def _require_readable(session: Session, agent: ProfiledAgent) -> None:
-    """Raise Unsupported for a program below the home, where no command at level 1 reads. Its files would have to name
-    the sandbox one by one."""
+    """Raise Unsupported for a program below the home, where no command at level 1 can read. Its files would have to
+    name the sandbox one by one."""
     home, real = session.machine.confinement.home, agent.program.real
     if session.granted().level and is_below(real.lower(), home.lower()):
         raise Unsupported(
@@ -247,7 +248,7 @@ def _require_checked(card: AgentCard, checked: str | None) -> None:
 
 
 def _unset(card: AgentCard, session: Session, context: Context) -> list[str]:
-    """Return a note for each variable that the card asks for, that is set here, and that is not passed."""
+    """Return a note for each variable that the card requests, that is set here, and that is not passed."""
     passed = {variable.partition(b"=")[0] for variable in session.actor.settings.environment}
     names = [
         variable
@@ -260,8 +261,8 @@ def _unset(card: AgentCard, session: Session, context: Context) -> list[str]:
 def _branch(
     session: Session, card: AgentCard, run: AgentResult, args: argparse.Namespace, context: Context, *, told: bool
 ) -> dict[str, Any]:
-    """Bring the commits as a branch, if the user has asked for it; otherwise say how to bring them, if the card wants a
-    branch. ``told``: mudroom was told to end."""
+    """Bring the commits as a branch, if the user has asked for it; otherwise, if the card wants a branch, return the
+    command that brings them. ``told``: mudroom was told to end."""
     fork = run.result.fork
     name = args.branch if isinstance(args.branch, str) else card.branch if isinstance(card.branch, str) else None
     later = f"mudroom apply {fork} --commits" + (f" --branch {name}" if name else "")

@@ -1,4 +1,4 @@
-"""``mudroom agent settings``: what a fork has changed in its agent's settings; land them, take that back."""
+"""``mudroom agent settings``: a fork's changes to its agent's settings; land them, undo a landing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mudroom.ext.agents.home.agent_settings import LandedSetting, SettingsHome
 
 _MOST_LINES = 200
-"""Lines of one file's diff."""
+"""Most lines in one file's diff."""
 CONFLICTS = 3
 
 

@@ -1,8 +1,8 @@
-"""The hosts that an agent card names, and who allows them.
+"""The hosts that an agent card names, and the decision about them.
 
-A card is written by the agent's author. Its hosts are asked about once, before the agent starts. Where no user can be
-asked they are refused, except for agents whose cards the policy trusts (``network.cards``), and for runs with
-``--allow-card-network``. A host that the policy denies stays denied in all cases.
+The agent's author writes the card. Its hosts are asked about once, before the agent starts. Where no user can be asked
+they are refused, except for agents whose cards the policy trusts (``network.cards``), and for runs with
+``--allow-card-network``. A host that the policy denies always stays denied.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _CHOICES = "[a]llow for this run  [A]lways for this project  [n]o: "
 _ASKED = 3
-"""Times that a question is repeated after an invalid answer."""
+"""Times that a question is asked before an invalid answer counts as no."""
 
 
 class CardHosts(NamedTuple):
@@ -39,7 +39,7 @@ def decide_card_hosts(
     card: AgentCard, settings: Settings, level: int, context: Context, *, allow: bool = False
 ) -> CardHosts:
     """Decide about the card's hosts, asking if necessary. ``allow``: --allow-card-network was given. Raise
-    KeyboardInterrupt."""
+    KeyboardInterrupt if the user interrupts a question."""
     if not isinstance(card.needs.network, tuple) or not card.needs.network or settings.network_at(level) != "gate":
         return CardHosts()
     rules, remember, *_more = host_answers(project_of(context), context.environ)
@@ -100,7 +100,7 @@ def _names(rules: Sequence[HostRule]) -> str:
 
 
 def network_lines(card: AgentCard, settings: Settings, level: int, context: Context) -> list[str]:
-    """Return the lines about the network for ``agent check``."""
+    """Return the network lines for ``agent check``."""
     needs = card.needs.network
     mode = with_card_network(card, settings, None).network_at(level)
     if mode == "none":

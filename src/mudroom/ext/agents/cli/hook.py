@@ -1,4 +1,4 @@
-"""``mudroom hook``: send the commands and edits of an agent that keeps its own process through mudroom."""
+"""``mudroom hook``: send an agent's commands and edits through mudroom, while the agent keeps its own process."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""``mudroom hook install AGENT``, and the state of each agent.
+"""``mudroom hook install AGENT``, and each agent's state.
 
 Rules of this file:
-1. A file is written whole, by a name beside it, and keeps its mode. A link is followed to its file and that is said;
-   in a project it must not lead out of it.
-2. A record in the state directory has each file as it was and as it was written. ``--remove`` restores the former where
-   the file is still the latter; where the user has edited it since, only what was added is taken out.
-3. All files are read and all edits are made in memory before the first one is written.
+1. A file is written as a whole, under a name beside it, and keeps its mode. A link is followed to its file, with a
+   note; in a project it must not lead out of the project.
+2. A record in the state directory has each file as it was and as it was written. ``--remove`` restores the former if
+   the file is still the latter; if the user has edited it since, only mudroom's additions are taken out.
+3. All files are read and all edits are made in memory before the first file is written.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from mudroom.typing import Any, NamedTuple
 from mudroom.vault.store.store import vault_path
 
 _LIMIT = 8 << 20
-"""Bytes of a settings file."""
+"""Bytes in a settings file."""
 _USER_SETTINGS = {
     "claude": ("CLAUDE_CONFIG_DIR", "~/.claude"),
     "codex": ("CODEX_HOME", "~/.codex"),
@@ -57,7 +57,7 @@ _USER_SETTINGS = {
     "cursor": ("", "~/.cursor"),
     "copilot": ("COPILOT_HOME", "~/.copilot"),
 }
-"""The variable that names the directory of an agent's settings, and where it is otherwise."""
+"""The variable that names an agent's settings directory, and the default directory."""
 _PROJECT_SETTINGS = {"copilot": ".github", "opencode": ".opencode"}
 _AFTERWARDS = {
     "codex": "codex runs a hook only when you have trusted it: start codex, /hooks. It reads .codex "
@@ -101,7 +101,7 @@ def install(words: Sequence[str], fork: str | None, tools: Sequence[str], contex
 
 
 def _make_mounts(setup: HookSetup, context: Context) -> None:
-    """Make the directory in which forks are mounted, before the first one is."""
+    """Make the directory in which forks are mounted, before the first mount."""
     with open_session(context):
         os.makedirs(os.path.dirname(setup.mount), mode=0o700, exist_ok=True)
 
@@ -125,7 +125,7 @@ def _arguments(words: Sequence[str], fork: str | None, tools: Sequence[str]) -> 
 
 
 def _setup(args: argparse.Namespace, context: Context) -> tuple[HookSetup, dict[str, Any]]:
-    """Return what is to be installed, and the record of what is. Options that are not given are those of the record."""
+    """Return the setup to install, and the record of the installed one. Omitted options are taken from the record."""
     found = places(context.environ)
     project = project_of(context)
     if args.scope == "project":
@@ -195,7 +195,7 @@ def _change(
 
 
 def _is_bare(text: str | None) -> bool:
-    """Return whether a file has nothing but the schema that opencode writes into each one that it reads."""
+    """Return whether a file has nothing but the schema that opencode writes into each file that it reads."""
     if text is None or not text.lstrip("\ufeff \t\r\n").startswith("{"):
         return False
     try:
@@ -221,7 +221,7 @@ def _added(wanted: tuple[Edit, ...], original: str | None) -> tuple[Edit, ...]:
 
 
 def _read(path: str, setup: HookSetup) -> tuple[str, str | None]:
-    """Return the path with its links resolved, and the text of the file; None if there is none."""
+    """Return the path with its links resolved, and the file's text; None if there is none."""
     real = os.path.realpath(path)
     in_project = setup.is_project and is_below(os.fsencode(path), os.fsencode(setup.project))
     if in_project and not is_below(os.fsencode(real), os.fsencode(setup.project)):
@@ -250,7 +250,7 @@ def _read(path: str, setup: HookSetup) -> tuple[str, str | None]:
 
 
 def _write(change: _Change) -> None:
-    """Replace a file as a whole, or remove it. Raise OSError."""
+    """Replace a file as a whole, or remove it. Raise OSError if that fails."""
     if change.after is None:
         os.unlink(change.path)
         with suppress(OSError):  # it is not empty, or it was there before
@@ -281,12 +281,12 @@ def _record(own: bytes) -> dict[str, Any]:
     try:
         record = json.loads(data)
     except ValueError:
-        return {}  # what was added is found by its marks then
+        return {}  # the additions are found by their marks then
     return record if isinstance(record, dict) else {}
 
 
 def _remember(setup: HookSetup, record: Mapping[str, Any], changes: Sequence[_Change]) -> None:
-    """Write the record of an installation. ``original`` is the text without mudroom's edits."""
+    """Write an installation's record. ``original`` is the text without mudroom's edits."""
     files = dict(record.get("files", {}))
     for change in changes:
         known = files.get(change.path)
@@ -387,7 +387,7 @@ def _faults(setup: HookSetup) -> list[str]:
 
 
 def print_state(context: Context) -> int:
-    """Print a line for each known agent: its version here, the version of the contract, and where a hook is."""
+    """Print a line for each known agent: its version here, the contract's version, and where a hook is."""
     rows = []
     for agent, contract in CONTRACTS.items():
         scopes = {scope: _scope_state(agent, scope, context) for scope in SCOPES}
@@ -405,7 +405,7 @@ def print_state(context: Context) -> int:
 
 
 def installed_scopes(agent: str, context: Context) -> list[str]:
-    """Return the scopes in which a hook of the agent is installed, for the project of the context."""
+    """Return the scopes in which the agent's hook is installed, for the context's project."""
     if agent not in CONTRACTS:
         return []
     return [scope for scope in SCOPES if _scope_state(agent, scope, context).startswith("installed")]
@@ -426,8 +426,8 @@ def _scope_state(agent: str, scope: str, context: Context) -> str:
 
 
 def _version(program: str) -> str:
-    """Return the version of the npm package of a program of PATH, "yes" if it is another kind, empty if there is none.
-    Nothing is run."""
+    """Return the npm package's version for a program on PATH, "yes" if it is not an npm package, empty if there is
+    none. The program is not run."""
     import shutil
 
     path = shutil.which(program)

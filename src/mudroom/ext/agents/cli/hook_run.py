@@ -1,4 +1,4 @@
-"""``mudroom hook run AGENT``: the answer to one event of an agent, which is read from stdin.
+"""``mudroom hook run AGENT``: the answer to one agent event, which is read from stdin.
 
 Every failure is an answer that refuses; the guard around this program (``ext/agents/core/hook_settings.py``) refuses if
 there is none.
@@ -24,7 +24,7 @@ from mudroom.typing import Any
 from mudroom.vault.store.store import vault_path
 
 LIMIT = 64 << 20
-"""Bytes of an event. A file that is written whole is in it."""
+"""Bytes in an event. A file that is written as a whole is in it."""
 _SCRIPT = "mudroom-python"
 """As in ``ext/keeper/client.py``: the console script, where ``mudroom`` is the native client."""
 
@@ -47,7 +47,7 @@ def answer_event(
 
 
 def _answer(agent: str, fork: str, tools: Sequence[str], context: Context, prefixed: bool) -> HookAnswer:
-    if is_inside(context.environ):  # a fork that is mounted here is lost with the sandbox
+    if is_inside(context.environ):  # a fork mounted here would be lost with the sandbox
         undo = f"mudroom hook install {agent} --remove{'' if context.project else ' --scope user'}"
         return HookAnswer(DENY, f"mudroom: {agent} runs inside mudroom, where its hook cannot work ({undo})")
     data = _event()
@@ -102,7 +102,7 @@ def _place(agent: str, fork: str, tools: Sequence[str], event: Any, context: Con
 
 
 def own_words() -> tuple[str, ...]:
-    """Return the words that start this mudroom, from any directory: by an absolute path, and with no module of the
+    """Return the words that start this mudroom, from any directory: by an absolute path, and without any module in the
     current directory."""
     program = os.path.abspath(sys.argv[0])
     if os.path.basename(program) == _SCRIPT:
@@ -113,16 +113,16 @@ def own_words() -> tuple[str, ...]:
 
 
 def _is_prefixed(prefix: str | None, context: Context) -> bool:
-    """Return whether the agent starts each command by this program. Its path comes from the installation, not from the
-    environment alone, which settings of a project may change."""
+    """Return whether the agent starts each command by this program. Its path must match the installation: a project's
+    settings may change the environment."""
     used = context.environ.get(b"CLAUDE_CODE_SHELL_PREFIX", b"")
     return prefix is not None and used == os.fsencode(prefix) and os.access(prefix, os.X_OK)
 
 
 def _mount(fork: str, project: bytes, context: Context) -> str:
-    """Return the directory at which the fork is mounted; mount it, and make it, if need be."""
+    """Return the directory at which the fork is mounted. The fork is made and mounted if necessary."""
     with open_session(context._replace(project=project)) as session:
         if session.vault.find(fork) is None:
             session.forks.new(fork)
-        # a mount that is noted may have ended, as by a restart of the machine: its directory is a plain one then
+        # a recorded mount may have ended, as by a restart of the machine: its directory is a plain one then
         return os.fsdecode(session.forks.mount(fork).place)

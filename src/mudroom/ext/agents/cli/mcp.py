@@ -1,4 +1,4 @@
-"""``mudroom mcp``: the tools of a fork for clients of the Model Context Protocol."""
+"""``mudroom mcp``: a fork's tools for clients of the Model Context Protocol."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """``mudroom net show`` and ``net reach``: the user's consent to connections between forks.
 
-Both sides have to say so (``ext/agents/core/fork_consent.py``). A grant is for the fork that has the name now, and ends
+Both sides must consent (``ext/agents/core/fork_consent.py``). A grant is for the fork that has the name now, and ends
 with that fork.
 """
 
@@ -39,7 +39,7 @@ def reach_forks(args: argparse.Namespace, context: Context) -> int:
 
 
 def remove_grants(args: argparse.Namespace, context: Context) -> int:
-    """Take grants of the fork ``--fork`` back: PORT, or FORK:PORT."""
+    """Revoke grants to the fork in ``--fork``: PORT, or FORK:PORT."""
     with open_session(context) as session:
         fork = _fork(session, args.fork)
         gone: list[str] = []
@@ -123,7 +123,7 @@ def _shown(rule: ForkRule, grants: ForkGrants) -> ForkGrants:
 def _reached(reached: ReachedPort, grants: ForkGrants) -> ForkGrants:
     label = reached.fork.label
     kept = tuple(old for old in grants.reaches if (old.fork.label, old.port) != (label, reached.port))
-    met = tuple(fork for fork in grants.met if fork.label != label)  # names of the policy mean this fork from now on
+    met = tuple(fork for fork in grants.met if fork.label != label)  # names in the policy mean this fork from now on
     return grants._replace(reaches=(*kept, reached), met=(*met, reached.fork))
 
 
@@ -139,7 +139,7 @@ def _journal(session: Session, fork: Fork, what: str, grants: Sequence[str]) -> 
 
 
 def grant_rows(session: Session) -> list[dict[str, Any]]:
-    """Return the grants of all forks."""
+    """Return all forks' grants."""
     rows = []
     for fork in session.vault.forks():
         grants = grants_of(fork)
@@ -149,7 +149,7 @@ def grant_rows(session: Session) -> list[dict[str, Any]]:
 
 
 def look(session: Session | None, fork: str, settings: Settings, label: str, port: int) -> tuple[bool, str]:
-    """Return whether a fork may reach a port of another, and why; without a session, whether any may."""
+    """Return whether a fork may reach another fork's port, and why; without a session, whether any fork may."""
     if session is None:
         return look_at_names(label, port, settings.fork_rules, settings.agent_links)
     return look_at_dial(session.vault, session.vault.fork(fork), session.actor.settings, label, port)

@@ -1,4 +1,4 @@
-"""``mudroom proxy``: the operations around ``mudroom exec`` for an agent's runtime. Made for programs: it asks no
+"""``mudroom proxy``: the operations around ``mudroom exec`` for an agent's runtime. It is for programs, and asks no
 questions."""
 
 from __future__ import annotations
@@ -136,4 +136,4 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], int], bool]] =
     "inspect": (_inspect, False),
     "rollback": (_rollback, True),
 }
-"""The function of each action, and whether it takes a checkpoint."""
+"""Each action's function, and whether it takes a checkpoint."""

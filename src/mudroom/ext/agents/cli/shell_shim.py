@@ -1,11 +1,11 @@
 """``mudroom shell-shim DIR``: programs named like shells, whose commands run in a fork.
 
 Rules of this file:
-1. A shim decides nothing: it replaces itself by mudroom (execve(2)), so descriptors, signals and the exit code are
-   those of the command.
-2. Without mudroom or the shell it names, it says so in one line and exits with 126.
-3. Inside, SHELL is the real shell and the directory of the shims is not in PATH: there is no mudroom in a fork. A PATH
-   that would be empty then means the current directory to exec(3), so it is the usual one.
+1. A shim decides nothing: it replaces itself by mudroom (execve(2)), so descriptors, signals and the exit code are the
+   command's.
+2. If mudroom or its shell is missing, it says so in one line and exits with 126.
+3. Inside, SHELL is the real shell, and the shims' directory is not in PATH: there is no mudroom in a fork. If PATH
+   would then be empty, which means the current directory to exec(3), the usual PATH is set.
 """
 
 from __future__ import annotations

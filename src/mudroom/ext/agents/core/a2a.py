@@ -1,12 +1,12 @@
-"""An agent's card for other agents: the AgentCard of the A2A protocol. Pure.
+"""An agent's card for other agents: the A2A protocol's AgentCard. Pure.
 
-Version 1.0 is ``specification/a2a.proto`` of github.com/a2aproject/A2A (message AgentCard and the messages in it) in
+Version 1.0 is ``specification/a2a.proto`` in github.com/a2aproject/A2A (message AgentCard and the messages in it) in
 proto3's JSON form, served at ``/.well-known/agent-card.json``. Version 0.3 is the previous form, which older clients
 request at ``/.well-known/agent.json``.
 
-The confinement of the agent is an extension of mudroom's own in ``capabilities.extensions``; no client is required to
-understand it. It states the decision of this machine's policy, not the wish of the agent. It proves nothing, since the
-server of a card can write anything into it.
+The agent's confinement is mudroom's own extension in ``capabilities.extensions``; no client is required to understand
+it. It states this machine's policy decision, not the agent's wish. It proves nothing, since a card's server can write
+anything into it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WELL_KNOWN = "/.well-known/agent-card.json"
 WELL_KNOWN_OLD = "/.well-known/agent.json"
 VERSION, VERSION_OLD = "1.0", "0.3.0"
 UNSUPPORTED = -32004
-"""UnsupportedOperationError of the A2A specification."""
+"""The A2A specification's UnsupportedOperationError."""
 ISOLATION = {0: "none: a staged view of the project", 1: "an OS sandbox", 2: "a container"}
 _SCHEME = "mudroom"
 _TEXT = ["text/plain"]
@@ -36,13 +36,13 @@ class AgentStatus(NamedTuple):
     network: str = "gate"
     """``none``, ``gate``, ``open``."""
     hosts: tuple[str, ...] = ()
-    """Hosts of the card that the rules allow."""
+    """Hosts in the card that the rules allow."""
     credentials: tuple[str, ...] = ()
-    """Names of the credential stores that are open to the agent."""
+    """Credential stores that are open to the agent."""
 
 
 def sandbox_params(card: AgentCard, status: AgentStatus) -> dict[str, Any]:
-    """Return the extension's parameters. A ``sandboxLevel`` of null means that the agent is refused here."""
+    """Return the extension's parameters. ``sandboxLevel`` null means that the agent is refused here."""
     decision = status.decision
     return {
         "sandboxLevel": decision.level,
@@ -57,7 +57,7 @@ def sandbox_params(card: AgentCard, status: AgentStatus) -> dict[str, Any]:
 
 
 def a2a_card(card: AgentCard, status: AgentStatus, url: str) -> dict[str, Any]:
-    """Return the card in the form of version 1.0. ``url``: the agent's JSON-RPC interface."""
+    """Return the card in version 1.0's form. ``url``: the agent's JSON-RPC interface."""
     return {
         **_common(card),
         "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": VERSION}],
@@ -68,7 +68,7 @@ def a2a_card(card: AgentCard, status: AgentStatus, url: str) -> dict[str, Any]:
 
 
 def a2a_card_old(card: AgentCard, status: AgentStatus, url: str) -> dict[str, Any]:
-    """Return the card in the form of version 0.3."""
+    """Return the card in version 0.3's form."""
     return {
         **_common(card),
         "protocolVersion": VERSION_OLD,
@@ -81,8 +81,7 @@ def a2a_card_old(card: AgentCard, status: AgentStatus, url: str) -> dict[str, An
 
 
 def listed_card(endpoint: AgentEndpoint, url: str, *, old: bool = False) -> dict[str, Any]:
-    """Return the card of a running agent for agents in other forks, which need no token. ``old``: in the form of
-    version 0.3."""
+    """Return a running agent's card for agents in other forks, which need no token. ``old``: in version 0.3's form."""
     about = endpoint.description or f"The agent {endpoint.agent}, run by mudroom on a staged view of a project."
     card = _described(endpoint.agent, endpoint.name or endpoint.agent, about, endpoint.version or "0")
     extension = {
@@ -128,8 +127,8 @@ def _capabilities(card: AgentCard, status: AgentStatus) -> dict[str, Any]:
 
 
 def is_forwarded(call: object) -> bool:
-    """Return whether a request may be forwarded to an agent: messages and tasks, in the names of version 1.0 and of
-    version 0.3. Notifications by push are not: they would have the agent call addresses."""
+    """Return whether a request may be forwarded to an agent: messages and tasks, by their names in versions 1.0 and
+    0.3. Push notifications are not forwarded: with them a client could make the agent call addresses."""
     method = call.get("method") if isinstance(call, dict) else None
     if not isinstance(method, str) or "push" in method.lower():
         return False
@@ -167,6 +166,6 @@ def paths_of(agents: Sequence[str]) -> dict[str, str]:
 
 
 def _quoted(agent: str) -> str:
-    """Return an id as one path segment: characters that RFC 3986 does not call unreserved are percent-encoded."""
+    """Return an id as one path segment: all characters except RFC 3986's unreserved ones are percent-encoded."""
     plain = "-._~"
     return "".join(c if c.isalnum() or c in plain else f"%{ord(c):02X}" for c in agent)

@@ -1,8 +1,9 @@
-"""Patterns of the artefacts that an agent's card names, and their matching. Pure.
+"""Artefact patterns in an agent's card, and their matching. Pure.
 
-``**`` matches any number of directories; ``*`` and ``?`` match within one name. A pattern without a slash matches the
-last part of a path in any directory; a pattern that names a directory matches everything in it. The work is at most the
-length of the pattern times the length of the path: the agent's author wrote the pattern, and the agent wrote the path.
+``**`` matches any number of directories; ``*`` and ``?`` match within one name. A pattern without a slash matches a
+path's last part in any directory; a pattern that names a directory matches everything in it. The work is at most the
+pattern's length times the path's length, because both are untrusted: the agent's author wrote the pattern, and the
+agent wrote the path.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ PATTERN_LIMIT = 256
 
 
 def pattern_error(pattern: str) -> str:
-    """Return the problem of a pattern, or an empty text if it is valid."""
+    """Return the problem with a pattern, or an empty text if it is valid."""
     parts = pattern.removesuffix("/").split("/")
     if not pattern or len(pattern) > PATTERN_LIMIT:
         return f"must have 1 to {PATTERN_LIMIT} characters"
@@ -26,7 +27,7 @@ def pattern_error(pattern: str) -> str:
 
 
 def matcher(patterns: Sequence[str]) -> Callable[[bytes], bool]:
-    """Return a function that tells whether any of the patterns matches a path of the project."""
+    """Return a function that tells whether any pattern matches a path in the project."""
     compiled = [_compiled(pattern) for pattern in patterns]
 
     def matches(path: bytes) -> bool:
@@ -46,7 +47,7 @@ def _compiled(pattern: str) -> list[Part]:
 
 
 def _part(pattern: bytes) -> Part:
-    """Return the matcher of one part. Most parts are a name, a prefix or a suffix, which need no loop."""
+    """Return one part's matcher. Most parts are a name, a prefix or a suffix, which need no loop."""
     stars = pattern.count(b"*")
     if pattern == b"**":
         return None
@@ -60,8 +61,8 @@ def _part(pattern: bytes) -> Part:
 
 
 def _stands_for(pattern: Sequence[Part], parts: Sequence[bytes]) -> bool:
-    """Return whether the pattern matches the path or a directory above it. ``reached``: the possible numbers of path
-    parts that the pattern has consumed so far."""
+    """Return whether the pattern matches the path or a directory above it."""
+    # The possible numbers of path parts that the pattern has consumed so far.
     reached = {0}
     for number, matches in enumerate(pattern):
         if matches is not None:

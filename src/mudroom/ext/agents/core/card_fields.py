@@ -1,4 +1,4 @@
-"""The keys of an agent's card, and the credentials that a card names. Pure.
+"""The keys in an agent's card, and the credentials that a card names. Pure.
 
 A card is a JSON object. docs/card.schema.json describes the same keys as ``_FIELDS`` here; a test compares the two.
 """
@@ -48,7 +48,7 @@ class CredentialRequest(NamedTuple):
     """Relative to the home, without ``~/``."""
     gpu: bool = False
     agents: tuple[AgentStore, ...] = ()
-    """Stores of agents: only their logins are opened."""
+    """Agents' stores: only their logins are opened."""
     notes: tuple[str, ...] = ()
 
 
@@ -62,7 +62,7 @@ def store_of_agent(agent: str) -> str | None:
 
 
 def requested_credentials(card: AgentCard) -> CredentialRequest:
-    """Return exactly the credentials that the card names, and the display with OAuth, since a browser logs in."""
+    """Return exactly the credentials that the card names. OAuth adds the display, since a browser logs in."""
     names: list[str] = []
     notes: list[str] = []
     needs = card.needs
@@ -82,7 +82,7 @@ def requested_credentials(card: AgentCard) -> CredentialRequest:
 
 
 def parse_card(value: object) -> AgentCard:
-    """Return the card of a parsed JSON value. Raise FieldError if it is invalid."""
+    """Return the card in a parsed JSON value. Raise FieldError if it is invalid."""
     fields = read_fields(value, "the card", _FIELDS)
     if "agent" not in fields:
         raise FieldError("agentId is missing", 'add the name of the agent: "agentId": "claude-code"')
@@ -158,7 +158,7 @@ def _forks(value: Any, where: str) -> tuple[tuple[str, str], ...]:
 
 
 def _endpoint(value: Any, where: str) -> EndpointAddress:
-    """Return the port and the path of a URL on loopback. Raise FieldError."""
+    """Return a loopback URL's port and path. Raise FieldError if it is not one."""
     found = _URL.fullmatch(text(value, where, 300))
     if found is None or int(found["port"]) > 65535:
         raise FieldError(f"{where}: {value!r} is not a URL of the agent's own loopback", "http://localhost:8080/a2a")

@@ -19,13 +19,13 @@ class CardHostRule(NamedTuple):
     """Each as an allow rule with the source ``card AGENT``."""
     denied: tuple[HostRule, ...] = ()
     asked: tuple[HostRule, ...] = ()
-    """Hosts with an ask rule, whatever allows them."""
+    """Hosts with an ask rule, even if another rule allows them."""
     open: tuple[HostRule, ...] = ()
     """Hosts that no rule fully covers."""
 
 
 def sort_hosts(agent: str, hosts: Sequence[str], rules: Sequence[HostRule]) -> CardHostRule:
-    """Return the hosts of a card by the rule that decides about them. ``hosts``: as ``parse_rule`` reads them. Raise
+    """Return a card's hosts by the rule that decides about them. ``hosts``: as ``parse_rule`` reads them. Raise
     ValueError as that function does."""
     by_action: dict[str, list[HostRule]] = {"deny": [], "ask": [], "allow": [], "": []}
     for text in dict.fromkeys(hosts):
@@ -40,7 +40,7 @@ def sort_hosts(agent: str, hosts: Sequence[str], rules: Sequence[HostRule]) -> C
 
 
 def _decides(rule: HostRule, action: str, card_rule: HostRule) -> bool:
-    """Return whether a rule with this action covers all hosts and ports of ``wanted``, for every request."""
+    """Return whether a rule with this action covers all hosts and ports of ``card_rule``, for every request."""
     if rule.action != action or rule.methods or rule.paths or not covers(rule.pattern, card_rule.pattern):
         return False
     ports = rule.ports or (USUAL if action == "allow" else ())

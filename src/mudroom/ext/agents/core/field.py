@@ -1,7 +1,7 @@
-"""Fields of a card or a profile: checked values of parsed JSON or TOML, with one-line errors. Pure.
+"""Fields of a card or a profile: checked values from parsed JSON or TOML, with one-line errors. Pure.
 
-A table has (name in the result, convertor) for each key. A convertor takes the value and the name of its key, and
-returns the checked value or raises FieldError.
+A table has (name in the result, convertor) for each key. A convertor takes the value and its key's name, and returns
+the checked value or raises FieldError.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mudroom.core.text.regex import regex
 from mudroom.typing import Any
 
 MOST_ENTRIES = 64
-"""Entries of one list, at most."""
+"""Most entries in a list."""
 _VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
 
@@ -60,7 +60,7 @@ def flag(value: Any, where: str) -> bool:
 
 
 def text(value: Any, where: str, most: int, *, lines: bool = False) -> str:
-    """``most``: characters. ``lines``: line feeds are permitted."""
+    """Return a checked text. ``most``: characters. ``lines``: line feeds are permitted."""
     if not isinstance(value, str):
         raise FieldError(f"{where} is {kind(value)}", "a text")
     if len(value) > most:

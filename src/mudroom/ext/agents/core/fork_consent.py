@@ -1,13 +1,16 @@
-"""Consent of two forks to a connection: the fork A reaches the fork B at a port if A's side says ``reach`` and B's side
-says ``show``. Without either there is none.
+"""Consent of two forks to a connection: fork A reaches fork B at a port only if A's side says ``reach`` and B's side
+says ``show``.
 
-A side speaks through ``network.forks`` of the policy, which is about names, or through the user's commands ``net show``
-and ``net reach``, which are about one fork. ``network.agents`` speaks for both sides at once (``fork_host.py``).
+A side speaks through the policy's ``network.forks``, which is about names, or through the user's commands ``net show``
+and ``net reach``, which are about one fork. ``network.agents`` speaks for both sides at once (``fork_host.py``). Pure.
 
-Rules of this file: a fork is recognised by its identity and by its agent, not by its name. What the user grants by a
-command is for the fork that has the name then. A name in the policy is, for a fork that has reached it, the fork that
-it has reached first; a pattern with ``*`` is for any fork of such a name, also a later one. A card only asks
-(``needsForks``). A fork does not reach itself by its name. Pure.
+Rules of this file:
+1. A fork is recognised by its identity and its agent, not by its name.
+2. A grant by a command is for the fork that has the name at that time.
+3. A name in the policy means, for a fork that has reached it, the fork that it reached first. A pattern with ``*``
+   means any fork with such a name, also a later one.
+4. A card only asks (``needsForks``).
+5. A fork does not reach itself by its name.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from mudroom.core.network.fork_rule import KEY, ForkIdentity, ForkRule, matches_
 from mudroom.typing import NamedTuple
 
 MOST_GRANTS = 256
-"""Grants of one fork."""
+"""Most grants for one fork."""
 
 
 class ShownPort(NamedTuple):
@@ -33,7 +36,7 @@ class ReachedPort(NamedTuple):
 
 
 class ForkGrants(NamedTuple):
-    """What the user has granted to one fork by commands, and the forks that it has reached by names of the policy."""
+    """The user's grants to one fork by commands, and the forks that it has reached by names in the policy."""
 
     shows: tuple[ShownPort, ...] = ()
     reaches: tuple[ReachedPort, ...] = ()
@@ -44,22 +47,22 @@ class ConsentSide(NamedTuple):
     fork: ForkIdentity
     grants: ForkGrants = ForkGrants()
     endpoint: int | None = None
-    """Port of the registered endpoint."""
+    """The registered endpoint's port."""
     name: str = ""
-    """Of the fork, for commands."""
+    """The fork's name, for commands."""
 
 
 class Consent(NamedTuple):
     port: int
     """Inside the fork that is reached."""
     reach: str
-    """The rule of the side that reaches; empty: there is none."""
+    """The rule on the reaching side; empty: there is none."""
     show: str
     http: bool = False
     missing: tuple[str, ...] = ()
-    """What is missing, each with the command that gives it."""
+    """Missing consents, each with the command that gives it."""
     is_met: bool = True
-    """False: the connection is the first by a name of the policy, so the fork has to be noted (``ForkGrants.met``)."""
+    """False: this is the first connection by a name in the policy, so the fork has to be noted (``ForkGrants.met``)."""
     has_server: bool = True
     """False: the port leads to a registered endpoint, and there is none."""
 
@@ -88,7 +91,7 @@ def link_between(links: Sequence[AgentLink], source: str, target: str, port: int
 def consent(
     rules: Sequence[ForkRule], links: Sequence[AgentLink], near: ConsentSide, far: ConsentSide, port: int
 ) -> Consent:
-    """Return the consent of two forks to a connection from ``near`` to a port of ``far``."""
+    """Return the two forks' consent to a connection from ``near`` to a port of ``far``."""
     a, b = near.fork, far.fork
     if a.identity == b.identity:
         return Consent(port, "", "", missing=("a command reaches its own servers at localhost",))
@@ -115,8 +118,8 @@ def consent(
 
 
 def look_at_names(label: str, port: int, rules: Sequence[ForkRule], links: Sequence[AgentLink]) -> tuple[bool, str]:
-    """Return whether the policy alone lets some fork reach this one, and which: for a question about no fork in
-    particular."""
+    """Return whether the policy alone lets some fork reach this one, and which: for a question about no particular
+    fork."""
     sources = [link.source for link in links if link.target == label and (link.port or ENDPOINT_PORT) == port]
     if sources:
         from_all = "every fork" if "*" in sources else "the fork " + " and ".join(sources)
@@ -133,7 +136,7 @@ def look_at_names(label: str, port: int, rules: Sequence[ForkRule], links: Seque
 
 
 def shown_by(rules: Sequence[ForkRule], far: ConsentSide, port: int) -> tuple[str, bool] | None:
-    """Return the rule that shows a port, and whether for HTTP only: the strictest counts."""
+    """Return the rule that shows a port, and whether it shows HTTP only. The strictest rule counts."""
     found = [
         (f"{KEY}: show {rule}", rule.http)
         for rule in rules
@@ -144,8 +147,8 @@ def shown_by(rules: Sequence[ForkRule], far: ConsentSide, port: int) -> tuple[st
 
 
 def _reached(rules: Sequence[ForkRule], near: ConsentSide, b: ForkIdentity, port: int) -> tuple[str, bool, bool]:
-    """Return the rule that lets ``near`` reach a port (empty: none), whether the fork has been noted, and whether an
-    earlier fork of that name was meant."""
+    """Return the rule that lets ``near`` reach a port (empty: none), whether the fork has been noted, and whether the
+    rule meant an earlier fork with that name."""
     other = False
     for reached in near.grants.reaches:
         if reached.port == port and reached.fork.label == b.label:

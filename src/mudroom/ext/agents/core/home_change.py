@@ -1,12 +1,12 @@
-"""An agent's store, staged: which of its files are copied into a fork, and which of their changes are shown. Pure.
+"""An agent's staged store: the files that are copied into a fork, and the changes that are shown. Pure.
 
 Rules of this file:
-1. Commands of a fork see a copy of the store, which is the fork's. Of it only ``tokens``, the logins, go back to the
-   host by themselves (``login.py``).
+1. A fork's commands see the fork's own copy of the store. Only ``tokens``, the logins, go back to the host by
+   themselves (``login.py``).
 2. ``state`` is not copied from the host, since it tells of other projects. It stays in the fork, and is not shown.
-3. Of a file in ``keys`` only the listed parts of its JSON count: programs that keep counters and settings in one file
+3. In a file in ``keys`` only the listed parts of its JSON count: programs that keep counters and settings in one file
    change it at every start.
-4. Everything else that has changed runs later, or is obeyed: it is shown, and lands only if it is chosen.
+4. Every other changed file may run later or be obeyed as a setting: it is shown, and lands only if it is chosen.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ANY = "*"
 
 
 class HomeFile(NamedTuple):
-    """A file of a store: on the host when it was copied, on the host now, or in a fork."""
+    """A file in a store: on the host when it was copied, on the host now, or in a fork."""
 
     digest: str
     """BLAKE2b of the content, hexadecimal; ``link:TARGET`` for a symbolic link."""
@@ -37,14 +37,14 @@ class HomeChange(NamedTuple):
     """The parts of its JSON that differ, for a file in ``keys``."""
     mode: int = 0
     digest: str = ""
-    """Of the fork's file; empty if it is removed."""
+    """The fork's file's; empty if it is removed."""
 
 
 Files = Mapping[bytes, HomeFile]
 
 
 def home_changes(base: Files, staged: Files, host: Files, state: Iterable[str]) -> list[HomeChange]:
-    """Return what a fork has changed in its copy, by path. ``base``: as it was copied; ``host``: as it is outside."""
+    """Return a fork's changes in its copy, by path. ``base``: the files as copied; ``host``: those on the host now."""
     is_state = matcher(tuple(state))
     changes = []
     for path in sorted(base.keys() | staged.keys()):
@@ -58,14 +58,14 @@ def home_changes(base: Files, staged: Files, host: Files, state: Iterable[str]) 
 
 
 def changed_keys(before: bytes, after: bytes, keys: Iterable[str]) -> tuple[str, ...]:
-    """Return the parts of two JSON texts that differ, of those that ``keys`` name. A text that is no JSON object has no
-    part."""
+    """Return the differing parts of two JSON texts, among those that ``keys`` name. A text that is no JSON object has
+    no parts."""
     old, new = _parts(before, keys), _parts(after, keys)
     return tuple(sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path)))
 
 
 def with_keys(text: bytes, source: bytes, paths: Iterable[str], keys: Iterable[str]) -> bytes:
-    """Return the JSON ``text`` with the parts at ``paths`` (of ``changed_keys``) as ``source`` has them. Raise
+    """Return the JSON ``text`` with the parts at ``paths`` (from ``changed_keys``) taken from ``source``. Raise
     ValueError if either is no JSON object."""
     value, other = _object(text), _object(source)
     if value is None or other is None:

@@ -1,13 +1,13 @@
-"""The answer of mudroom's hook to one event of an agent: a command goes into the fork, a path into the fork's mounted
-directory, and all else is refused or left to the agent. Pure, but for the functions of a place.
+"""The answer of mudroom's hook to an agent's event: a command goes into the fork, a path into the fork's mounted
+directory, and all else is refused or left to the agent. Pure, except for the functions in ``HookPlace``.
 
 Rules of this file:
-1. An event that deviates from its contract is refused: its event, a name, a type. The reason names what deviates.
-2. A command is one word of ``mudroom exec``: quoted as sh(1) reads it (POSIX, 2.2.2), and never looked at.
-3. A path that is written leads into the mounted fork, also after its links are followed. A path outside the project
-   may be read, which is the agent's own affair; it is not written.
-4. A link is resolved before the agent opens the path. A process of the fork that replaces a directory by a link in
-   between is not held by this: the agent opens files in its own process (docs/HOOKS.md).
+1. An event that deviates from its contract (its event, a name, a type) is refused. The reason names the deviation.
+2. A command becomes one word for ``mudroom exec``: quoted as sh(1) reads it (POSIX, 2.2.2), and never parsed.
+3. A written path leads into the mounted fork, also after its links are followed. A path outside the project may be
+   read, as the agent's permissions decide, but not written.
+4. A link is resolved before the agent opens the path. This does not hold a process in the fork that replaces a
+   directory by a link in between: the agent opens files in its own process (docs/HOOKS.md).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from mudroom.typing import Any, NamedTuple
 
 ALLOW, DENY, PASS = "allow", "deny", "pass"
 _LINKS = 8
-"""Links into the project that are followed for one path."""
+"""Most links into the project that are followed for one path."""
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-")
 _NAME = _PLAIN - frozenset("%+=:,/@")
-"""Characters of the names of forks."""
+"""Characters in fork names."""
 _CLIPPED = 120
 
 
@@ -49,20 +49,20 @@ class HookPlace(NamedTuple):
     words: tuple[str, ...]
     """``mudroom exec`` with all its options, up to ``--``."""
     mount: Callable[[], str]
-    """Return the directory at which the fork is mounted. Raise MudroomError if it cannot be."""
+    """Return the directory at which the fork is mounted. Raise MudroomError if it cannot be mounted."""
     resolve: Callable[[str], str]
-    """realpath(3), also of a path that does not exist."""
+    """realpath(3), also for a path that does not exist."""
     usual_mount: str = ""
     """Where the fork is mounted if the user has named no other directory. Commands see it at the project's path."""
     tools: tuple[str, ...] = ()
-    """Tools that the user allows: names, or beginnings of names with ``*`` at the end."""
+    """Tools that the user allows: names, or prefixes ending with ``*``."""
     prefixed: bool = False
     """The agent starts all commands through mudroom already."""
 
 
 class HookAnswer(NamedTuple):
     decision: str
-    """allow: with ``arguments`` instead of its own; deny; pass: the agent's own permissions decide."""
+    """allow: with ``arguments`` instead of the tool's own; deny; pass: the agent's own permissions decide."""
     reason: str = ""
     arguments: Mapping[str, Any] | None = None
 
@@ -72,7 +72,7 @@ class _Denied(Exception):
 
 
 def answer(agent: str, event: object, place: HookPlace) -> HookAnswer:
-    """Return the answer to the parsed message of an agent."""
+    """Return the answer to an agent's parsed message."""
     try:
         return _answer(CONTRACTS[agent], event, place)
     except _Denied as denied:
@@ -147,7 +147,7 @@ def _command(tool: str, contract: ToolContract, arguments: dict[str, Any], place
     line = command if _is_staged(command, place.words) else command_line(command, place.words)
     changed = {**arguments, contract.field: line}
     if contract.directory in arguments:
-        # mudroom finds its way from the agent's directory; the fork has the same one
+        # mudroom finds its way from the agent's directory; the fork has the same directory
         directory = _absolute(_text(tool, contract.directory, arguments), place)
         if not _is_below(directory, place.project) or not _is_below(place.resolve(directory), place.project):
             raise _Denied(f"{_shown(directory)} is outside the project {place.project}")
@@ -155,20 +155,22 @@ def _command(tool: str, contract: ToolContract, arguments: dict[str, Any], place
 
 
 def _in_project(command: str, place: HookPlace) -> str:
-    """Return the command with the project's path for that of the mount, which the agent has from its file tools."""
+    """Return the command with the mount's path, which the agent has from its file tools, replaced by the project's."""
     if not place.usual_mount or not _PLAIN.issuperset(place.project):
         return command
     first, *others = command.split(place.usual_mount)
-    # the mount of the fork "a" is the beginning of that of "a-2"
+    # the mount of fork "a" is a prefix of the mount of "a-2"
     return first + "".join((place.usual_mount if other[:1] in _NAME else place.project) + other for other in others)
 
 
 _HERE_DOCUMENT = regex(r"(?s)([ \t\n]*apply_patch[ \t]+<<[ \t]*(['\"])(\w+)\2[ \t]*\n)(.*)(\n\3[ \t\n]*)")
-"""Blanks and newlines of sh alone (POSIX, 2.3): with another space the shell would run a command of another name."""
+"""Only blanks and newlines as sh knows them (POSIX, 2.3): with another white space character the shell would run a
+command with another name."""
 
 
 def _command_or_patch(tool: str, contract: ToolContract, arguments: dict[str, Any], place: HookPlace) -> Any:
-    """A here-document with a quoted end is taken as it is (POSIX, 2.7.4). Without quotes it is a command."""
+    """Handle a here-document with a quoted delimiter as a patch: the shell takes it literally (POSIX, 2.7.4). Without
+    quotes it is a command."""
     command = _text(tool, contract.field, arguments)
     match = _HERE_DOCUMENT.fullmatch(command) if command.lstrip().startswith("apply_patch") else None
     if match is None or match.group(3) in match.group(4).split("\n"):
@@ -183,7 +185,7 @@ def command_line(command: str, words: Sequence[str]) -> str:
 
 
 def _is_staged(command: str, words: Sequence[str]) -> bool:
-    """Return whether a command is such a line already, character by character: of a hook in the other scope."""
+    """Return whether a command is exactly such a line already, because the hook in the other scope has rewritten it."""
     beginning = command_line("x", words)[:-1]
     word = command[len(beginning) :]
     inner = word[1:-1].replace("'\"'\"'", "'") if word.startswith("'") else word
@@ -259,7 +261,7 @@ def _written(path: str, place: HookPlace) -> str:
 
 
 def _inside(path: str, place: HookPlace, *, writes: bool = False) -> str | None:
-    """Return the path in the mounted fork. Return None if it is neither in the project nor in the fork."""
+    """Return the path in the mounted fork; None if it is neither in the project nor in the fork."""
     absolute = _absolute(path, place)
     for _link in range(_LINKS):
         mount = place.mount()
@@ -310,7 +312,7 @@ def _kind(value: object) -> str:
     return kinds.get(type(value), "a text" if isinstance(value, str) else "an object")
 
 
-# --- as the agent reads it ---
+# --- in the agent's own form ---
 
 
 def message(agent: str, given: HookAnswer) -> dict[str, Any]:
@@ -331,7 +333,7 @@ def _claude(given: HookAnswer) -> dict[str, Any]:
 
 def _codex(given: HookAnswer) -> dict[str, Any]:
     answered = _claude(given)
-    if given.decision == ALLOW and given.arguments is not None:  # it takes the field "command" alone
+    if given.decision == ALLOW and given.arguments is not None:  # codex takes the field "command" alone
         answered["hookSpecificOutput"]["updatedInput"] = {"command": given.arguments["command"]}
     return answered
 
@@ -368,7 +370,7 @@ _MESSAGES: Mapping[str, Callable[[HookAnswer], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-# --- paths of a patch in the format of ``apply_patch``, which codex and opencode have ---
+# --- paths in a patch in ``apply_patch``'s format, which codex and opencode use ---
 
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
@@ -377,11 +379,11 @@ _OTHER = ("*** End of File",)
 
 
 class PatchError(ValueError):
-    """Not a patch of this format. The message is one line."""
+    """Not a patch in this format. The message is one line."""
 
 
 def with_paths(patch: str, replace: Callable[[str], str]) -> str:
-    """Return the patch with each path replaced. Raise PatchError if a line of it is not known."""
+    """Return the patch with each path replaced. Raise PatchError if a line is not known."""
     lines = patch.split("\n")
     if lines[0].strip() != BEGIN or END not in (line.strip() for line in lines):
         raise PatchError(f"it does not begin with {BEGIN} and end with {END}")

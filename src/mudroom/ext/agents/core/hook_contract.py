@@ -1,14 +1,14 @@
-"""Contracts of the hooks of known agents: one table. Pure.
+"""Hook contracts of known agents: one table. Pure.
 
-A contract is that of the version in ``tested``. Its sources: the package itself (claude, gemini, opencode: source or
-schemas in it; codex: the schemas in its binary), for cursor and copilot the vendors' pages, which no run has confirmed
-here. tests/ext/agents/core/hook_events/ has recorded events.
+A contract is for the version in ``tested``. Its sources: for claude, gemini and opencode the package itself (source or
+schemas in it); for codex the schemas in its binary; for cursor and copilot the vendors' pages, which no run here has
+confirmed. tests/ext/agents/core/hook_events/ has recorded events.
 
 Rules of this file:
-1. A tool is in the table, or it is refused: one that is new may write anywhere.
-2. ``quiet`` tools have no effect on files and run no program. They are left to the agent's own permissions, but for
+1. A tool that is not in the table is refused: a new tool may write anywhere.
+2. ``quiet`` tools have no effect on files and run no program. They are left to the agent's own permissions, except for
    calls with an argument that has such an effect (``outward``).
-3. A tool of an MCP server runs in a process that the agent started, outside every fork. It is refused, but for
+3. An MCP server's tool runs in a process that the agent started, outside every fork. It is refused, except for
    mudroom's own server, unless the user names it (``--allow-tool``).
 """
 
@@ -20,7 +20,7 @@ from mudroom.typing import NamedTuple
 
 COMMAND, EDIT, READ, SEARCH, PATCH = "command", "edit", "read", "search", "patch"
 COMMAND_OR_PATCH = "command or patch"
-"""A shell in which ``apply_patch`` with a here-document is a call of that tool."""
+"""A shell in which ``apply_patch`` with a here-document is a call to that tool."""
 
 
 class ToolContract(NamedTuple):
@@ -28,7 +28,7 @@ class ToolContract(NamedTuple):
     field: str
     """The argument with the command line, the path or the patch."""
     directory: str = ""
-    """The argument that names the directory in which it works; it may be left out."""
+    """The optional argument that names the tool's working directory."""
     background: str = ""
     """The argument that lets a command go on while others run."""
 
@@ -40,19 +40,19 @@ class HookContract(NamedTuple):
     event: str
     """The event before a tool is used."""
     event_field: str
-    """Its place in the message; empty if the message does not say."""
+    """The message's field for the event; empty if the message has none."""
     tool_field: str
     input_field: str
     tools: Mapping[str, ToolContract]
     quiet: frozenset[str]
     outward: frozenset[str] = frozenset()
-    """Arguments of quiet tools that let the agent itself change the project."""
+    """Arguments with which a quiet tool lets the agent itself change the project."""
     project_variable: str = ""
     """The variable in which the agent names the project to its hooks."""
     mcp: tuple[str, ...] = ("mcp__",)
-    """Beginnings of the names of MCP tools."""
+    """Prefixes of MCP tools' names."""
     own_tools: tuple[str, ...] = ("mcp__mudroom__",)
-    """Those of mudroom's own server."""
+    """Prefixes for mudroom's own server."""
 
 
 def _files(kind: str, field: str, *names: str) -> dict[str, ToolContract]:

@@ -1,13 +1,13 @@
-"""The settings that put an agent's commands and edits through mudroom, and the edits of their files. Pure.
+"""Settings that put an agent's commands and edits through mudroom, and the edits to their files. Pure.
 
 Rules of this file:
-1. Two lines stand behind each other. The first is the hook. Its command is a guard of sh(1): whatever is not an answer
-   (no program, a crash, no output, the time is up) becomes the exit code, or the answer, that blocks.
-2. The second line is of the agent itself and needs no answer: a prefix of all commands, permission rules, its sandbox.
+1. There are two lines of defence. The first is the hook. Its command is an sh(1) guard: if there is no answer (no
+   program, a crash, no output, a timeout), it gives the exit code, or the answer, that blocks.
+2. The second line is the agent's own and needs no answer: a prefix for all commands, permission rules, its sandbox.
    ``SECOND_LINES`` says which agent has which, and what is left open.
-3. An edit adds a value, or a marked block, or a file of its own. It never replaces what is the user's: that is an error
-   that names it.
-4. Ours are recognised by ``MARK`` in them, so those of an older version are found, too.
+3. An edit adds a value, or a marked block, or mudroom's own file. It never replaces the user's own value: that is an
+   error that names the value.
+4. The added values are recognised by ``MARK`` in them, so those from an older version are found, too.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from mudroom.typing import Any, NamedTuple
 
 MARK = "mudroom-hook"
 SECONDS = 20
-"""For an answer. Longer than any answer takes, a cold mount included; shorter than each agent's own patience."""
+"""Seconds for an answer. Longer than any answer takes, a cold mount included; shorter than each agent's own timeout."""
 PATIENCE = 60
-"""Seconds of the agent's own patience: it goes on when that is over."""
+"""The agent's own timeout in seconds, after which it goes on without an answer."""
 BEGIN, END = f"# {MARK}: begin", f"# {MARK}: end"
 SCOPES = ("project", "user")
 
@@ -32,7 +32,7 @@ _RUN = f'a=$(timeout -k 1 {SECONDS} "$@") && case $a in "{{"*) printf "%s\\n" "$
 _BLOCKS = f'echo "{_NO_ANSWER}" >&2; exit 2'
 """Exit code 2 blocks: claude, codex, gemini, cursor."""
 _ANSWERS = f"""printf '{{"permissionDecision":"deny","permissionDecisionReason":"{_NO_ANSWER}"}}\\n'"""
-"""For an agent of which no exit code is known to block."""
+"""For an agent that has no known blocking exit code."""
 
 
 class HookSetup(NamedTuple):
@@ -42,13 +42,13 @@ class HookSetup(NamedTuple):
     program: tuple[str, ...]
     """The words that start mudroom, by an absolute path."""
     project: str
-    """A real path. In the scope of the user it is asked for at each event."""
+    """A real path. In the user scope the project is asked for at each event."""
     settings: str
-    """The agent's directory of settings in this scope."""
+    """The agent's settings directory in this scope."""
     mount: str
-    """Where the fork is mounted; in the scope of the user a pattern with ``*`` for the project."""
+    """Where the fork is mounted; in the user scope a pattern with ``*`` for the project."""
     own: str
-    """A directory for files of mudroom's own."""
+    """A directory for mudroom's own files."""
     tools: tuple[str, ...] = ()
 
     @property
@@ -57,7 +57,7 @@ class HookSetup(NamedTuple):
 
 
 class JsonEdit(NamedTuple):
-    """A value at a path of a JSON file, with comments or without."""
+    """A value at a path in a JSON file, with comments or without."""
 
     file: str
     path: tuple[str, ...]
@@ -84,7 +84,7 @@ Edit = JsonEdit | BlockEdit | OwnFile
 
 
 class SettingsError(ValueError):
-    """A settings file cannot be edited. The message is one line, without the name of the file."""
+    """A settings file cannot be edited. The message is one line, without the file's name."""
 
 
 SECOND_LINES: Mapping[str, str] = {
@@ -99,7 +99,7 @@ SECOND_LINES: Mapping[str, str] = {
 
 
 def edits(setup: HookSetup) -> tuple[Edit, ...]:
-    """Return what an installation consists of."""
+    """Return an installation's edits."""
     return _EDITS[setup.agent](setup)
 
 
@@ -145,8 +145,8 @@ def _equals(expected: str) -> Callable[[Any], bool]:
 
 
 def _claude(setup: HookSetup) -> tuple[Edit, ...]:
-    """Hooks of claude are started without a shell where they have ``args``, and then without the prefix, too. Of
-    ``disableAllHooks`` the file of the highest precedence counts: the local one before one that a project brings."""
+    """Return claude's edits. It starts a hook that has ``args`` without a shell, and so without the prefix, too. For
+    ``disableAllHooks`` the file with the highest precedence counts: the local one before one that a project brings."""
     file = f"{setup.settings}/{'settings.local.json' if setup.is_project else 'settings.json'}"
     hook = {
         "type": "command",
@@ -214,7 +214,7 @@ def _codex(setup: HookSetup) -> tuple[Edit, ...]:
 def _toml(word: str) -> str:
     import json
 
-    return json.dumps(word)  # a basic string of TOML 1.0, and a string of Starlark, of printable characters
+    return json.dumps(word)  # valid for printable characters as a TOML 1.0 basic string and as a Starlark string
 
 
 def _gemini(setup: HookSetup) -> tuple[Edit, ...]:
@@ -226,7 +226,7 @@ def _gemini(setup: HookSetup) -> tuple[Edit, ...]:
     ]
     if (
         setup.is_project
-    ):  # it reads and writes below its workspace only, and does not start if a part of that is missing
+    ):  # gemini reads and writes below its workspace only, and does not start if a part of that is missing
         mounts = setup.mount.rpartition("/")[0]
         edited.append(JsonEdit(file, ("context", "includeDirectories", APPEND), mounts, _is_mounts))
     return tuple(edited)
@@ -258,7 +258,7 @@ def _opencode(setup: HookSetup) -> tuple[Edit, ...]:
 
 
 def _relative(path: str, start: str) -> str:
-    """Return a real path as seen from another."""
+    """Return a real path relative to another."""
     to, down = start.split("/"), path.split("/")
     while to and down and to[0] == down[0]:
         del to[0], down[0]
@@ -266,7 +266,7 @@ def _relative(path: str, start: str) -> str:
 
 
 def _allows_mudroom(value: Any) -> bool:
-    """Return whether permission rules of opencode allow nothing but mudroom and its mounts."""
+    """Return whether opencode's permission rules allow nothing but mudroom and its mounts."""
     if not isinstance(value, dict):
         return False
     names = [name for name, action in value.items() if action == "allow"]
@@ -340,11 +340,11 @@ def _json(file: str, path: tuple[str, ...], value: Any) -> JsonEdit:
     return JsonEdit(file, path, value, _has_mark)
 
 
-# --- the text of a file ---
+# --- a file's text ---
 
 
 def installed(text: str | None, wanted: Sequence[Edit]) -> str:
-    """Return the text of a file with these edits, all of one file. ``text`` None: there is none yet. Raise
+    """Return a file's text with these edits, which are all for that file. ``text`` None: there is none yet. Raise
     SettingsError if the user has something else at their place."""
     if text is not None and not faults(text, wanted):
         return text
@@ -392,7 +392,7 @@ def _parsed_toml(text: str) -> dict[str, Any]:
 
 
 def removed(text: str | None, wanted: Sequence[Edit]) -> str | None:
-    """Return the text of a file without what such edits have added, by this version or another. None: the file goes."""
+    """Return a file's text without the additions of such edits, by this version or another. None: delete the file."""
     if text is None or all(isinstance(edit, OwnFile) for edit in wanted):
         return text if text is not None and MARK not in text else None
     for edit in reversed(wanted):
@@ -418,7 +418,8 @@ def _without_block(text: str) -> str:
 
 
 def faults(text: str | None, wanted: Sequence[Edit]) -> list[str]:
-    """Return what is missing or not as this version writes it, a line each. Raise SettingsError."""
+    """Return a line for each edit that is missing or differs from this version's. Raise SettingsError if the file
+    cannot be parsed."""
     return [fault for edit in wanted if (fault := _fault(text, edit))]
 
 

@@ -9,25 +9,25 @@ from mudroom.typing import NamedTuple
 
 class InnerSandbox(NamedTuple):
     about: str = ""
-    """One sentence: what it is, and by which switch it is off here."""
+    """One sentence: what it is, and the switch that turns it off here."""
     arguments: tuple[str, ...] = ()
-    """Words that switch it off, to be put after the program's name."""
+    """Words that switch it off, placed after the program's name."""
     options: tuple[tuple[str, str], ...] = ()
-    """Options that switch it on, and the value that they get instead. An empty value: the option takes none, and is
+    """Options that switch it on, with the values that replace theirs. An empty value: the option takes none, and is
     left out."""
     values: tuple[tuple[str, str], ...] = ()
     """Variables that switch it off."""
 
 
 def switched_off(words: Sequence[str], sandbox: InnerSandbox) -> tuple[list[str], list[str]]:
-    """Return the words after a program's name with which its own sandbox is off, and what was done for that, to be
-    printed. Words after ``--`` are no options."""
+    """Return the words after a program's name with which its own sandbox is off, and the switches made, to be printed.
+    Words after ``--`` are no options."""
     options = dict(sandbox.options)
     end = words.index("--") if "--" in words else len(words)
     now: list[str] = []
     switches = [" ".join(sandbox.arguments)] if sandbox.arguments else []
     value = None
-    """Of the option before this word, which takes the word's place."""
+    """The replacement for this word, if the previous word is an option that takes a value."""
     name = ""
     for word in words[:end]:
         if value is not None:
@@ -56,7 +56,7 @@ def _replaced(now: list[str], switches: list[str], name: str, given: str, value:
 
 
 def _option(word: str, options: dict[str, str]) -> tuple[str, str, str]:
-    """Return the option, separator and value of a word: ``--name=value``, ``-n=value`` or ``-nvalue``."""
+    """Return a word's option, separator and value: ``--name=value``, ``-n=value`` or ``-nvalue``."""
     name, separator, given = word.partition("=")
     short = word[:2]
     if name not in options and not word.startswith("--") and options.get(short):

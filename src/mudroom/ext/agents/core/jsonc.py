@@ -1,10 +1,11 @@
-"""JSON with comments, edited where it lies: everything that is not part of an edit keeps its bytes. Pure.
+"""JSON with comments, edited in place: everything that is not part of an edit keeps its bytes. Pure.
 
 Rules of this file:
-1. The text is scanned into nodes with their offsets; an edit cuts and inserts characters and is scanned again.
+1. The text is scanned into nodes with their offsets. An edit cuts or inserts characters; then the text is scanned
+   again.
 2. Comments (``//``, ``/* */``), trailing commas and a byte order mark are read, as the settings files of editors and
    agents have them. Any other deviation from RFC 8259 raises JsoncError with the line: such a file is not edited.
-3. A member that is there twice has two values for its readers. It is refused where an edit would meet it.
+3. A duplicate member has two values for its readers. It is refused where an edit would meet it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mudroom.core.text.regex import regex
 from mudroom.typing import Any, NamedTuple
 
 APPEND = "+"
-"""The last step of a path: a new element of an array."""
+"""A path's last step: a new element in an array."""
 MOST_DEEP = 100
 _SPACE = " \t\r\n"
 _SCALAR = regex(
@@ -38,9 +39,9 @@ class JsonNode(NamedTuple):
 
 class JsonChild(NamedTuple):
     key: str
-    """Of a member; empty for an element."""
+    """A member's key; empty for an element."""
     start: int
-    """Of the key, or of the element."""
+    """Offset of the key, or of the element."""
     node: JsonNode
     comma: int
     """Offset of the comma behind it, or -1."""
@@ -52,7 +53,7 @@ def parse(text: str) -> JsonNode:
 
 
 def values_at(node: JsonNode, path: Sequence[str]) -> list[Any]:
-    """Return the values at a path: with ``APPEND`` those of all elements."""
+    """Return the values at a path; ``APPEND`` stands for all elements."""
     values = [node.value]
     for key in path:
         if key == APPEND:
@@ -63,8 +64,8 @@ def values_at(node: JsonNode, path: Sequence[str]) -> list[Any]:
 
 
 def add(text: str, path: Sequence[str], value: Any) -> str:
-    """Return the text with a value at ``path``: a new member, or with ``APPEND`` a new element. Containers that are
-    missing are made. Raise JsoncError if something else stands there."""
+    """Return the text with a value at ``path``: a new member, or with ``APPEND`` a new element. Missing containers are
+    made. Raise JsoncError if something else stands there."""
     if not text.strip(_SPACE + "\ufeff"):
         text += "{}\n"
     node = parse(text)
@@ -88,8 +89,8 @@ def add(text: str, path: Sequence[str], value: Any) -> str:
 
 
 def remove(text: str, path: Sequence[str], is_ours: Callable[[Any], bool], *, keep_empty: int = 0) -> str:
-    """Return the text without the values at ``path`` that are ours. Containers of the path that are empty then are
-    removed, too, but for the first ``keep_empty`` of them."""
+    """Return the text without the values at ``path`` that are ours. Containers on the path that become empty are
+    removed, too, except the first ``keep_empty``."""
     if not text.strip(_SPACE + "\ufeff"):
         return text
     while True:
@@ -171,7 +172,7 @@ def _indentation(text: str, at: int) -> str:
 
 
 def _style(text: str) -> tuple[str, str]:
-    """Return the indentation of one level and the end of a line."""
+    """Return the indentation for one level, and the newline."""
     newline = "\r\n" if "\r\n" in text else "\n"
     for line in text.split("\n"):
         body = line.lstrip(" \t")
@@ -188,7 +189,7 @@ def _written(value: Any, depth: int, unit: str, newline: str) -> str:
 
 
 class _Scanner:
-    """Owner: one call of ``parse``."""
+    """Owner: one call to ``parse``."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,9 +1,10 @@
-"""Two versions of a login, one inside and one on the host: which is to be on both sides. Pure.
+"""A login's two versions, inside and on the host: decide which goes to both sides. Pure.
 
-A login is a file of tokens, mostly JSON. Rules of this file:
-1. A side that has not changed takes the other's. Of two that have changed the newer wins: whose tokens end later, or,
-   if that cannot be told, which was written later.
-2. Where the host has a JSON object, nothing else takes its place: a program that was killed may have written a part.
+A login is a file with tokens, mostly JSON. Rules of this file:
+1. An unchanged side takes the other's version. If both have changed, the newer wins: the one whose tokens end later,
+   or, if that cannot be told, the one written later.
+2. Where the host has a JSON object, only another JSON object replaces it: a program that was killed may have written
+   only a part.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from mudroom.core.text.regex import regex
 from mudroom.typing import Any, Literal, NamedTuple
 
 LARGEST = 4 << 20
-"""Bytes of a login."""
+"""Bytes in a login."""
 _ENDS = frozenset(("exp", "expires", "expiry", "expiresat", "expirydate", "expireson"))
-"""Names of members that hold when a token ends, without case, ``_`` and ``-``. ``expires_in`` is no time."""
+"""Members that hold when a token ends, in lower case without ``_`` and ``-``. ``expires_in`` is no time."""
 _JWT = regex(r"[A-Za-z0-9_-]{2,}\.([A-Za-z0-9_-]{2,})\.[A-Za-z0-9_-]*")
 _MILLISECONDS = 10**11
 """A greater number counts milliseconds: as seconds it would be in the year 5138."""
@@ -33,8 +34,7 @@ class LoginVersion(NamedTuple):
 
 
 def compared(base: str, inside: LoginVersion, outside: LoginVersion) -> LoginAct:
-    """Return what is to be done with two versions that are there. ``base``: the digest of what both were; empty if that
-    is not known."""
+    """Return the action for two existing versions. ``base``: the digest that both had; empty if that is not known."""
     if inside.digest == outside.digest or (base and inside.digest == base and outside.digest == base):
         return "none"
     if inside.digest == base:
@@ -45,12 +45,12 @@ def compared(base: str, inside: LoginVersion, outside: LoginVersion) -> LoginAct
 
 
 def is_cut_off(inside: bytes, outside: bytes) -> bool:
-    """Return whether the version inside cannot take the place of the host's (rule 2)."""
+    """Return whether the version inside cannot replace the host's (rule 2)."""
     return not inside or (_parsed(outside) is not None and _parsed(inside) is None)
 
 
 def ends_of(content: bytes) -> float | None:
-    """Return when the last token of a login ends, in seconds since 1970; None if it does not tell."""
+    """Return when a login's last token ends, in seconds since 1970; None if the login does not say."""
     ends, pending = list[float](), list[Any]([_parsed(content)])
     while pending:
         value = pending.pop()
@@ -92,7 +92,7 @@ def _seconds(value: object) -> float:
 
 
 def _claims(text: str) -> dict[str, Any] | None:
-    """Return the claims of a JSON Web Token (RFC 7519), whose signature is not looked at."""
+    """Return a JSON Web Token's claims (RFC 7519); its signature is not checked."""
     found = _JWT.fullmatch(text)
     if found is None:
         return None

@@ -1,14 +1,14 @@
-"""The profile of a known agent: what it needs of mudroom, so that it runs unchanged and without a card. Pure.
+"""A known agent's profile: its needs, so that it runs under mudroom unchanged and without a card. Pure.
 
 A profile is a TOML file (``ext/agents/profiles``), written by mudroom or by the user, never by the agent. docs/agents
-has a page of each built-in one; docs/profile.schema.json describes the same keys as ``_FIELDS`` here. The rules:
+has a page for each built-in profile; docs/profile.schema.json describes the same keys as ``_FIELDS`` here. The rules:
 
-1. The agent's store is the place where it keeps everything: settings, logins, transcripts. ``tokens`` are the files of
-   the store that are kept the same on both sides: a login that is renewed inside is renewed outside. Everything else
-   of the store is staged.
-2. ``state`` are files of the store that no program runs or obeys: transcripts, histories, caches. A change of any other
+1. The agent's store holds everything that it keeps: settings, logins, transcripts. ``tokens`` are the store's files
+   that are kept equal on both sides: a login that is renewed inside is renewed outside. Everything else in the store is
+   staged.
+2. ``state`` are files in the store that no program runs or obeys: transcripts, histories, caches. A change to any other
    staged file is shown in the review, and lands only if it is chosen.
-3. ``allow`` are hosts without which the agent does not work. ``deny`` are hosts that it works without: they are refused
+3. ``allow`` are hosts without which the agent does not work. ``deny`` are hosts that it does not need: they are refused
    without a question.
 """
 
@@ -40,7 +40,7 @@ _NAME = regex(r"[a-z0-9][a-z0-9-]{0,39}")
 _PROGRAM = regex(r"[A-Za-z0-9_.+-]{1,64}")
 _OPTION = regex(r"-[A-Za-z]|--[A-Za-z][A-Za-z0-9-]*")
 _LONG = 500
-"""Characters of a text."""
+"""Most characters in a text."""
 
 
 class ProfileNetwork(NamedTuple):
@@ -51,7 +51,7 @@ class ProfileNetwork(NamedTuple):
 
 class ProfileEnvironment(NamedTuple):
     passed: tuple[str, ...] = ()
-    """Names of the host's variables that are passed if they are set."""
+    """Host variables that are passed if they are set."""
     values: tuple[tuple[str, str], ...] = ()
     """Variables that are set for the agent."""
 
@@ -60,24 +60,24 @@ class AgentProfile(NamedTuple):
     name: str
     about: str = ""
     programs: tuple[str, ...] = ()
-    """Names of its programs, without a directory."""
+    """Its programs' names, without a directory."""
     install: str = ""
     """The command that installs it."""
     tested: str = ""
-    """The version with which the profile was tried: its first numbers; empty: it was written from documents."""
+    """The version with which the profile was tried, by its first numbers; empty: it was written from documents."""
     store: str = ""
-    """A name of ``core/agent/credential_stores.py``; empty if the agent has none."""
+    """A name in ``core/agent/credential_stores.py``; empty if the agent has none."""
     directories: tuple[bytes, ...] = ()
-    """Paths of the store, relative to the home: those of ``store``, or given if that is empty."""
+    """The store's paths, relative to the home: taken from ``store``, or given if that is empty."""
     files: tuple[bytes, ...] = ()
     tokens: tuple[bytes, ...] = ()
     """Paths relative to the home."""
     state: tuple[str, ...] = ()
-    """Patterns (``ext/agents/core/artifact.py``) of paths relative to the home."""
+    """Patterns (``ext/agents/core/artifact.py``) for paths relative to the home."""
     keys: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
     """By file: the parts of its JSON that count as settings. The others are state."""
     transcripts: tuple[str, ...] = ()
-    """The same: where the agent's conversations are."""
+    """Patterns for the agent's conversations, like those in ``state``."""
     network: ProfileNetwork = ProfileNetwork()
     environment: ProfileEnvironment = ProfileEnvironment()
     sandbox: InnerSandbox = InnerSandbox()
@@ -86,7 +86,8 @@ class AgentProfile(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def card(self, level: int) -> AgentCard:
-        """Return the requirements of the profile. Its hosts are no request: the user's own mudroom names them."""
+        """Return the profile's requirements as a card. The card requests no hosts: the user's own mudroom allows
+        them."""
         store = self.agent_store
         return AgentCard(
             self.name,
@@ -115,7 +116,7 @@ GENERIC = AgentProfile(
 
 
 def parse_profile(value: object, where: str) -> AgentProfile:
-    """Return the profile of a parsed TOML file. Raise FieldError if it is invalid. ``where``: for error messages."""
+    """Return the profile in a parsed TOML file. Raise FieldError if it is invalid. ``where``: for error messages."""
     fields = read_fields(value, where, _FIELDS)
     if fields.pop("format", None) != FORMAT:
         raise FieldError(f"{where}: format is not {FORMAT}", f"format = {FORMAT}, the only one that this version reads")

@@ -1,1 +1,1 @@
-"""The part of a home that is a fork's own, for the commands of an agent: stores, logins, settings of git and shells."""
+"""A fork's own part of the home, for an agent's commands: stores, logins, git and shell settings."""

@@ -1,19 +1,19 @@
-"""The part of an agent's home that is a fork's own: a copy of its store, to which the fork's commands write.
+"""A fork's own copy of an agent's store in the home; the fork's commands write to the copy.
 
 On disk:
 
-    forks/<fork>/home/<store>/<n>       a directory or file of the store; n counts its places
-    forks/<fork>/home/<store>/base      what was copied from the host, by path: digest and mode, JSON
+    forks/<fork>/home/<store>/<n>       a directory or file in the store; n numbers its places
+    forks/<fork>/home/<store>/base      the files as copied from the host, by path: digest and mode, JSON
     forks/<fork>/home/<store>/store     the store as the last command had it, JSON
 
-A command sees each place at its own path in the home, and writes to nothing else here. The rules:
+A command sees each place at its own path in the home, and writes nowhere else here. The rules:
 
-1. Before a command the host's files are copied again where the fork has not changed its own. A file that both have
-   changed stays as the fork has it.
-2. Sandboxes have written in the directories: every file is opened by descriptor, no link is followed, and what is in
-   the way of a login is removed.
-3. A file of the store that the host does not have is absent inside, too, unless it is JSON.
-4. Everything is bounded: what is beyond the bounds is left out, with a note.
+1. Before a command the host's files are copied again where the fork has not changed its own. If both have changed a
+   file, the fork's version stays.
+2. Sandboxes have written in the directories: every file is opened by descriptor, no link is followed, and an entry in a
+   login's way is removed.
+3. A file in the store that the host does not have is absent inside, too, unless it is JSON.
+4. Everything is bounded: files beyond the bounds are left out, with a note.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from mudroom.vault.store.fork import Fork
 
 _BASE, _STORE = b"/base", b"/store"
 _EMPTY_JSON = b"{}\n"
-"""The content of a file NAME.json that the host does not have: an empty file is no JSON."""
+"""Content for a file NAME.json that the host does not have: an empty file is not valid JSON."""
 
 
 class AgentHome:
@@ -60,13 +60,13 @@ class AgentHome:
         self._logins = frozenset(logins)
         """By absolute path in the home."""
         self.keeper: LoginKeeper | None = None
-        """Of the copies of logins, after ``prepare``: to be closed when the command has ended."""
+        """Keeps the copied logins, after ``prepare``; to be closed when the command has ended."""
         self.notes: list[str] = []
 
     def prepare(self, logins: Iterable[Bind], *, owner: tuple[int, int] | None = None) -> tuple[Bind, ...]:
-        """Bring the copy up to date, and return how a command sees it. Raise MudroomError if a sandbox has replaced a
-        place. ``logins``: files of the host; those of the store are copied. ``owner``: user and group of commands,
-        where root's are another user's; None: this process's."""
+        """Bring the copy up to date, and return the binds by which a command sees it. Raise MudroomError if a sandbox
+        has replaced a place. ``logins``: files on the host; those in the store are copied. ``owner``: user and group
+        for commands, where root's are another user's; None: this process's."""
         own = [login for bind in logins if (login := self._login_of(bind)) is not None]
         self._logins = frozenset(self._home + b"/" + login.path for login in own)
         os.makedirs(self._place, mode=0o700, exist_ok=True)  # no sandbox writes here, only in the places below
@@ -97,7 +97,7 @@ class AgentHome:
         return dict(self._store.keys)
 
     def changes(self) -> list[HomeChange]:
-        """Return what the fork has changed in its copy and what would run later, by path."""
+        """Return the fork's changes in its copy that a program could run or obey later, by path."""
         base, staged, host = self._base(), self._staged(), self._host()
         parts = dict(self._store.keys)
         changes = []
@@ -112,25 +112,25 @@ class AgentHome:
         return changes
 
     def content(self, path: bytes) -> bytes | None:
-        """Return the content of the fork's file, or None if it has none, or too much."""
+        """Return the fork's file content, or None if there is none, or too much."""
         number, place = self._place_of(path)
         return content_at(self._at(number), path[len(place.path) + 1 :] if place.is_directory else b"")
 
     def host_content(self, path: bytes) -> bytes | None:
-        """Return the content of the host's file, or None if it has none, or too much."""
+        """Return the host's file content, or None if there is none, or too much."""
         _number, place = self._place_of(path)
         inside = path[len(place.path) + 1 :] if place.is_directory else b""
         source = self._source(place)
         return content_at(source, inside) if source else None
 
     def host_path(self, path: bytes) -> bytes:
-        """Return the host's absolute path of a file of the store."""
+        """Return the host's absolute path for a file in the store."""
         _number, place = self._place_of(path)
         above = self._source(place) or self._home + b"/" + place.path
         return above + path[len(place.path) :]
 
     def landed(self, change: HomeChange, content: bytes) -> bytes:
-        """Return the content that the host's file gets. Raise ValueError with the reason if it cannot have it."""
+        """Return the new content for the host's file. Raise ValueError with the reason if it cannot land there."""
         if not change.keys:
             return content
         return with_keys(self.host_content(change.path) or b"{}", content, change.keys, self.keys[change.path])
@@ -141,8 +141,8 @@ class AgentHome:
         return self._place + b"/%d" % number
 
     def _source(self, place: StorePlace) -> bytes:
-        """Return where a place is on the host. One that was not there when the last command started may be there now;
-        empty if it is not, or is a link."""
+        """Return a place's path on the host. A place that was missing when the last command started may exist now;
+        empty if it is still missing, or is a link."""
         if place.source:
             return place.source
         path = self._home + b"/" + place.path
@@ -153,7 +153,7 @@ class AgentHome:
         return next((number, place) for number, place in enumerate(self._places) if is_below(path, place.path))
 
     def _base(self) -> dict[bytes, HomeFile]:
-        """Return what was copied, by path. Places that the store had in another version are not the fork's any more."""
+        """Return the copied files by path. Places that another version of the store had are not the fork's any more."""
         try:
             saved = json.loads(safe_open.read(self._place + _BASE))
         except FileNotFoundError:
@@ -184,11 +184,11 @@ class AgentHome:
         return files
 
     def _is_login(self, path: bytes) -> bool:
-        """Return whether a file is a copy of the host's login. Without one on the host, one inside is the fork's."""
+        """Return whether a file is a copy of the host's login. If the host has none, a login inside is the fork's."""
         return self._home + b"/" + path in self._logins
 
     def _login_of(self, bind: Bind) -> StagedLogin | None:
-        """Return the login that a bind shows; None if it is none of this store."""
+        """Return the login that a bind shows; None if it is not in this store."""
         path = bind.path[len(self._home) + 1 :]
         if path not in self._store.tokens or self._home + b"/" + path != bind.path:
             return None
@@ -196,7 +196,7 @@ class AgentHome:
         return StagedLogin(path, bind.source, number, path[len(place.path) + 1 :], "") if place.is_directory else None
 
     def _files(self, place: StorePlace, at: bytes, left_out: Callable[[bytes], bool]) -> dict[bytes, HomeFile]:
-        """Return the files of a place that are neither state nor left out, by path."""
+        """Return a place's files that are neither state nor left out, by path."""
         if not place.is_directory:
             content = content_at(at, b"")
             return {} if content is None else {place.path: HomeFile(digest_of(content), mode_of(at))}
@@ -218,11 +218,12 @@ class AgentHome:
 
     def _make(self, number: int, place: StorePlace, *, is_on_host: bool) -> None:
         """Make the place in the fork. A file that neither side has is left out: programs do not start with an empty
-        one in its place. One of JSON is made, since it could not be made inside where only it is shown."""
+        file in its place. A JSON file is made, since it could not be made inside, where only the file itself is
+        shown."""
         at = self._at(number)
         if place.is_directory:
             root = open_own(at)
-            disk.set_mode_of(root, 0o700)  # a command may have closed it
+            disk.set_mode_of(root, 0o700)  # a command may have removed its own permissions
             os.close(root)
             return
         is_json = place.path.endswith(b".json")
@@ -270,7 +271,7 @@ class AgentHome:
 
 
 def homes_of(fork: Fork, home: bytes) -> list[AgentHome]:
-    """Return the copies that commands of a fork have had, by the names of their stores. ``home``: as of AgentHome."""
+    """Return the copies that a fork's commands have had, sorted by store name. ``home``: as in AgentHome."""
     place = fork.path + b"/home"
     if not os.path.isdir(place):
         return []

@@ -1,12 +1,12 @@
-"""Land chosen settings of an agent in the user's home, and take that back.
+"""Land an agent's chosen settings in the user's home, and undo that.
 
 On disk:
 
-    settings/<n>/record     what was written: host path, digest, mode before; JSON
-    settings/<n>/<i>        the content of entry i before; absent if there was no file
+    settings/<n>/record     the files that were written: host path, digest, mode before; JSON
+    settings/<n>/<i>        entry i's content before; absent if there was no file
 
-The order of a landing: the record and the contents before are durable first, then each file is replaced by a rename. A
-file of the host's that has changed since it was copied, or that is a link, is left as it is.
+Order: the record and the old contents are made durable first, then each file is replaced by a rename. A host file that
+has changed since it was copied, or that is a link, is left as it is.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LIMIT = 128 << 20
 
 class LandedSetting(NamedTuple):
     path: bytes
-    """Relative to the home; absolute where it was taken back."""
+    """Relative to the home; absolute after an undo."""
     reason: str = ""
     """Why it did not land; empty if it did."""
 
@@ -47,7 +47,7 @@ class _Write(NamedTuple):
 
 
 def land_settings(vault: Vault, home: SettingsHome, changes: Sequence[HomeChange]) -> tuple[list[LandedSetting], str]:
-    """Land changes as they were shown. Return the result for each, and the name of the landing; empty if nothing has
+    """Land changes as they were shown. Return each change's result, and the landing's name; empty if nothing has
     landed."""
     results, writes = [], []
     for change in changes:
@@ -82,7 +82,7 @@ def _planned(home: SettingsHome, change: HomeChange) -> tuple[_Write | None, str
 
 
 def _record(vault: Vault, writes: Sequence[_Write]) -> str:
-    """Make durable what the files are before. Return the landing's name."""
+    """Save the files' old contents durably. Return the landing's name."""
     above = vault.path + b"/settings"
     os.makedirs(above, mode=0o700, exist_ok=True)
     numbers = [int(name) for name in os.listdir(above) if name.isdigit()]
@@ -103,8 +103,7 @@ def _record(vault: Vault, writes: Sequence[_Write]) -> str:
 
 
 def undo_settings(vault: Vault) -> tuple[list[LandedSetting], str]:
-    """Take the last landing back. Return the result for each file, and the landing's name. Raise UsageError if there is
-    none."""
+    """Undo the last landing. Return each file's result, and the landing's name. Raise UsageError if there is none."""
     above = vault.path + b"/settings"
     names = [name for name in os.listdir(above) if name.isdigit()] if os.path.isdir(above) else []
     if not names:
@@ -132,7 +131,7 @@ def undo_settings(vault: Vault) -> tuple[list[LandedSetting], str]:
 
 
 def _read(path: bytes) -> tuple[bytes, int] | None:
-    """Return the content and mode of a regular file of the host; None if there is none."""
+    """Return a host file's content and mode; None if it does not exist."""
     try:
         descriptor = disk.open_path(path, os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,17 +1,17 @@
-"""The user's settings of git and shells, as the commands of an agent see and change them: files of the fork's own.
+"""The user's git and shell settings, as an agent's commands see and change them: the fork's own files.
 
 On disk:
 
     forks/<fork>/dotfiles/files/<name>   the fork's files; a command sees the directory at ``PLACE`` in its home
-    forks/<fork>/dotfiles/base           what was copied from the host, by path: digest and mode, JSON
+    forks/<fork>/dotfiles/base           the files as copied from the host, by path: digest and mode, JSON
 
-The home of a command has a link to each file, also where there is no file: a program that replaces its settings by a
-rename, as git does, resolves the link first, and a shell that appends to them creates the file. The rules:
+A command's home has a link to each file, even if the file is missing: a program that replaces its settings by a rename,
+as git does, resolves the link first, and a shell that appends to them creates the file. The rules:
 
-1. Files of git are copied without their secrets. They land as a whole, unless the user's own hold secrets.
-2. Files of shells start empty, since the user's own may export keys. What a fork has written lands at their end.
-3. Sandboxes have written in the directory: every file is opened by descriptor, and what is no regular file lands
-   nowhere, and is gone before the next command.
+1. Git files are copied without their secrets. They land as a whole, unless the user's own hold secrets.
+2. Shell files start empty, since the user's own may export keys. The fork's text lands at their end.
+3. Sandboxes have written in the directory: every file is opened by descriptor. An entry that is not a regular file
+   never lands, and is removed before the next command.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mudroom.vault.store.fork import Fork
 PLACE = b".local/state/mudroom-dotfiles"
 """Relative to the home, like all paths here."""
 MOST_BYTES = 1 << 20
-"""Of one file; a larger one is neither copied nor listed."""
+"""Bytes in a file; a larger one is neither copied nor listed."""
 
 Kind = Literal["git", "shell"]
 SETTINGS: Mapping[bytes, Kind] = {
@@ -59,7 +59,7 @@ _NAMES = {path: path.lstrip(b".").replace(b"/", b"-") for path in SETTINGS}
 
 
 _NO_FILE = HomeFile("", 0)
-"""What is no regular file, is too large, or cannot be read."""
+"""For an entry that is not a regular file, is too large, or cannot be read."""
 
 
 class SettingsView(NamedTuple):
@@ -82,11 +82,11 @@ class Dotfiles:
 
     def prepare(self, *, mounts: bool, owner: tuple[int, int] | None = None) -> SettingsView:
         """Bring the files up to date: the host's are copied again where the fork has not changed its own. Return how
-        commands see them: at ``PLACE``, or without ``mounts`` where they are. ``owner``: as of AgentHome."""
+        commands see them: at ``PLACE``, or without ``mounts`` where they are. ``owner``: as in AgentHome."""
         os.makedirs(self._place, mode=0o700, exist_ok=True)  # no sandbox writes here, only below
         base, host, staged = self._base(), self._host(), self._staged()
         with self._opened() as files:
-            disk.set_mode_of(files, 0o700)  # a command may have closed it
+            disk.set_mode_of(files, 0o700)  # a command may have removed its own permissions
             for path, name in _NAMES.items():
                 if staged.get(path) not in (base.get(path), _NO_FILE):
                     continue
@@ -104,7 +104,7 @@ class Dotfiles:
         return SettingsView(Bind(self._files, target, writable=True), links)
 
     def changes(self) -> list[HomeChange]:
-        """Return what the fork has changed, by path; without what has landed."""
+        """Return the fork's changes by path, without those that have landed."""
         base, staged, host = self._base(), self._staged(), self._host()
         changes = []
         for change in home_changes(base, staged, host, ()):
@@ -117,14 +117,14 @@ class Dotfiles:
         return changes
 
     def content(self, path: bytes) -> bytes | None:
-        """Return the content of the fork's file, or None if it has none, or too much."""
+        """Return the fork's file content, or None if there is none, or too much."""
         if not os.path.isdir(self._files):
             return None
         with self._opened() as files:
             return _content(files, _NAMES[path])
 
     def host_content(self, path: bytes) -> bytes | None:
-        """Return the content of the host's file as it is shown to commands, or None if it is not shown."""
+        """Return the host's file content as commands see it, or None if it is not shown."""
         content = self._read_host(path) if SETTINGS[path] == "git" else None
         return git_identity(content) if content is not None and holds_secret(content) else content
 
@@ -132,7 +132,7 @@ class Dotfiles:
         return self._home + b"/" + path
 
     def landed(self, change: HomeChange, content: bytes) -> bytes:
-        """Return the content that the host's file gets. Raise ValueError with the reason if it cannot have it."""
+        """Return the new content for the host's file. Raise ValueError with the reason if it cannot land there."""
         mine = self._read_host(change.path) or b""
         if SETTINGS[change.path] == "shell":
             return mine + (b"\n" if mine and not mine.endswith(b"\n") else b"") + content
@@ -168,14 +168,14 @@ class Dotfiles:
         return {path: _file_of(content) for path, content in contents.items() if content is not None}
 
     def _read_host(self, path: bytes) -> bytes | None:
-        """Return the content of the user's own file; links are followed, as the programs do that read it."""
+        """Return the user's own file content. Links are followed, as by the programs that read it."""
         try:
             with open(
                 disk.open_path(self.host_path(path), os.O_RDONLY | disk.O_NONBLOCK | disk.O_CLOEXEC), "rb"
             ) as stream:
                 content = stream.read(MOST_BYTES + 1)
         except OSError:
-            return None  # missing, no file, or not readable: as for the programs that read it
+            return None  # missing, not a file, or not readable: as for the programs that read it
         return content if len(content) <= MOST_BYTES else None
 
     def _staged(self) -> dict[bytes, HomeFile]:
@@ -187,7 +187,7 @@ class Dotfiles:
         return {path: _file_of(content) if content is not None else _NO_FILE for path, content in contents.items()}
 
     def _mode(self, change: HomeChange) -> int:
-        """Return the mode of the file that lands: the host's, or that of a new file."""
+        """Return the mode with which the file lands: the host file's, or a new file's."""
         try:
             return os.stat(self.host_path(change.path)).st_mode & 0o777
         except OSError:
@@ -195,7 +195,7 @@ class Dotfiles:
 
 
 def dotfiles_of(fork: Fork, home: bytes) -> list[Dotfiles]:
-    """Return the settings that commands of a fork have had, if any has."""
+    """Return the settings that a fork's commands have had, or an empty list."""
     return [Dotfiles(fork, home)] if os.path.isdir(_place_of(fork)) else []
 
 
@@ -208,13 +208,13 @@ def _file_of(content: bytes) -> HomeFile:
 
 
 def _content(files: int, name: bytes) -> bytes | None:
-    """Return the content of a regular file, or None if it is none, too large, or cannot be read."""
+    """Return a regular file's content, or None if it is not regular, too large, or cannot be read."""
     try:
         with open(open_file(files, name), "rb") as stream:
             is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
             content = stream.read(MOST_BYTES + 1) if is_file else None
     except (OSError, MudroomError):
-        return None  # what a sandbox has put in the way
+        return None  # an entry that a sandbox has put in the way
     return content if content is not None and len(content) <= MOST_BYTES else None
 
 

@@ -1,24 +1,25 @@
-"""The logins of an agent in a fork: copies of the host's, which go back to the host when they are renewed.
+"""An agent's logins in a fork: copies of the host's, which go back to the host when they are renewed.
 
-On disk, beside the places of the store (``agent_home.py``):
+On disk, beside the store's places (``agent_home.py``):
 
-    forks/<fork>/home/<store>/logins       while there is a copy: path, host path, number of the place, path in it, and
-                                           the digest of what both sides were; JSON
-    forks/<fork>/home/<store>/aside-<digest> the version of a login that was older when both sides had changed
+    forks/<fork>/home/<store>/logins       while there is a copy: path, host path, the place's number, path in it, and
+                                           the digest when both sides were last equal; JSON
+    forks/<fork>/home/<store>/aside-<digest> a login's older version, if both sides had changed
 
-Programs renew a token in many ways: in place, by a rename, by a new file. So a command sees an ordinary file in a
-directory of the fork's own. The rules:
+Programs renew a token in many ways: in place, by a rename, by a new file. So a command sees an ordinary file in the
+fork's own directory. The rules:
 
-1. What a sandbox has written lands on the host without a review. So it is one regular file of bounded size, which is
-   opened by descriptor without following a link, read once, and those bytes are written.
-2. The host's file is written by a new file, fsync and rename, with its owner and mode, if it is still the version that
-   it was compared with. All of this user's mudrooms take turns (``logins.lock`` in the state). A file that is missing
-   on the host is not made, and a link that was put there is not followed.
-3. While the command runs, a version is taken once it has been unchanged for a moment. When it has ended, any is.
-4. A file is written first and the digest of both sides is saved afterwards: after a crash between the two, both sides
-   are the same, which needs no digest.
-5. A copy is removed when its command has ended. One that could not be written on the host stays, which is said: the
-   next command has it, and tries again.
+1. A sandbox's version lands on the host without a review. So it must be one regular file with a bounded size, which is
+   opened by descriptor without following a link and read once; exactly those bytes are written.
+2. The host's file is replaced by a new file, fsync and rename, with its owner and mode, if it is still the version that
+   was compared. All of this user's mudrooms take turns (``logins.lock`` in the state). A file that is missing on the
+   host is not made, and a link that was put there is not followed.
+3. While the command runs, a version is taken only after it has been unchanged for a moment. When the command has ended,
+   any version is taken.
+4. The file is written first, then the common digest is saved. After a crash between the two, both sides are equal, and
+   the digest is not needed.
+5. A copy is removed when its command has ended. If it could not be written on the host, it stays, with a note: the next
+   command has it, and tries again.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ from mudroom.vault.lock import Lock
 SETTLED = 0.08
 """Seconds without a write: less than the time between two looks."""
 _TRIES = 3
-"""Comparisons with a file of the host that somebody else is writing meanwhile."""
+"""Comparisons with a host file that another program is writing meanwhile."""
 _NOT_RENAMED = (errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS, errno.EXDEV)
-"""A file that can only be written in place: it is a mount, or its directory is closed to the user."""
+"""For a file that can only be written in place: it is a mount, or its directory is closed to the user."""
 
 _ASIDE = b"aside-"
 _TEMPORARY = b".mudroom-"
-"""In the name of a new file beside a login of the host."""
+"""Part of the name of a new file beside a login on the host."""
 _LINKS = (errno.ELOOP, errno.ENOTDIR)
 """For a link at the end of a path, or in the place of a directory on the way."""
 
@@ -65,30 +66,30 @@ class StagedLogin(NamedTuple):
     place: int
     """The number of the store's place that holds the copy."""
     inside: bytes
-    """Path of the copy below the place."""
+    """The copy's path below the place."""
     base: str
-    """Digest of what both sides were last; empty if that is not known."""
+    """The digest when both sides were last equal; empty if that is not known."""
 
 
 class _Unusable(Exception):
-    """Why the host's version cannot be read or written."""
+    """The host's version cannot be read or written. The reason is the message."""
 
 
 class _NoLogin(_Unusable):
-    """Why the fork's version is none."""
+    """The fork's version is not a login. The reason is the message."""
 
 
 class _Moved(Exception):
-    """The host's file is another one than a moment ago."""
+    """The host's file has been replaced since it was read."""
 
 
 class LoginKeeper:
-    """The logins of one store. Used by one thread at a time: the holder of the fork's lock, or under the lock of what
-    keeps it. ``place``: the directory of the store's copy in the fork."""
+    """One store's logins. Used by one thread at a time: the holder of the fork's lock, or of its owner's lock
+    (``SharedHomeFiles``). ``place``: the directory of the store's copy in the fork."""
 
     def __init__(self, place: bytes, owner: tuple[int, int] | None = None, *, is_discarded: bool = False) -> None:
         """``owner``: of the copies, where root's commands are another user's; None: this process's. ``is_discarded``:
-        the fork goes, with every copy."""
+        the fork is being discarded, with every copy."""
         self._place, self._owner, self._is_discarded = place, owner, is_discarded
         self._state = place.rsplit(b"/", 6)[0]
         self._turn = Lock(self._state + b"/logins.lock", "the login of an agent")
@@ -99,7 +100,7 @@ class LoginKeeper:
         self.notes: list[str] = []
 
     def begin(self, logins: Iterable[StagedLogin]) -> None:
-        """Settle what an earlier command has left, and copy the host's logins. No process of the fork may live."""
+        """Settle an earlier command's remaining logins, and copy the host's. No process of the fork may live."""
         self.settle()
         for login in logins:
             try:
@@ -111,24 +112,25 @@ class LoginKeeper:
             left = self._logins.get(login.path)
             if left is None:
                 self._put(login, outside.content)
-            base = outside.digest if left is None else left.base  # else the fork's own, which could not be kept
+            # A copy that was left is the fork's own version, which could not be kept: its base stays.
+            base = outside.digest if left is None else left.base
             self._logins[login.path] = login._replace(base=base)
         self._save()
         for login in self._logins.values():
             self._seen[login.path] = self._stamps(login)
 
     def look(self, *, has_ended: bool = False) -> None:
-        """Bring what has changed to the other side. ``has_ended``: a command has, so its writes are complete."""
+        """Copy changes to the other side. ``has_ended``: a command has ended, so its writes are complete."""
         for login in [*self._logins.values()]:
             stamps = self._stamps(login)
             if stamps == self._seen.get(login.path) or not (has_ended or self._is_settled(login.path, stamps)):
                 continue
-            self._seen[login.path] = stamps  # of before: a write during the comparison is another change
-            with suppress(OSError, MudroomError, _Unusable):  # told when the command has ended, if it lasts
+            self._seen[login.path] = stamps  # taken before the comparison: a write during it is another change
+            with suppress(OSError, MudroomError, _Unusable):  # reported when the command has ended, if it lasts
                 self._bring(login, is_last=False)
 
     def close(self) -> None:
-        """Bring what has changed, and remove the copies. The commands have ended."""
+        """Copy changes a last time, and remove the copies. The commands have ended."""
         self._end(is_told=True)
 
     def settle(self) -> None:
@@ -140,7 +142,7 @@ class LoginKeeper:
     def _end(self, *, is_told: bool) -> None:
         for login in [*self._logins.values()]:
             try:
-                disk.set_mode_of(self._root(login), 0o700)  # a command may have closed it
+                disk.set_mode_of(self._root(login), 0o700)  # a command may have removed its own permissions
                 is_there = self._bring(login, is_last=True)
             except (OSError, MudroomError, _Unusable) as error:
                 self._note(f"{self._named(login)} was not kept: {_reason(error)}; {self._way_out(login, error)}")
@@ -152,7 +154,7 @@ class LoginKeeper:
             with suppress(OSError, MudroomError):
                 remove(self._root(login), login.inside)
             del self._logins[login.path]
-        with suppress(OSError, MudroomError):  # a full disk: a row without a copy is nothing to bring
+        with suppress(OSError, MudroomError):  # a full disk: a row without a copy is ignored later
             self._save()
         for root in self._roots.values():
             os.close(root)
@@ -173,7 +175,7 @@ class LoginKeeper:
         return f"cp {show_words([copy, login.host])} keeps it, or log in again"
 
     def _bring(self, login: StagedLogin, *, is_last: bool) -> bool:
-        """Make both sides the same. Return whether the fork has the file. Raise OSError or _Unusable."""
+        """Make both sides equal. Return whether the fork has the file. Raise OSError or _Unusable."""
         for _try in range(_TRIES):
             try:
                 return self._compare(login, is_last=is_last)
@@ -184,7 +186,7 @@ class LoginKeeper:
     def _compare(self, login: StagedLogin, *, is_last: bool) -> bool:
         inside = self._inside(login)
         if inside is None or (inside.digest == login.base and is_last):
-            return inside is not None  # whatever the host has is as new
+            return inside is not None  # the host's version is at least as new
         with self._turn, _beside(login.host) as (at, name):
             outside, info = _read_host(at, name)
             act = compared(login.base, inside, outside)
@@ -204,7 +206,7 @@ class LoginKeeper:
         return True
 
     def _inside(self, login: StagedLogin) -> LoginVersion | None:
-        """Return the fork's version, or None if there is none. Raise _NoLogin for anything but a file."""
+        """Return the fork's version, or None if there is none. Raise _NoLogin if it is not a file."""
         root = self._root(login)
         try:
             entry = look_beneath(root, login.inside)
@@ -232,8 +234,8 @@ class LoginKeeper:
             disk.rename(place, b"login.new", opened, name)
 
     def _set_aside(self, login: StagedLogin, older: LoginVersion, newer: str) -> None:
-        """Keep the version that loses. ``newer``: where the other one is from."""
-        name = _ASIDE + digest_of(login.path + b"\0" + older.content)[:8].encode()  # an earlier one stays
+        """Keep the losing version. ``newer``: where the other version is from."""
+        name = _ASIDE + digest_of(login.path + b"\0" + older.content)[:8].encode()  # an earlier version stays
         with _opened(safe_open.open_directory(self._place)) as place:
             _write_new(place, name, older.content, 0o600, None)
         where = show(self._place + b"/" + name)
@@ -268,14 +270,15 @@ class LoginKeeper:
         return self._roots[login.place]
 
     def _temporary(self, name: bytes) -> bytes:
-        """Return the name of a new file beside a login: the same one after a kill, so that no token is left there."""
+        """Return the name for a new file beside a login. It is the same after a kill, so that no token is left
+        there."""
         return b".%s%s%s" % (name, _TEMPORARY, digest_of(self._state)[:8].encode())
 
     def _note(self, text: str) -> None:
         self.notes += [text] if text not in self.notes else []
 
     def _save(self) -> None:
-        """Record the logins; without one, remove the file."""
+        """Record the logins; if there are none, remove the file."""
         saved = self._place + b"/logins"
         if not self._logins:
             with suppress(FileNotFoundError):
@@ -291,8 +294,8 @@ class LoginKeeper:
 
 
 def settle_logins(fork_path: bytes, *, is_discarded: bool = False) -> list[str]:
-    """Bring the logins that a command of a fork has left because mudroom was killed. Return notes. Hold the fork's
-    lock; no process of the fork may live. ``is_discarded``: the fork goes."""
+    """Settle the logins that a fork's command left because mudroom was killed. Return notes. Hold the fork's lock; no
+    process of the fork may live. ``is_discarded``: the fork is being discarded."""
     notes = list[str]()
     for place in _places(fork_path):
         keeper = LoginKeeper(place, is_discarded=is_discarded)
@@ -302,7 +305,7 @@ def settle_logins(fork_path: bytes, *, is_discarded: bool = False) -> list[str]:
 
 
 def is_temporary(path: bytes) -> bool:
-    """Return whether a file of the host is a new login that has no name of its own yet, or that a kill has left."""
+    """Return whether a host file is a new login that has not been renamed yet, or was left by a kill."""
     return _TEMPORARY in os.path.basename(path)
 
 
@@ -357,15 +360,15 @@ def _opened(descriptor: int) -> Iterator[int]:
 
 @contextmanager
 def _beside(path: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the directory of a real path of the host, and the name in it. No link is followed: an agent to which one of
-    the directories is open may have put it there."""
+    """Yield a real host path's directory, and the name in it. No link is followed: an agent to which one of the
+    directories is open may have put it there."""
     above, _slash, name = path.rpartition(b"/")
     with _opened(disk.open_root(b"/")) as root, directory(root, above[1:]) as at:
         yield at, name
 
 
 def _version(descriptor: int) -> tuple[LoginVersion, os.stat_result]:
-    """Return the content of an open file, read once. Raise _Unusable."""
+    """Return an open file's content, read once. Raise _Unusable."""
     info = os.fstat(descriptor)
     if not stat.S_ISREG(info.st_mode):
         raise _Unusable("it is no regular file")
@@ -383,8 +386,8 @@ def _read_host(at: int, name: bytes) -> tuple[LoginVersion, os.stat_result]:
 
 
 def _replace(at: int, name: bytes, new: bytes, content: bytes, info: os.stat_result) -> None:
-    """Replace a file of the host whose status was ``info``. Raise _Moved if it is another one by now. ``new``: a name
-    beside it."""
+    """Replace a host file whose status was ``info``. Raise _Moved if it is another file by now. ``new``: a name beside
+    it."""
     try:
         _write_new(at, new, content, stat.S_IMODE(info.st_mode), (info.st_uid, info.st_gid))
         try:
@@ -408,7 +411,7 @@ def _write_new(
     """Write a new file. Raise OSError if it cannot be given to its owner."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
     with suppress(FileNotFoundError):
-        disk.unlink(at, name)  # of a mudroom that was killed
+        disk.unlink(at, name)  # left by a mudroom that was killed
     with open(disk.open_at(at, name, flags, 0o600), "wb") as stream:
         try:
             stream.write(content)
@@ -425,11 +428,11 @@ def _write_new(
 
 
 def _write_in_place(at: int, name: bytes, content: bytes, info: os.stat_result) -> None:
-    """Write over a file whose status was ``info``, what is new in length first: for lack of room the file stays as it
-    is. Raise _Moved as ``_replace`` does."""
+    """Write over a file whose status was ``info``. Raise _Moved as ``_replace`` does."""
     with _opened(safe_open.open_regular(name, os.O_WRONLY, at=at)) as descriptor:
         if _stamp(os.fstat(descriptor)) != _stamp(info):
             raise _Moved
+        # The part beyond the old length is written first: if the disk is full, the old content is still whole.
         try:
             _write_all(descriptor, content, info.st_size)
         except BaseException:
@@ -441,6 +444,6 @@ def _write_in_place(at: int, name: bytes, content: bytes, info: os.stat_result) 
 
 
 def _write_all(descriptor: int, content: bytes, start: int) -> None:
-    """Write what follows ``start``. On a disk that becomes full the kernel writes a part."""
+    """Write the content from ``start`` on."""
     while start < len(content):
-        start += disk.pwrite(descriptor, content[start:], start)
+        start += disk.pwrite(descriptor, content[start:], start)  # on a disk that becomes full the kernel writes a part

@@ -1,13 +1,16 @@
-"""Keeps a credential store that is a single file the same on both sides after the host has replaced it.
+"""Keeps a single-file credential store equal on both sides after the host has replaced it.
 
 A mount on a file shows the inode that was there at the time (mount_namespaces(7)). So a host program that writes a
 token by a new file and a rename leaves a running command with the old inode. The mirror holds the old inode open and
 from then on copies changes between both sides: into the old inode in place, which the command sees; on the host by a
-new file and a rename, so no host program ever reads half of it.
+new file and a rename, so no host program ever reads half a file.
 
-Rules of this file: no symlink is followed and no missing file is created. Files that are not regular, not the user's or
-too large are left alone. The command's side is copied only after it has been unchanged for a moment, and never when it
-is empty: a program may be in the middle of writing. When both sides have changed, the host's wins.
+Rules of this file:
+1. No symlink is followed and no missing file is created. Files that are not regular, not the user's or too large are
+   left alone.
+2. The command's side is copied only after it has been unchanged for a moment, and never when it is empty: a program may
+   be in the middle of writing.
+3. When both sides have changed, the host's wins.
 """
 
 from __future__ import annotations
@@ -32,26 +35,26 @@ _UNKNOWN: Stamp = (0, 0, 0, 0)
 
 
 class MirroredFile(NamedTuple):
-    """The stat stamps of both sides when they were last the same."""
+    """Both sides' stat stamps when they were last equal."""
 
     host: Stamp
     command: Stamp
 
 
 def mirror_of(live: Iterable[Bind]) -> Mirror | None:
-    """Return a mirror of the writable stores that are single files, or None if there are none."""
+    """Return a mirror for the writable single-file stores, or None if there are none."""
     paths = [bind.source for bind in live if bind.writable and os.path.isfile(bind.source)]
     return Mirror(paths) if paths else None
 
 
 class Mirror:
-    """The mirror of one command: make it before the command starts, close it when the command has ended."""
+    """One command's mirror: made before the command starts, closed when it has ended."""
 
     def __init__(self, paths: Iterable[bytes], clock: Callable[[], float] = time.monotonic) -> None:
         self._held: dict[bytes, int] = {}
         self._synced: dict[bytes, MirroredFile] = {}
         self._settling: dict[bytes, tuple[Stamp, float]] = {}
-        """The stamp of the command's side after a change, and when it was first seen."""
+        """The command side's stamp after a change, and when it was first seen."""
         self._clock = clock
         for path in paths:
             try:
@@ -87,7 +90,7 @@ class Mirror:
         if synced is None or synced.host != _stamp(host):
             data = _read_file(path)
             _overwrite(held, data)
-            # Else the command has written meanwhile, and that write must be noticed.
+            # Not the same if the command has written meanwhile; that write must be noticed.
             same = os.pread(held, LIMIT, 0) == data
             self._synced[path] = MirroredFile(_stamp(host), _stamp(os.fstat(held)) if same else _UNKNOWN)
         elif synced.command == _stamp(own) or own.st_size == 0 or own.st_size > LIMIT:
@@ -125,12 +128,12 @@ def _overwrite(descriptor: int, data: bytes) -> None:
 
 
 def _replace(path: bytes, data: bytes, mode: int) -> Stamp:
-    """Replace the file by a rename. Return the stamp of the written file, whatever is at the path by then."""
+    """Replace the file by a rename. Return the written file's stamp, even if another file is at the path by then."""
     temporary = path + b".mudroom-%s" % os.urandom(4).hex().encode()
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(os.dup(descriptor), "wb") as stream:
-            stream.write(data)  # the whole, or an error: on a disk that becomes full write(2) writes a part
+            stream.write(data)  # all of it, or an error: on a disk that becomes full write(2) writes a part
         os.fchmod(descriptor, mode)
         os.rename(temporary, path)
         return _stamp(os.fstat(descriptor))

@@ -1,4 +1,4 @@
-"""Files of a home that is a fork's own: read, copied and removed by descriptor.
+"""Files in a fork's own part of the home: read, copied and removed by descriptor.
 
 Sandboxes write in the directories. No link is followed, no open blocks, and everything is bounded.
 """
@@ -18,7 +18,7 @@ from mudroom.stage.copy import copy_content
 from mudroom.stage.layers.layer import remove_at
 
 MOST_FILES, MOST_BYTES, MOST_LEVELS = 8_192, 128 << 20, 32
-"""Of one store that is copied, or looked through."""
+"""Bounds for one store that is copied or searched."""
 
 
 def walk(root: int, skip: Callable[[bytes], bool]) -> Iterator[tuple[bytes, HomeFile, int]]:
@@ -47,8 +47,8 @@ def walk(root: int, skip: Callable[[bytes], bool]) -> Iterator[tuple[bytes, Home
 
 
 def open_own(path: bytes) -> int:
-    """Return a descriptor of a directory of the fork's own, which is made if it is missing. One that a command has
-    closed is opened again. Raise MudroomError if it is a link or a file."""
+    """Return a descriptor for a directory of the fork's own, which is made if it is missing. If a command has removed
+    its permissions, they are restored. Raise MudroomError if it is a link or a file."""
     try:
         return safe_open.make_directory(path)
     except PermissionError:
@@ -69,7 +69,7 @@ def mode_of(path: bytes) -> int:
 
 
 def content_at(at: bytes, inside: bytes) -> bytes | None:
-    """Return the content of the file ``at``, or of ``inside`` below it; None if there is none that can be read."""
+    """Return the content of the file ``at``, or of ``inside`` below it; None if it is missing or not readable."""
     try:
         if not inside:
             return safe_open.read(at)
@@ -82,11 +82,11 @@ def content_at(at: bytes, inside: bytes) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
         return None
     except OSError:
-        return None  # a link: no content of the store's own
+        return None  # a link: it has no content of the store's own
 
 
 def make_parents(root: int, path: bytes) -> None:
-    """Make the directories above a path. What is in the way is removed, unless it is a directory."""
+    """Make the directories above a path. An entry in the way is removed, unless it is a directory."""
     parts = path.split(b"/")[:-1]
     for number in range(len(parts)):
         above, name = b"/".join(parts[:number]), parts[number]
@@ -134,7 +134,7 @@ def remove(root: int, path: bytes) -> None:
 
 
 def give(path: bytes, user: int, group: int) -> None:
-    """Make a user the owner of a file, or of a directory with all that is in it. No link is followed."""
+    """Change the owner of a file, or of a directory with everything in it. No link is followed."""
 
     def give_one(name: bytes, above: int | None) -> None:
         if disk.stat_at(above, name).st_uid != user:

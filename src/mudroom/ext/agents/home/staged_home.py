@@ -1,5 +1,5 @@
-"""The parts of the home that are a fork's own, for a command of an agent: the copy of its store, and the user's
-settings of git and shells. And files of the host that a command shares: logins, and credential stores of one file."""
+"""A fork's own parts of the home, for an agent's command: the copy of its store, and the user's git and shell settings.
+Also host files that a command shares: logins, and single-file credential stores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SharedHomeFiles:
-    """Files that a command shares with the host, kept the same on both sides. Thread-safe: ``_lock``."""
+    """Files that a command shares with the host, kept equal on both sides. Thread-safe: ``_lock``."""
 
     def __init__(self, logins: tuple[LoginKeeper, ...], mirror: Mirror | None) -> None:
         self._logins, self._mirror = logins, mirror
@@ -30,8 +30,8 @@ class SharedHomeFiles:
         self._is_closed = False
 
     def look(self, *, has_ended: bool = False) -> None:
-        """Bring changes to the other side; to be called now and then while the command runs. ``has_ended``: one of the
-        commands that share them has."""
+        """Copy changes to the other side; to be called now and then while the command runs. ``has_ended``: one of the
+        commands that share the files has ended."""
         with self._lock:
             if self._is_closed:
                 return
@@ -41,7 +41,7 @@ class SharedHomeFiles:
                 login.look(has_ended=has_ended)
 
     def close(self) -> list[str]:
-        """Bring changes a last time: the commands have ended. Return notes, once."""
+        """Copy changes a last time: the commands have ended. Return notes, once."""
         with self._lock:
             if self._is_closed:
                 return []
@@ -57,9 +57,9 @@ class SharedHomeFiles:
 def command_home(
     confinement: Confinement, fork: Fork, grant: Grant, mode: Mode, note: Callable[..., None]
 ) -> Iterator[tuple[Grant, SharedHomeFiles | None]]:
-    """Yield the grant of a command with these parts at their places in the home, and the files that it shares with the
-    host (None: it shares none), until it has ended. ``note`` is called with what is left out, and with logins that
-    could not be kept. Hold the fork's lock; no process of the fork may live."""
+    """Yield a command's grant with these parts at their places in the home, and the files that it shares with the host
+    (None: it shares none), until it has ended. ``note`` is called with omitted files, and with logins that could not be
+    kept. Hold the fork's lock; no process of the fork may live."""
     own, logins = _with_home(confinement, fork, grant, mode, note)
     copied = _login_paths(confinement, grant) if logins else frozenset()
     mirror = _mirror(confinement, [bind for bind in grant.live if bind.path not in copied])
@@ -78,7 +78,7 @@ def _login_paths(confinement: Confinement, grant: Grant) -> frozenset[bytes]:
 
 
 def _mirror(confinement: Confinement, opened: list[Bind]) -> Mirror | None:
-    """Return the mirror that keeps credential stores of one file equal to the host's, or None if none is open."""
+    """Return the mirror that keeps single-file credential stores equal to the host's, or None if none is open."""
     if not opened or confinement.platform.first in ELSEWHERE:  # the command uses the host's file itself
         return None
     from mudroom.ext.agents.home.mirror import mirror_of
@@ -93,7 +93,7 @@ def _with_home(
         return grant._replace(staged=()), ()
     mounts, opened = mode not in ELSEWHERE, grant.live
     owner = owner_inside(grant.level)
-    if grant.level and mode not in CONTAINERS and mode != "job":  # Windows: links need a privilege
+    if grant.level and mode not in CONTAINERS and mode != "job":  # on Windows links need a privilege
         seen = Dotfiles(fork, confinement.home).prepare(mounts=mounts, owner=owner)
         grant = grant._replace(live=(*grant.live, seen.bind), links=seen.links)
     if not grant.staged:
@@ -121,5 +121,5 @@ def _with_home(
 
 
 def settings_places() -> tuple[bytes, ...]:
-    """Return the places of the settings of git and shells, relative to the home."""
+    """Return the places of the git and shell settings, relative to the home."""
     return (PLACE, *SETTINGS)

@@ -1,1 +1,1 @@
-"""Connections between forks, by consent of both: grants, sockets inside, the list of agents."""
+"""Connections between forks, by both forks' consent: grants, sockets inside, the list of agents."""

@@ -1,7 +1,7 @@
-"""Connections from this machine to the server of a running agent, for the user of ``mudroom serve``.
+"""Connections from this machine to a running agent's server, for the user of ``mudroom serve``.
 
-Rules of this file: only an endpoint whose port the fork shows is connected to (``core/fork_consent.py``); the user is
-the side that reaches.
+Only an endpoint whose port the fork shows is connected to (``core/fork_consent.py``); the user is the side that
+reaches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PATIENCE = 5.0
 
 
 class OpenAgent(NamedTuple):
-    """A connection to the server of a running agent."""
+    """A connection to a running agent's server."""
 
     connection: socket.socket
     """Non-blocking; the caller closes it."""

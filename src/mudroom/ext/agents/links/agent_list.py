@@ -1,7 +1,7 @@
 """``http://agents.mudroom.internal/`` inside a sandbox: the running agents that the asking fork may reach.
 
-The list is a link set (RFC 9264) whose items (RFC 6573) are cards of the A2A protocol. A card's URL is that of the
-agent's fork. Nothing of the agent's own server is read for it.
+The list is a link set (RFC 9264) whose items (RFC 6573) are A2A cards. A card's URL names its agent's fork. The list is
+made without any request to the agents' own servers.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from mudroom.vault.store.store import Vault
 
 BASE = f"http://{CATALOGUE}{SUFFIX}"
 MOST = 200
-"""Agents in a list; it has to fit into the buffer of a socket."""
+"""Most agents in a list; it has to fit into a socket's buffer."""
 
 
 class ListedAgent(NamedTuple):
     label: str
     endpoint: AgentEndpoint
     url: str
-    """For the fork that asks."""
+    """For the asking fork."""
 
 
 def agents_for(
@@ -46,7 +46,7 @@ def agents_for(
         try:
             far = side_of(fork)
         except MudroomError:
-            continue  # it is discarded meanwhile, or damaged
+            continue  # discarded meanwhile, or damaged
         label = far.fork.label
         if names_of(label, names) != [fork.name]:
             continue
@@ -59,7 +59,7 @@ def agents_for(
 
 
 def answer(vault: Vault, near: ConsentSide, rules: Sequence[ForkRule], links: Sequence[AgentLink], path: str) -> bytes:
-    """Return the whole HTTP response to a request for a path; empty: for the list."""
+    """Return the whole HTTP response to a request for a path; an empty path asks for the list."""
     agents = list(agents_for(vault, near, rules, links))[:MOST]
     if path in ("", "/"):
         items = [

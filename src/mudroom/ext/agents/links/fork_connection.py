@@ -14,7 +14,7 @@ from mudroom.session.confinement.dialler import DialledFork, InnerSockets, Pendi
 from mudroom.vault.store.fork import Fork
 
 _SYN_RETRIES = 1
-"""Of TCP_SYNCNT (tcp(7)): a connection to a server whose queue is full fails after about 3 s."""
+"""For TCP_SYNCNT (tcp(7)): a connection to a server whose queue is full fails after about 3 s."""
 _LOOPBACKS = ((b"4", "127.0.0.1"), (b"6", "::1"))
 """A server listens on either or both: ``localhost`` may be either."""
 
@@ -23,8 +23,7 @@ def connect_inside(
     pool: InnerSockets, fork: Fork, identity: ForkIdentity, port: int, place: str, made: DialledFork
 ) -> PendingConnection:
     """Return a connection to a port of the command that runs in a fork. ``identity``: the fork that is meant. ``made``:
-    what is returned with the socket.
-    Raise MudroomError with the reason if there is none."""
+    the result, without its descriptor. Raise MudroomError with the reason if there is none."""
     number = errno.ECONNREFUSED
     for family, address in _LOOPBACKS:
         try:
@@ -38,7 +37,7 @@ def connect_inside(
         inner.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, _SYN_RETRIES)
         error_number = inner.connect_ex((address, port))
         if error_number == errno.EINPROGRESS:
-            error_number = inner.connect_ex((address, port))  # on loopback it stands by now, or was refused
+            error_number = inner.connect_ex((address, port))  # on loopback it is established by now, or was refused
         if error_number in (0, errno.EISCONN):
             return Standing(made._replace(descriptor=inner.detach()))
         if error_number in (errno.EALREADY, errno.EINPROGRESS):
@@ -49,7 +48,7 @@ def connect_inside(
 
 
 class Standing:
-    """A connection that stands. Owner: the caller, until it has taken the result."""
+    """An established connection. Owner: the caller, until it has taken the result."""
 
     def __init__(self, made: DialledFork) -> None:
         self._made: DialledFork | None = made
@@ -69,12 +68,12 @@ class Standing:
 
 
 class Connecting:
-    """A connection that a server has not accepted yet. It is not waited for: other work of the command goes on."""
+    """A connection that a server has not accepted yet. The command's other work does not wait for it."""
 
     def __init__(self, inner: socket.socket, place: str, made: DialledFork) -> None:
         self._inner, self._place, self._made = inner, place, made
         self._writable = select.epoll()
-        """Readable when the socket is writable: its watcher waits for readable descriptors (epoll(7))."""
+        """Readable when the socket is writable: the watcher waits for readable descriptors (epoll(7))."""
         self._writable.register(inner.fileno(), select.EPOLLOUT)
 
     def fileno(self) -> int:

@@ -1,13 +1,15 @@
-"""Connections of a command to servers in other forks, as both forks consent.
+"""A command's connections to servers in other forks, as both forks consent.
 
-The gate asks for each connection (``ForkDial``). All of the decision is here, in the host process, because the gate
-process has read untrusted data (``ext/agents/core/fork_consent.py``). Grants are read for each connection: a new grant
-counts at once, and one that was taken back counts no more.
+The gate asks for each connection (``ForkDial``). The whole decision is made here, in the host process, because the gate
+process has read untrusted data (``ext/agents/core/fork_consent.py``). Grants are read for each connection, so a new or
+revoked grant takes effect at once.
 
-Rules of this file: the socket is made in the network namespace of the other fork's command and connected from here.
-A server that does not accept delays its own clients alone. A fork on another machine is reached by a dial through the
-link to it, and a command on another machine reaches a fork here by ``dial_from_worker``
-(``ext/fleet/origin/connection_proxy.py``); the decision is the same, and made here.
+Rules of this file:
+1. The socket is made in the network namespace of the other fork's command and connected from here. A server that does
+   not accept delays only its own clients.
+2. A fork on another machine is reached by a dial through the link to that machine. A command on another machine reaches
+   a fork here by ``dial_from_worker`` (``ext/fleet/origin/connection_proxy.py``). The decision is the same, and made
+   here.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 RemoteDial = Callable[[str, str, int], PendingConnection | None]
-"""Returns a connection that is being made from a fork, by its label, to a label and port on another machine; None: no
-link leads there. Raises MudroomError, or ForkRefused."""
+"""Return a pending connection from a fork, by its label, to a label and port on another machine; None: no link leads
+there. Raise MudroomError, or ForkRefused."""
 
 
 def nowhere(_caller: str, _label: str, _port: int) -> PendingConnection | None:
@@ -49,15 +51,15 @@ def decide_dial(
     links: Sequence[AgentLink],
     reading: FileReader = ANEW,
 ) -> tuple[Fork, ConsentSide, Consent]:
-    """Return the fork of a label, its side, and the consent of both to a connection from ``fork``. Raise UsageError if
-    no fork, or several, have that label."""
+    """Return the label's fork, its side, and both forks' consent to a connection from ``fork``. Raise UsageError if no
+    fork, or several, have that label."""
     far = fork_labelled(vault, label, reading)
     far_side = side_of(far, reading)
     return far, far_side, consent(rules, links, side_of(fork, reading), far_side, port)
 
 
 def look_at_dial(vault: Vault, fork: Fork, settings: Settings, label: str, port: int) -> tuple[bool, str]:
-    """Return whether a command in ``fork`` may reach a port of another, and why."""
+    """Return whether a command in ``fork`` may reach another fork's port, and why."""
     if label == CATALOGUE:
         return port == ENDPOINT_PORT, "the list of the agents that it may reach, at port 80"
     try:
@@ -70,9 +72,9 @@ def look_at_dial(vault: Vault, fork: Fork, settings: Settings, label: str, port:
 def dial_from_worker(
     vault: Vault, pool: InnerSockets, caller: ForkIdentity, host: str, port: int, settings: Settings
 ) -> PendingConnection:
-    """Return a connection to a fork of this machine for a command that runs on another. ``caller``: of that command's
-    fork, as this machine knows it, and not as the other machine says. Only the policy speaks for it: it
-    is no fork here that could have a grant. Raise ForkRefused or MudroomError, as ``ForkDialler.begin``."""
+    """Return a connection to a fork on this machine for a command on another machine. ``caller``: that command's fork,
+    as this machine knows it, not as the other machine says. Only the policy speaks for it: it is no fork here that
+    could have a grant. Raise ForkRefused or MudroomError, as ``ForkDialler.begin`` does."""
     if not caller.label:
         raise ForkRefused("the calling fork is not known here")
     try:
@@ -95,7 +97,7 @@ def _connect(pool: InnerSockets, far: Fork, side: ConsentSide, given: Consent) -
 
 
 class ForkDialler:
-    """Of one command. Owner: the thread that attends to it."""
+    """One command's dialler. Owner: the thread that attends to the command."""
 
     all_hosts = False
 
@@ -108,16 +110,16 @@ class ForkDialler:
         links: Sequence[AgentLink],
         remote: RemoteDial = nowhere,
     ) -> None:
-        """``rules``, ``links``: of the policy."""
+        """``rules``, ``links``: the policy's."""
         self._vault, self._fork, self._pool = vault, fork, pool
         self._rules, self._links, self._remote = rules, links, remote
         self._reading = FileCache()
         self._replies: list[socket.socket] = []
-        """Lists of agents that the gate may not have read yet: the other ends of their connections."""
+        """Our ends of the connections for agent lists that the gate may not have read yet."""
 
     def begin(self, host: str, port: int, path: str) -> PendingConnection:
-        """Return a connection that is being made, or stands. Raise ForkRefused if a side does not consent, MudroomError
-        with the reason if there can be no connection."""
+        """Return a pending or established connection. Raise ForkRefused if a side does not consent, MudroomError with
+        the reason if no connection is possible."""
         label = fork_of(host)
         if label == CATALOGUE:
             return self._catalogue(port, path)
@@ -136,7 +138,7 @@ class ForkDialler:
         return connection
 
     def _note(self, far: ConsentSide) -> None:
-        """Note the fork that a name of the policy stands for, from this fork's view."""
+        """Note the fork that a name in the policy stands for, from this fork's view."""
         met = [far.fork]
         edit_grants(
             self._vault,
@@ -178,7 +180,7 @@ class ForkDialler:
 
 
 def dialler(vault: Vault, fork: Fork, pool: InnerSockets, settings: Settings) -> ForkDialler:
-    """Return what connects a command of the fork with other forks."""
+    """Return the dialler that connects a command in the fork with other forks."""
     return ForkDialler(vault, fork, pool, settings.fork_rules, settings.agent_links)
 
 

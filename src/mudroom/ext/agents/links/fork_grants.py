@@ -1,8 +1,9 @@
-"""The user's consent to connections between forks, kept beside each fork: ``net show`` and ``net reach``.
+"""The user's consent to connections between forks, stored in each fork: ``net show`` and ``net reach``.
 
-Rules of this file: a grant goes with the fork that it is for: it ends with that fork, and a new fork of the name has
-none. Commands cannot see it, as all of the vault. A file that cannot be read grants nothing. Writers wait for each
-other; a reader sees the file before or after a change.
+Rules of this file:
+1. A grant belongs to its fork: it ends with that fork, and a new fork with the same name has none.
+2. Commands cannot see the file, like the rest of the vault. A file that cannot be read grants nothing.
+3. Writers wait for each other; a reader sees the file before or after a change.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def grants_of(fork: Fork) -> ForkGrants:
 
 
 def edit_grants(vault: Vault, fork: Fork, edit: Callable[[ForkGrants], ForkGrants]) -> bool:
-    """Change the grants of a fork. Return whether that changed anything. Raise MudroomError if they are too many, or
-    cannot be written."""
+    """Change a fork's grants. Return whether that changed anything. Raise MudroomError if they are too many, or cannot
+    be written."""
     try:
         with Lock(fork.path + _LOCK, "consent"):
             before = grants_of(fork)
@@ -57,7 +58,7 @@ def edit_grants(vault: Vault, fork: Fork, edit: Callable[[ForkGrants], ForkGrant
 
 
 class _ForkFiles(NamedTuple):
-    """The parts of a fork's side that change with an entry of its directory."""
+    """The parts of a fork's side that change with an entry in its directory."""
 
     identity: str
     grants: ForkGrants
@@ -71,7 +72,7 @@ def _files_of(path: bytes) -> _ForkFiles:
     except FileNotFoundError:
         raise MudroomError(f"there is no fork named {fork.name}") from None
     endpoint = endpoint_of(fork)
-    # the time of its creation comes with an imported fork, and an inode's number is used again: both are its own
+    # the creation time comes with an imported fork, and an inode number is used again: only both together are unique
     identity = f"{fork.state.created}.{inode}"
     return _ForkFiles(identity, grants_of(fork), None if endpoint is None else endpoint.port)
 
@@ -82,8 +83,8 @@ def identity_of(fork: Fork) -> ForkIdentity:
 
 
 def side_of(fork: Fork, reading: FileReader = ANEW) -> ConsentSide:
-    """Return the fork's side of a consent. ``reading``: may have the directories' content from before, if their stamps
-    are unchanged. Raise as ``identity_of``."""
+    """Return the fork's side of a consent. ``reading``: may return earlier directory contents if their stamps are
+    unchanged. Raise as ``identity_of`` does."""
     files = reading.of(fork.path, _files_of)
     identity = ForkIdentity(label_of(fork.name), files.identity, fork.agent)  # the agent is written in place
     return ConsentSide(identity, files.grants, files.endpoint, fork.name)

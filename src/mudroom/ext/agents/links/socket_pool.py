@@ -1,10 +1,11 @@
-"""Sockets in the network namespaces of running commands: one process for each namespace makes all of them.
+"""Sockets in running commands' network namespaces: one process for each namespace makes all its sockets.
 
 A socket belongs to the namespace in which it was made, and can be connected from outside (``late_socket.py``). The
-process is started at the first connection, and ends with the command in whose namespace it is.
+process is started at the first connection, and ends with the command whose namespace it is in.
 
-Rules of this file: a namespace is bound to the fork that had it when it was entered. A host process that does not
-answer is not asked again for a while, because the caller attends to a command.
+Rules of this file:
+1. A namespace is bound to the fork that had it when it was entered.
+2. A host process that does not answer is not asked again for a while, because the caller attends to a command.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ READY = b"ready"
 
 
 def main() -> None:
-    """Send READY, or an error number. Then send a socket of the family for each request, or the error number."""
+    """Send READY, or an error number. Then send a socket in the requested family for each request, or the error
+    number."""
     host = socket.socket(fileno=os.dup(0))
     error = enter(1, 2)
     host.send(b"%d" % error if error else READY)
@@ -57,13 +59,13 @@ them."""
 PAUSE = 5.0
 """Seconds until a host process that did not answer is asked again."""
 AHEAD = b"4"
-"""The family that is asked for first."""
+"""The family that is requested ahead."""
 MOST = 64
-"""Namespaces that have a process at the same time."""
+"""Most namespaces that have a process at the same time."""
 
 
 class _Maker:
-    """A process in the namespaces of a command. Guarded by the lock of its pool."""
+    """A process in a command's namespaces. Guarded by its pool's lock."""
 
     def __init__(self, listener: bytes) -> None:
         """Raise OSError if no command is running there, or its namespaces cannot be entered."""
@@ -78,8 +80,8 @@ class _Maker:
                 os.close(descriptor)
         self._channel.settimeout(PATIENCE)
         self._is_ahead = False
-        """Whether a socket of the family AHEAD was asked for that nobody has taken yet: it is made while the previous
-        one is in use."""
+        """Whether a socket in the family AHEAD was requested and not yet received: it is made while the previous socket
+        is in use."""
         self._spare: socket.socket | None = None
         try:
             reply = self._channel.recv(16)
@@ -131,14 +133,14 @@ class _Maker:
 
 
 class SocketPool:
-    """``_makers`` and ``_silent`` are guarded by ``_lock``: several commands of a session connect."""
+    """``_makers`` and ``_silent`` are guarded by ``_lock``: several commands in a session connect."""
 
     def __init__(self) -> None:
         self._lock = _thread.allocate_lock()
         self._makers: dict[bytes, tuple[Hashable, _Maker]] = {}
         """By the path of the command's namespace listener: the fork that it is for, and the process."""
         self._silent: dict[bytes, float] = {}
-        """By the path: until when it is not asked again."""
+        """By the same path: the time until which it is not asked again."""
 
     def make(self, listener: bytes, wanted: Hashable, identity: Callable[[], Hashable], family: bytes) -> socket.socket:
         """Return a non-blocking socket in the network namespace of the command behind a listener. ``wanted``: the fork

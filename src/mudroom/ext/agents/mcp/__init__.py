@@ -1,1 +1,1 @@
-"""``mudroom mcp``: the tools of one fork for clients of the Model Context Protocol. ``server.py`` has the rules."""
+"""``mudroom mcp``: one fork's tools for clients of the Model Context Protocol. ``server.py`` has the rules."""

@@ -1,4 +1,4 @@
-"""Approvals of commands: by the client, where it can ask its user (elicitation), and by the queue.
+"""Approvals for commands: by the client, where it can ask its user (elicitation), and by the queue.
 
 revision      the client asks its user               it cannot
 handshake     a request ``elicitation/create``,       the queue, for ``WAIT`` seconds; then the call is answered
@@ -9,7 +9,7 @@ enveloped     the call ends with ``input_required``;  the same
 
 Rules of this file:
 1. Each question is in the queue: ``mudroom approve`` may answer it, and only its fingerprint's command is allowed.
-2. An answer of the client's that is not one of those offered refuses.
+2. A client's answer that was not offered refuses.
 3. A client that goes away, or cancels, withdraws its question.
 """
 
@@ -30,10 +30,10 @@ from mudroom.session.upkeep import Queue, Ticket
 from mudroom.typing import Any
 
 WAIT = 45.0
-"""Seconds for an answer in the queue: less than the minute after which clients give a call up."""
+"""Seconds for an answer in the queue: less than the minute after which clients give up a call."""
 LOOK = 2.0
 _PAUSE = 0.1
-"""Seconds between two looks where nothing tells of a change."""
+"""Seconds between two looks where no descriptor signals a change."""
 _BY = "client"
 _ANSWERS = {"once": (True, False), "always": (True, True), "no": (False, False), "never": (False, True)}
 """Each answer: whether it allows, and whether it is kept as a rule."""
@@ -44,15 +44,15 @@ Ask = Callable[[str, Json, Callable[[], bool]], Mapping[str, Any] | None]
 
 
 class InputNeeded:
-    """Questions that an enveloped call ends with. Owner: the thread of the call."""
+    """Questions with which an enveloped call ends. Owner: the call's thread."""
 
     def __init__(self, answers: Mapping[str, Any]) -> None:
-        """``answers``: those that the client has sent, by the name of the question in the queue."""
+        """``answers``: those that the client has sent, by the question's name in the queue."""
         self.answers, self.requests = answers, dict[str, Json]()
 
 
 class ClientApprover:
-    """Asks about the commands of one call."""
+    """Asks about one call's commands."""
 
     def __init__(
         self, queue: Queue, call: Call, ask: Ask, needed: InputNeeded, patience: float, *, elicits: bool
@@ -88,7 +88,7 @@ class ClientApprover:
         return answer_of(decision)
 
     def _waiter(self, ticket: Ticket) -> Callable[[float], bool]:
-        """Return a function that waits for a change of the queue, at most some seconds, and returns whether the call
+        """Return a function that waits for a change in the queue, at most some seconds, and returns whether the call
         was cancelled."""
         cancellation = self._call.cancellation
         if sys.platform == "win32":  # neither has a descriptor that can be waited for
@@ -125,7 +125,7 @@ class ClientApprover:
 
 
 def _decided(ticket: Ticket, question: CommandQuestion, result: object) -> CommandAnswer:
-    """Return the decision that a client's result makes, or the one that was made before it."""
+    """Return the decision in a client's result, or an earlier decision."""
     given: Mapping[str, Any] = result if isinstance(result, Mapping) else {}
     content = given.get("content")
     word = content.get("answer") if isinstance(content, Mapping) and given.get("action") == "accept" else None
@@ -155,7 +155,7 @@ def _form(question: CommandQuestion, ticket: Ticket) -> Json:
 
 
 def _lines(question: CommandQuestion, ticket: Ticket) -> list[str]:
-    """Return the question for a person: without control characters, the command as it would be run."""
+    """Return the question for a person: without control characters, and with the command as it would be run."""
     question = shown_question(question)
     verdict = question.verdict
     where = f"in the fork {_shown(question.fork)}" if question.fork else "in a new fork"

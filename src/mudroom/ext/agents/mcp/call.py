@@ -1,4 +1,4 @@
-"""One request under way: its client, and the ways to tell, ask and end it."""
+"""One request in progress: its client, and functions to notify, ask and cancel."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import Any
 
 EVERY = 0.1
-"""Seconds between two notifications of progress."""
+"""Seconds between two progress notifications."""
 MOST_SHOWN = 4_000
-"""Characters of output in one notification: the last of what has come since the one before."""
+"""Characters of output in one notification: the last since the previous notification."""
 
 Send = Callable[[Json], None]
 
@@ -25,7 +25,7 @@ class Call:
     def __init__(
         self, request: RpcRequest, peer: McpPeer, send: Send, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """``send``: writes a message to the client, in the stream of this request. Raises OSError if it is gone."""
+        """``send``: writes a message to the client, in this request's stream. Raises OSError if the client is gone."""
         self.id: Id = request.id
         self.method, self.params, self.peer = request.method, request.params, peer
         self.cancellation = Cancellation()
@@ -41,7 +41,7 @@ class Call:
             self.cancellation.cancel()
 
     def progress(self, text: str) -> None:
-        """Tell what happens now, if the client has asked for progress."""
+        """Report progress, if the client has asked for it."""
         if self._token is None:
             return
         self._steps += 1

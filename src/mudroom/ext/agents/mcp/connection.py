@@ -1,4 +1,4 @@
-"""One client: what it says of itself, its requests under way, and the questions that it is asked."""
+"""One client: its own description, its requests in progress, and the questions put to it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mudroom.ext.agents.tools.workspace import ToolWorkspace
 from mudroom.typing import Any
 
 MOST_CALLS = 128
-"""Requests of one client that are under way at once: each has a thread."""
+"""Most requests from one client that are in progress at once: each has a thread."""
 _LOOK = 0.25
 
 
 class McpConnection:
     """``_lock`` guards the calls, the questions and ``is_closed``. ``peer`` is replaced as a whole by the thread that
-    reads ``initialize``, and the workspace set once, by ``Server.workspace`` with its lock."""
+    reads ``initialize``. The workspace is set once, by ``Server.workspace`` under its own lock."""
 
     def __init__(self) -> None:
         self.peer: McpPeer | None = None
@@ -32,7 +32,7 @@ class McpConnection:
         self.is_closed = False
 
     def begin(self, request: RpcRequest, peer: McpPeer, send: Send) -> Call:
-        """Return the call of a request, which may be cancelled from now on. Raise RpcError if it cannot begin."""
+        """Return a request's call, which may be cancelled from now on. Raise RpcError if it cannot begin."""
         with self._lock:
             if self.is_closed:
                 raise RpcError(INVALID_REQUEST, "the connection is closed", identity=request.id)
@@ -51,7 +51,7 @@ class McpConnection:
         call.close()
 
     def cancel(self, identity: object) -> None:
-        """Cancel a request, if it is under way."""
+        """Cancel a request, if it is in progress."""
         with self._lock:
             call = self._calls.get(identity) if isinstance(identity, (str, int)) else None
         if call is not None:
@@ -74,8 +74,8 @@ class McpConnection:
     def ask(
         self, call: Call, method: str, params: Json, patience: float, until: Callable[[], bool]
     ) -> Mapping[str, Any] | None:
-        """Send a request to the client in the stream of a call, and return its result. None: the client answered with
-        an error or not within ``patience`` seconds, the call was cancelled, or ``until`` returned True."""
+        """Send a request to the client in a call's stream, and return its result. None: the client answered with an
+        error or not within ``patience`` seconds, the call was cancelled, or ``until`` returned True."""
         question = _Question()
         with self._lock:
             self._asked += 1
@@ -94,7 +94,7 @@ class McpConnection:
                 self._questions.pop(identity, None)
 
     def heard(self, answer: RpcAnswer) -> None:
-        """Take the client's answer to a question. An answer to none is dropped."""
+        """Take the client's answer to a question. An answer to an unknown question is dropped."""
         with self._lock:
             question = self._questions.get(answer.id)
         if question is not None:

@@ -1,15 +1,15 @@
-"""Streamable HTTP on loopback, for clients of this machine. MCP, "Transports"; RFC 9110, 9112; SSE of the HTML standard
+"""Streamable HTTP on loopback, for clients on this machine. MCP, "Transports"; RFC 9110, 9112; HTML standard for SSE.
 
 Rules of this file:
-1. Every request needs the token (``Authorization: Bearer``), the Host of this server, and no Origin of another site: a
-   page in a browser, or a name that an attacker resolves to 127.0.0.1, gets nothing (DNS rebinding).
-2. A request is one POST. Its answer is JSON; if something is told or asked before, a stream of events.
-3. A client that closes the connection of a request cancels it: its command ends.
-4. ``initialize`` opens a session (``Mcp-Session-Id``). A request of 2026-07-28 needs none: it brings its envelope, and
-   clients of one name share a fork.
-5. A connection has a thread; ``MOST_CONNECTIONS`` of them, and ``MOST_SESSIONS`` sessions, are allowed. A further
-   session ends the one that has been without a request longest: clients that crash end none, and a client whose session
-   is gone is told so (404), and opens another.
+1. Every request needs the token (``Authorization: Bearer``), this server's Host, and no other site's Origin. So a page
+   in a browser, or a name that an attacker resolves to 127.0.0.1 (DNS rebinding), gets no access.
+2. A request is one POST. Its answer is JSON; if a message comes before it, the answer is an event stream.
+3. A client that closes a request's connection cancels the request: its command ends.
+4. ``initialize`` opens a session (``Mcp-Session-Id``). A 2026-07-28 request needs none: it brings its envelope, and
+   clients with the same name share a fork.
+5. A connection has a thread; at most ``MOST_CONNECTIONS`` connections and ``MOST_SESSIONS`` sessions are allowed. A
+   further session ends the one that has been without a request longest, since clients that crash do not end theirs. A
+   client whose session is gone gets 404, and opens another.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ MOST_SESSIONS = 64
 IDLE = 3_600.0
 """Seconds after which a session without requests is ended."""
 PATIENCE = 60.0
-"""Seconds that a client may take to send a request, from the answer before it, or to read a piece of an answer. All of
-the request has this time: anybody on this machine may connect, and send a byte a minute."""
+"""Seconds that a client may take to send a request, from the answer before it, or to read a piece of an answer. The
+limit is for the whole request: any local user may connect, and send a byte a minute."""
 SHORTAGE = 0.1
 """Seconds without new connections when descriptors are short."""
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPROTO, errno.EINTR)
-"""Errors of accept(2) that end, but for those of the network, which loopback has not."""
+"""Transient errors of accept(2), except network errors, which loopback does not have."""
 _PIECE = 1 << 16
 _HANG_UP = getattr(select, "POLLRDHUP", 0) | getattr(select, "POLLHUP", 0) | getattr(select, "POLLERR", 0)
-"""Only Linux tells that the other side has closed its half, poll(2); Windows has no poll(2)."""
+"""Only Linux reports that the other side has closed its half, poll(2); Windows has no poll(2)."""
 _SESSION, _VERSION = "mcp-session-id", "mcp-protocol-version"
 _STATUS = {message.METHOD_NOT_FOUND: 404, message.HEADER_MISMATCH: 400, message.UNSUPPORTED_VERSION: 400}
-"""Status of an error in 2026-07-28; other errors of a request are answered with 200."""
+"""HTTP status for errors in 2026-07-28; other errors are answered with 200."""
 _NAMED_BY = {"tools/call": "name", "resources/read": "uri"}
 _FIXED = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
@@ -65,11 +65,11 @@ class _Refused(Exception):
 
 
 class _Kept(NamedTuple):
-    """A session of a client, or of all clients of one name."""
+    """A session of one client, or shared by all clients with the same name."""
 
     connection: McpConnection
     used: list[float]
-    """The time of its last request, one item."""
+    """The time of its last request, as a list with one item."""
 
     @property
     def has_fork(self) -> bool:
@@ -78,15 +78,15 @@ class _Kept(NamedTuple):
 
 
 def _least_used(connections: Mapping[str, _Kept], before: float, *, with_fork: bool) -> str | None:
-    """Return the one without calls whose last request is the oldest, those without a fork first. None: none is that
-    old, or it has a fork and ``with_fork`` is False."""
+    """Return the idle connection whose last request is the oldest, those without a fork first. None: none is that old,
+    or all have a fork and ``with_fork`` is False."""
     idle = {name: (kept.has_fork, kept.used[0]) for name, kept in connections.items() if kept.connection.is_idle()}
     old = {name: rank for name, rank in idle.items() if rank[1] <= before and (with_fork or not rank[0])}
     return min(old, key=lambda name: old[name], default=None)
 
 
 class McpListener:
-    """Accepts connections. ``_lock`` guards the sessions, the shared connections and the count of threads."""
+    """Accepts connections. ``_lock`` guards the sessions, the shared connections and the thread count."""
 
     def __init__(self, server: Server, port: int, token: str) -> None:
         """Raise MudroomError if the port is taken."""
@@ -159,14 +159,14 @@ class McpListener:
         return self._server
 
     def opened(self, connection: McpConnection) -> str:
-        """Keep the connection of a new session; return the session's id."""
+        """Keep a new session's connection; return the session's id."""
         identity = secrets.token_urlsafe(24)
-        self._keep(self._sessions, identity, connection, with_fork=True)  # its client is told: 404
+        self._keep(self._sessions, identity, connection, with_fork=True)  # the client of an ended session gets 404
         return identity
 
     def _keep(self, connections: dict[str, _Kept], name: str, connection: McpConnection, *, with_fork: bool) -> None:
-        """Keep a connection, and end those that are not used any more; if there are too many, also the one that is used
-        least. ``with_fork``: even if it has a fork. Raise _Refused if there is none."""
+        """Keep a connection, and end those that have timed out; if there are too many, also the least recently used.
+        ``with_fork``: even if it has a fork. Raise _Refused if none can be ended."""
         now, ended = time.monotonic(), list[McpConnection]()
         with self._lock:
             while (old := _least_used(connections, now - IDLE, with_fork=True)) is not None:
@@ -196,7 +196,7 @@ class McpListener:
                 kept.used[0] = time.monotonic()
                 return kept.connection
         connection = McpConnection()
-        self._keep(self._shared, name, connection, with_fork=False)  # its client would find another fork
+        self._keep(self._shared, name, connection, with_fork=False)  # the client would get another fork without notice
         return connection
 
     def ended(self, identity: str) -> None:
@@ -208,8 +208,8 @@ class McpListener:
 
 
 class _Exchange:
-    """One TCP connection: requests and answers in turn. Owner: its thread; ``_lock`` is held for each event of a
-    stream, which threads of the call send, too."""
+    """One TCP connection: requests and answers in turn. Owner: its thread. ``_lock`` is held for each event in a
+    stream, which the call's threads send, too."""
 
     def __init__(self, listener: McpListener, accepted: socket.socket) -> None:
         self._listener, self._socket = listener, accepted
@@ -217,7 +217,7 @@ class _Exchange:
         self._lock = threading.Lock()
         self._is_stream = False
         self._until = 0.0
-        """The time until which all of the present request has to be here."""
+        """The time until which the whole present request has to be here."""
 
     def serve(self) -> None:
         while True:
@@ -231,7 +231,7 @@ class _Exchange:
             except h11.RemoteProtocolError as error:
                 if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
                     raise
-                why = str(error).partition(": bytearray(")[0]  # not what it has sent: its token may be in it
+                why = str(error).partition(": bytearray(")[0]  # without the received bytes: the token may be in them
                 self._respond(400, f"this is not HTTP/1.1: {why}\n".encode("ascii", "replace"), b"text/plain")
                 return
             except _Refused as refused:
@@ -365,7 +365,7 @@ class _Exchange:
         return self._listener.of_session(identity)
 
     def _answer(self, connection: McpConnection, call: Call, more: list[tuple[bytes, bytes]]) -> None:
-        """Answer a call. It runs in a thread of its own, while this one waits for the end of the connection."""
+        """Answer a call. It runs in its own thread, while this one watches the connection."""
         done = _Done()
         answers: list[Json | None] = []
 
@@ -413,8 +413,8 @@ class _Exchange:
             poller.unregister(self._socket)
 
     def _event(self, note: Json) -> None:
-        """Send a message in the stream of the present request, which begins with the first. Raise OSError if the client
-        is gone."""
+        """Send a message in the present request's stream; the first message begins the stream. Raise OSError if the
+        client is gone."""
         with self._lock:
             try:
                 if not self._is_stream:
@@ -427,7 +427,7 @@ class _Exchange:
 
 
 class _Done:
-    """An event with a descriptor. Owner: the thread of the exchange makes and closes it; ``set`` is called once."""
+    """An event with a descriptor. Owner: the exchange's thread, which makes and closes it; ``set`` is called once."""
 
     def __init__(self) -> None:
         self._read, self._write = socket.socketpair()
@@ -448,7 +448,7 @@ def _event(note: Json) -> bytes:
 
 
 def _require_same(request: RpcRequest, version: str, headers: Mapping[str, str]) -> None:
-    """Raise RpcError if a header says something else than the message: whoever routes by headers would be misled."""
+    """Raise RpcError if a header differs from the message: it would mislead a proxy that routes by headers."""
     key = _NAMED_BY.get(request.method)
     name = request.params.get(key) if key is not None else None
     wanted = {_VERSION: version, "mcp-method": request.method}
@@ -465,7 +465,7 @@ def _mismatch(header: str, identity: Id) -> RpcError:
 
 
 def _unwrapped(value: str) -> str | None:
-    """Return a header's value; one that is no ASCII is ``=?base64?…?=`` (2026-07-28, "Header Encoding")."""
+    """Return a header's value; a non-ASCII value is ``=?base64?…?=`` (2026-07-28, "Header Encoding")."""
     if not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
     import base64

@@ -1,7 +1,7 @@
-"""Messages of JSON-RPC 2.0 as values. Pure. https://www.jsonrpc.org/specification
+"""JSON-RPC 2.0 messages as values. Pure. https://www.jsonrpc.org/specification
 
 A message is read strictly: one object, a method or a result, an id that is a string or an integer. Batches, which only
-the revision 2025-03-26 of MCP had, are refused.
+MCP revision 2025-03-26 had, are refused.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from mudroom.typing import Any, NamedTuple
 
 MOST = 16 << 20
-"""Bytes of one message. A larger one is skipped and answered with an error."""
+"""Bytes in a message. A larger one is skipped and answered with an error."""
 LONGEST_ID = 1_000
-"""Characters of an id: it is repeated in the answer."""
+"""Characters in an id: it is repeated in the answer."""
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -24,13 +24,13 @@ INTERNAL_ERROR = -32603
 RESOURCE_NOT_FOUND = -32002
 HEADER_MISMATCH = -32020
 UNSUPPORTED_VERSION = -32022
-"""From RESOURCE_NOT_FOUND on: codes of MCP, revisions 2025-11-25 and 2026-07-28."""
+"""From RESOURCE_NOT_FOUND on: MCP's codes, revisions 2025-11-25 and 2026-07-28."""
 
 Id = str | int
 
 
 class RpcError(Exception):
-    """A request that is answered with an error. ``id`` None: it is not known."""
+    """A request that is answered with an error. ``identity`` None: the id is not known."""
 
     def __init__(self, code: int, message: str, data: object = None, identity: Id | None = None) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class RpcNotification(NamedTuple):
 
 
 class RpcAnswer(NamedTuple):
-    """The client's answer to a request of the server's. ``result`` None: it was an error."""
+    """The client's answer to a server request. ``result`` None: it was an error."""
 
     id: Id
     result: Mapping[str, Any] | None
@@ -59,12 +59,12 @@ RpcMessage = RpcRequest | RpcNotification | RpcAnswer
 
 
 def parse(raw: bytes) -> RpcMessage:
-    """Return the message. Raise RpcError if it is none."""
+    """Return the message. Raise RpcError if it is not valid."""
     if len(raw) > MOST:
         raise too_large(len(raw))
     try:
         value = json.loads(raw)
-    except (ValueError, RecursionError):  # not UTF-8, too deep, or an integer of more than 4,300 digits, too
+    except (ValueError, RecursionError):  # also if not UTF-8, too deep, or with an integer of more than 4,300 digits
         raise RpcError(PARSE_ERROR, "this is not JSON") from None
     if not isinstance(value, dict):
         why = "batches are not supported: send one message at a time" if isinstance(value, list) else "not an object"
@@ -125,5 +125,5 @@ def error(problem: RpcError, identity: Id | None = None) -> Json:
 
 
 def encoded(message: Json) -> bytes:
-    """Return one line, in ASCII: a lone surrogate, or a line separator of Unicode, splits no message."""
+    """Return one line, in ASCII: no lone surrogate and no Unicode line separator can split a message."""
     return json.dumps(message, separators=(",", ":")).encode("ascii")

@@ -1,7 +1,7 @@
-"""Resources: files of the fork, its changes, its journal.
+"""Resources: the fork's files, its changes, its journal.
 
-``mudroom:///changes`` the fork's diff · ``mudroom:///journal`` the last events of the fork, an object a line ·
-``mudroom:///files/PATH`` a file of the fork, the path percent-encoded (RFC 3986)
+``mudroom:///changes`` the fork's diff · ``mudroom:///journal`` the fork's last events, an object a line ·
+``mudroom:///files/PATH`` a file in the fork, the path percent-encoded (RFC 3986)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mudroom.vault.forks.review import not_reviewed
 
 CHANGES, JOURNAL, FILES = "mudroom:///changes", "mudroom:///journal", "mudroom:///files/"
 LARGEST = 8_000_000
-"""Bytes of one resource."""
+"""Bytes in a resource."""
 _EVENTS = 200
 _LISTED = 500
 
@@ -40,7 +40,7 @@ TEMPLATES: list[Json] = [
 
 
 def listed(workspace: ToolWorkspace) -> list[Json]:
-    """Return the resources: the changes, the journal and the changed files. A fork that is not there has no files."""
+    """Return the resources: the changes, the journal and the changed files. A fork that does not exist has no files."""
     resources: list[Json] = [
         _row(CHANGES, "changes", "What the fork would change in the project", "text/x-diff"),
         _row(JOURNAL, "journal", "What has happened in the fork", "application/x-ndjson"),
@@ -66,7 +66,7 @@ def uri_of(path: bytes) -> str:
 
 
 def contents(workspace: ToolWorkspace, uri: str) -> list[Json]:
-    """Return the contents of a resource. Raise RpcError if there is none, or it is too large."""
+    """Return a resource's contents. Raise RpcError if there is none, or it is too large."""
     if uri == CHANGES:
         session = workspace.session
         lines = session.changes.diff(workspace.fork, without=secrets_of(session))

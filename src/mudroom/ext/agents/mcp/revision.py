@@ -1,11 +1,11 @@
-"""Revisions of MCP, and in which of two forms each request comes. Pure. https://modelcontextprotocol.io/specification
+"""MCP revisions, and the two forms in which a request comes. Pure. https://modelcontextprotocol.io/specification
 
 form         revisions                  what a request needs
 handshake    2024-11-05 to 2025-11-25   ``initialize`` first: it fixes the revision and the client's capabilities
-enveloped    2026-07-28                 all of that in ``params._meta`` of each request; the server asks the client
+enveloped    2026-07-28                 all of that in ``params._meta`` in each request; the server asks the client
                                         by a result (``input_required``) instead of a request
 
-A client of 2026-07-28 begins with ``server/discover``. An older server does not know it, and the client falls back.
+A 2026-07-28 client begins with ``server/discover``. An older server does not know it, and the client falls back.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ LONGEST_NAME = 200
 
 
 class McpPeer(NamedTuple):
-    """What a client says of itself. None of it is trusted: it names a fork, and chooses the form of answers."""
+    """A client's description of itself. It is not trusted: it names a fork, and chooses the form of answers."""
 
     revision: str
     name: str = ""
     asks_users: bool = False
-    """Whether it can ask its user (elicitation of forms)."""
+    """Whether it can ask its user (elicitation by forms)."""
 
     @property
     def is_enveloped(self) -> bool:
@@ -45,7 +45,7 @@ class McpPeer(NamedTuple):
 
 
 def introduced(params: Mapping[str, Any]) -> McpPeer:
-    """Return the peer of an ``initialize``. An unknown revision is answered with the newest that has a handshake."""
+    """Return the peer from an ``initialize``. An unknown revision is answered with the newest that has a handshake."""
     asked = params.get("protocolVersion")
     if not isinstance(asked, str):
         raise RpcError(INVALID_PARAMS, "initialize needs protocolVersion, a string", {"supported": list(HANDSHAKES)})
@@ -55,8 +55,8 @@ def introduced(params: Mapping[str, Any]) -> McpPeer:
 
 
 def enveloped(params: Mapping[str, Any]) -> McpPeer | None:
-    """Return the peer of an enveloped request; None if it is not enveloped. Raise RpcError if the envelope is not
-    complete, or of an unknown revision."""
+    """Return an enveloped request's peer; None if it is not enveloped. Raise RpcError if the envelope is not complete,
+    or its revision is unknown."""
     meta = params.get("_meta")
     if not isinstance(meta, Mapping) or VERSION_KEY not in meta:
         return None
@@ -91,7 +91,7 @@ _HOLDS = {"tools/list": 3_600_000, "server/discover": 3_600_000, "resources/temp
 
 
 def shaped(peer: McpPeer, method: str, value: Json, server: Mapping[str, str]) -> Json:
-    """Return a result in the form of the peer's revision."""
+    """Return a result in the form that the peer's revision has."""
     if not peer.is_enveloped:
         return value
     shape: Json = {"resultType": "complete", **value}

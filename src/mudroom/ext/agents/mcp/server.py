@@ -1,13 +1,13 @@
-"""The server: one session, any number of clients, the table of methods.
+"""The server: one session, any number of clients, the method table.
 
-Rules of this room:
-1. All calls are of one session, so a call costs what a command in a session costs. Its launcher is started before the
-   first client speaks.
-2. Nothing lands in the project, unless the policy says ``mcp.apply``: then there is one tool more.
-3. A client is confined to one fork: the one of ``--fork``, or one of its own, named after it. Its name for itself is
-   good for nothing else: the rules of the policy are those of ``--agent`` or ``--card``.
+Rules of this folder:
+1. All calls use one session, so a call costs as much as a command in a session. The session's launcher is started
+   before the first client speaks.
+2. Nothing lands in the project, unless the policy says ``mcp.apply``: then there is a further tool.
+3. A client is confined to one fork: that of ``--fork``, or its own, named after it. Its name for itself is used for
+   nothing else: the policy's rules are those for ``--agent`` or ``--card``.
 4. A cancelled request ends its command, and gets no answer. A client that goes away cancels its requests.
-5. What a client sends is bounded before it is parsed, and checked before it is used; a wrong message is answered, and
+5. A client's message is bounded before it is parsed, and checked before it is used; a wrong message is answered, and
    the next is served.
 6. ``message``, ``revision`` are pure; ``stdio`` and ``http`` carry bytes and decide nothing.
 """
@@ -54,12 +54,12 @@ to see your work. A refusal says what is allowed instead; why explains the rules
 _OPEN_WORLD = ("bash",)
 """Tools that may reach other hosts."""
 _CLOSING = 20.0
-"""Seconds for the commands of a client that is gone to end, and to be collected."""
+"""Seconds for a gone client's commands to end, and to be collected."""
 
 
 class Options(NamedTuple):
     fork: str | None = None
-    """None: a fork of its own for each client."""
+    """None: a separate fork for each client."""
     elicits: bool = True
     """Whether clients may ask their user about commands."""
     asks: bool = True
@@ -78,12 +78,12 @@ class Server:
         self.info = {"name": "mudroom", "title": "mudroom", "version": options.version}
         self._lock = threading.Lock()
         self._workspaces: dict[str, ToolWorkspace] = {}
-        """Those that several connections share: by fork, or by the name of a client without connections."""
+        """Workspaces that several connections share, by fork."""
 
     # --- one message ---
 
     def begin(self, connection: McpConnection, request: RpcRequest, send: Send) -> Call:
-        """Return the call of a request. Raise RpcError if it is answered with an error at once."""
+        """Return a request's call. Raise RpcError if it is answered with an error at once."""
         try:
             return connection.begin(request, self._peer(connection, request), send)
         except RpcError as problem:
@@ -136,7 +136,7 @@ class Server:
     # --- workspaces ---
 
     def workspace(self, connection: McpConnection, peer: McpPeer) -> ToolWorkspace:
-        """Return the workspace of a client."""
+        """Return a client's workspace."""
         with self._lock:
             if connection.workspace is None:
                 shared = self.options.fork
@@ -149,8 +149,7 @@ class Server:
             return connection.workspace
 
     def close(self, connection: McpConnection) -> None:
-        """End the commands of a client that is gone, and wait for them. Its fork stays, unless nothing was done in
-        it."""
+        """End a gone client's commands, and wait for them. Its fork stays, unless nothing was done in it."""
         connection.close()
         idle = threading.Event()
         for _try in range(int(_CLOSING * 20)):

@@ -1,12 +1,12 @@
-"""The transport of a client that has started us: a message a line, on stdin and stdout.
+"""The transport for a client that has started the server: a message a line, on stdin and stdout.
 
-1. The streams carry messages alone: they are the client's (``cli/terminal/protocol_streams.py``), and no longer 0 and
-   1.
-2. A line is read up to ``message.MOST`` bytes; the rest of a longer one is skipped and not kept.
-3. The end of stdin is the end of the client. Requests under way have ``LAST_WORDS`` seconds to be answered: in a pipe
-   of a shell the last request and the end come together. Clients wait longer than that before they send SIGTERM (2 s
-   in the official SDKs; specification, "Shutdown"). The rest is cancelled and answered with an error, its commands
-   end, the session is closed.
+1. The streams carry only messages: they belong to the client (``cli/terminal/protocol_streams.py``), and are not
+   descriptors 0 and 1 any more.
+2. A line is read up to ``message.MOST`` bytes; the rest of a longer line is skipped and not kept.
+3. The client ends with stdin. Requests in progress have ``LAST_WORDS`` seconds to be answered: in a shell pipe the last
+   request and the end come together. Clients wait longer than that before they send SIGTERM (2 s in the official SDKs;
+   specification, "Shutdown"). The others are cancelled and answered with an error, their commands end, and the session
+   is closed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOOK = 0.05
 
 
 class Stream:
-    """Writes messages as lines. ``_lock`` is held for each line, so that lines of threads do not mix."""
+    """Writes messages as lines. ``_lock`` is held for each line, so that lines from several threads do not mix."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -44,7 +44,7 @@ class Stream:
                 line = line[os.write(self._descriptor, line) :]
 
     def is_read(self) -> bool:
-        """Return whether somebody can still read: POLLERR is set on a pipe or socket without a reader (poll(2))."""
+        """Return whether there is still a reader: without one, a pipe or socket has POLLERR (poll(2))."""
         if sys.platform == "win32":
             from mudroom.ext.windows.win32.pipe_end import is_read
 
@@ -73,7 +73,7 @@ def lines(descriptor: int) -> Iterator[bytes | RpcError]:
 
 
 def serve(server: Server, read: int, write: int) -> None:
-    """Serve one client until the end of ``read``."""
+    """Serve one client until ``read`` ends."""
     stream, connection, threads = Stream(write), McpConnection(), list[threading.Thread]()
     try:
         for line in lines(read):
@@ -86,7 +86,7 @@ def serve(server: Server, read: int, write: int) -> None:
                 stream.send(message.error(problem))
         _let_end(threads, stream)
     except OSError:
-        pass  # the client reads no more: as the end of its messages
+        pass  # the client reads no more: as after its last message
     finally:
         server.close(connection)
         for thread in threads:
@@ -125,7 +125,7 @@ def _take(
 
 def _answer(server: Server, connection: McpConnection, stream: Stream, call: Call) -> None:
     answer = server.answer(connection, call)
-    if answer is None and connection.is_closed and stream.is_read():  # not the client has cancelled it
+    if answer is None and connection.is_closed and stream.is_read():  # not cancelled by the client
         answer = message.error(RpcError(message.INTERNAL_ERROR, "stdin was closed before this was done"), call.id)
     if answer is not None:
         try:

@@ -1,1 +1,1 @@
-"""Agents: their runs from start to end, and the settings that these have changed."""
+"""An agent's run from start to end, and the settings that it has changed."""

@@ -1,4 +1,4 @@
-"""The settings of agents that the commands of a fork have changed: list them, land them in the home, take that back."""
+"""Agent settings that a fork's commands have changed: list them, land them in the home, undo a landing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mudroom.session.session import Session
 
 
 def agent_settings(session: Session, fork: str) -> list[tuple[SettingsHome, list[HomeChange]]]:
-    """Return the changes in each staged store of a fork, and in the user's settings of git and shells; stores without
+    """Return the changes in each of a fork's staged stores, and in the user's git and shell settings; stores without
     changes are left out. Raise UsageError if the fork does not exist."""
     opened, home = session.vault.fork(fork), session.machine.confinement.home
     homes: list[SettingsHome] = [*homes_of(opened, home), *dotfiles_of(opened, home)]
@@ -35,7 +35,7 @@ def land(session: Session, fork: str, chosen: Callable[[HomeChange], bool]) -> l
 
 
 def take_back(session: Session) -> list[LandedSetting]:
-    """Take the last landing of this project back, and return the results. Raise UsageError if there is none."""
+    """Undo this project's last landing, and return the results. Raise UsageError if there is none."""
     results, name = undo_settings(session.vault)
     data = {"undone": name, "paths": [item.path.decode("utf-8", "replace") for item in results if not item.reason]}
     session.vault.journal.append("settings", "", data, time=time.time_ns())

@@ -1,11 +1,11 @@
-"""The artifacts of an ended agent: its output, and the files of its fork that its card names.
+"""An ended agent's artefacts: its output, and the files in its fork that its card names.
 
     PLACE/command, stdout, stderr     as far as they were captured
     PLACE/files/<path>                files that the fork changed and that match
 
 Only regular files that the fork has added or changed are collected. Each is read through a descriptor that no link
-leads to, and written into a directory that was empty, where no file is ever replaced. Mode, owner and time are not
-copied: artifacts are data to be read by people and other programs. The limits are mudroom's, not the card's.
+leads to, and written into an initially empty directory; no file is ever replaced. Mode, owner and time are not copied:
+artefacts are data for people and other programs. The limits are mudroom's, not the card's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mudroom.stage.source import SourceContent
 from mudroom.typing import NamedTuple
 
 LARGEST, TOTAL, MOST = 100 << 20, 500 << 20, 10_000
-"""Bytes of one file, bytes of all files, number of files."""
+"""Bytes in one file, bytes in all files, number of files."""
 _CHUNK = 1 << 20
 _DIRECTORY = os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
@@ -41,9 +41,9 @@ class Artifacts(NamedTuple):
     files: tuple[bytes, ...] = ()
     """Paths in the project."""
     size: int = 0
-    """Bytes of all files."""
+    """Bytes in all files."""
     left: tuple[tuple[bytes, str], ...] = ()
-    """(path, reason) of matching files that were not collected."""
+    """(path, reason) for matching files that were not collected."""
 
 
 def next_place(above: bytes) -> bytes:
@@ -54,16 +54,15 @@ def next_place(above: bytes) -> bytes:
     while True:
         try:
             os.mkdir(above + b"/%d" % number, 0o700)
-        except FileExistsError:  # made by another command of the same fork just now
+        except FileExistsError:  # another command in the same fork has just made it
             number += 1
         else:
             return above + b"/%d" % number
 
 
 def require_empty(place: bytes, shown: str) -> None:
-    """Make a directory of the user's for artifacts. Raise UsageError if it is not empty: the agent chooses the
-    names.
-    """
+    """Make the user's directory for artefacts. Raise UsageError if it is not empty: the agent chooses the files'
+    names."""
     try:
         os.mkdir(place)
     except FileExistsError:
@@ -150,7 +149,7 @@ def _copy(descriptor: int, root: int, path: bytes) -> int:
 
 
 def _open_directory(root: int, parts: Sequence[bytes]) -> int:
-    """Return a descriptor of a directory below the root. Missing directories are made."""
+    """Return a descriptor for a directory below the root. Missing directories are made."""
     current = os.dup(root)
     for part in parts:
         try:

@@ -1,10 +1,11 @@
 """Find the named credential stores on this host. Only named stores are opened, and no store through a forbidden
 symlink.
 
-A symlink is followed in two cases. Its target is named, too; or it lies in a directory that no agent can write (the
-home and a few directories below it, which are never opened themselves), where dotfile managers put symlinks, and its
-target is a place of the home that belongs to no other store. An agent can put a symlink into a store that is open to
-it: another agent's card, or its own next run, would then open the target.
+An agent can put a symlink into a store that is open to it: another agent's card, or its own next run, would then open
+the target. So a symlink is followed in two cases only:
+1. Its target is named, too.
+2. It lies in a directory that no agent can write: the home and a few directories below it, which are never opened
+   themselves and where dotfile managers put symlinks. Its target is in the home and belongs to no other store.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from mudroom.sandbox.host.around import is_socket
 from mudroom.typing import NamedTuple
 
 _DISPLAY = "display"
-"""Store of the graphical session, which is no file to be written."""
+"""The graphical session's store; it contains no file that programs write."""
 _BUS = b"DBUS_SESSION_BUS_ADDRESS"
 _NOT_SOCKETS = (b"/tmp/.X11-unix", b"$XAUTHORITY")
 _USERS_OWN = (b"", b".config", b".local", b".local/share")
-"""Directories of the home in which symlinks are the user's. They contain stores and are none themselves."""
+"""Directories in the home whose symlinks are the user's. They contain stores and are not stores themselves."""
 _LINKS = 40
-"""The number of symlinks that path_resolution(7) follows."""
+"""Most symlinks that path_resolution(7) follows."""
 
 
 class _OpenedStore(NamedTuple):
-    """A store as it is on this host. ``places``: its real paths by the paths that were named."""
+    """A store as found on this host. ``places``: its real paths by the named paths."""
 
     name: str
     store: CredentialStore
@@ -39,7 +40,7 @@ class _OpenedStore(NamedTuple):
     sockets: tuple[bytes, ...]
     notes: tuple[str, ...]
     is_refused: bool
-    """Whether a place of it is there and is not opened."""
+    """Whether an existing place of the store is not opened."""
 
 
 def open_stores(wanted: CredentialRequest, home: bytes, environ: Mapping[bytes, bytes]) -> OpenedCredentials:
@@ -74,8 +75,8 @@ def open_stores(wanted: CredentialRequest, home: bytes, environ: Mapping[bytes, 
 
 
 def _requested(wanted: CredentialRequest, home: bytes) -> tuple[list[tuple[str, CredentialStore]], list[str]]:
-    """Return the stores by name, each path that was named as a store of its own, and notes about paths that are not
-    opened: they are in the store of an agent."""
+    """Return the stores by name, each named path as its own store, and notes about paths that are not opened because
+    they are in an agent's store."""
     requested = [(name, STORES[name]) for name in wanted.stores]
     requested += [(store.name, CredentialStore("", files=store.tokens)) for store in wanted.agents if store.tokens]
     notes = []
@@ -91,7 +92,7 @@ def _requested(wanted: CredentialRequest, home: bytes) -> tuple[list[tuple[str, 
 def _open(
     name: str, store: CredentialStore, home: bytes, all_places: Collection[bytes], environ: Mapping[bytes, bytes]
 ) -> _OpenedStore:
-    """Return what of a store is opened. ``all_places``: of all stores that were named."""
+    """Return the parts of a store that are opened. ``all_places``: those of all named stores."""
     places: dict[bytes, bytes] = {}
     wide, forbidden, linked = list[str](), list[str](), list[str]()
     for path in (home + b"/" + place for place in (*store.directories, *store.files)):
@@ -111,7 +112,7 @@ def _open(
 
 
 def _missing(opened: _OpenedStore, *, is_agents: bool) -> Iterator[str]:
-    """Yield a note if there is nothing of a store on this host."""
+    """Yield a note if nothing in a store was found on this host."""
     if opened.places or opened.sockets:
         return
     store = opened.store
@@ -135,7 +136,7 @@ def _staged(store: AgentStore, home: bytes) -> StagedStore:
 
 
 def _agent_of(path: bytes) -> str:
-    """Return the agent whose store a path lies in or contains; empty if it is none's."""
+    """Return the agent whose store a path lies in or contains; empty if there is none."""
     for name in AGENTS:
         store = STORES[name]
         if any(is_below(path, place) or is_below(place, path) for place in (*store.directories, *store.files)):
@@ -148,14 +149,14 @@ def _unique(words: Iterable[bytes]) -> tuple[bytes, ...]:
 
 
 def _holds_user_links(path: bytes, home: bytes) -> bool:
-    """Return whether a directory is one of those in which symlinks are the user's, or contains one: an agent may not
-    write in it."""
+    """Return whether a directory holds the user's own symlinks (``_USERS_OWN``) or contains such a directory: no agent
+    may write in it."""
     return any(is_below(os.path.realpath(home + b"/" + place), path) for place in _USERS_OWN)
 
 
 def _is_forbidden_link(path: bytes, real: bytes, home: bytes, named: Collection[bytes]) -> bool:
-    """Return whether a symlink that may not be followed is on the way to a store. ``named`` has every place that the
-    card names."""
+    """Return whether a symlink that may not be followed is on the way to a store. ``named``: all places that the card
+    names."""
     if _holds_user_links(real, home):
         return True
     if real == path or any(is_below(real, place) and os.path.realpath(place) == place for place in named):
@@ -189,7 +190,7 @@ def _link_directories(path: bytes) -> Iterator[bytes]:
 
 
 def _sockets_of(store: CredentialStore, environ: Mapping[bytes, bytes]) -> Iterator[bytes]:
-    """Yield the existing places of a store: sockets, the directory of X11's sockets, the file with its key."""
+    """Yield a store's existing places: sockets, X11's socket directory, the X11 key file."""
     sockets = [(socket, socket_path(socket, environ)) for socket in store.sockets]
     if _BUS in store.variables:
         sockets.append((b"", _bus_path(environ.get(_BUS, b""))))
@@ -200,7 +201,7 @@ def _sockets_of(store: CredentialStore, environ: Mapping[bytes, bytes]) -> Itera
 
 
 def socket_path(socket: bytes, environ: Mapping[bytes, bytes]) -> bytes:
-    """Return the path of a socket of ``core/agent/credential_stores.py``; empty if it cannot be determined."""
+    """Return a socket's path, for an entry in ``core/agent/credential_stores.py``; empty if it cannot be determined."""
     if socket.startswith(b"$"):
         socket = environ.get(socket[1:], b"")
     if not socket.startswith(b"/"):
@@ -210,7 +211,7 @@ def socket_path(socket: bytes, environ: Mapping[bytes, bytes]) -> bytes:
 
 
 def _bus_path(address: bytes) -> bytes:
-    """Return the path in an address of the D-Bus specification: ``unix:path=/run/user/1000/bus,guid=…``."""
+    """Return the path in a D-Bus address (D-Bus specification): ``unix:path=/run/user/1000/bus,guid=…``."""
     for part in address.partition(b";")[0].partition(b":")[2].split(b","):
         key, _equals, value = part.partition(b"=")
         if key == b"path":

@@ -1,4 +1,4 @@
-"""Reports of a fork for an agent's runtime: before its first command, and on request."""
+"""Reports about a fork for an agent's runtime: before its first command, and on request."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from mudroom.typing import Any, NamedTuple
 from mudroom.vault.store.fork import mount_note
 
 LOOKED_AT = 500
-"""Number of journal events that are searched for refusals."""
+"""Journal events that are searched for refusals."""
 MOST_DENIALS = 100
 
 
 class PreparedFork(NamedTuple):
     fork: str
     created: bool
-    """The fork was created by this call."""
+    """Whether this call created the fork."""
     project: bytes
     level: int
     network: str
@@ -33,7 +33,7 @@ class PreparedFork(NamedTuple):
     agent: str | None
     """None: the policy does not judge the commands."""
     actions: tuple[tuple[CommandClass, Action], ...] = ()
-    """The action for each class of commands, where no rule names the command."""
+    """The action for each command class where no rule names the command."""
     checkpoint: str | None = None
     credentials: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class ForkReport(NamedTuple):
     changeset: Changeset
     checkpoints: tuple[Checkpoint, ...] = ()
     denials: tuple[dict[str, Any], ...] = ()
-    """Denials of the last commands, newest first, as in their results."""
+    """Denials from the last commands, newest first, as in their results."""
 
 
 def prepare(
@@ -99,8 +99,7 @@ def prepare(
 
 
 def inspect(forks: Forks, name: str) -> ForkReport:
-    """Return the state and changes of a fork, and the refusals of its commands. Raise UsageError if the fork does not
-    exist."""
+    """Return a fork's state, its changes and its commands' refusals. Raise UsageError if the fork does not exist."""
     record = forks.record(name)
     fork = forks.vault.fork(name)
     state = fork.state
@@ -122,7 +121,7 @@ def inspect(forks: Forks, name: str) -> ForkReport:
 
 
 def _denied(forks: Forks, name: str) -> tuple[dict[str, Any], ...]:
-    """Return the refusals of the last commands of a fork, newest first, by the policy or by the sandbox."""
+    """Return the refusals of a fork's last commands, newest first, by the policy or by the sandbox."""
     denials: list[dict[str, Any]] = []
     for event in forks.vault.journal.events(last=LOOKED_AT):
         if event.fork == name and event.kind in ("run", "verdict"):

@@ -1,13 +1,13 @@
-"""A program of this host, found as a shell finds it, and the directories without which it does not start inside.
+"""A program on this host, found as a shell finds it, and the directories without which it does not start inside.
 
-A program is often a link: ``~/.local/bin/claude`` leads to ``~/.local/share/claude/versions/N``, a program of npm to
-its package. Commands see the system's directories and the usual toolchains; the rules for what lies elsewhere:
+A program is often a link: ``~/.local/bin/claude`` leads to ``~/.local/share/claude/versions/N``, an npm program to its
+package. Commands see the system's directories and the usual toolchains. Rules for files elsewhere:
 
-1. Each file on the way counts: the path itself, every link, the file, and the interpreter of its first line.
-2. A file of a package is shown with its package: the outermost ``node_modules``, a virtual environment. Any other file
-   is shown with its directory.
-3. The home, what contains it, and what contains a credential store or lies in one are never shown as a whole: the file
-   alone is.
+1. Each file on the way counts: the path itself, every link, the file, and its first line's interpreter.
+2. A package's file is shown with its package: the outermost ``node_modules``, a virtual environment. Any other file is
+   shown with its directory.
+3. The home, a directory that contains it, and one that contains or lies in a credential store are never shown as a
+   whole: only the file is.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from mudroom.core.tree.path import is_below
 from mudroom.typing import NamedTuple
 
 _LINKS = 40
-"""The number of symlinks that path_resolution(7) follows."""
+"""Most symlinks that path_resolution(7) follows."""
 _INTERPRETERS = 3
-"""Interpreters of interpreters: a script, env, node."""
+"""Most nested interpreters: a script, env, node."""
 _FIRST_LINE = 256
-"""BINPRM_BUF_SIZE of include/uapi/linux/binfmts.h: the kernel reads no more of the first line."""
+"""BINPRM_BUF_SIZE in include/uapi/linux/binfmts.h: the kernel reads no more of the first line."""
 _MANIFEST_LIMIT = 1 << 20
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)+[^/]*)")
 _MODULES = b"/node_modules/"
 _STARTED = ".com;.exe;.bat;.cmd"
-"""Endings of PATHEXT that CreateProcess and cmd.exe start; the others are for programs of their own."""
+"""Suffixes in PATHEXT that CreateProcess and cmd.exe start; the others need other programs."""
 
 
 class HostProgram(NamedTuple):
@@ -41,11 +41,11 @@ class HostProgram(NamedTuple):
     """Absolute, as it was found."""
     real: bytes
     version: str
-    """Empty if no file beside the program says it."""
+    """Empty if neither the file's name nor its package says it."""
 
 
 def find_program(word: bytes, search: Sequence[bytes], cwd: bytes) -> HostProgram | None:
-    """Return the program that a shell would run for ``word``, or None. ``search``: the directories of PATH."""
+    """Return the program that a shell would run for ``word``, or None. ``search``: the directories in PATH."""
     if sys.platform == "win32":
         return _find_on_windows(word, search, cwd)
     if b"/" in word:
@@ -60,7 +60,7 @@ def find_program(word: bytes, search: Sequence[bytes], cwd: bytes) -> HostProgra
 
 
 def _find_on_windows(word: bytes, search: Sequence[bytes], cwd: bytes) -> HostProgram | None:
-    """As ``WindowsClient`` finds it: by PATH alone, never in the current directory."""
+    """Find a program as ``WindowsClient`` does: by PATH alone, never in the current directory."""
     places, here = os.fsdecode(b";".join(search)), os.fsdecode(cwd).replace("/", "\\")
     path = twin("command").find_program(os.fsdecode(word), places, _STARTED, os.path.isfile, here)
     if path is None:
@@ -94,12 +94,13 @@ def _files_of(path: bytes, search: Sequence[bytes], left: int) -> Iterator[bytes
 
 
 def _interpreter(path: bytes) -> bytes:
-    """Return the program of a script's first line (execve(2)), that of ``env`` if it is env; empty if it is none."""
+    """Return the program in a script's first line (execve(2)), for ``env`` the program that env starts; empty if there
+    is none."""
     try:
         with open(path, "rb") as stream:
             line = stream.read(_FIRST_LINE).partition(b"\n")[0]
     except OSError:
-        return b""  # not readable: the kernel runs it, and we cannot know
+        return b""  # not readable: the kernel runs it, and its interpreter stays unknown
     words = line[2:].split() if line.startswith(b"#!") else []
     if not words or os.path.basename(words[0]) != b"env":
         return words[0] if words else b""
@@ -107,7 +108,7 @@ def _interpreter(path: bytes) -> bytes:
 
 
 def _place_of(path: bytes, home: bytes) -> bytes:
-    """Return the file's package or directory, or the file itself where these may not be shown."""
+    """Return the file's package or directory, or the file itself if these may not be shown."""
     directory = os.path.dirname(path)
     candidates = [path[: path.index(_MODULES) + len(_MODULES) - 1]] if _MODULES in path else []
     if os.path.exists(os.path.dirname(directory) + b"/pyvenv.cfg"):
@@ -120,7 +121,7 @@ def _place_of(path: bytes, home: bytes) -> bytes:
 
 
 def _version(real: bytes) -> str:
-    """Return the version that the file's name or its package has."""
+    """Return the version in the file's name or its package."""
     named = _VERSION.fullmatch(os.fsdecode(os.path.basename(real)))
     if named is not None:
         return named[1]
@@ -133,5 +134,5 @@ def _version(real: bytes) -> str:
         with open(before + _MODULES + package + b"/package.json", "rb") as stream:
             version = json.loads(stream.read(_MANIFEST_LIMIT)).get("version", "")
     except (OSError, ValueError, AttributeError):
-        return ""  # not a package of npm after all
+        return ""  # not an npm package after all
     return version if isinstance(version, str) and version.isprintable() else ""

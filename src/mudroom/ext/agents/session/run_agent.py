@@ -3,8 +3,8 @@
     ended = run_agent(session, card, [b"claude"])
 
 The workspace is a fork that is kept: the agent's next run continues in it. Only one agent works in a fork at a time,
-from its start until its artefacts have been collected. However the agent ends (by itself, by a signal, by an error of
-mudroom), the session ends its processes, and the journal records the end.
+from its start until its artefacts have been collected. However the agent ends (by itself, by a signal, by a mudroom
+error), the session ends its processes, and the journal records the end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork, is_plain
 
 _MANY = 100
-"""Maximum number of workspaces of an agent; the first free one is taken."""
+"""Most workspaces for one agent; the first free one is taken."""
 _READABLE = 40
 _MAPPED = regex(r".*\.[0-9a-f]{10}")
 
@@ -46,7 +46,7 @@ class Workspace(NamedTuple):
     fork: Fork
     is_new: bool
     note: str = ""
-    """The reason why this is not the agent's usual workspace; empty if it is."""
+    """Why this is not the agent's usual workspace; empty if it is."""
 
 
 class AgentResult(NamedTuple):
@@ -56,8 +56,8 @@ class AgentResult(NamedTuple):
 
 
 def fork_name(agent: str) -> str:
-    """Return the name of an agent's workspace: its id if that is a valid fork name, otherwise the readable part of the
-    id and a hash of all of it. An id of that form is hashed, too, so names are unique."""
+    """Return an agent's workspace name: its id if that is a valid fork name, otherwise the id's readable part and a
+    hash of the whole id. An id that already has that form is hashed, too, so names are unique."""
     if is_plain(agent) and len(agent) <= _READABLE and agent not in ("base", "now") and not _MAPPED.fullmatch(agent):
         return agent
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", agent).strip("-_")[:_READABLE] or "agent"
@@ -67,10 +67,11 @@ def fork_name(agent: str) -> str:
 @contextmanager
 def workspace(session: Session, agent: str, name: str | None = None) -> Iterator[Workspace]:
     """Yield the fork that an agent works in, locked for the agent during the block. ``name``: a fork named by the user,
-    of any agent; made if it does not exist. Default: the agent's own, the first of NAME, NAME-2, NAME-3 … that is free;
-    forks of other agents with these names are skipped.
+    whichever agent's it is; made if it does not exist. Default: the agent's own, the first of NAME, NAME-2, NAME-3 …
+    that is free; forks of other agents with these names are skipped.
 
-    Raise UsageError if an agent is at work in the named fork."""
+    Raise UsageError if an agent is at work in the named fork.
+    """
     place, lock = (_claimed if name is not None else _free)(session, agent, name or fork_name(agent))
     try:
         yield place
@@ -139,9 +140,10 @@ def run_agent(
 ) -> AgentResult:
     """Run an agent's command in its workspace, and collect its artefacts.
 
-    The card is that of the actor; ``actor`` None: the session's. ``artifacts``: a new or empty directory for the
-    artefacts; None: in the vault, with the fork. Before making anything, raise Refused if the policy does not let the
-    agent run, Unsupported if the machine cannot; otherwise as ``Session.run``."""
+    The actor's card is used; ``actor`` None: the session's. ``artifacts``: a new or empty directory for the artefacts;
+    None: in the vault, with the fork. Before making anything, raise Refused if the policy does not let the agent run,
+    Unsupported if the machine cannot; otherwise as ``Session.run``.
+    """
     if not argv:
         raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
     grant = session.machine.granted(actor or session.actor)
@@ -180,7 +182,7 @@ def run_agent(
 
 
 def _missing(session: Session, fork: Fork, card: AgentCard, actor: Actor | None) -> list[str]:
-    """Return notes about ports of ``needsForks`` that neither the policy nor the user has granted to this fork."""
+    """Return notes about ``needsForks`` ports that neither the policy nor the user has granted to this fork."""
     if not card.needs.forks:
         return []
 
@@ -214,12 +216,12 @@ def _collected(session: Session, fork: Fork, card: AgentCard, result: Result, ar
         return collect(place, opened.merged(), result.changeset.changes, card.artifacts, streams)
 
 
-# --- the ports that a card asks for between forks (``needsForks``) ---
+# --- ports that a card requests between forks (``needsForks``) ---
 
 
 def missing_consents(fork: Fork, settings: Settings, card: AgentCard) -> list[str]:
-    """Return a note, with the command that helps, for each port that is not granted. A port of another fork needs that
-    fork's consent as well, which is not looked at here: it may not exist yet."""
+    """Return a note, with the command that helps, for each port that is not granted. Another fork's port needs that
+    fork's consent as well, which is not checked here: the fork may not exist yet."""
     side = side_of(fork)
     notes = []
     for kind, text in card.needs.forks:

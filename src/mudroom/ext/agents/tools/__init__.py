@@ -1,1 +1,1 @@
-"""Tools for agents on one fork. ``table.py`` has the table, ``tool.py`` the interface."""
+"""Tools with which agents work on one fork. ``table.py`` has the table, ``tool.py`` the interface."""

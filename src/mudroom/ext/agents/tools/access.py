@@ -1,4 +1,4 @@
-"""``why``: whether a command would be allowed, a path be visible, a host be reached, by which rule."""
+"""``why``: whether a command would be allowed, a path be visible, a host be reached, and by which rule."""
 
 from __future__ import annotations
 

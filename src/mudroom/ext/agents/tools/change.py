@@ -1,4 +1,4 @@
-"""``diff``, ``status``: what the fork holds, and what runs in it."""
+"""``diff``, ``status``: the fork's changes, and the commands that run in it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _NAMED = 20
 
 
 def changed_paths(workspace: ToolWorkspace, paths: list[str]) -> list[bytes]:
-    """Return paths of a model's as paths of the project. A path that was deleted in the fork is one, too."""
+    """Return a model's paths as paths in the project. A path that was deleted in the fork is valid, too."""
     tree = workspace.tree()
     return [workspace.path(tree, path) for path in paths]
 
 
 def secrets_of(session: Session) -> Callable[[Change], bool]:
-    """Return what says whether a change is one of a secret of the project that is not shown to the session's commands:
-    a command to which the user has shown it may have made it."""
+    """Return a function that tells whether a change is to a secret of the project that is hidden from the session's
+    commands: a command to which the user has shown the secret may have made the change."""
     hides = session.forks.secrets.hides
     return lambda change: (
         change.base is not None and (hides(change.path) or bool(change.source and hides(change.source)))
@@ -239,7 +239,7 @@ CHANGE_TOOLS = (
 
 
 def require_point(name: str) -> str:
-    """Return a checkpoint's name. Raise ToolError if it cannot be one."""
+    """Return a checkpoint's name. Raise ToolError if it is not valid."""
     if not is_plain(name):
         raise ToolError(
             f"{ascii(name)[:80]} cannot be a checkpoint's name", "letters, digits, - _ . and at most 64 characters"

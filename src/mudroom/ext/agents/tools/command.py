@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mudroom.session import Background
 
 SECONDS = 120
-"""After these a command is ended, unless another time is asked for."""
+"""Default timeout for a command."""
 MOST_SECONDS = 3_600
 _SHELLS = (b"/bin/bash", b"/usr/bin/bash")
 _ON_WINDOWS = " The shell is cmd.exe, and reads one line; background does not work." if sys.platform == "win32" else ""
@@ -33,7 +33,7 @@ _NAMED = 5
 _KEPT = 4 << 20
 """Characters of an ended command's output that can be read in parts."""
 _MODES = {"command": ("cwd", "timeout", "background"), "id": ("since", "wait", "end")}
-"""Each mode by its argument, with the arguments that are for it."""
+"""Each mode by its argument, with the mode's other arguments."""
 
 
 def _bash(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
@@ -84,7 +84,7 @@ def _directory(workspace: ToolWorkspace, path: str) -> bytes:
 
 
 class _Collected:
-    """Output in the order in which it came, bounded. Owner: the thread of the call."""
+    """Output in the order in which it came, bounded. Owner: the call's thread."""
 
     def __init__(self, context: ToolContext) -> None:
         self._context, self._pieces, self._size = context, list[bytes](), 0
@@ -285,7 +285,7 @@ def _background(workspace: ToolWorkspace, identity: str) -> Background:
 
 
 def _waited(background: Background, seconds: float, context: ToolContext) -> BackgroundEnd | None:
-    """Wait for the end of a background command, the time that was asked for at most, or until the call is cancelled."""
+    """Wait until a background command ends, at most for the requested time, or until the call is cancelled."""
     import time
 
     until = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""The error of a call that cannot be done as it was asked."""
+"""The error for a call that cannot be performed as requested."""
 
 from __future__ import annotations
 

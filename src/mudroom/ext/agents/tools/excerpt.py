@@ -1,17 +1,17 @@
-"""Texts of results, bounded: the beginning and the end of a long one, with a line about what is left out. Pure."""
+"""Bounded texts for results: a long text's beginning and end, with a line about the omitted middle. Pure."""
 
 from __future__ import annotations
 
 MOST = 30_000
-"""Characters of a text in a result. Claude Code warns at 10,000 tokens of an MCP tool and cuts at 25,000."""
+"""Characters in a result's text. Claude Code warns when an MCP tool returns 10,000 tokens, and cuts at 25,000."""
 _HEAD = 10_000
 LONGEST_LINE = 2_000
 """Characters of a line that ``read`` and ``grep`` show."""
 
 
 def middle_out(text: str, rest: str, most: int = MOST) -> tuple[str, bool]:
-    """Return the text and whether it was cut. ``rest``: how to get the rest, with ``{start}`` for the first character
-    that is left out."""
+    """Return the text and whether it was cut. ``rest``: how to get the rest, with ``{start}`` for the first omitted
+    character."""
     if len(text) <= most:
         return text, False
     head = min(_HEAD, most // 3)

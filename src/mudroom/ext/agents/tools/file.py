@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from mudroom.stage.buffer.files import Tree
 
 LINES = 2_000
-"""Lines that ``read`` returns unless asked for fewer."""
+"""Lines that ``read`` returns unless fewer are requested."""
 LARGEST = 10_000_000
-"""Bytes of a file that ``edit`` changes, and characters that ``write`` takes."""
+"""Bytes in a file that ``edit`` changes, and characters that ``write`` takes."""
 _LINE = 1 << 16
 _DIFFED = 1_000_000
-"""Bytes of a file before and after an edit whose difference is shown."""
+"""Largest file, in bytes, whose difference is shown after an edit."""
 _HEAD = 8_192
 """Bytes in which a NUL marks a file as binary, as in git."""
 
@@ -37,7 +37,7 @@ _ALL = schema.flag("Replace every occurrence. Otherwise old_string must occur ex
 
 
 def _regular(workspace: ToolWorkspace, tree: Tree, at: bytes) -> int:
-    """Return the size of a regular file. Raise ToolError if there is none, or it is a secret that is not shown."""
+    """Return a regular file's size. Raise ToolError if there is none, or it is a secret that is not shown."""
     entry = tree.look(at) if at else None
     if entry is None or entry.kind != "file":
         if not at or (entry is not None and entry.kind == "directory"):
@@ -53,8 +53,8 @@ def _regular(workspace: ToolWorkspace, tree: Tree, at: bytes) -> int:
 
 
 def _similar(tree: Tree, at: bytes) -> str:
-    """Return where a missing file may be: names that differ in case, or are in the same directory with another
-    ending."""
+    """Return a hint where a missing file may be: names that differ in case, or in the same directory with another
+    suffix."""
     above, _slash, name = at.rpartition(b"/")
     entry = tree.look(above) if above else None
     if above and (entry is None or entry.kind != "directory"):
@@ -101,7 +101,7 @@ def _read(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield lines, each up to ``_LINE`` bytes: a file of one line may not fit into memory."""
+    """Yield lines, each up to ``_LINE`` bytes: a file with only one line may not fit into memory."""
     while line := stream.readline(_LINE):
         piece = line
         while piece and not piece.endswith(b"\n"):
@@ -168,7 +168,8 @@ def _changed(workspace: ToolWorkspace, path: str, edits: Sequence[Edit]) -> Tool
 
 
 def _difference(before: bytes, after: bytes, at: bytes) -> tuple[str, int, int]:
-    """Return the difference as text, and the lines added and removed; of a large file nothing."""
+    """Return the difference as text, and the numbers of lines added and removed; for a large file an empty text and
+    zeros."""
     if max(len(before), len(after)) > _DIFFED:
         return "", 0, 0
 
@@ -187,7 +188,7 @@ def _encoded(text: str) -> bytes:
 
 
 def failing(error: OSError) -> ToolError:
-    """Return a failure of the file system as an error for a model."""
+    """Return a file system error as an error for a model."""
     where = f"{shown(os.fsencode(error.filename))}: " if error.filename else ""
     return ToolError(f"{where}{(error.strerror or str(error)).lower()}")
 
@@ -198,7 +199,7 @@ _EDITED = schema.of_object(
     ("path", "replacements"),
     is_open=True,
 )
-"""The result of an edit."""
+"""An edit's result."""
 
 FILE_TOOLS = (
     Tool(

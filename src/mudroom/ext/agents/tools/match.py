@@ -1,11 +1,11 @@
-"""The process that matches regular expressions for ``grep``: a program of its own, with the standard library alone.
+"""The process that matches regular expressions for ``grep``: a separate program that uses only the standard library.
 
-An expression of a model may take for ever on a line, and ``re`` holds the interpreter's lock meanwhile. Here it holds
-up nobody, and the process is ended when the search has taken too long.
+A model's expression may take forever on a line, and ``re`` holds the interpreter's lock meanwhile. Here it blocks no
+other thread, and the process is killed when the search has taken too long.
 
-Read from stdin: a line of JSON (``pattern``, ``ignore_case``); then for each file a line with its size in bytes, and
-the bytes. Write to stdout a line of JSON for each: ``{"error": …}`` or ``{}`` for the pattern, then the numbers of the
-matching lines of each file, counted from 1.
+Stdin: a line of JSON (``pattern``, ``ignore_case``); then for each file a line with its size in bytes, and the bytes.
+Stdout: a line of JSON for each: ``{"error": …}`` or ``{}`` for the pattern, then each file's matching line numbers,
+counted from 1.
 """
 
 import json
@@ -13,9 +13,9 @@ import re
 import sys
 
 MOST = 2_000
-"""Numbers of one file that are written."""
+"""Line numbers that are written for one file."""
 LONGEST = 10_000
-"""Bytes of a line that are looked at."""
+"""Bytes of a line that are searched."""
 
 
 def main() -> None:

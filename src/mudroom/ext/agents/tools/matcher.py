@@ -1,4 +1,4 @@
-"""Find the lines of files that match: plain text here, an expression in a process of its own (``match.py``)."""
+"""Find matching lines in files: plain text here, an expression in a separate process (``match.py``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Matcher:
     """Used by one thread, as a context manager."""
 
     def __init__(self, pattern: str, *, ignore_case: bool, cancelled: Callable[[], bool] = lambda: False) -> None:
-        """Raise ToolError if the pattern is no regular expression."""
+        """Raise ToolError if the pattern is not a valid regular expression."""
         self._plain = b"" if ignore_case or _SPECIAL.search(pattern) else pattern.encode("utf-8", "replace")
         self._cancelled = cancelled
         self._child: subprocess.Popen[bytes] | None = None  # the caller's thread alone
@@ -47,7 +47,7 @@ class Matcher:
                     stream.close()
 
     def lines(self, content: bytes, shown: str) -> list[int]:
-        """Return the numbers of the matching lines, counted from 1. Raise ToolError if that takes too long."""
+        """Return the matching lines' numbers, counted from 1. Raise ToolError if that takes too long."""
         if self._plain:
             if self._plain not in content:
                 return []
@@ -69,7 +69,7 @@ class Matcher:
             raise
 
     def _asked(self, request: bytes, shown: str) -> bytes:
-        """Send a request and return the line of the answer."""
+        """Send a request and return the answer's line."""
         child = self._child
         assert child is not None and child.stdin is not None and child.stdout is not None
         until, left = time.monotonic() + SECONDS, memoryview(request)
@@ -95,9 +95,9 @@ class Matcher:
 
 
 def _ready(read: int, write: int) -> tuple[bool, bool]:
-    """Return whether there is something to read, and whether something can be written. ``write`` -1: nothing is left.
-    Wait ``_LOOK`` seconds at most."""
-    if sys.platform == "win32":  # which waits for no pipe; the other process reads all before it answers
+    """Return whether bytes can be read, and whether bytes can be written. ``write`` -1: there is nothing to write. Wait
+    ``_LOOK`` seconds at most."""
+    if sys.platform == "win32":  # cannot wait for a pipe; the other process reads everything before it answers
         from mudroom.ext.windows.win32.pipe_end import is_readable
 
         readable = is_readable(read)

@@ -15,13 +15,13 @@ from mudroom.ext.agents.tools.error import ToolError
 from mudroom.stage.buffer.files import Tree
 
 LONGEST = 4_096
-"""Characters of a path: PATH_MAX of limits.h."""
+"""Characters in a path: PATH_MAX in limits.h."""
 _MOST_LINKS = 40
 """The kernel's limit (path_resolution(7))."""
 
 
 def inside(tree: Tree, project: bytes, path: str) -> bytes:
-    """Return the path relative to the project; empty for the project itself. Links are followed, the last one too; the
+    """Return the path relative to the project; empty for the project itself. Links are followed, also a last one; the
     rest of a path below a missing name is kept as it is. Raise ToolError if it leads out, or through a file."""
     raw = path.encode("utf-8", "surrogateescape") if _is_plain(path) else b""
     if not raw:
@@ -41,7 +41,8 @@ def shown(path: bytes) -> str:
 
 
 def named(path: bytes) -> str:
-    """Return a path for data, as it can be sent back. A name that is not UTF-8 cannot: only commands reach it."""
+    """Return a path for data, in a form that can be sent back. A name that is not UTF-8 cannot: only commands reach
+    it."""
     return path.decode("utf-8", "replace") or "."
 
 
@@ -51,7 +52,7 @@ _HOW = "give a path relative to the project, such as src/main.py"
 def _is_plain(path: str) -> bool:
     try:
         return len(path) <= LONGEST and len(path.encode("utf-8", "surrogateescape")) <= LONGEST
-    except UnicodeEncodeError:  # lone surrogates other than those of PEP 383
+    except UnicodeEncodeError:  # lone surrogates other than those in PEP 383
         return False
 
 

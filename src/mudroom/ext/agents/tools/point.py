@@ -20,7 +20,7 @@ _LISTED = 200
 def _checkpoint(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
     del context
     session, name = workspace.session, workspace.fork
-    with workspace.edits:  # a point between the two halves of an edit would hold neither
+    with workspace.edits:  # a checkpoint between the two halves of an edit would hold neither
         wanted = arguments["name"]
         point = require_point(wanted) if wanted else stack.free_name(session.vault.fork(name).state, "point")
         session.forks.checkpoint(name, point)

@@ -1,4 +1,4 @@
-"""Edits of a text by exact replacement, all or none. Pure."""
+"""Edits to a text by exact replacement, all or none. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mudroom.ext.agents.tools.error import ToolError
 from mudroom.typing import NamedTuple
 
 _NAMED = 5
-"""Lines that an error names."""
+"""Most lines that an error names."""
 
 
 class Edit(NamedTuple):
@@ -26,7 +26,7 @@ class Edited(NamedTuple):
 def edited(before: bytes, edits: Sequence[Edit], shown: str) -> Edited:
     """Return the content after all edits, made one after another. In a file whose lines all end in CRLF, a plain
     newline in an edit means CRLF. ``shown``: the file's path, for errors. Raise ToolError for the first edit that does
-    not fit; then none counts."""
+    not fit; then none is made."""
     content, count = before, 0
     for index, edit in enumerate(edits):
         which = f"edit {index + 1} of {len(edits)}: " if len(edits) > 1 else ""
@@ -69,7 +69,7 @@ def _lines_of(content: bytes, search: bytes) -> Sequence[int]:
 
 
 def _nearest(content: bytes, old: bytes) -> str:
-    """Return what to do about a text that is not there: where its first line is, if it is."""
+    """Return advice about a missing text, with the lines that equal its first line, if there are any."""
     first = next((line.strip() for line in old.split(b"\n") if line.strip()), b"")
     if first:
         numbers = (number for number, line in enumerate(content.split(b"\n"), 1) if line.strip() == first)

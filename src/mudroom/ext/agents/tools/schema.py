@@ -1,9 +1,9 @@
-"""JSON Schemas of tools, and the check of arguments against them. Pure.
+"""JSON Schemas for tools, and the check of arguments against them. Pure.
 
-The subset is what all model APIs accept: an object with ``properties``, ``required`` and ``additionalProperties:
-false``; ``string`` with ``maxLength`` and ``enum``, ``integer`` and ``number`` with ``minimum`` and ``maximum``,
-``boolean``, ``array`` with ``items``, ``minItems`` and ``maxItems``; ``default``. Every error names the argument, what
-it was, and what is allowed.
+All model APIs accept this subset: an object with ``properties``, ``required`` and ``additionalProperties: false``;
+``string`` with ``maxLength`` and ``enum``, ``integer`` and ``number`` with ``minimum`` and ``maximum``, ``boolean``,
+``array`` with ``items``, ``minItems`` and ``maxItems``; ``default``. Every error names the argument, its value, and the
+allowed values.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from mudroom.ext.agents.tools.tool import Schema
 from mudroom.typing import Any
 
 LONGEST = 10_000_000
-"""Characters of a string that has no smaller limit of its own."""
+"""Most characters in a string without a smaller limit."""
 _SHOWN = 60
 
 
 def of_object(properties: Mapping[str, Schema], required: tuple[str, ...] = (), *, is_open: bool = False) -> Schema:
-    """Return the schema of an object. ``is_open``: further properties may be there, as in results."""
+    """Return an object's schema. ``is_open``: further properties are allowed, as in results."""
     schema: dict[str, Any] = {"type": "object", "properties": dict(properties), "required": list(required)}
     if not is_open:
         schema["additionalProperties"] = False
@@ -48,7 +48,7 @@ def array(description: str, items: Schema, *, least: int = 0, most: int = 1000, 
 
 
 def checked(schema: Schema, arguments: object, tool: str) -> dict[str, Any]:
-    """Return the arguments with defaults filled in. Raise ToolError for the first one that does not fit."""
+    """Return the arguments with defaults filled in. Raise ToolError for the first that does not fit."""
     value = _checked(schema, arguments, "")
     if isinstance(value, _Problem):
         about = f"{tool}: {value.where}: {value.text}" if value.where else f"{tool}: {value.text}"
@@ -58,7 +58,7 @@ def checked(schema: Schema, arguments: object, tool: str) -> dict[str, Any]:
 
 
 def signature(schema: Schema) -> str:
-    """Return the arguments of a tool in one line: ``path (string), limit (integer, optional)``."""
+    """Return a tool's arguments in one line: ``path (string), limit (integer, optional)``."""
     words = []
     for name, row in schema["properties"].items():
         kind = "one of " + ", ".join(row["enum"]) if "enum" in row else row["type"]
@@ -97,7 +97,7 @@ def _object(schema: Schema, value: dict[object, object], where: str) -> object:
         if given is None and (name not in value or name not in schema["required"]):
             if name in schema["required"]:
                 return _Problem(where, f"the argument {name} is missing")
-            filled[name] = row.get("default")  # null from a model that fills in everything is as left out
+            filled[name] = row.get("default")  # null, from a model that fills in everything, means an omitted argument
             continue
         checked_value = _checked(row, given, at)
         if isinstance(checked_value, _Problem):
@@ -131,7 +131,7 @@ def _number(schema: Schema, value: Any, where: str) -> object:
     if schema["type"] == "boolean":
         return value
     low, high = schema["minimum"], schema["maximum"]
-    if not low <= value <= high:  # NaN, too
+    if not low <= value <= high:  # false for NaN, too
         return _Problem(where, f"{low:,} to {high:,} is allowed, not {_shown(value)}")
     return int(value) if schema["type"] == "integer" else value
 
@@ -150,7 +150,7 @@ def _article(kind: str) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a value of the caller's in a few characters, without its control characters."""
+    """Return a caller's value in a few characters, without its control characters."""
     if isinstance(value, (dict, list)):
         return f"{'an object' if isinstance(value, dict) else 'an array'} of {len(value):,}"
     if value is None or isinstance(value, bool):

@@ -25,9 +25,9 @@ SKIPPED = frozenset(
 )
 """Directories that a wildcard does not enter; a path or pattern that names one does."""
 LARGEST = 5_000_000
-"""Bytes of a file that ``grep`` looks into."""
+"""Bytes in a file that ``grep`` searches."""
 SECONDS = 30.0
-"""After these ``grep`` returns what it has found."""
+"""After this time ``grep`` returns the matches so far."""
 _HEAD = 8_192
 
 _LIMIT = 1_000
@@ -193,7 +193,7 @@ def _grep(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
 
 
 def _contents(tree: Tree, paths: list[bytes], at: bytes) -> Iterator[tuple[bytes | None, bytes]]:
-    """Yield the content of each text file with its path; None for one that is too large."""
+    """Yield each text file's content with its path; None for a file that is too large."""
     for path in paths:
         entry = tree.look(path) if is_below(path, at) else None
         if entry is None or entry.kind != "file":
@@ -207,13 +207,13 @@ def _contents(tree: Tree, paths: list[bytes], at: bytes) -> Iterator[tuple[bytes
             yield None, path
             continue
         except OSError:
-            continue  # it is gone, or may not be read: a search is about the rest
+            continue  # it is gone, or not readable: the search goes on with the rest
         if b"\0" not in content[:_HEAD]:
             yield content, path
 
 
 def _shown(rows: list[bytes], numbers: list[int], around: int) -> list[int]:
-    """Return the numbers of the lines to show: those that match, and those around them."""
+    """Return the lines to show, by number: matching lines and the lines around them."""
     wanted: dict[int, None] = {}
     last = len(rows) - (not rows[-1]) if rows else 0
     for number in numbers:

@@ -1,4 +1,4 @@
-"""The table of tools, and the call of one by its name. ``tool.py`` has the rules."""
+"""The tool table, and calls by a tool's name. ``tool.py`` has the rules."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def call(
     context: ToolContext = ALONE,
     tools: Mapping[str, Tool] = TOOLS,
 ) -> ToolResult:
-    """Return the result of a tool. ``arguments``: an object as parsed from JSON; None: no arguments. Raise Cancelled
-    if the call was cancelled before its command was started; every other failure is a result."""
+    """Return a tool's result. ``arguments``: an object as parsed from JSON; None: no arguments. Raise Cancelled if the
+    call was cancelled before its command was started; every other failure is a result."""
     tool = tools.get(name)
     try:
         if tool is None:

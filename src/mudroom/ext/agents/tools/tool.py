@@ -1,23 +1,23 @@
-"""The interface of the tools, which front doors for agents share: ``mudroom mcp`` and the library.
+"""The tool interface that front doors for agents share: ``mudroom mcp`` and the library.
 
-    workspace = ToolWorkspace(session, "try-1")                    # one fork of an open session
+    workspace = ToolWorkspace(session, "try-1")                    # one fork in an open session
     tool = TOOLS["edit"]                                       # table.py
     tool.name, tool.description, tool.input_schema, tool.output_schema, tool.hints
     result = call(workspace, "edit", {"path": "a.py", "old_string": "1", "new_string": "2"})
     result.text, result.data, result.is_error
 
-Rules of this room:
+Rules of this folder:
 1. A tool works on its workspace's fork only. Nothing reaches the project: no tool applies.
-2. ``call`` never raises for what a model has sent: an unknown tool, invalid arguments, a refused command and a missing
-   file are results with ``is_error`` and a text that says what is allowed instead. An exception is a failure of mudroom
+2. ``call`` never raises for a model's input: an unknown tool, invalid arguments, a refused command and a missing file
+   are results with ``is_error`` and a text that says what is allowed instead. An exception is a mudroom failure
    (MudroomError, OSError), which ``call`` turns into such a result, too; only ``Cancelled`` and exceptions that are not
    an ``Exception`` pass through.
-3. ``text`` is for a model, ``data`` for programs; each is complete without the other. ``data`` fits
-   ``output_schema`` unless ``is_error`` is set.
+3. ``text`` is for a model, ``data`` for programs; each is complete without the other. ``data`` fits ``output_schema``
+   unless ``is_error`` is set.
 4. A result is bounded (``excerpt.py``), and says how to get the rest.
 5. Arguments are checked by the schema before a tool sees them (``schema.py``); unknown names are refused.
 6. Paths are relative to the project, or absolute inside it. They are resolved in the fork's view alone (``path.py``).
-7. Any number of threads may call tools of one workspace at once.
+7. Any number of threads may call one workspace's tools at once.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.cancellation import Cancellation
 
 Schema = Mapping[str, Any]
-"""A JSON Schema of the subset that ``schema.py`` checks."""
+"""A JSON Schema in the subset that ``schema.py`` checks."""
 
 
 class Hints(NamedTuple):
-    """Properties of a tool, as MCP's annotations of the same names."""
+    """A tool's properties, as MCP's annotations with the same names."""
 
     read_only: bool = False
     destructive: bool = False
-    """Whether it may remove something from the fork that no checkpoint holds."""
+    """Whether it may remove data from the fork that no checkpoint holds."""
     idempotent: bool = False
 
 
@@ -51,16 +51,16 @@ class ToolResult(NamedTuple):
 
 
 class ToolContext(NamedTuple):
-    """The caller of one call."""
+    """A call's caller."""
 
     cancellation: Cancellation | None = None
-    """Ends the command of the call. None: it cannot be cancelled."""
+    """Ends the call's command. None: it cannot be cancelled."""
     approver: CommandApprover | None = None
     """Asked if the policy wants a command approved; None: the session's approver."""
     on_output: Callable[[str, bytes], None] | None = None
-    """Called with ``stdout`` or ``stderr`` and the bytes that a command has printed, in the thread of the call."""
+    """Called with ``stdout`` or ``stderr`` and the bytes that a command has printed, in the call's thread."""
     on_progress: Callable[[str], None] | None = None
-    """Called with a line about what the call does now."""
+    """Called with a line about the call's present step."""
 
     def say(self, line: str) -> None:
         if self.on_progress is not None:
@@ -72,7 +72,7 @@ class ToolContext(NamedTuple):
 
 
 ALONE = ToolContext()
-"""Of a caller who only waits for the result."""
+"""For a caller that only waits for the result."""
 
 
 class Tool(NamedTuple):

@@ -1,10 +1,10 @@
-"""The place of tools: one fork of an open session, made at first use.
+"""The fork in which tools work: a fork in an open session, made at first use.
 
 Rules of this file:
-1. A name that was given is that fork, which is made if there is none. Otherwise a fork of the workspace's own is made
-   at the first call: ``stem``, or ``stem-2`` … if there is a fork of that name.
+1. A given name is that fork, which is made if it does not exist. Otherwise the workspace makes its own fork at the
+   first call: ``stem``, or ``stem-2`` … if the name is taken.
 2. A file tool's write is in the fork, on disk, when its call returns: other processes see it, and it survives SIGKILL.
-3. While another process has a command in the fork's background, file tools refuse: only commands can join it.
+3. While another process has a background command in the fork, file tools refuse: only commands can join it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _UNUSUAL = regex(r"[^A-Za-z0-9_.]+")
 _STEM = 40
 _TRIES = 1_000
 _ENDS = 3
-"""Commands that may end, one after the other, while a file is written."""
+"""Most commands that end, one after the other, while a file is written."""
 KEPT_OUTPUTS = 8
 """Outputs of ended commands that can still be read in parts."""
 
 
 def fork_stem(name: str) -> str:
-    """Return a name for a fork, made of a client's name for itself; ``agent`` if nothing of it can be used."""
+    """Return a fork name made from a client's name for itself; ``agent`` if none of it can be used."""
     return _UNUSUAL.sub("-", name[: 4 * _STEM]).strip("-._")[:_STEM].rstrip("-._").lower() or "agent"
 
 
@@ -52,7 +52,7 @@ class ToolWorkspace:
     def __init__(
         self, session: Session, fork: str | None = None, *, stem: str = "agent", actor: Actor | None = None
     ) -> None:
-        """``actor``: of the commands; None: the session's own."""
+        """``actor``: for the commands; None: the session's own."""
         self.session, self.actor = session, actor
         self._stem, self._name, self._is_named = stem, fork, fork is not None
         self._is_there = self._is_own = False
@@ -101,14 +101,14 @@ class ToolWorkspace:
         )
 
     def close(self) -> None:
-        """Discard the fork if it was made for this workspace and nothing was changed in it."""
+        """Discard the fork if it was made for this workspace and is unchanged."""
         if self._is_own and self._name is not None and self.session.vault.find(self._name) is not None:
             self.session.forks.discard_unchanged(self._name)
 
     # --- files ---
 
     def tree(self) -> Tree:
-        """Return the fork's present files. Raise ToolError while another process has a command in its background."""
+        """Return the fork's present files. Raise ToolError while another process has a background command in it."""
         name, forks = self.fork, self.session.forks
         if not forks.tools.is_live(name):
             try:
@@ -125,7 +125,7 @@ class ToolWorkspace:
         try:
             self.tree()
         except ToolError:
-            pass  # a command of another process is there, and they refuse
+            pass  # another process's command is there, and file tools refuse
 
     def path(self, tree: Tree, path: str) -> bytes:
         """Return the path relative to the project, resolved in the fork's view. Raise ToolError if it leads out."""
@@ -133,7 +133,7 @@ class ToolWorkspace:
 
     @contextmanager
     def writing(self) -> Iterator[Tree]:
-        """Yield the tree for a change of files, which is on disk after the block."""
+        """Yield the tree for a change to files, which is on disk after the block."""
         with self.edits:
             yield self.tree()
             flush_write(self.session.forks, self.fork)
@@ -146,7 +146,7 @@ class ToolWorkspace:
             again(lambda: files.write(path, content))
             flush_write(forks, name)
         except OSError as error:
-            # overlayfs says so where a command's mount came up between the choice of a tree and the write
+            # from overlayfs, if a command's mount came up between the choice of a tree and the write
             if error.errno != errno.ESTALE:
                 raise
         try:
@@ -162,7 +162,7 @@ class ToolWorkspace:
     # --- outputs ---
 
     def keep_output(self, text: str) -> str:
-        """Keep the output of a command to be read in parts; return its id."""
+        """Keep a command's output to be read in parts; return its id."""
         with self._lock:
             self._count += 1
             name = f"out-{self._count}"
@@ -177,9 +177,9 @@ class ToolWorkspace:
 
 
 def bounded(tree: Tree, path: bytes, most: int) -> bytes:
-    """Return the content of a file. Raise ToolError if it has more than ``most`` bytes: a command of the fork may make
-    it larger than memory after its size was looked at, since holes take no space."""
+    """Return a file's content. Raise ToolError if it has more than ``most`` bytes."""
     with tree.readable(path) as stream:
+        # A command in the fork may have made it larger than memory since its size was read: holes take no space.
         content = stream.read(most + 1)
     if len(content) > most:
         raise ToolError(f"{shown(path)}: a command has made it larger than {most:,} bytes meanwhile", "read it again")
@@ -187,15 +187,15 @@ def bounded(tree: Tree, path: bytes, most: int) -> bytes:
 
 
 def words(argv: tuple[bytes, ...]) -> str:
-    """Return a command for people and models; the line itself if it is one for the shell."""
+    """Return a command for people and models; for ``SHELL -c LINE`` the line itself."""
     if len(argv) == 3 and argv[1] == b"-c":
         return show(argv[2])
     return show(b" ".join(argv))
 
 
 def again(action: Callable[[], Answer]) -> Answer:
-    """Return the result of ``action``, which chooses a tree, and may be done twice; repeat it while the command whose
-    mount that is ends."""
+    """Return the result of ``action``, which chooses a tree, and may run again. It is repeated if the command that
+    owned that tree's mount has ended meanwhile (ESTALE)."""
     for _try in range(_ENDS):
         try:
             return action()

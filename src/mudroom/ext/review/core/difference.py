@@ -1,8 +1,8 @@
-"""Two texts side by side, to be viewed and chosen from in pieces.
+"""Two texts side by side, viewed and selected in pieces.
 
-Blocks are chosen, by the numbers of ``core/text/hunk.py``. Hunks of blocks are shown, with unchanged lines around them.
-A hunk with too many lines is divided into pieces; a block with too many lines is in several pieces, with its old and
-new lines side by side. A line is only built when its piece is requested.
+Blocks are selected, by the numbers of ``core/text/hunk.py``. Hunks are shown: blocks with unchanged lines around them.
+A hunk with too many lines is divided into pieces. A block with too many lines spans several pieces, with its old and
+new lines side by side. A line is built only when its piece is requested.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from mudroom.typing import Literal, NamedTuple
 
 Sign = Literal[" ", "-", "+"]
 PIECE = 1_000
-"""Lines in a piece of a hunk, at most."""
+"""Most lines in a piece."""
 _SECTION, _SECTION_FAR = 80, 10_000
-"""Characters of a heading, and the number of lines above a hunk in which it is searched for."""
+"""Most characters in a heading; lines above a hunk that are searched for it."""
 
 
 class DifferenceLine(NamedTuple):
@@ -29,35 +29,35 @@ class DifferenceLine(NamedTuple):
     text: str
     """Escaped (``core/text/escaping.py``), without its newline."""
     block: int = -1
-    """Number of its changed block; -1: the line is unchanged."""
+    """Its changed block's number; -1: the line is unchanged."""
     words: tuple[Span, ...] = ()
-    """Spans that differ from the line that it replaces or that replaces it."""
+    """Spans that differ from the line on the other side that it replaces or is replaced by."""
     odd: tuple[Span, ...] = ()
     cut: int = 0
-    """Bytes at its end that are not in ``text``."""
+    """Bytes at the line's end that are not in ``text``."""
     until: int = 0
-    """Offset of these bytes in the line."""
+    """Offset in the line where these bytes begin."""
     ends: bool = True
     """Whether the line ends with a newline."""
 
 
 class DifferenceHunk(NamedTuple):
     blocks: tuple[int, ...]
-    """Numbers of its blocks; the last or first may go on in another piece, see ``continued``."""
+    """Its blocks' numbers; the first or last block may go on in another piece, see ``continued``."""
     old_start: int
     """Line number from 1; for an empty range the number of the line before it."""
     old_lines: int
     new_start: int
     new_lines: int
     section: str
-    """The nearest line above that is not indented, as git shows it (xdiff/xemit.c, def_ff)."""
+    """The nearest unindented line above, as git shows it (xdiff/xemit.c, def_ff)."""
     lines: tuple[DifferenceLine, ...]
     continued: bool = False
-    """Whether the piece continues the hunk of the piece before it."""
+    """Whether this piece continues the previous piece's hunk."""
 
 
 class _Run(NamedTuple):
-    """Consecutive lines of one kind; ``old`` and ``new`` are the position on each side."""
+    """Consecutive lines with one kind; ``old`` and ``new`` are the positions on each side."""
 
     kind: Sign
     old: int
@@ -67,7 +67,7 @@ class _Run(NamedTuple):
 
 
 _Unit = tuple[_Run, ...]
-"""Runs that stay together: the old and new lines of a block."""
+"""Runs that stay together: a block's old and new lines."""
 
 
 class _Piece(NamedTuple):
@@ -92,21 +92,21 @@ class Texts:
 
     @property
     def lines(self) -> tuple[int, int]:
-        """Numbers of lines of the old and the new text."""
+        """Line counts: old text, new text."""
         return len(self._old), len(self._new)
 
     @property
     def sides(self) -> tuple[list[bytes], list[bytes]]:
-        """The raw lines of the old and the new text."""
+        """Raw lines: old text, new text."""
         return self._old, self._new
 
     def __len__(self) -> int:
-        """Return the number of hunks, counting each piece."""
+        """Return the piece count."""
         return len(self._pieces)
 
     def page(self, first: int = 0, lines: int = 2_000) -> tuple[tuple[DifferenceHunk, ...], int | None]:
-        """Return hunks from ``first`` on with at most ``lines`` lines together (but at least one hunk), and the index
-        of the first hunk of the next page, or None after the last."""
+        """Return hunks from ``first`` on with at most ``lines`` lines together (but at least one hunk), and the next
+        page's first index, or None after the last."""
         budget, hunks_found, line_count, above = Budget(), list[DifferenceHunk](), 0, _Section(0, "")
         index = max(0, first)
         while index < len(self._pieces) and (not hunks_found or line_count + _size(self._pieces[index].runs) <= lines):
@@ -192,7 +192,7 @@ class Texts:
 
 
 def line_of(raw: bytes, kind: Sign, old: int, new: int, block: int = -1, start: int = 0) -> DifferenceLine:
-    """Return a line of a difference. ``raw``: with its newline, if it has one. ``start``: offset of the first byte to
+    """Return a difference's line. ``raw``: with its newline, if it has one. ``start``: offset of the first byte to
     show."""
     ends = raw.endswith(b"\n")
     text, odd, cut, until = escape_line(raw[:-1] if ends else raw, start)

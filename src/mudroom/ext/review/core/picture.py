@@ -1,4 +1,4 @@
-"""Detect the image formats that a browser may show, by the first bytes of a file only.
+"""Detect image formats that a browser may show, by a file's first bytes only.
 
 Sources: the WHATWG's MIME Sniffing, 6.1 (png, jpeg, gif, webp, bmp, ico); AV1 Image File Format 1.1, 10.2 (avif). SVG
 is text and may hold scripts: it is detected by its name, and served so that no script runs.
@@ -7,7 +7,7 @@ is text and may hold scripts: it is detected by its name, and served so that no 
 from __future__ import annotations
 
 HEAD = 8_000
-"""Leading bytes of a file that are examined: as many as for the binary check."""
+"""Leading bytes that are examined: as many as for the binary check."""
 SVG = "image/svg+xml"
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),

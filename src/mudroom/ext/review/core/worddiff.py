@@ -1,7 +1,7 @@
-"""Differences within changed lines: pairs of similar lines, and the words in which they differ.
+"""Differences within changed lines: similar lines in pairs, and the words in which they differ.
 
-The work is bounded for a pair, for a block of lines, and for everything that shares a ``Budget``. Lines over a limit
-are not marked. Marks are always correct: without the marked characters, both lines of a pair hold the same words.
+The work is bounded for a pair, for a block, and for everything that shares a ``Budget``. Lines over a limit are not
+marked. Marks are always correct: without the marked characters, both lines in a pair hold the same words.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Pair = tuple[int, int]
 
 _TOKEN = regex(r"\w+|\s+|[^\w\s]")
 _ALIKE = 0.5
-"""Least similarity of two lines, from 0 to 1, at which their differences are marked."""
+"""Least similarity, from 0 to 1, at which two lines are paired and their differences marked."""
 _PAIRS = 4_096
-"""Line pairs of a block that are compared for similarity, at most."""
+"""Most line pairs in a block that are compared for similarity."""
 _MIDDLE = 4_096
-"""Limit of the product of the word counts between the common beginning and end of two lines. Above it, all these words
-are marked as one difference."""
+"""Most word pairs that are compared between two lines' common beginning and end. Above it, all these words are marked
+as one difference."""
 _WORK = 1_000_000
-"""Steps of a budget, each of about 0.3 µs."""
+"""Steps in a budget, each about 0.3 µs."""
 
 
 class Budget:
@@ -43,12 +43,12 @@ class Budget:
 
 class WordDifference(NamedTuple):
     old: tuple[tuple[Span, ...], ...]
-    """For each removed line, its different spans; empty if no added line is similar, or if it was not compared."""
+    """Each removed line's differing spans; empty if no added line is similar, or if it was not compared."""
     new: tuple[tuple[Span, ...], ...]
 
 
 def diff_words(old: Sequence[str], new: Sequence[str], budget: Budget) -> WordDifference:
-    """Return the differences within a changed block. ``old``, ``new``: the lines of the block, without their ends."""
+    """Return the differences within a changed block. ``old``, ``new``: its lines without their newlines."""
     before: list[tuple[Span, ...]] = [()] * len(old)
     after: list[tuple[Span, ...]] = [()] * len(new)
     for i, j in pair_lines(old, new, budget):
@@ -57,7 +57,7 @@ def diff_words(old: Sequence[str], new: Sequence[str], budget: Budget) -> WordDi
 
 
 def differing_spans(old: str, new: str, budget: Budget | None = None) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """Return the words that differ between two lines; empty if the lines are not similar. ``budget``: may be shared."""
+    """Return the spans that differ between two lines; empty if the lines are not similar. ``budget``: may be shared."""
     a, b = _TOKEN.findall(old), _TOKEN.findall(new)
     left, right = _places(a), _places(b)
     blocks = _blocks(a, b, budget or Budget())
@@ -82,8 +82,7 @@ def _blocks(a: Sequence[str], b: Sequence[str], budget: Budget) -> list[Block]:
 
 
 def pair_lines(old: Sequence[str], new: Sequence[str], budget: Budget) -> list[Pair]:
-    """Return the pairs of removed and added lines that belong together: in order, with the greatest total
-    similarity."""
+    """Return pairs of removed and added lines, in order, with the greatest total similarity."""
     if not old or not new:
         return []
     if not budget.spend(len(old) + len(new)):
@@ -101,14 +100,14 @@ _Bag = tuple[frozenset[str], int]
 
 
 def _bag(line: str) -> _Bag:
-    """Return the set of words of a line, and the number of their characters."""
+    """Return a line's distinct words, and their total length in characters."""
     tokens = frozenset(token for token in _TOKEN.findall(line) if not token.isspace())
     return tokens, sum(map(len, tokens))
 
 
 def _similarity(a: _Bag, b: _Bag) -> float:
-    """Return the similarity of two lines, from 0 (no common word) to 1 (the same words): the coefficient of Sørensen
-    and Dice, by characters."""
+    """Return two lines' similarity, from 0 (no common word) to 1 (the same words): the Sørensen-Dice coefficient, by
+    characters."""
     total = a[1] + b[1]
     return 2 * sum(map(len, a[0] & b[0])) / total if total else 0.0
 
