@@ -96,7 +96,7 @@ def _by_content(path: bytes, members: Mapping[int, Entry | None], content: Conte
 
 
 def _file(entry: Entry | None) -> Hashable:
-    """Return the identity of a file with content. All entries without content have the same identity."""
+    """Return a key that identifies a file with content. All entries without content have the same key."""
     if entry is None or entry.kind != "file" or not entry.size:
         return ()
     return entry.device, entry.inode, entry.mtime, entry.ctime

@@ -94,7 +94,7 @@ class ComparedPath(NamedTuple):
     unchanged: tuple[int, ...]
     """Candidates that did not change the path."""
     compared: bool
-    """False if contents of equal size were not read."""
+    """False if contents with equal size were not read."""
 
 
 _Comparison = tuple[tuple[ComparedPath, ...], int]
@@ -120,7 +120,7 @@ class TryReview(NamedTuple):
     """Changes whenever the record or a compared fork changes."""
 
     def counts(self) -> dict[Extent, int]:
-        """Return the number of paths by extent."""
+        """Return how many paths have each extent."""
         counts = dict.fromkeys(EXTENTS, 0)
         for path in self.paths:
             counts[path.extent] += 1
@@ -128,7 +128,7 @@ class TryReview(NamedTuple):
 
 
 def all_tries(session: Session) -> Tries:
-    """Return the records of all tries in the project, and the names of damaged ones."""
+    """Return the records of all tries in the project, and the damaged tries' names."""
     return tries(session.vault.path)
 
 
@@ -263,7 +263,7 @@ def _read(
 
 
 def _digest(vault: Vault, fork: Fork, view: RecordView, cache: ComparisonCache | None) -> str:
-    """Return the digest of a fork's result, as recorded by a try."""
+    """Return a fork's result digest, as a try records it."""
     key = fork.name, view.fingerprint
     known = cache.digest(key) if cache is not None else None
     if known is not None:

@@ -42,7 +42,7 @@ class Tries(NamedTuple):
     records: tuple[TryRecord, ...]
     """Oldest first."""
     damaged: tuple[str, ...]
-    """Names of the tries whose record is unreadable."""
+    """Names of tries with unreadable records."""
 
 
 class TryLock:
@@ -79,13 +79,13 @@ def begin(vault: bytes) -> TryLock:
 def save(vault: bytes, record: TryRecord) -> None:
     """Write a record atomically, with its reports cut to their bounds."""
     data = msgspec.msgpack.encode(record._replace(attempts=_bounded(record.attempts)))
-    # a reader finds the old record or the new one
     path = _place(vault, record.name) + b"/record"
     beside = path + b".new"
     with suppress(FileNotFoundError):
         os.unlink(beside)
     with os.fdopen(safe_open.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
         stream.write(data)
+    # atomic: a reader finds the old record or the new one
     disk.rename_path(beside, path)
 
 

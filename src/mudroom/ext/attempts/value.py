@@ -82,7 +82,7 @@ class TryRecord(NamedTuple):
     base_fork: str
     """The attempts' parent as ``FORK`` or ``FORK@CHECKPOINT``; empty: the project."""
     best: int
-    """Number of the best attempt; 0: none has passed."""
+    """The best attempt's number; 0: none has passed."""
     attempts: tuple[AttemptRecord, ...]
     combined: str = ""
     """Fork with a union of attempts that is better than each of them, or empty."""

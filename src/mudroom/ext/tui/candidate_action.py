@@ -62,7 +62,7 @@ def hunk(screen: CandidateScreen, by: int) -> None:
         screen.paths.move(by)
 
 
-# --- what is shown ---
+# --- the display ---
 
 
 def side(screen: CandidateScreen, which: int) -> None:

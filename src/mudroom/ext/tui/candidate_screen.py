@@ -242,7 +242,7 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
         banner.update(text)
         banner.set_class(bool(text), "shown")
 
-    # --- what its keys do (ext/tui/candidate_action.py) ---
+    # --- for the key actions (ext/tui/candidate_action.py) ---
 
     def begin_review(self, fork: str) -> None:
         """Open a fork's review."""

@@ -197,7 +197,7 @@ async def show_journal(parts: ReviewParts) -> None:
     await app.push_screen_wait(TextDialog("Journal, newest first (mudroom log shows all)", rows))
 
 
-# --- the commits of a fork as rows ---
+# --- a fork's commits as rows ---
 
 
 LINES = 5_000

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mudroom.cli.terminal.approver import Ask
     from mudroom.ext.attempts.session.attempts import Attempts
 else:
-    import _signal as signal  # signal itself makes enumerations of the numbers
+    import _signal as signal  # signal builds an enum for the numbers
 
 EXAMPLES = """\
 examples:

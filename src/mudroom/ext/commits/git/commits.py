@@ -80,9 +80,9 @@ def _private_directory(project: bytes, repository: bytes, view: Source, place: R
         # A link in the user's project may lead to a work tree elsewhere.
         is_inside = is_below(disk.real_path(directory), disk.real_path(project))
         problem = private_problem(directory, place) if is_inside else "whose work tree is not in it"
-    # a stranger's archive must not have commits brought into another of the user's repositories
     except ValueError as error:
         problem = f"whose settings cannot be read: {error}"
+    # a stranger's archive must not have commits brought into another of the user's repositories
     if problem:
         raise UsageError(
             f"{shown} belongs to a repository outside of the project, {problem}",

@@ -76,8 +76,8 @@ class History:
     # --- which commits ---
 
     def new_commits(self, *heads: bytes) -> list[bytes]:
-        """Return the ancestors of these commits, and the commits themselves, that no branch or tag in the repository
-        reaches, parents first."""
+        """Return these commits and their ancestors, except those that a branch or tag in the repository reaches,
+        parents first."""
         new, met = self._only_in_fork(heads)
         tips = self._live.tips()
         if met - tips:

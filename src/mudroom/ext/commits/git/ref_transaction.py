@@ -155,12 +155,12 @@ class _Transaction:
         return lock
 
     def _lock_packed(self, removed: set[bytes]) -> bytes:
-        """If a ref is to be removed, lock packed-refs."""
+        """Lock packed-refs if a ref will be removed."""
         if not removed:
             return b""
-        # under the lock no other command can pack the ref meanwhile
         before = self._read_packed()
         content = without_packed(before, removed)
+        # under this lock no other command can pack the ref meanwhile
         lock = self._lock(b"packed-refs", content or _NO_PACKED)
         if self._read_packed() != before:
             raise UsageError("another git command has packed refs meanwhile", "try again")

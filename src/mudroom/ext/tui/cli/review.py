@@ -144,7 +144,7 @@ class _RecordingTerminal(Terminal):
         """Ignored: the review shows progress itself (``Forks.tell_progress``)."""
 
 
-# --- how what is missing gets installed, in the words of the tool that installed mudroom ---
+# --- install hints, for the tool that installed mudroom ---
 
 
 PACKAGES = {"inspect": "'cryptography>=45' 'h2>=4.3'", "keyring": "'keyring>=25'", "tui": "'textual>=6'"}

@@ -133,7 +133,7 @@ class Login:
         return self.browser(headers) is not None if has_token is None else has_token
 
     def csrf(self, headers: Headers) -> str:
-        """Return the page's key that this browser has to send; empty if it is not logged in."""
+        """Return the page's key that this browser must send; empty if it is not logged in."""
         value = self.browser(headers)
         return "" if value is None else self.csrf_of(value.decode("latin-1"))
 

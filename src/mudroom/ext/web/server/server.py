@@ -43,8 +43,8 @@ CONNECTIONS = 512
 """Most connections. For a further connection, another that waits for a request is closed: the oldest without any
 request, else the longest idle, else the one whose request has been arriving longest."""
 STRANGERS = 32
-"""Of these, connections of other users of this machine, who get public paths only; further ones are closed. With a
-proxy, which may run as another user, the limit does not apply."""
+"""Connections for other users on this machine, out of ``CONNECTIONS``; they get public paths only, and further ones are
+closed. With a proxy, which may run as another user, the limit does not apply."""
 HEAD_SECONDS = 10.0
 """Seconds for a request head to arrive."""
 READ_SECONDS = 30.0

@@ -23,7 +23,7 @@ class MeShape(Struct):
     roots: list[str]
     """Directories below which a project may be chosen."""
     sandbox: list[str] = []
-    """Certified and closed properties on this machine, with reasons, one line each; empty where no certificate is
+    """Certified and closed parts of this machine's sandbox, with reasons, a line each; empty where no certificate is
     needed."""
 
 

@@ -35,4 +35,5 @@ class ServerEnvironment(NamedTuple):
     git_files: Callable[[], UserFiles]
     """Return the user's git settings files."""
     certified: Callable[[], Sequence[str]] = lambda: ()
-    """Return this machine's certified properties, in the words of ``ext/certify/cli/certificate.py``."""
+    """Return the certified and closed parts of this machine's sandbox, in the words of
+    ``ext/certify/cli/certificate.py``."""
