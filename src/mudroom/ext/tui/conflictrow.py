@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CONTEXT_LINES = 3
 """Context lines shown before and after a place."""
 MOST_LINES = 2_000
-"""Most lines shown."""
+"""Maximum lines shown."""
 
 
 def decision_words(conflict: ForkConflict) -> str:

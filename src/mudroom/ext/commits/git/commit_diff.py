@@ -21,11 +21,11 @@ from mudroom.stage.diff import content_diff, git_mode
 from mudroom.typing import Literal, NamedTuple
 
 FILES_LISTED = 2_000
-"""Most changed files listed for a commit."""
+"""Maximum changed files listed for a commit."""
 TEXTS_LIMIT = 32 << 20
 """Bytes shown from all texts of a commit."""
 LINES_LIMIT = 250_000
-"""Most lines on both sides of a compared text: a hostile text this large takes a second."""
+"""Maximum lines on both sides of a compared text: a hostile text this large takes a second."""
 _TREES_READ = 50_000
 _PATH_LIMIT = 8_192
 

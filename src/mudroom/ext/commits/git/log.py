@@ -29,9 +29,9 @@ from mudroom.typing import NamedTuple
 from mudroom.vault.git.place import find_repository
 
 COMMITS_LISTED = 2_000
-"""Most commits in a list: the newest ones."""
+"""Maximum commits in a list: the newest ones."""
 REFS_READ = 1_000
-"""Most branches, tags and stashes read from a fork."""
+"""Maximum branches, tags and stashes read from a fork."""
 _MESSAGE_LINES, _MESSAGE_LIMIT, _SUBJECT_LENGTH, _NAME_LENGTH = 400, 32 << 10, 200, 200
 _CHEAP = 64 << 20
 """Bytes read from a fork's repository for a preview: about a thousand packed commits."""

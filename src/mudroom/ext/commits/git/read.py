@@ -15,7 +15,7 @@ from mudroom.stage.source import Source, is_absence
 OBJECT_LIMIT = 256 << 20
 """Largest object in bytes. The largest that a public forge accepts is 100 MB."""
 READ_LIMIT = 16 << 30
-"""Most bytes read from a fork's repository, unpacked."""
+"""Maximum bytes read from a fork's repository, unpacked."""
 _CHUNK = 1 << 16
 _HINT = "git fsck in the fork shows details"
 

@@ -25,7 +25,7 @@ from mudroom.ext.web.state.refusal import Refusal
 from mudroom.session.upkeep import Queue, Vault, why_unusable
 
 RECENT = 50
-"""Most decided questions sent."""
+"""Maximum decided questions sent."""
 SHOWN = 20_000
 """Characters in a command: more than on a terminal, because a page does not scroll away."""
 _FILES = 200

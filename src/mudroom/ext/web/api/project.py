@@ -30,7 +30,7 @@ from mudroom.vault.apply.drift import find_drift
 MOST_NOTICES = 12
 """Forks shown for a project in the first view."""
 MOST_COMPARED = 1000
-"""Most changed files for which the first view compares a fork with the project: an lstat(2) each."""
+"""Maximum changed files for which the first view compares a fork with the project: an lstat(2) each."""
 SAFE = "Sandboxed: safe to edit"
 _LABELS = {
     0: ("Not sandboxed", "level 0: commands see your files and your network; only their changes are staged"),

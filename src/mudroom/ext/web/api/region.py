@@ -17,9 +17,9 @@ from mudroom.ext.web.api.utf16 import utf16_spans
 CONTEXT_LINES = 3
 """Unchanged lines shown before and after a change."""
 MOST = 2_000
-"""Most lines sent for each side of a region."""
+"""Maximum lines sent for each side of a region."""
 EDITABLE = 256 << 10
-"""Most bytes per side sent unchanged, for editing."""
+"""Maximum bytes per side sent unchanged, for editing."""
 REGIONS, LINES, BYTES = 1_000, 8_000, 8 << 20
 """Limits for all regions together. A larger merge is not sent at all: a browser would hang, and half a file cannot be
 decided."""

@@ -31,10 +31,10 @@ from mudroom.typing import NamedTuple
 from mudroom.vault.store.store import Vault
 
 MOST = 500
-"""Most folders in a listing."""
+"""Maximum folders in a listing."""
 ENTRIES = 200_000
 SECONDS = 1.5
-"""Most entries that a measurement visits, and most seconds that it takes."""
+"""Maximum entries that a measurement visits, and maximum seconds that it takes."""
 _MARKERS = (
     b".git", b".hg", b".jj", b".mudroom", b"package.json", b"pyproject.toml", b"setup.py", b"Cargo.toml", b"go.mod",
     b"pom.xml", b"build.gradle", b"build.gradle.kts", b"CMakeLists.txt", b"Makefile", b"composer.json", b"Gemfile",

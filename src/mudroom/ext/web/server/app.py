@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 Handler = Callable[[Request], Any]
 
 STREAMS = 64
-"""Most event streams: one for each browser, for each page where a browser has no shared workers, and for each listening
-program."""
+"""Maximum event streams: one for each browser, for each page where a browser has no shared workers, and for each
+listening program."""
 TAG_THRESHOLD = 4096
-"""Least bytes for which an answer has an entity tag."""
+"""Minimum bytes for an answer to have an entity tag."""
 LINKABLE = ("/", "/login")
 """Paths that other sites may link to."""
 

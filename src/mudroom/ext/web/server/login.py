@@ -37,7 +37,7 @@ CODE_LIFE = 600
 COOKIE_LIFE = 7 * 24 * 3600
 """Seconds until a cookie expires; for the browser it is a session cookie (no Max-Age)."""
 CODES = 16
-"""Most valid codes at a time; the oldest is dropped."""
+"""Maximum valid codes at a time; the oldest is dropped."""
 REFUSED_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 Headers = Sequence[tuple[bytes, bytes]]

@@ -40,10 +40,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, _LAST)
 _PATIENCE = 2
 """Seconds for open connections when the server ends."""
 CONNECTIONS = 512
-"""Most connections. For a further connection, another that waits for a request is closed: the oldest without any
+"""Maximum connections. For a further connection, another that waits for a request is closed: the oldest without any
 request, else the longest idle, else the one whose request has been arriving longest."""
 STRANGERS = 32
-"""Connections for other users on this machine, out of ``CONNECTIONS``; they get public paths only, and further ones are
+"""Connections from other users on this machine, out of ``CONNECTIONS``. They get public paths only; further ones are
 closed. With a proxy, which may run as another user, the limit does not apply."""
 HEAD_SECONDS = 10.0
 """Seconds for a request head to arrive."""
