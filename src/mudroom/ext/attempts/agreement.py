@@ -1,11 +1,11 @@
-"""Agreement of several changesets of one base, path by path: for candidates of which one is to be chosen.
+"""Path-by-path agreement between several changesets with one base, to choose one candidate.
 
 * Two candidates have the same *result* at a path if both deleted it, or if kind, mode, link target and content are
   equal. Times, owners and extended attributes do not count.
-* A directory has no content here: its files are paths of their own.
-* A candidate that did not change a path leaves it as it is in the base. That is no result.
-* Contents are asked for only where two entries of equal shape and size are different files. A content that was not read
-  (None) is equal to nothing known: its candidates are one group, and the path is not ``compared``.
+* Directories have no content here: their files are compared as paths.
+* A candidate that did not change a path keeps the base's entry. That is no result.
+* A content is asked for only where entries with equal shape and size are different files. An unread content (None)
+  equals no known one: its candidates form one group, and the path is not ``compared``.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from mudroom.typing import Literal, NamedTuple
 
 Extent = Literal["different", "some", "unknown", "same"]
 EXTENTS: tuple[Extent, ...] = ("different", "some", "unknown", "same")
-"""How far candidates agree at a path: the changes differ; only some changed it; equal shapes with unread contents; all
-made the same change. In the order of interest."""
+"""How far candidates agree at a path, most interesting first: the changes differ; only some changed it; equal shapes
+with unread contents; all made the same change."""
 
 Content = Callable[[bytes, int], "Hashable | None"]
-"""Return a value that is equal for equal contents of the file at a path in a candidate, or None if it was not read."""
+"""Return a value that is equal for equal file contents, given the path and the candidate's number, or None if it was
+not read."""
 
 
 class PathAgreement(NamedTuple):
     path: bytes
     groups: tuple[tuple[int, ...], ...]
-    """Candidates by result, each group and the groups in the order of the candidates."""
+    """Candidates by result. The groups, and the candidates in each, are in candidate order."""
     unchanged: tuple[int, ...]
     """Candidates that did not change the path."""
     compared: bool = True
@@ -45,13 +46,13 @@ class PathAgreement(NamedTuple):
 
 
 def changed_paths(changesets: Iterable[Changeset]) -> list[bytes]:
-    """Return the paths that are counted as changed in at least one changeset, in walking order."""
+    """Return the paths counted as changed in at least one changeset, in walking order."""
     paths = {change.path for changeset in changesets for change in counted_changes(changeset.changes)}
     return sorted(paths, key=sort_key)
 
 
 def agreement(path: bytes, changesets: Sequence[Mapping[bytes, Change]], content: Content) -> PathAgreement:
-    """Return how far the candidates agree at a path. ``changesets``: the changes of each candidate, by path."""
+    """Return how far the candidates agree at a path. ``changesets`` holds each candidate's changes by path."""
     shapes: dict[Hashable, dict[int, Entry | None]] = {}
     unchanged: list[int] = []
     for number, changes in enumerate(changesets):
@@ -70,7 +71,7 @@ def agreement(path: bytes, changesets: Sequence[Mapping[bytes, Change]], content
 
 
 def agreements(changesets: Sequence[Changeset], content: Content) -> Iterator[PathAgreement]:
-    """Return the agreement at every path that a candidate changed, in walking order."""
+    """Yield the agreement for every path that a candidate changed, in walking order."""
     by_path = [{change.path: change for change in changeset.changes} for changeset in changesets]
     for path in changed_paths(changesets):
         yield agreement(path, by_path, content)
@@ -81,8 +82,8 @@ def _shape(entry: Entry | None) -> Hashable:
 
 
 def _by_content(path: bytes, members: Mapping[int, Entry | None], content: Content) -> dict[Hashable, list[int]]:
-    """Return candidates of one shape by content. Entries of the same inode with the same times are one file: forks of a
-    fork share its layers."""
+    """Group candidates with equal shape by content."""
+    # equal inode and times are one file: forks of a fork share its layers
     files: dict[Hashable, list[int]] = {}
     for number, entry in members.items():
         files.setdefault(_file(entry), []).append(number)
@@ -95,7 +96,7 @@ def _by_content(path: bytes, members: Mapping[int, Entry | None], content: Conte
 
 
 def _file(entry: Entry | None) -> Hashable:
-    """Return the file of an entry with content. All entries without content are the same."""
+    """Return a key that identifies a file with content. All entries without content have the same key."""
     if entry is None or entry.kind != "file" or not entry.size:
         return ()
     return entry.device, entry.inode, entry.mtime, entry.ctime

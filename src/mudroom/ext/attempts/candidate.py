@@ -1,10 +1,10 @@
-"""Candidates of a try, side by side: its distinct results, and what differs between their forks. Values; nothing is
-written, and nothing is marked as reviewed.
+"""The candidates of a try, side by side: its distinct results, and the differences between their forks. Read-only: it
+writes no file and marks no changes as reviewed.
 
-1. A record says how it was when the attempts were judged. A fork may have changed since, or be gone: the candidate says
-   so (``standing``), and its counts are those of the fork now.
-2. Attempts with the same result are one candidate. It is read in the first of their forks that still has that result.
-3. What differs is found from the forks as they are now, within bounds. Whatever was not compared is counted.
+1. A record describes the attempts when they were judged. If a fork has changed since, or is gone, the candidate says so
+   (``standing``); its counts come from the present fork.
+2. Attempts with the same result are one candidate. It is read from the first fork that still has that result.
+3. Differences are found in the present forks, within bounds. Everything left uncompared is counted.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from mudroom.vault.store.store import Vault
 
 MOST_COMPARED = 16
-"""Candidates that are compared path by path: the best ones."""
+"""Candidates compared path by path: the best ones."""
 MOST_PATHS = 50_000
-"""Paths that are compared."""
+"""Paths compared."""
 MOST_FILES = 200_000
-"""Files that are read."""
+"""Files read."""
 MOST_BYTES = 256 << 20
-"""Bytes that are read."""
+"""Bytes read."""
 _CHUNK = 1 << 20
 _DIGESTS = 1_000
 _CACHED = 4
-"""Comparisons that are kept, of up to ``MOST_PATHS`` paths."""
+"""Comparisons kept, each with up to ``MOST_PATHS`` paths."""
 
 Standing = Literal["ready", "changed", "running", "gone", "damaged", "none"]
-"""Of a candidate's fork: as it was judged; changed since; a command runs in it; discarded or applied; it cannot be
-read; the attempt had no fork."""
+"""A candidate's fork: as judged; changed since; running a command; discarded or applied; unreadable; or the attempt had
+no fork."""
 
 
 class Candidate(NamedTuple):
@@ -57,23 +57,23 @@ class Candidate(NamedTuple):
     numbers: tuple[int, ...]
     """The attempts with this result."""
     attempt: AttemptRecord
-    """The one whose fork is shown."""
+    """The attempt whose fork is shown."""
     standing: Standing
     best: bool
     problem: str = ""
     """Why the fork cannot be read."""
     lost: tuple[tuple[str, Standing], ...] = ()
-    """Other forks with this result that are not as they were judged any more."""
+    """Other forks with this result that have changed since they were judged, or are gone."""
     added: int = 0
     modified: int = 0
-    """Renamed files included."""
+    """Includes renamed files."""
     deleted: int = 0
     lines: int = 0
     """Lines added and removed."""
 
     @property
     def fork(self) -> str:
-        """The fork to review; empty if there is none."""
+        """The fork to review, or empty."""
         return self.attempt.fork if self.standing in ("ready", "changed", "running") else ""
 
 
@@ -81,7 +81,7 @@ class ResultGroup(NamedTuple):
     """Candidates with the same result at a path."""
 
     candidates: tuple[int, ...]
-    """Places in ``TryReview.candidates``."""
+    """Indexes into ``TryReview.candidates``."""
     verb: Verb
     lines_added: int
     lines_removed: int
@@ -94,11 +94,11 @@ class ComparedPath(NamedTuple):
     unchanged: tuple[int, ...]
     """Candidates that did not change the path."""
     compared: bool
-    """False if contents of equal size were not read."""
+    """False if contents with equal size were not read."""
 
 
 _Comparison = tuple[tuple[ComparedPath, ...], int]
-"""The compared paths, and the number of those that were left out."""
+"""The compared paths, and how many were left out."""
 _Key = tuple[tuple[int, str, str], ...]
 
 
@@ -109,7 +109,7 @@ class TryReview(NamedTuple):
     candidates: tuple[Candidate, ...]
     """Best first."""
     compared: tuple[int, ...]
-    """Places of the candidates that were compared: those with changes that can be read."""
+    """Indexes of the compared candidates: those with readable changes."""
     paths: tuple[ComparedPath, ...]
     """In walking order, at most ``MOST_PATHS``."""
     paths_left: int
@@ -117,10 +117,10 @@ class TryReview(NamedTuple):
     candidates_left: int
     """Candidates with changes that were not compared."""
     fingerprint: str
-    """Changes whenever the record or one of the compared forks does."""
+    """Changes whenever the record or a compared fork changes."""
 
     def counts(self) -> dict[Extent, int]:
-        """Return the number of paths by extent."""
+        """Return how many paths have each extent."""
         counts = dict.fromkeys(EXTENTS, 0)
         for path in self.paths:
             counts[path.extent] += 1
@@ -128,12 +128,12 @@ class TryReview(NamedTuple):
 
 
 def all_tries(session: Session) -> Tries:
-    """Return the records of all tries of the project, and the names of the damaged ones."""
+    """Return the records of all tries in the project, and the damaged tries' names."""
     return tries(session.vault.path)
 
 
 def is_try(session: Session, name: str) -> bool:
-    """Return whether a try has this name, readable or not. No fork of that name is looked for."""
+    """Return whether a try has this name, readable or not. Forks are not considered."""
     try:
         load(session.vault.path, name)
     except UsageError:
@@ -144,8 +144,7 @@ def is_try(session: Session, name: str) -> bool:
 
 
 class ComparisonCache:
-    """The last comparisons, for a server. Forks with the same fingerprint hold the same files. ``_lock`` guards the
-    entries."""
+    """The last comparisons, for a server. Equal fork fingerprints mean equal files. ``_lock`` guards the entries."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -176,8 +175,8 @@ class ComparisonCache:
 
 
 def review_try(session: Session, name: str, cache: ComparisonCache | None = None) -> TryReview:
-    """Return the candidates of a try, and what differs between them. Raise UsageError if there is no such try,
-    MudroomError if its record is damaged."""
+    """Return a try's candidates and their differences. Raise UsageError if there is no such try, MudroomError if its
+    record is damaged."""
     record = load(session.vault.path, name)
     running = not record.ended and is_running(session.vault.path, name)
     candidates: list[Candidate] = []
@@ -206,7 +205,7 @@ def review_try(session: Session, name: str, cache: ComparisonCache | None = None
 
 
 def _results(record: TryRecord) -> list[list[AttemptRecord]]:
-    """Return the attempts by result, the best result first, and in each the first attempt first."""
+    """Group the attempts by result, the best result first. Each group is in attempt order."""
     groups: dict[int, list[AttemptRecord]] = {}
     for attempt in ranked(record.attempts, record.score):
         groups.setdefault(attempt.same_as or attempt.number, []).append(attempt)
@@ -216,7 +215,7 @@ def _results(record: TryRecord) -> list[list[AttemptRecord]]:
 def _candidate(
     session: Session, record: TryRecord, group: Sequence[AttemptRecord], cache: ComparisonCache | None
 ) -> tuple[Candidate, Changeset | None, str]:
-    """Return the candidate of a result, its changes if they can be compared, and the fingerprint of these."""
+    """Return a result's candidate, its changes if they can be compared, and their fingerprint."""
     best = any(attempt.number == record.best for attempt in group)
     numbers = tuple(attempt.number for attempt in group)
     chosen: tuple[Candidate, Changeset | None, str] | None = None
@@ -239,8 +238,7 @@ def _candidate(
 def _read(
     session: Session, attempt: AttemptRecord, cache: ComparisonCache | None
 ) -> tuple[Standing, str, Changeset | None, str]:
-    """Return the standing of an attempt's fork, a reason, and its changes with their fingerprint. A fork that is gone
-    may go while it is read."""
+    """Return the standing of an attempt's fork, a reason, and its changes with their fingerprint."""
     if not attempt.fork:
         return "none", "", None, ""
     try:
@@ -257,6 +255,7 @@ def _read(
         changed = bool(attempt.reviewed) and view.fingerprint != attempt.reviewed
         if changed and attempt.fingerprint:  # the same contents in other files: a layer was copied
             changed = _digest(session.vault, fork, view, cache) != attempt.fingerprint
+    # the fork may be discarded while it is read
     except UNREADABLE as error:
         problem = damage_of(fork, error)
         return ("gone", "", None, "") if problem is None else ("damaged", problem, None, "")
@@ -264,7 +263,7 @@ def _read(
 
 
 def _digest(vault: Vault, fork: Fork, view: RecordView, cache: ComparisonCache | None) -> str:
-    """Return the digest of a fork's result, as a try records it."""
+    """Return a fork's result digest, as a try records it."""
     key = fork.name, view.fingerprint
     known = cache.digest(key) if cache is not None else None
     if known is not None:
@@ -284,7 +283,7 @@ def _counted(attempt: AttemptRecord, changeset: Changeset | None) -> tuple[int, 
 
 
 def _compare(vault: Vault, candidates: Sequence[Candidate], changesets: Mapping[int, Changeset]) -> _Comparison:
-    """Return what differs between the candidates with changes."""
+    """Compare the candidates that have changes."""
     places = list(changesets)
     by_path = [{change.path: change for change in changeset.changes} for changeset in changesets.values()]
     paths = changed_paths(changesets.values())
@@ -307,8 +306,8 @@ def _row(
 
 
 class _Contents:
-    """Digests of files in forks, within bounds. Owner: the caller, in one thread. A file that is not the recorded one
-    any more has none."""
+    """Digests of fork files, within bounds. Owner: the caller, in one thread. A file that differs from its record has
+    no digest."""
 
     def __init__(self, vault: Vault, forks: Sequence[str], changes: Sequence[Mapping[bytes, Change]]) -> None:
         self._vault, self._forks, self._changes = vault, forks, changes
@@ -348,7 +347,7 @@ class _Contents:
             os.close(descriptor)
 
     def _source(self, number: int) -> Source | None:
-        """Return the files of a candidate; None if its fork is gone meanwhile."""
+        """Return a candidate's files, or None if its fork is gone meanwhile."""
         if number not in self._opened:
             try:
                 opened = OpenFork(self._vault, self._vault.fork(self._forks[number]))
@@ -360,7 +359,7 @@ class _Contents:
 
 
 def _chunks(descriptor: int, size: int) -> Iterator[bytes]:
-    """Yield the content of a file, at most ``size`` bytes."""
+    """Yield a file's content, at most ``size`` bytes."""
     while size > 0 and (chunk := os.read(descriptor, min(size, _CHUNK))):
         size -= len(chunk)
         yield chunk

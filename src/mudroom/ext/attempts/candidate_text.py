@@ -1,4 +1,4 @@
-"""The candidates of a try as text for a terminal, and as JSON. Names and notes are escaped: they are an agent's."""
+"""A try's candidates as terminal text, and as JSON. Names and notes are escaped: an agent may have chosen them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mudroom.ext.attempts.value import AttemptRecord
 from mudroom.typing import Any
 
 LISTED = 50
-"""Paths that are named, of each kind."""
+"""Paths listed for each extent."""
 SIGNS = {"added": "+", "modified": "~", "deleted": "-", "renamed": ">"}
 STANDINGS = {
     "ready": "as it was judged",
@@ -23,7 +23,7 @@ STANDINGS = {
 }
 _HEADS = ("", "attempts", "fork", "judge", "score", "files", "lines", "seconds", "")
 _RIGHT = (4, 6, 7)
-"""Columns of numbers."""
+"""Columns that hold numbers."""
 _EXTENTS = (
     ("different", "{} where the candidates differ:"),
     ("some", "{} that only some change:"),
@@ -32,7 +32,7 @@ _EXTENTS = (
 
 
 def table(review: TryReview) -> list[str]:
-    """Return the candidates as lines, the best first."""
+    """Return the candidates as lines, best first."""
     rows = [_HEADS, *(_cells(candidate) for candidate in review.candidates)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
     return ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
@@ -59,13 +59,13 @@ def _cells(candidate: Candidate) -> tuple[str, ...]:
 
 
 def numbers(members: Sequence[int]) -> str:
-    """Return attempt numbers, at most eight of them."""
+    """Return attempt numbers as text, at most eight."""
     listed = ", ".join(map(str, members[:8]))
     return listed if len(members) <= 8 else f"{listed} and {len(members) - 8} more"
 
 
 def verdict(attempt: AttemptRecord) -> str:
-    """Return the state of an attempt, with the exit code that decided it, unless that is 0."""
+    """Return an attempt's state, with the exit code that decided it unless that is 0."""
     code = attempt.judged if attempt.judged is not None else attempt.exit_code
     return f"failed ({code})" if attempt.state == "failed" and code else attempt.state
 
@@ -75,7 +75,7 @@ def score(attempt: AttemptRecord) -> str:
 
 
 def note(candidate: Candidate) -> str:
-    """Return what else is to be known about a candidate; empty if nothing."""
+    """Return further remarks about a candidate, or an empty string."""
     attempt, parts = candidate.attempt, []
     if candidate.standing != "ready":
         parts.append(standing(candidate))
@@ -87,7 +87,7 @@ def note(candidate: Candidate) -> str:
 
 
 def standing(candidate: Candidate) -> str:
-    """Return what became of a candidate's fork, in words."""
+    """Return a candidate's standing in words."""
     if candidate.standing == "none" and candidate.attempt.fingerprint:
         return "changed nothing"
     if candidate.standing == "changed" and not candidate.added + candidate.modified + candidate.deleted:
@@ -101,7 +101,7 @@ def _bytes(words: str) -> bytes:
 
 
 def differences(review: TryReview, listed: int = LISTED) -> list[str]:
-    """Return the paths where the candidates differ as lines, at most ``listed`` of each kind."""
+    """Return lines about the paths where candidates differ, at most ``listed`` for each extent."""
     if not review.compared:
         readable = any(candidate.fork for candidate in review.candidates)
         return ["no candidate has changes" if readable else "no candidate can be read: their forks are gone or damaged"]
@@ -132,8 +132,7 @@ def _paths(review: TryReview, paths: Iterable[ComparedPath]) -> Iterator[str]:
 
 
 def groups_text(review: TryReview, path: ComparedPath) -> str:
-    """Return the groups of candidates of a path, by the number of each candidate's first attempt:
-    ``~1 2 (+3 -1) | -4 | not 5``."""
+    """Return a path's groups, naming each candidate by its first attempt: ``~1 2 (+3 -1) | -4 | not 5``."""
     parts = [group_text(review, group) for group in path.groups]
     if path.unchanged:
         parts.append(f"not {_firsts(review, path.unchanged)}")
@@ -161,14 +160,14 @@ def next_steps(review: TryReview) -> list[str]:
 
 
 def comparison(review: TryReview, listed: int = LISTED) -> list[str]:
-    """Return the lines below the table of a try: forks that are not as they were judged, what differs between the
+    """Return the lines below a try's table: forks that have changed since they were judged, differences between
     candidates, and the next commands."""
     parts = [standings(review), differences(review, listed), next_steps(review)]
     return [line for part in parts if part for line in ("", *part)]
 
 
 def standings(review: TryReview) -> list[str]:
-    """Return a line for each fork that is not as it was judged. An attempt that runs says so in the table."""
+    """Return a line for each fork that has changed since it was judged. The table already names running attempts."""
     lines = []
     for candidate in review.candidates:
         is_told = candidate.standing == "ready" or candidate.attempt.state == "running"
@@ -187,7 +186,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def comparison_to_json(review: TryReview) -> dict[str, Any]:
-    """Return the candidates, best first, and all compared paths. Paths name candidates by their place."""
+    """Return the candidates, best first, and all compared paths. Paths refer to candidates by index."""
     return {
         "candidates": [_candidate_to_json(candidate) for candidate in review.candidates],
         "paths": [_path_to_json(path) for path in review.paths],

@@ -1,7 +1,7 @@
-"""Attempts of a room: the registry's row ``attempts``. ``Room.attempts`` has the arguments in words.
+"""A room's attempts: the registry's row ``attempts``. ``Room.attempts`` documents the arguments.
 
-A thread is in a call of the room for as long as the try runs, so closing the room ends the attempts and waits for them.
-The reader is in no call: between two attempts it may use the room.
+A thread is inside a room call while the try runs, so closing the room ends the attempts and waits for them. The reader
+is in no call: it may use the room between two attempts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def attempts(life: Life, command: CommandLine | None, n: int, options: AttemptOptions) -> AttemptStream:
-    """Start the attempts of a room. Raise UsageError if an argument is not valid."""
+    """Start a room's attempts. Raise UsageError if an argument is invalid."""
     require_known("attempts", options, AttemptOptions)
     return RoomAttempts(life, _request(life, command, n, options), options.get("env"))
 
@@ -64,7 +64,7 @@ def _request(life: Life, command: CommandLine | None, n: int, options: AttemptOp
 
 
 class RoomAttempts:
-    """The ``AttemptStream`` of a room. ``_call`` is written before the stream is given to its reader."""
+    """A room's ``AttemptStream``. ``_call`` is written before the reader gets the stream."""
 
     def __init__(self, life: Life, request: AttemptRequest, env: Mapping[str, str] | None = None) -> None:
         self._life = life
@@ -121,8 +121,8 @@ class RoomAttempts:
 
 
 class _Call:
-    """The call of the room in which the attempts run, in a thread of its own. ``_began`` and ``_ended`` are events;
-    ``_running`` and ``_error`` are written by that thread before the first is set."""
+    """The room call in which the attempts run, in its own thread. ``_began`` and ``_ended`` are events; the thread
+    writes ``_running`` and ``_error`` before it sets ``_began``."""
 
     def __init__(self, life: Life, request: AttemptRequest, variables: tuple[bytes, ...]) -> None:
         self._life, self._request, self._variables = life, request, variables
@@ -136,7 +136,7 @@ class _Call:
         return self._ended.is_set()
 
     def begin(self) -> Attempts:
-        """Start the attempts. Raise the exceptions of ``start``."""
+        """Start the attempts. Raise the same exceptions as ``start``."""
         threading.Thread(target=self._work, name="mudroom attempts", daemon=True).start()
         self._began.wait()
         if self._running is None:

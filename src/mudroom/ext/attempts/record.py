@@ -1,14 +1,14 @@
-"""The records of tries (``mudroom try``), with the attempts of each.
+"""Records of tries (``mudroom try``), with their attempts.
 
-    attempts/<name>/record    MessagePack of ext/attempts/value.py:TryRecord; replaced by rename
+    attempts/<name>/record    MessagePack, ext/attempts/value.py:TryRecord; replaced by rename
                     lock      flock(2): held by the process that runs the try
 
-Rules of this file:
-1. A name is made by mkdir(2), so two tries never have the same, and is not used again while its record is kept.
+Rules:
+1. mkdir(2) makes the name, so two tries never share a name. It is not used again while its record is kept.
 2. A try without an end whose lock is free was killed: its running attempts are read as ``interrupted``. Their forks are
-   in the vault, and the changes are collected at the next look at them, as of any command that was cut off.
-3. A damaged record costs its own try alone.
-4. The newest ``KEPT`` tries are kept. The reports of one record have at most ``REPORTS`` bytes together.
+   in the vault; their changes are collected when they are next looked at, as after any interrupted command.
+3. A damaged record affects only its own try.
+4. The newest ``KEPT`` tries are kept. A record's reports have at most ``REPORTS`` bytes together.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from mudroom.vault.record import format_of
 
 KEPT = 100
 REPORT = 1 << 16
-"""Bytes kept of one report: the last ones."""
+"""Bytes kept from a report: the last ones."""
 REPORTS = 1 << 21
 _LARGEST = 1 << 26
-"""Bytes of a record that is read: 1,000 attempts with commands of 32 KiB are half of it."""
+"""Limit for reading a record, in bytes: 1,000 attempts with commands of 32 KiB need half."""
 _DIRECTORY = b"/attempts"
 
 
 class Tries(NamedTuple):
-    """The tries of a vault."""
+    """A vault's tries."""
 
     records: tuple[TryRecord, ...]
     """Oldest first."""
     damaged: tuple[str, ...]
-    """Names of the tries whose record cannot be read."""
+    """Names of tries with unreadable records."""
 
 
 class TryLock:
-    """The lock of the process that runs a try. Owner: the thread that runs it."""
+    """The lock held while a try runs. Owner: the thread that runs it."""
 
     def __init__(self, name: str, place: bytes, descriptor: int) -> None:
         self.name = name
@@ -60,7 +60,7 @@ class TryLock:
 
 
 def begin(vault: bytes) -> TryLock:
-    """Make a place for a new try, and hold its lock."""
+    """Make a directory for a new try and hold its lock."""
     above = vault + _DIRECTORY
     os.makedirs(above, mode=0o700, exist_ok=True)
     number = max((int(name[1:]) for name in _names(vault)), default=0)
@@ -77,7 +77,7 @@ def begin(vault: bytes) -> TryLock:
 
 
 def save(vault: bytes, record: TryRecord) -> None:
-    """Write a record: a reader finds the old one or the new one. Reports are cut to their bounds."""
+    """Write a record atomically, with its reports cut to their bounds."""
     data = msgspec.msgpack.encode(record._replace(attempts=_bounded(record.attempts)))
     path = _place(vault, record.name) + b"/record"
     beside = path + b".new"
@@ -85,12 +85,12 @@ def save(vault: bytes, record: TryRecord) -> None:
         os.unlink(beside)
     with os.fdopen(safe_open.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
         stream.write(data)
+    # atomic: a reader finds the old record or the new one
     disk.rename_path(beside, path)
 
 
 def load(vault: bytes, name: str) -> TryRecord:
-    """Return the record of a try. Raise UsageError if there is none, MudroomError if it is damaged or of a newer
-    format."""
+    """Return a try's record. Raise UsageError if there is none, MudroomError if it is damaged or has a newer format."""
     place = _place(vault, name) if _is_name(name) else b""
     try:
         data = _read(place + b"/record") if place else None
@@ -113,13 +113,13 @@ def load(vault: bytes, name: str) -> TryRecord:
 
 
 def tries(vault: bytes) -> Tries:
-    """Return all tries that can be read, and the names of the damaged ones."""
+    """Return all readable tries, and the names of damaged ones."""
     records, damaged = [], []
     for name in sorted(_names(vault), key=lambda name: int(name[1:])):
         try:
             records.append(load(vault, name))
         except UsageError:
-            continue  # it begins just now, or is removed
+            continue  # it is just being made or removed
         except (MudroomError, OSError):
             damaged.append(name)
     return Tries(tuple(records), tuple(damaged))
@@ -141,7 +141,7 @@ def is_running(vault: bytes, name: str) -> bool:
 
 
 def cut_off(record: TryRecord) -> TryRecord:
-    """Return the record of a try whose process is gone, with the best of the attempts that had ended."""
+    """Return the record of a try whose process is gone, with the best attempt among those that had ended."""
     rows = tuple(
         attempt._replace(state="interrupted") if attempt.state == "running" else attempt for attempt in record.attempts
     )
@@ -150,8 +150,9 @@ def cut_off(record: TryRecord) -> TryRecord:
 
 
 def remove(vault: bytes, name: str) -> None:
-    """Remove a record; its forks are not touched. The lock goes last: until then the try has a name."""
+    """Remove a record, but not its forks."""
     place = _place(vault, name)
+    # the lock goes last: until then the try has a name
     for file in (b"/record.new", b"/record", b"/lock"):
         with suppress(FileNotFoundError):
             os.unlink(place + file)
@@ -160,7 +161,7 @@ def remove(vault: bytes, name: str) -> None:
 
 
 def expire(vault: bytes) -> None:
-    """Remove the records of the oldest tries beyond ``KEPT``. Those that run stay."""
+    """Remove the oldest records beyond ``KEPT``, except those of running tries."""
     names = sorted(_names(vault), key=lambda name: int(name[1:]))
     for name in names[: max(len(names) - KEPT, 0)]:
         if not is_running(vault, name):

@@ -1,9 +1,8 @@
-"""Attempts at one task, side by side: their records, their order, and which of them have the same result. Pure.
+"""Attempts at one task, side by side: records, ranking, and equal results. Pure.
 
-The order, best first (``key``): the judge's success; its exit code, where that is the score; the score, the highest
-first; attempts that have changed something before those that have not; the fewest changed lines; the number. Attempts
-that were ended before they were judged come last. The best is the first of those that have passed; if none has,
-there is no best.
+The ranking, best first (``key``): the judge's success; its exit code, where that is the score; the score, highest
+first; attempts with changes before those without; fewest changed lines; the number. Attempts that were ended before
+they were judged come last. The best is the first that has passed; without a passed attempt there is no best.
 """
 
 from __future__ import annotations
@@ -17,48 +16,48 @@ from mudroom.typing import Any, Literal, NamedTuple
 FORMAT = 1
 SCHEMA = "mudroom.try/1"
 MOST = 1000
-"""Attempts of one try: the forks of a project are listed and read one by one."""
+"""Attempts in one try: a project's forks are listed and read one by one."""
 
 SCORES: tuple[Score, ...] = ("exit", "json", "-lines")
 
 JUDGED = ("passed", "failed")
 TryEnd = Literal["", "until", "budget", "interrupted", "judge"]
-"""Reason for which attempts were ended early; empty: none was. ``judge``: the judge cannot be run at all."""
+"""Why attempts were ended early; empty: none was. ``judge``: the judge cannot be run at all."""
 
 
 class AttemptRecord(NamedTuple):
-    """One attempt: a command in a fork of its own, and the judge's verdict."""
+    """One attempt: a command in its own fork, and the judge's verdict."""
 
     number: int
     """From 1."""
     fork: str
-    """Empty: it has no fork, since its command has not run, or has changed nothing."""
+    """Empty if there is no fork: the command has not run, or has changed nothing."""
     command: tuple[bytes, ...]
     state: AttemptState
     exit_code: int = 0
     judged: int | None = None
-    """Exit code of the judge; None: it was not judged."""
+    """The judge's exit code; None: not judged."""
     score: float | None = None
     fingerprint: str = ""
-    """Digest of the changes' paths, kinds, modes and contents; empty: they were not collected."""
+    """Digest over the changes' paths, kinds, modes and contents; empty: they were not collected."""
     added: int = 0
     modified: int = 0
-    """Renamed files included."""
+    """Includes renamed files."""
     deleted: int = 0
     lines: int = 0
     """Lines added and removed."""
     seconds: float = 0.0
-    """Wall time of the command and its judge."""
+    """Wall time for the command and its judge."""
     report: bytes = b""
-    """The end of the judge's output, or of the command's own if it was not judged."""
+    """The end of the judge's output, or of the command's if it was not judged."""
     same_as: int = 0
     """Number of the first attempt with this fingerprint; 0: itself."""
     note: str = ""
-    """What else a reader has to know: the reason of a refusal, an error, a missing score."""
+    """A remark for the reader: why it was refused, an error, a missing score."""
     of: tuple[int, ...] = ()
-    """Numbers of the attempts whose union this is; empty: it is a command's."""
+    """Numbers of the united attempts; empty: a command made this result."""
     reviewed: str = ""
-    """The fingerprint of ``vault/forks/review.py`` when it was judged: of the very files, by inode and times."""
+    """Fingerprint from ``vault/forks/review.py`` when it was judged: it identifies the files by inode and times."""
 
     @property
     def files(self) -> int:
@@ -74,19 +73,19 @@ class TryRecord(NamedTuple):
     started: int
     """Nanoseconds since 1970."""
     ended: int
-    """0: it runs, or mudroom was killed."""
+    """0: running, or mudroom was killed."""
     command: tuple[bytes, ...]
     """As given, with ``{i}``."""
     judge: tuple[bytes, ...]
-    """Empty: the exit code of the command decides."""
+    """Empty: the command's exit code decides."""
     score: Score
     base_fork: str
-    """The fork that the attempts are forks of, as ``FORK`` or ``FORK@CHECKPOINT``; empty: the project."""
+    """The attempts' parent as ``FORK`` or ``FORK@CHECKPOINT``; empty: the project."""
     best: int
-    """Number of the best attempt; 0: none has passed."""
+    """The best attempt's number; 0: none has passed."""
     attempts: tuple[AttemptRecord, ...]
     combined: str = ""
-    """The fork of a union of attempts that is better than each of them; empty: there is none."""
+    """Fork with a union of attempts that is better than each of them, or empty."""
     end: TryEnd = ""
     note: str = ""
 
@@ -96,7 +95,7 @@ class TryRecord(NamedTuple):
 
 
 def key(attempt: AttemptRecord, score: Score) -> tuple[bool, bool, int, float, bool, int]:
-    """Return the place of an attempt in the order, without its number. Two attempts with equal keys are tied."""
+    """Return an attempt's rank, without its number. Attempts with equal keys are tied."""
     judged = attempt.judged if attempt.judged is not None else attempt.exit_code
     return (
         attempt.state not in JUDGED,
@@ -120,7 +119,7 @@ def best_of(attempts: Iterable[AttemptRecord], score: Score) -> AttemptRecord | 
 
 
 def tied(attempts: Sequence[AttemptRecord], score: Score) -> list[AttemptRecord]:
-    """Return the attempts with another result that are as good as the best but for their number."""
+    """Return the attempts that differ from the best in result but equal it in rank."""
     best = best_of(attempts, score)
     if best is None:
         return []
@@ -136,7 +135,7 @@ def tied(attempts: Sequence[AttemptRecord], score: Score) -> list[AttemptRecord]
 
 
 def folded(attempts: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
-    """Return the attempts by number, each with the first that has the same result."""
+    """Return the attempts by number, each with the first attempt that has the same result."""
     first: dict[str, int] = {}
     rows = []
     for attempt in sorted(attempts, key=lambda attempt: attempt.number):
@@ -146,8 +145,8 @@ def folded(attempts: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
 
 
 def read_score(output: bytes) -> float | None:
-    """Return the score that a judge has printed: its last line that is not empty is a number, or a JSON object with a
-    number under ``score``. None: there is none, or it is not finite."""
+    """Return a judge's printed score: a number in its last non-empty line, or a JSON object there with a number under
+    ``score``. Return None if there is none, or it is not finite."""
     lines = output.strip().splitlines()
     if not lines:
         return None
@@ -169,12 +168,12 @@ def read_score(output: bytes) -> float | None:
 
 
 def numbered(words: Iterable[bytes], number: int) -> tuple[bytes, ...]:
-    """Return the words of a command with ``{i}`` replaced by the number of the attempt."""
+    """Return a command's words with ``{i}`` replaced by the attempt's number."""
     return tuple(word.replace(b"{i}", b"%d" % number) for word in words)
 
 
 def distinct(attempts: Iterable[AttemptRecord]) -> int:
-    """Return the number of different results of the attempts whose changes were collected."""
+    """Return how many different results the attempts with collected changes have."""
     return len({attempt.fingerprint for attempt in attempts if attempt.fingerprint})
 
 

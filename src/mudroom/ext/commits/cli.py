@@ -1,5 +1,5 @@
-"""The commits of a fork on the command line: ``apply --commits``, ``--commit`` and ``--git``, ``diff --commits``, and
-the line of a preview."""
+"""A fork's commits on the command line: ``apply --commits``, ``--commit`` and ``--git``, ``diff --commits``, and a
+preview's line."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def bring_commits(session: Session, name: str, args: argparse.Namespace, context
 
 
 def print_transfers(repositories: Iterable[TransferResult], conflicts: Collection[bytes], context: Context) -> None:
-    """Print what an apply has done to refs. ``conflicts``: paths of conflicts, which were printed already."""
+    """Print an apply's effect on refs. ``conflicts``: paths of conflicts that are already printed."""
     for result in repositories:
         for subject, words in outcome_rows(result.label, result.refs, conflicts):
             context.terminal.say(f"  {subject} {words}")
@@ -118,7 +118,7 @@ def apply_as_commit(
 
 
 def user_git_files(environ: Mapping[bytes, bytes]) -> UserFiles:
-    """Return git's settings files of the user: git-config(1), "Files"."""
+    """Return the user's git settings files: git-config(1), "Files"."""
     home = environ.get(b"HOME", b"/")
     own = environ.get(b"XDG_CONFIG_HOME") or home + b"/.config"
     system = () if environ.get(b"GIT_CONFIG_NOSYSTEM") else (environ.get(b"GIT_CONFIG_SYSTEM") or b"/etc/gitconfig",)
@@ -160,7 +160,7 @@ def print_one_commit(landed: LandingResult, context: Context) -> None:
 
 
 def show_commits(session: Session, name: str, words: list[str], args: argparse.Namespace, context: Context) -> int:
-    """``words``: the commits to show; empty: all. A commit that is named is shown with its differences."""
+    """Show commits; empty ``words``: all. Named commits are shown with their differences."""
     repository = repository_of(args.repository, session)
     log = commits_of.list_commits(session, name, repository)
     diffs = commits_of.commit_diffs(session, name, words, repository) if words or log.commits else iter(())
@@ -178,7 +178,7 @@ def show_commits(session: Session, name: str, words: list[str], args: argparse.N
 
 
 def repository_of(directory: str | None, session: Session) -> bytes:
-    """Return the ``.git`` of a directory of the project, which may be written with or without its ``.git``."""
+    """Return the ``.git`` for a project directory, which may be given with or without ``.git``."""
     if directory is None:
         return b".git"
     (path,) = project_paths([directory], session)
@@ -207,7 +207,7 @@ def _lines(diffs: Iterable[CommitDiff], *, patch: bool) -> Iterator[bytes]:
 
 
 def counts(diff: CommitDiff) -> str:
-    """Return the size of a commit in words: ``2 files changed, +10 -3``."""
+    """Return a commit's size in words: ``2 files changed, +10 -3``."""
     files = f"{len(diff.files):,}{' and more' if diff.more else ''} file{'' if len(diff.files) == 1 else 's'} changed"
     added = f"+{diff.lines_added:,}" if diff.lines_added else ""
     removed = f"-{diff.lines_removed:,}" if diff.lines_removed else ""
@@ -262,8 +262,8 @@ def _file(file: CommitFile) -> dict[str, Any]:
 
 
 def commit_lines(session: Session, fork: str, units: Iterable[bytes]) -> dict[bytes, str]:
-    """Return a line about the new commits of each repository. A repository is left out if its commits cannot be read,
-    or not cheaply: a preview never fails for that."""
+    """Return a line about each repository's new commits. A repository is left out if its commits cannot be read, or not
+    cheaply: a preview must not fail for that."""
     lines: dict[bytes, str] = {}
     for unit in units:
         if len(lines) < _MOST_REPOSITORIES:

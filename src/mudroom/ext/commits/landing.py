@@ -1,7 +1,7 @@
-"""The repositories of a fork, as part of an apply: objects before the files, refs after them.
+"""A fork's repositories as part of an apply: objects before the files, refs after them.
 
-The refs that an apply moves are kept in ``applies/uN/refs``, written before the first of them moves. Undo and redo
-move them by compare-and-swap, all of a repository or none; recovery repeats what was begun. Objects are never removed.
+An apply keeps its ref moves in ``applies/uN/refs``, written before the first ref moves. Undo and redo move the refs by
+compare-and-swap, all in a repository or none; recovery repeats moves that had begun. Objects are never removed.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def _sides(project: bytes, directory: bytes, view: Source) -> RepositorySides:
     return RepositorySides(directory, place, git, common, inside)
 
 
-# --- on the way ---
+# --- during the apply ---
 
 
 class GitLanding:
-    """The transfers of an apply (``vault/apply/repositories.py:RefLanding``). Hold the fork's lock."""
+    """An apply's transfers (``vault/apply/repositories.py:RefLanding``). Hold the fork's lock."""
 
     def __init__(self, transfers: Sequence[Transfer], vault: Vault, fork: Fork) -> None:
         self._transfers, self._vault, self._fork = transfers, vault, fork
@@ -71,8 +71,8 @@ class GitLanding:
             transfer.add_objects()
 
     def left_behind(self, lands: Collection[bytes]) -> str:
-        """Return why the files would not be those of the commits, as the end of a sentence; empty if they would.
-        ``lands``: paths of the project which become as in the fork."""
+        """Return why the files would differ from the commits, as the end of a sentence; empty if they would not.
+        ``lands``: project paths that become as in the fork."""
         for transfer in self._transfers:
             folder = os.path.relpath(transfer.sides.work_tree or self._project, self._project)
             prefix = b"" if folder == b"." else folder + b"/"
@@ -83,10 +83,11 @@ class GitLanding:
         return ""
 
     def held_back(self, not_whole: str, left_behind: str) -> list[Conflict]:
-        """Return the checked-out branches of the fork that cannot arrive under their own names, as conflicts.
+        """Return the fork's checked-out branches that cannot arrive under their own names, as conflicts.
 
-        No file is applied then: the files of the commits would be in the way of the ``git merge`` that takes them.
-        ``not_whole``: why not all files can be applied; empty if they can."""
+        No file is applied then: applied files would be in the way of the ``git merge`` that takes the commits.
+        ``not_whole``: why not all files can be applied; empty if they can.
+        """
         conflicts = []
         for transfer in self._transfers:
             _moves, result = transfer.plan(self._options(not_whole or left_behind))
@@ -105,8 +106,8 @@ class GitLanding:
     def bring(
         self, place: ApplyDirectory | None, applied: ApplyResult, not_whole: str, time: int
     ) -> tuple[ApplyDirectory | None, ApplyResult, list[TransferResult]]:
-        """Move the refs. Return the apply's directory, made now if there was none and a ref moves. The moves are kept
-        durably before the first of them."""
+        """Move the refs. Return the apply's directory, which is created if there was none and a ref moves. The moves
+        are saved durably before the first ref moves."""
         planned = [transfer.plan(self._options(not_whole)) for transfer in self._transfers]
         records = [record for record, _result in planned if record.moves]
         if records and place is not None:
@@ -138,8 +139,8 @@ def _told(result: TransferResult, failures: Sequence[RefFailure]) -> TransferRes
 def open_git_landing(
     vault: Vault, fork: Fork, record: ForkRecord, directories: Sequence[bytes]
 ) -> Iterator[GitLanding]:
-    """Yield the transfers of these git directories of the project, with all objects checked. Hold the fork's lock.
-    Raise UsageError if a repository is refused; nothing has been written then."""
+    """Yield the transfers for these git directories in the project, with all objects checked. Hold the fork's lock. If
+    a repository is refused, raise UsageError before anything is written."""
     with _fork_side(vault, fork, record) as (side, emptied), ExitStack() as stack:
         from mudroom.ext.commits.git.transfer import open_transfer
 
@@ -151,8 +152,7 @@ def open_git_landing(
 
 
 def require_unemptied_repositories(vault: Vault, fork: Fork, tops: Iterable[bytes]) -> None:
-    """Raise UsageError with the path if one of these repositories, which the fork made, holds a masked file as an empty
-    one."""
+    """Raise UsageError with the path if one of these repositories, made in the fork, holds a masked file as empty."""
     require_dulwich()
     from mudroom.ext.commits.git.made import require_unemptied
 
@@ -163,7 +163,7 @@ def require_unemptied_repositories(vault: Vault, fork: Fork, tops: Iterable[byte
 
 
 def require_unemptied_commits(vault: Vault, fork: Fork, record: ForkRecord, directories: Sequence[bytes]) -> None:
-    """Raise UsageError with the path if a commit that the fork made holds a masked file as an empty one."""
+    """Raise UsageError with the path if a commit made in the fork holds a masked file as empty."""
     require_dulwich()
     from mudroom.ext.commits.git.walk import EmptiedFile
 
@@ -194,7 +194,7 @@ def _fork_side(vault: Vault, fork: Fork, record: ForkRecord) -> Iterator[tuple[F
 
 
 def _begin_without_files(vault: Vault, fork: Fork, time: int, records: Sequence[RepositoryMoves]) -> ApplyDirectory:
-    """Begin an apply that changes no file of the project. The caller ends it."""
+    """Begin an apply that changes no project file. The caller ends it."""
     place = ApplyDirectory(vault.new_apply())
     place.begin("apply")
     save_refs(place.path, records)
@@ -205,11 +205,12 @@ def _begin_without_files(vault: Vault, fork: Fork, time: int, records: Sequence[
 def bring_commits(
     vault: Vault, fork: Fork, record: ForkRecord, branch: str | None, repository: bytes, time: int
 ) -> Commits:
-    """Bring the commits of a fork to the project's repository, no files: its HEAD arrives at ``branch``, by default
-    ``mudroom/FORK``; its other branches, tags, notes and stashes as in an apply. Hold the vault's and the fork's lock.
+    """Bring a fork's commits, but no files, to the project's repository: its HEAD arrives at ``branch``, by default
+    ``mudroom/FORK``; its other branches, tags, notes and stashes as in an apply. Hold the vault's and the fork's
+    lock.
 
-    Raise UsageError, with nothing changed: if the fork has no commits that the repository does not have; if the branch
-    cannot be moved forward to them; if an object is refused.
+    Raise UsageError, with nothing changed: if the fork has no commits that the repository lacks; if the branch cannot
+    be moved forward to them; if an object is refused.
     """
     require_dulwich()
     from mudroom.ext.commits.git.transfer import Commits, open_transfer
@@ -242,7 +243,7 @@ def bring_commits(
 
 
 def save_refs(place: bytes, records: Sequence[RepositoryMoves]) -> None:
-    """Keep the moves of an apply, durably. ``place``: the apply's directory."""
+    """Save an apply's moves, durably. ``place``: the apply's directory."""
     beside = place + REFS + b".new"
     with suppress(FileNotFoundError):
         os.unlink(beside)
@@ -255,7 +256,7 @@ def save_refs(place: bytes, records: Sequence[RepositoryMoves]) -> None:
 
 
 def load_refs(place: bytes) -> list[RepositoryMoves]:
-    """Return the moves of an apply; empty if it moved no refs."""
+    """Return an apply's moves; empty if it moved no refs."""
     try:
         data = safe_open.read(place + REFS)
     except FileNotFoundError:
@@ -264,7 +265,7 @@ def load_refs(place: bytes) -> list[RepositoryMoves]:
 
 
 def move_refs(records: Sequence[RepositoryMoves], *, back: bool = False, again: bool = False) -> list[RefFailure]:
-    """Move refs forward, or back. Return those that could not be moved; of their repositories none has moved.
+    """Move refs forward, or back. Return those that could not be moved; in their repositories no ref has moved.
     ``again``: they were begun before, and may have been cut off."""
     if not records:
         return []
@@ -281,13 +282,13 @@ def move_refs(records: Sequence[RepositoryMoves], *, back: bool = False, again: 
 
 
 def moved_again(place: bytes, *, back: bool) -> tuple[Remark, ...]:
-    """Move the refs of an apply that was cut off, forward or back. Return a remark for each that could not be moved."""
+    """Move an interrupted apply's refs, forward or back. Return a remark for each that could not be moved."""
     failures = move_refs(load_refs(place), back=back, again=True)
     return tuple(Remark(failure.label + b"/" + failure.ref, failure.reason) for failure in failures)
 
 
 def _conflicts(failures: Iterable[RefFailure], *, back: bool) -> list[Conflict]:
-    """Return the refs that an undo or redo has left where they are, as conflicts in git's words."""
+    """Return the refs that an undo or redo could not move, as conflicts in git's words."""
     taken_back = "the files that were taken back" if back else "the files that were applied"
     return [
         Conflict(failure.label + b"/" + failure.ref, f"{failure.reason}, and stays; git status shows {taken_back}")
@@ -309,9 +310,8 @@ def _require_unlocked(records: Iterable[RepositoryMoves]) -> None:
 
 
 class GitTurn:
-    """The refs of an apply, moved back or forward again when its files have been
-    (``vault/apply/repositories.py:RefTurn``). Raise UsageError, before anything is changed, if another git command is
-    at work in a repository."""
+    """An apply's refs, moved back or forward again after its files (``vault/apply/repositories.py:RefTurn``). Raise
+    UsageError, before anything is changed, if another git command is at work in a repository."""
 
     def __init__(self, place: ApplyDirectory, *, back: bool) -> None:
         _require_unlocked(load_refs(place.path))
@@ -320,7 +320,7 @@ class GitTurn:
         self._moved: tuple[str, ...] = ()
 
     def settle(self, _applied: ApplyResult) -> tuple[Remark, ...]:
-        """Move the refs. Called by the undo or redo before it counts as finished."""
+        """Move the refs. The undo or redo calls this before it counts as finished."""
         records = load_refs(self._place.path)
         failures = move_refs(records, back=self._back)
         failed = {failure.label for failure in failures}

@@ -1,4 +1,4 @@
-"""The commits of a fork, for a session: listed, brought as a branch, and an apply whose files become one commit."""
+"""A fork's commits, for a session: list them, bring them as a branch, or make an apply's files one commit."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
     from mudroom.session import Session
 
 _IGNORE_LIMIT = 1 << 20
-"""Bytes of a ``.gitignore``; a larger one is not followed."""
+"""Largest ``.gitignore`` in bytes; a larger one is ignored."""
 
 
 # --- listing ---
 
 
 def list_commits(session: Session, fork: str, repository: bytes = b".git", *, cheaply: bool = False) -> CommitLog:
-    """Return the commits of a fork that the project's repository does not have, oldest first: of its HEAD, and of the
-    branches, tags and stash that it changed. Raise UsageError if the project has no repository there, or that of the
-    fork cannot be read. ``cheaply``: refuse a repository of which much has to be read."""
+    """Return the fork's commits that the project's repository lacks, oldest first: from its HEAD, and from the
+    branches, tags and stash that it changed. Raise UsageError if the project has no repository there, or the fork's
+    cannot be read. ``cheaply``: refuse a repository that needs much reading."""
     with _open_log(session, fork, repository, cheaply=cheaply) as log:
         return log.read()
 
 
 def commit_diff(session: Session, fork: str, commit: str, repository: bytes = b".git") -> CommitDiff:
-    """Return the changes of a listed commit against its first parent; ``commit``: its id, the beginning of its id, or a
-    ref of the fork. Secrets are masked. Raise UsageError as ``list_commits``, and if there is no such commit."""
+    """Return a listed commit's changes against its first parent. ``commit``: its id, a prefix, or a ref in the fork.
+    Secrets are masked. Raise UsageError as ``list_commits`` does, and if there is no such commit."""
     return next(commit_diffs(session, fork, [commit], repository))
 
 
 def commit_diffs(
     session: Session, fork: str, commits: Sequence[str] = (), repository: bytes = b".git"
 ) -> Iterator[CommitDiff]:
-    """Yield the changes of these commits, or of all listed ones, as ``commit_diff``, one at a time."""
+    """Yield the changes of these commits, or of all listed ones, one at a time. See ``commit_diff``."""
     work_tree = repository.removesuffix(b".git")
     with _open_log(session, fork, repository) as log:
         from mudroom.ext.commits.git.commit_diff import read_commit_diff
@@ -83,10 +83,9 @@ def _open_log(session: Session, fork: str, repository: bytes, *, cheaply: bool =
 
 
 def bring_commits(session: Session, fork: str, *, branch: str | None = None, repository: bytes = b".git") -> Commits:
-    """Bring the commits of a fork into the project's repository: its HEAD as a branch (default: ``mudroom/<fork>``),
-    its other branches, tags, notes and stashes under their names. The project's files, index and HEAD stay unchanged.
-    Hold the vault's lock. Raise UsageError if there are no commits, or they cannot be brought; no ref has changed
-    then."""
+    """Bring a fork's commits into the project's repository: its HEAD as a branch (default: ``mudroom/<fork>``), its
+    other branches, tags, notes and stashes under their names. The project's files, index and HEAD stay unchanged.
+    Hold the vault's lock. Raise UsageError, with no ref changed, if there are no commits or they cannot be brought."""
     forks, vault = session.forks, session.vault
     require_own(vault)
     forks.secrets.look()
@@ -123,9 +122,9 @@ def apply_as_commit(
     exact: bool = False,
     **options: Any,
 ) -> LandingResult:
-    """``Changes.apply``, and commit what has landed on the checked-out branch; ``undo`` takes both back. ``options``:
-    those of ``apply``. Hold the vault's lock. Raise UsageError, with nothing applied, if no commit could be made;
-    otherwise as ``apply`` does."""
+    """``Changes.apply``, then commit the landed files on the checked-out branch; ``undo`` reverses both. ``options``
+    are passed to ``apply``. Hold the vault's lock. Raise UsageError, with nothing applied, if no commit could be
+    made; otherwise as ``apply`` does."""
     require_dulwich()
     from mudroom.ext.commits.git.one_commit import clean_message, covers, open_one_commit
 
@@ -184,7 +183,7 @@ def _commit(forks: Forks, commit: OneCommit, landed: LandingResult, message: byt
 
 
 def _ignored_by_git(project: Source) -> Callable[[bytes, Entry], bool]:
-    """Return the predicate of files that the project's ``.gitignore`` files match, or a directory above them."""
+    """Return a predicate: whether ``.gitignore`` files in the project match a file or a directory above it."""
 
     def read(path: bytes) -> bytes | None:
         try:

@@ -1,2 +1,2 @@
-"""The terminal review: look at the changes of a fork, choose, decide conflicts and apply, with the keyboard. It is
-drawn by Textual, which is an optional dependency; only ``ext/tui/cli/review.py`` imports this room."""
+"""The terminal review: look at a fork's changes, choose, decide conflicts and apply, by keyboard. It is drawn with
+Textual, an optional dependency; only ``ext/tui/cli/review.py`` imports this room."""

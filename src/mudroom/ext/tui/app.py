@@ -1,4 +1,4 @@
-"""The terminal review as an application: how it starts and how it ends.
+"""The terminal review as an application: start and end.
 
 1. Leaving applies no changes.
 2. An apply that has begun is finished, whatever signal arrives and even if the terminal is gone. Only the policy's
@@ -42,7 +42,8 @@ else:
 
 
 def _heed(loop: asyncio.AbstractEventLoop, number: int, heard: Callable[[int], None]) -> None:
-    """Call ``heard`` in the loop when a signal comes. Loops of Windows have no handlers, but wake for signals."""
+    """Call ``heard`` in the loop when a signal arrives. Event loops on Windows have no signal handlers, but signals
+    wake them."""
     if sys.platform == "win32":
 
         def handle(number: int, _frame: object) -> None:
@@ -57,16 +58,16 @@ class ReviewEnd(NamedTuple):
     """The outcome of a review."""
 
     code: int
-    """The exit code, as that of an apply: 0, 1 the requested commit was not made, 3 conflicts are left, 4 the fork has
+    """The exit code, as in an apply: 0, 1 the requested commit was not made, 3 conflicts are left, 4 the fork has
     changed, 5 verification failed."""
     fork: str
     says: str
-    """A sentence about the last action; empty if there was none."""
+    """A sentence about the last action, or empty."""
     applied: bool
     holds: bool
     """Whether the fork still held changes."""
     signal: int
-    """The signal that ended the review; 0 if none did."""
+    """The signal that ended the review, or 0."""
 
 
 class ReviewApp(BaseApp):
@@ -84,7 +85,7 @@ class ReviewApp(BaseApp):
         tried: str | None = None,
         handles_signals: bool = True,
     ) -> None:
-        """``tried``: begin with the candidates of this try."""
+        """``tried``: begin with this try's candidates."""
         super().__init__(session, fork, hooks)
         self._tried = tried
         self.candidates: CandidateModel | None = None
@@ -135,7 +136,7 @@ class ReviewApp(BaseApp):
         self.candidates = model = CandidateModel(self.session, tried)
 
         async def begin_review(fork: str) -> None:
-            await model.ask(lambda: None)  # its calls have ended: a session is not used by two threads at a time
+            await model.ask(lambda: None)  # wait for its calls: two threads must not use a session at once
             self._review(fork)
 
         self.push_screen(CandidateReview(model, begin_review))
@@ -147,8 +148,9 @@ class ReviewApp(BaseApp):
         return True
 
     async def _end_review(self) -> None:
-        """Remove the screen of the review first: its work uses the model."""
+        """Remove the review's screen, and then close its model."""
         model, self.model = self.model, None
+        # the screen goes first: its work uses the model
         await self.pop_screen()
         if model is not None:
             await asyncio.get_running_loop().run_in_executor(None, model.close)
@@ -178,8 +180,8 @@ def _state_of(fork: ForkRow) -> str:
 
 
 def review(session: Session, fork: str | None, hooks: ReviewHooks, *, tried: str | None = None) -> ReviewEnd:
-    """Let the user review a fork; ``fork`` None: ask the user which. ``tried``: begin with the candidates of this try.
-    Block until the user has left.
+    """Let the user review a fork, or choose one if ``fork`` is None. ``tried``: begin with this try's candidates.
+    Return when the user leaves.
 
     Raise MudroomError if the terminal cannot be drawn on.
     """

@@ -1,4 +1,4 @@
-"""The state and services of the application that its screens use."""
+"""The application's state and services for its screens."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class ReviewHooks(NamedTuple):
     edit: Callable[[Session, str, ForkConflict], None]
     """Resolve a conflict in the user's editor, which has the terminal meanwhile. Raises MudroomError."""
     tell: Callable[[Event], str]
-    """Return an event of the journal as a line."""
+    """Return a journal event as a line."""
     notes: Sequence[str] = ()
     verifies: tuple[bytes, ...] = ()
-    """The policy's verify command; empty if there is none."""
+    """The policy's verify command, or empty."""
     git_files: Callable[[], UserFiles] | None = None
-    """Return git's settings files of the user; None: no commit is offered."""
+    """Return the user's git settings files. None: no commit is offered."""
 
 
 class BaseApp(App[None]):
@@ -53,7 +53,7 @@ class BaseApp(App[None]):
         self._working: Working[Any] | None = None
 
     async def work(self, title: str, work: Callable[[], Awaitable[T]]) -> T | MudroomError:
-        """Show a dialog while ``work``, which writes, runs; return its result or its MudroomError."""
+        """Show a dialog while ``work``, which writes, runs. Return its result or its MudroomError."""
         working: Working[T] = Working(title, work, self.interrupt)
         loop = asyncio.get_running_loop()
         self._working = working
@@ -72,9 +72,9 @@ class BaseApp(App[None]):
                     self.notify(self.model.recovered.pop(0), markup=False, timeout=10)
 
     def verifying(self, command: tuple[bytes, ...]) -> Callable[[bytes], None]:
-        """Show the output of the verify command; return the function that takes that output.
+        """Show the verify command's output. Return the function that takes that output.
 
-        Called by the thread that applies, when verification begins.
+        Called by the applying thread when verification begins.
         """
         working = self._working
         assert working is not None
@@ -86,7 +86,7 @@ class BaseApp(App[None]):
         return show_output
 
     def interrupt(self) -> bool:
-        """Kill the verify command that runs now; return whether there was a command to kill."""
+        """Kill the running verify command. Return whether one was running."""
         return self.session.interrupt(KILL)
 
     def tell_error(self, error: MudroomError) -> None:
@@ -94,7 +94,7 @@ class BaseApp(App[None]):
         self.notify(text, severity="error", markup=False, timeout=10)
 
     def to_candidates(self) -> bool:
-        """Go back to the candidates of the try from which this review was begun; return whether there is one."""
+        """Go back to the candidates from which this review was opened. Return whether there are any."""
         return False
 
     def leave(self, says: str = "") -> None:

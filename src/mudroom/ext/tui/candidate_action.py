@@ -1,5 +1,5 @@
-"""The keys of the candidates of a try, and their actions. Nothing is applied here: Enter leads to the review of a
-candidate, and ``b`` back."""
+"""Keys for a try's candidates, and their actions. No changes are applied here: Enter opens a candidate's review, and
+``b`` leads back."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def hunk(screen: CandidateScreen, by: int) -> None:
         screen.paths.move(by)
 
 
-# --- what is shown ---
+# --- the display ---
 
 
 def side(screen: CandidateScreen, which: int) -> None:
@@ -144,12 +144,12 @@ AT_ONCE: Mapping[str, Callable[..., None]] = {
     "help": show_help,
     "leave": leave,
 }
-"""Actions that are done when their key comes."""
+"""Actions performed when their key arrives."""
 ASKING: Mapping[str, Callable[[CandidateScreen], Awaitable[None]]] = {
     "filters": choose_extent,
     "output": output,
 }
-"""Actions that ask. A key of theirs that comes while one of them runs is dropped."""
+"""Actions that ask. Their keys are dropped while one is running."""
 
 
 class CandidateReview(CandidateScreen, inherit_bindings=False):
@@ -158,7 +158,7 @@ class CandidateReview(CandidateScreen, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = bindings(CANDIDATES)
 
     async def action_do(self, name: str, *arguments: int) -> None:
-        """Do an action of the tables."""
+        """Perform an action from the tables."""
         if name in ASKING:
             self.queue.run_unless_busy(partial(ASKING[name], self))
         else:

@@ -1,5 +1,5 @@
-"""The calls about the candidates of a try that its screen makes on a session. All of them are made in one thread, one
-after the other, and none while the review of a candidate uses the session."""
+"""Session calls for a try's candidates. They run in one thread, one after another, and never while a candidate's review
+uses the session."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 BASE = -1
-"""The place of the state that all candidates began from."""
+"""Stands for the original state in place of a candidate's index."""
 Pair = tuple[int, int]
-"""Places of the candidates on the left and on the right."""
+"""Indexes of the left and the right candidate."""
 
 
 class Report(NamedTuple):
@@ -44,19 +44,19 @@ class CandidateModel:
         self._last_request = 0
 
     async def ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Make a call of the session in its thread, and return its result."""
+        """Run a session call in its thread and return the result."""
         return await asyncio.wrap_future(self._thread.submit(function, *args, **kwargs))
 
     def close(self) -> None:
-        """Wait for the running call, and start no more calls."""
+        """Wait for the running call; start no others."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def see(self) -> TryReview:
         return review_try(self.session, self.name)
 
     def stamp(self, review: TryReview) -> tuple[object, ...]:
-        """Return a value that differs whenever the record or a compared fork has changed. It costs a few stat calls,
-        and any thread may ask for it."""
+        """Return a value that changes with the record and with each compared fork. It costs a few stat calls; any
+        thread may call it."""
         vault = self.session.vault.path
         places = [vault + b"/attempts/" + self.name.encode() + b"/record"]
         for place in review.compared:
@@ -65,7 +65,7 @@ class CandidateModel:
         return tuple(map(stamp_of, places))
 
     async def show(self, review: TryReview, path: ComparedPath, pair: Pair) -> FileRows | None:
-        """Return two sides of a path as they are shown; None if others were asked for meanwhile."""
+        """Return a path's two sides for display, or None if others have been requested meanwhile."""
         self._last_request += 1
         number = self._last_request
         return await self.ask(lambda: self._show(review, path, pair) if number == self._last_request else None)
@@ -88,7 +88,7 @@ class CandidateModel:
         return FileRows((*heading, *_notes(shown, names)), None, text, divisible=False)
 
     def report(self, review: TryReview, place: int) -> Report:
-        """Return the end of the output about a candidate."""
+        """Return the end of a candidate's output."""
         attempt = review.candidates[place].attempt
         title = f"Attempt {attempt.number}: {show_words(attempt.command)}"
         lines = attempt.report.decode("utf-8", "replace").splitlines()
@@ -97,7 +97,7 @@ class CandidateModel:
 
 
 def _notes(shown: RowDifference, names: Sequence[str]) -> list[str]:
-    """Return notes about two sides that their lines do not show."""
+    """Return notes on differences that the lines do not show."""
     change: Change = shown.change
     old, new = change.base, change.staged
     notes = list(KIND_NOTES.get(shown.kind, ()))
@@ -124,7 +124,8 @@ def side_name(review: TryReview, place: int) -> str:
 
 
 def pair_of(path: ComparedPath) -> Pair:
-    """Return the two sides that show most at a path: two results, or the result of those that changed it."""
+    """Return the two sides that show the most: two results, or the single result against an unchanged candidate or the
+    original."""
     firsts = [group.candidates[0] for group in path.groups]
     if len(firsts) > 1:
         return firsts[0], firsts[1]
@@ -132,7 +133,7 @@ def pair_of(path: ComparedPath) -> Pair:
 
 
 def is_alike(path: ComparedPath, pair: Pair) -> bool:
-    """Return whether both sides are known to be the same at a path."""
+    """Return whether both sides are known to be equal at a path."""
     if pair[0] == pair[1]:
         return True
     left, right = _group(path, pair[0]), _group(path, pair[1])
@@ -140,11 +141,11 @@ def is_alike(path: ComparedPath, pair: Pair) -> bool:
 
 
 def _group(path: ComparedPath, place: int) -> ResultGroup | None:
-    """Return the result of a candidate at a path; None if it left the path alone."""
+    """Return a candidate's result at a path, or None if it left the path unchanged."""
     return next((group for group in path.groups if place in group.candidates), None)
 
 
 def next_side(review: TryReview, place: int) -> int:
-    """Return the side after this one: the original, then the compared candidates."""
+    """Return the side after this one, in the order: original, compared candidates."""
     places = [BASE, *review.compared]
     return places[(places.index(place) + 1) % len(places)] if place in places else BASE

@@ -1,5 +1,5 @@
-"""The screen of a try: the list of candidates, the paths where they differ, and two of them at a path. It reads the try
-and draws it; the keys are in ``ext/tui/candidate_action.py``."""
+"""The screen for a try: candidates, the paths where they differ, and two sides of a path. It reads and draws the try;
+the keys are in ``ext/tui/candidate_action.py``."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from mudroom.ext.tui.base_app import BaseApp
 
 CHECK_INTERVAL = 1.0
-"""Seconds between two checks whether a candidate has changed."""
+"""Seconds between checks for changed candidates."""
 MOST_ROWS = 8
-"""Candidates that are shown at one time."""
+"""Candidates shown at one time."""
 
 
 EXTENT_NAMES: Mapping[Extent, str] = {
@@ -51,7 +51,7 @@ class CandidateList(Pane):
         self._sides: Pair = (-1, -1)
 
     def show_review(self, review: TryReview) -> str:
-        """Show the candidates; return the heading of their columns."""
+        """Show the candidates and return the column headings."""
         heading, *self._lines = table(review)
         self.show_rows(len(self._lines), self.cursor)
         return heading
@@ -72,7 +72,7 @@ class PathList(Pane):
         self._numbers: list[int] = []
 
     def show_paths(self, review: TryReview, extent: Extent) -> None:
-        """Show the paths of an extent. The cursor stays at its path if that is still listed."""
+        """Show the paths with this extent. The cursor stays on its path if that is still listed."""
         before = self.current
         self.paths = [path for path in review.paths if path.extent == extent]
         self._numbers = [candidate.attempt.number for candidate in review.candidates]
@@ -110,14 +110,14 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
     """
 
     def __init__(self, model: CandidateModel, review: Callable[[str], Awaitable[None]]) -> None:
-        """``review``: shows the review of a fork."""
+        """``review`` opens the review of a fork."""
         super().__init__()
         self.model = model
         self.seen: TryReview | None = None
         self._begin_review = review
         self.extent: Extent = "different"
         self._wanted: Pair | None = None
-        """The sides that the user has chosen; None: those that show a difference."""
+        """Sides chosen by the user. None: sides that show a difference."""
         self._stamp: object = None
         self._moved = False
         self.queue = WorkerQueue(self, self.app.tell_error)
@@ -146,7 +146,7 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
 
     @property
     def pane(self) -> Pane:
-        """The pane that has the keyboard."""
+        """The pane with keyboard focus."""
         return next((pane for pane in self.panes if self.focused is pane), self.candidates)
 
     @property
@@ -219,7 +219,7 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
 
     @property
     def pair(self) -> Pair | None:
-        """The sides that are shown; None if no path is listed."""
+        """The sides on display, or None if no path is listed."""
         path = self.paths.current
         if path is None or self.seen is None:
             return None
@@ -228,8 +228,9 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
         return wanted if wanted is not None and all(place in readable for place in wanted) else pair_of(path)
 
     def _check(self) -> None:
-        """Tell that a candidate has changed. Not while a review lies above: it uses the session."""
+        """Report that a candidate has changed."""
         seen = self.seen
+        # a review above this screen uses the session
         if seen is None or self._moved or self.app.screen is not self:
             return
         if self.model.stamp(seen) != self._stamp:
@@ -241,18 +242,18 @@ class CandidateScreen(Screen[None], inherit_bindings=False):
         banner.update(text)
         banner.set_class(bool(text), "shown")
 
-    # --- what its keys do (ext/tui/candidate_action.py) ---
+    # --- for the key actions (ext/tui/candidate_action.py) ---
 
     def begin_review(self, fork: str) -> None:
-        """Show the review of a fork."""
+        """Open a fork's review."""
         self.queue.run_unless_busy(partial(self._begin_review, fork))
 
     def want(self, pair: Pair | None) -> None:
-        """Show these sides; None: those that show a difference, for each path."""
+        """Show these sides. None: for each path, sides that show a difference."""
         self._wanted = pair
         self._load()
 
     def show_extent(self, extent: Extent) -> None:
-        """List the paths of an extent."""
+        """List the paths with this extent."""
         self.extent = extent
         self._show_paths()

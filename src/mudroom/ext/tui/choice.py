@@ -1,12 +1,11 @@
-"""The choice of a fork's changes in a review. Values and decisions: this module draws and reads no files.
+"""The rows chosen in a review. Pure: this module draws nothing and reads no files.
 
-1. At first all rows are chosen, except rows that have to be named: protected paths and repositories.
-2. A repository (``.git``) is one row: it is applied as a whole or not at all. Its hooks and settings are rows of their
-   own, and each has to be chosen by itself.
-3. If all rows that need no name are chosen, and no others, the apply names no paths: it is the apply of ``mudroom apply
-   FORK --yes``.
-4. Where a directory has become a file, or a file a directory, rows need each other (core/tree/dependent_rows.py): an
-   apply takes exactly the chosen rows.
+1. At first all rows are chosen, except those that must be named: protected paths and repositories.
+2. A repository (``.git``) is one row: it is applied as a whole or not at all. Its hooks and settings are separate rows,
+   and each must be chosen by itself.
+3. If exactly the rows that need no name are chosen, the apply names no paths, like ``mudroom apply FORK --yes``.
+4. Where a directory became a file or the reverse, rows depend on each other (core/tree/dependent_rows.py): an apply
+   takes exactly the chosen rows.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ SIGNS: dict[Mark, str] = {"all": "[x]", "part": "[-]", "none": "[ ]"}
 
 
 class Pick(NamedTuple):
-    """The chosen part of one file."""
+    """The chosen part of a file."""
 
     blocks: frozenset[int] | None = None
-    """The chosen changed blocks; None: all of the file."""
+    """The chosen changed blocks; None: the whole file."""
     mode: bool = True
-    """Whether a change of its permissions is chosen."""
+    """Whether its mode change is chosen."""
 
 
 WHOLE = Pick()
 
 
 class Item(NamedTuple):
-    """A row of the review: a change, or a repository with all changes in it."""
+    """A review row: a change, or a repository with all its changes."""
 
     path: bytes
     change: Change
@@ -49,7 +48,7 @@ class Item(NamedTuple):
 
     @property
     def is_new_repository(self) -> bool:
-        """Whether the row is a repository that the fork made: it is applied like other files, as a whole."""
+        """Whether the row is a repository created in the fork: it is applied as a whole, like ordinary files."""
         return NEW_REPOSITORY in self.change.flags
 
     @property
@@ -60,23 +59,23 @@ class Item(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The choice as an apply takes it. ``paths`` empty: all changes that need no name."""
+    """A choice in the form that an apply takes. Empty ``paths``: all changes that need no name."""
 
     paths: tuple[bytes, ...]
     """Exactly these paths."""
     picks: Mapping[bytes, Pick]
-    """The files of which only a part is chosen."""
+    """The files chosen only in part."""
     items: tuple[Item, ...]
     """The chosen rows, in order."""
 
     @property
     def git(self) -> bool:
-        """Whether a repository of the project is chosen."""
+        """Whether a repository in the project is chosen."""
         return any(item.is_repository and not item.is_new_repository for item in self.items)
 
 
 def items_of(changes: Sequence[Change]) -> tuple[Item, ...]:
-    """Return the rows of a review, in walking order."""
+    """Return the review's rows, in walking order."""
     rows: list[Item] = []
     repositories: dict[bytes, int] = {}
     inside: dict[int, list[bytes]] = {}
@@ -107,8 +106,8 @@ def first_choice(items: Sequence[Item]) -> dict[bytes, Pick]:
 def complete_picks(
     items: Sequence[Item], picks: Mapping[bytes, Pick], before: Collection[bytes] | None
 ) -> dict[bytes, Pick]:
-    """Return the choice with all that its rows need. ``before``: the choice before; None: drop rows that lack a row
-    they need."""
+    """Return the choice with all required rows added. ``before``: the previous choice; None: drop rows whose required
+    rows are missing."""
     needed = _needs(items)
     if not needed:
         return dict(picks)
@@ -117,7 +116,7 @@ def complete_picks(
 
 
 def _needs(items: Sequence[Item]) -> Needs:
-    """Return the needs of the rows. Called at every key that chooses; most forks have none."""
+    """Return which rows each row requires. Called at every key that chooses; in most forks no row requires another."""
     if not any(has_turned(item.change) for item in items):
         return {}
     return needs(DependentRow(item.path) if item.is_repository else row_of(item.change) for item in items)
@@ -137,7 +136,7 @@ def mark_of_all(marks: Iterable[Mark]) -> Mark:
 def toggle_block(
     pick: Pick | None, blocks: frozenset[int], all_blocks: frozenset[int], *, has_mode: bool
 ) -> Pick | None:
-    """Toggle blocks: leave them out if all of them are chosen, else choose them."""
+    """Toggle blocks: deselect them if all are chosen, otherwise choose them."""
     now = wanted_blocks(pick, all_blocks)
     mode = has_mode and pick is not None and pick.mode
     return normalise_pick(now - blocks if blocks <= now else now | blocks, mode, all_blocks, has_mode=has_mode)
@@ -155,7 +154,7 @@ def wanted_blocks(pick: Pick | None, all_blocks: frozenset[int]) -> frozenset[in
 
 
 def normalise_pick(blocks: frozenset[int], mode: bool, all_blocks: frozenset[int], *, has_mode: bool) -> Pick | None:
-    """Return a choice in its normal form: WHOLE if all is chosen, None if no part is."""
+    """Return a choice in normal form: WHOLE if complete, None if empty."""
     if blocks == all_blocks and (mode or not has_mode):
         return WHOLE
     if not blocks and not (mode and has_mode):
@@ -164,7 +163,7 @@ def normalise_pick(blocks: frozenset[int], mode: bool, all_blocks: frozenset[int
 
 
 def choice_of(items: Sequence[Item], picks: Mapping[bytes, Pick]) -> Choice | None:
-    """Return the choice for an apply; None if no row is chosen."""
+    """Return the choice for an apply, or None if no row is chosen."""
     selected = tuple(item for item in items if item.path in picks)
     if not selected:
         return None
@@ -176,8 +175,8 @@ def choice_of(items: Sequence[Item], picks: Mapping[bytes, Pick]) -> Choice | No
 
 
 def carry_picks(before: Sequence[Item], after: Sequence[Item], picks: Mapping[bytes, Pick]) -> dict[bytes, Pick]:
-    """Return the choice for a fork that is read again. Of a row that has changed since, a choice of blocks is dropped:
-    the blocks are others. New rows are chosen as at first."""
+    """Return the choice for a fork that has been read again. If a row has changed, its chosen blocks are dropped: block
+    numbers now mean other blocks. New rows are chosen as at first."""
     rows_before = {item.path: item for item in before}
     picks_now = {}
     for item in after:
@@ -207,8 +206,7 @@ _KNOWN, _NONE = frozenset(flag for flag, _sign, _words in FLAGS), frozenset[str]
 
 
 def flags_of(item: Item, tags: Iterable[str], conflicts: Mapping[bytes, bool]) -> frozenset[str]:
-    """Return the flags of a row. ``tags``: as ``ext/review/rows.py`` has them. ``conflicts``: path → whether it is
-    decided."""
+    """Return a row's flags. ``tags``: from ``ext/review/rows.py``. ``conflicts``: path → whether it is decided."""
     flags = _NONE if item.is_repository else _KNOWN.intersection(tags)
     if item.to_be_named:
         flags |= {"protected"}

@@ -1,7 +1,7 @@
-"""The screen of conflicts: the three sides of each place, and the decision about it.
+"""The conflict screen: three sides for each place, and its decision.
 
-Each place is decided by itself. When the last place of a file is decided, the file is. A decision holds for the next
-apply, as long as both versions stay the same. The result is shown below the sides, and each place can be decided again.
+Places are decided one by one; a file is decided with its last place. A decision holds for the next apply while both
+versions stay the same. The result is shown below the sides, and each place can be decided again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SIDES = (("base", "the original"), ("ours", "1 the project's"), ("theirs", "2 t
 
 
 class ConflictScreen(Screen[bool], inherit_bindings=False):
-    """Its result: whether any conflict was decided."""
+    """Dismissed with whether any conflict was decided."""
 
     app: BaseApp
     BINDINGS: ClassVar[list[BindingType]] = bindings(CONFLICTS)
@@ -64,10 +64,10 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         self.place_number = 0
         self.is_whole = False
         self.choices: dict[bytes, dict[int, Choice]] = {}
-        """The decisions about places, of files of which not all places are decided."""
+        """Decisions about places, for files not yet completely decided."""
         self.changed = False
         self._queue = WorkerQueue(self, self.app.tell_error)
-        """Drops keys until the last decision is stored; they would be about another conflict."""
+        """Drops keys until the last decision is stored: they would apply to another conflict."""
         self._cached: tuple[ForkConflict | None, MergedText | None, dict[int, Choice]] = (None, None, {})
 
     def compose(self) -> ComposeResult:
@@ -93,13 +93,13 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
 
     @property
     def merged(self) -> MergedText | None:
-        """The texts of this conflict, merged as far as possible; None if they are not shown, or do not conflict: both
-        sides have changed the mode, say, and different lines."""
+        """This conflict's texts, merged as far as possible. None if they are hidden, or do not conflict (both sides
+        changed the mode, for example, and different lines)."""
         return self._read_sides()[0]
 
     @property
     def said(self) -> dict[int, Choice]:
-        """The choices for the places of this conflict: those made here, else those of the stored decision."""
+        """The choices for this conflict's places: made here, or else from the stored decision."""
         return self.choices.get(self.conflict.path) or self._read_sides()[1]
 
     def _read_sides(self) -> tuple[MergedText | None, dict[int, Choice]]:
@@ -140,7 +140,7 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         return rows_of_side(merged, self.place_number, side)
 
     def _result(self) -> list[Pieces]:
-        """Return the rows of the result; empty if no place is decided, or the file is masked."""
+        """Return the result's rows, or none if no place is decided or the file is masked."""
         merged, choices = self.merged, self.said
         if self.model.is_masked(self.conflict):
             return []
@@ -238,8 +238,8 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         self._queue.run_unless_busy(partial(self._decide, lambda: None, stays=problem is not None))
 
     async def _decide(self, decide: Callable[[], object], *, stays: bool = False) -> None:
-        """Store a decision and read the conflicts again; then go to the next undecided conflict. ``stays``: stay at
-        this conflict."""
+        """Store a decision, read the conflicts again, and go to the next undecided conflict. ``stays``: stay at this
+        conflict."""
         path = self.conflict.path
         try:
             await self.model.ask(decide)

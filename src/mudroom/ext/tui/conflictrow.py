@@ -1,4 +1,4 @@
-"""A conflict as rows: the sides of one place and its result; of files that cannot be merged, their type and size."""
+"""A conflict as rows: one place's sides and result, or type and size for files that cannot be merged."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from mudroom.session import ForkConflict
 
 CONTEXT_LINES = 3
-"""Lines of context that are shown before and after a place."""
+"""Context lines shown before and after a place."""
 MOST_LINES = 2_000
-"""Lines that are shown at most."""
+"""Maximum lines shown."""
 
 
 def decision_words(conflict: ForkConflict) -> str:
@@ -29,14 +29,14 @@ def decision_words(conflict: ForkConflict) -> str:
 
 
 def decided_choices(conflict: ForkConflict, merged: MergedText | None) -> dict[int, Choice]:
-    """Return the choice of each place; empty if the conflict is undecided, or was not decided place by place."""
+    """Return the choice for each place; empty if the conflict is undecided, or was not decided place by place."""
     content = conflict.result
     choices = read_choices(merged, content) if merged is not None and content is not None else None
     return dict(enumerate(choices or ()))
 
 
 def rows_of_side(merged: MergedText, place: int, side: str) -> list[Pieces]:
-    """Return one side of a place, with a few lines of context."""
+    """Return one side of a place, with a few context lines."""
     chunks = merged.chunks
     chunk_number = [number for number, chunk in enumerate(chunks) if chunk.kind == "conflict"][place]
     before = [
@@ -58,7 +58,7 @@ def _side_lines(chunk: Chunk, side: str) -> tuple[bytes, ...]:
 
 
 def rows_of_version(conflict: ForkConflict, side: str, *, masked: bool) -> list[Pieces]:
-    """Return the rows of a version that cannot be merged. ``masked``: its content is not shown."""
+    """Return rows for a version that cannot be merged. ``masked``: its content is hidden."""
     version = {"base": conflict.base, "ours": conflict.ours, "theirs": conflict.theirs}[side]
     entry = version.entry
     if entry is None:
@@ -77,7 +77,7 @@ def rows_of_version(conflict: ForkConflict, side: str, *, masked: bool) -> list[
 
 
 def rows_of_place(merged: MergedText, choices: Mapping[int, Choice], place: int) -> list[Pieces]:
-    """Return a place with its choice, and its context."""
+    """Return a place with its choice and context."""
     chunks = merged.chunks
     numbers = [chunk_number for chunk_number, chunk in enumerate(chunks) if chunk.kind == "conflict"]
     chunk_number = numbers[place]
@@ -93,7 +93,7 @@ def rows_of_place(merged: MergedText, choices: Mapping[int, Choice], place: int)
 
 
 def _chosen_lines(merged: MergedText, number: int, choice: Choice | None) -> Sequence[bytes]:
-    """Return the lines of a conflict with a choice."""
+    """Return the lines of a conflict for a choice."""
     chunk = merged.chunks[number]
     is_last = number + 1 == len(merged.chunks)
     if isinstance(choice, list):

@@ -1,4 +1,4 @@
-"""Dialogs over the review: each has a title, lines of text and a few keys."""
+"""Dialogs over the review: a title, lines of text and a few keys."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from mudroom.ext.tui.worker import begin
 T = TypeVar("T")
 
 RETRY = 0.5
-"""Seconds between two tries while another process holds the vault."""
+"""Seconds between attempts while another process holds the vault."""
 
 
 class Lines(Pane):
-    """Rows of text; with a cursor only if a row is to be chosen."""
+    """Rows of text. There is a cursor only if a row can be chosen."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class Lines(Pane):
         super().__init__(id=id)
         self._rows: Sequence[Pieces] = rows
         self._shown: Sequence[Pieces] = rows
-        """The rows as lines of at most ``_cells``."""
+        """The rows, broken into lines with at most ``_cells`` cells."""
         self._cells = 0
-        """Cells of the longest line; 0: lines are not broken."""
+        """Cells in the longest line; 0: lines are not broken."""
         self._chooses = chooses
         self._first = cursor
 
@@ -60,7 +60,7 @@ class Lines(Pane):
         self.show_rows(len(self._shown), len(self._shown) - 1 if at_end else self.cursor)
 
     def break_at(self, cells: int) -> int:
-        """Break rows that are longer than this, if none is to be chosen; return the number of lines that this adds."""
+        """Break rows longer than this, unless rows can be chosen. Return how many lines that adds."""
         if cells != self._cells and not self._chooses:
             self._cells = cells
             self._break()
@@ -96,8 +96,9 @@ class Lines(Pane):
 
 
 def broken(row: Pieces, cells: int) -> list[Pieces]:
-    """Return the row as lines of at most ``cells``, broken at blanks where there are some. A line that goes on stands
-    below the text of the one before: behind its label, if the first piece is one, or two further than it."""
+    """Return the row as lines with at most ``cells`` cells, broken at spaces where possible. A continuation line is
+    indented below the text: after the label if the first piece is a label, otherwise two cells further than the
+    text."""
     text = "".join(part for part, _style in row)
     if cell_len(text) <= cells:
         return [row]
@@ -121,7 +122,7 @@ def broken(row: Pieces, cells: int) -> list[Pieces]:
 
 
 def _fitting(text: str, cells: int) -> int:
-    """Return the number of characters, at least one, that fit into so many cells."""
+    """Return how many characters fit into so many cells, at least one."""
     used = 0
     for at, character in enumerate(text):
         used += cell_len(character)
@@ -135,9 +136,9 @@ def plain(*lines: str, style: str = "") -> list[Pieces]:
 
 
 _WIDEST = 110
-"""Cells of a dialog on a wide terminal, as in its style sheet."""
+"""A dialog's width in cells on a wide terminal, as in its style sheet."""
 _FRAME = 5
-"""Cells of its border, its padding and a scroll bar."""
+"""Cells taken by border, padding and scroll bar."""
 
 
 class Dialog(ModalScreen[T], Generic[T], inherit_bindings=False):
@@ -180,7 +181,7 @@ class Dialog(ModalScreen[T], Generic[T], inherit_bindings=False):
         self.fit(self._height)
 
     def fit(self, rows: int) -> None:
-        """Set the height for at most ``rows`` rows, each of which is a line or several."""
+        """Set the height for at most ``rows`` rows, some of which may be broken into several lines."""
         self._height = rows
         rows += self.lines.break_at(max(min(self.app.size.width * 9 // 10, _WIDEST) - _FRAME, 1))
         self.lines.styles.height = max(1, min(rows, self.app.size.height * 9 // 10 - 5))
@@ -211,7 +212,7 @@ ApplyAnswer: TypeAlias = Literal["apply", "commit"]
 
 
 class ConfirmApply(Dialog["ApplyAnswer | None"]):
-    """Confirm an apply. ``can_commit``: offer to make one commit of it. Its result None: no apply."""
+    """Confirm an apply. ``can_commit``: also offer to commit it. Dismissed with None for no apply."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "apply", show=False),
@@ -245,7 +246,7 @@ class TextDialog(Dialog[None]):
 
 
 class ApplyOutcomeDialog(Dialog[bool]):
-    """The outcome of an apply. Its result True: undo the apply."""
+    """An apply's outcome. Dismissed with True to undo the apply."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("u", "answer(True)", show=False),
@@ -267,7 +268,7 @@ def help_for(keys: tuple[Key, ...], title: str, *, legend: bool = False) -> Text
 
 
 class Choose(Dialog["int | None"]):
-    """Choose a row. Its result None: no row."""
+    """Choose a row. Dismissed with its number, or with None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,y", "take", show=False),
@@ -285,7 +286,7 @@ class Choose(Dialog["int | None"]):
 
 
 class TextInput(Dialog["str | None"]):
-    """Enter a line of text. Its result None: the text stays unchanged."""
+    """Enter a line of text. Dismissed with the text, or with None to leave it unchanged."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "none", show=False)]
 
@@ -300,8 +301,8 @@ class TextInput(Dialog["str | None"]):
             yield Static(self._keys, classes="keys", markup=False)
 
     def on_mount(self) -> None:
-        """Do not focus here: the input has the keyboard as the only widget that can have it. Escape may remove the
-        dialog before its widgets exist."""
+        """Set no focus: the input is the only widget that can have it, and Escape may remove the dialog before its
+        widgets exist."""
 
     def on_resize(self) -> None:
         """There are no lines to fit."""
@@ -314,8 +315,8 @@ class TextInput(Dialog["str | None"]):
 
 
 class Working(Dialog["T | MudroomError"], Generic[T]):
-    """Show work until it is done. Esc ends only the wait for another process, and the verify command. Its result: that
-    of the work, or its error."""
+    """Show work until it is done, then dismiss with its result or error. Esc ends only the wait for another process, or
+    the verify command."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "give_up", show=False)]
 
@@ -358,12 +359,12 @@ class Working(Dialog["T | MudroomError"], Generic[T]):
         self.say(progress_line(label, done, total))
 
     def begin_output(self, command: tuple[bytes, ...]) -> None:
-        """Show that the verify command runs."""
+        """Show that the verify command is running."""
         self._output = b""
         self.query_one(".title", Static).update(f"{self._title}: first {show_words(command)}; Esc ends it")
 
     def output(self, data: bytes) -> None:
-        """Show output of the verify command, as it arrives."""
+        """Show the verify command's output as it arrives."""
         self._output = (self._output + data)[-64_000:]
         lines = self._output.decode("utf-8", "replace").splitlines()[-200:]
         self.lines.replace(plain(*(show(line.encode()) for line in lines)), at_end=True)

@@ -1,7 +1,7 @@
-"""The differences of one file as rows: hunks with their context, inline or side by side. Pure.
+"""One file's differences as rows: hunks with context, inline or side by side. Pure.
 
-A row names lines by their numbers and holds no text, so that a hundred thousand rows cost little; only rows on the
-screen are drawn.
+A row refers to lines by number and holds no text, so a hundred thousand rows cost little. Only rows on the screen are
+drawn.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 Kind = Literal["note", "moved", "mode", "hunk", "same", "old", "new", "pair"]
 
 CONTEXTS = (3, 10, 30, 100, 1 << 30)
-"""Unchanged lines around a hunk; the last: all of them."""
+"""Unchanged lines around a hunk; the last value means all."""
 
 
 class FileText(NamedTuple):
-    """Both sides of a file, and the blocks in which they differ."""
+    """Both sides of a file, and the differing blocks."""
 
     old: list[bytes]
     new: list[bytes]
@@ -36,7 +36,7 @@ class FileText(NamedTuple):
 
 
 class FileRows(NamedTuple):
-    """One change as it is shown."""
+    """A change as it is displayed."""
 
     notes: tuple[str, ...] = ()
     mode: tuple[int, int] | None = None
@@ -50,14 +50,14 @@ class FileRows(NamedTuple):
 class DiffRow(NamedTuple):
     kind: Kind
     old: int = -1
-    """Index of the line; of a ``note``: index of the note."""
+    """Line index; for a ``note``, its index."""
     new: int = -1
     hunk: int = -1
     block: int = -1
 
 
 class Group(NamedTuple):
-    """A hunk: its blocks and the lines that it shows."""
+    """A hunk: its blocks and the lines it shows."""
 
     blocks: tuple[int, ...]
     old_start: int
@@ -67,7 +67,7 @@ class Group(NamedTuple):
     folded: int
     """Unchanged lines between this hunk and the one above."""
     row: int = 0
-    """The row of its heading."""
+    """Row of the hunk's heading."""
 
 
 class Layout(NamedTuple):
@@ -78,7 +78,7 @@ class Layout(NamedTuple):
 
     @property
     def stops(self) -> list[int]:
-        """The rows at which a choice can be made."""
+        """The rows where a choice can be made."""
         return [number for number, row in enumerate(self.rows[:1]) if row.kind == "mode"] + [g.row for g in self.groups]
 
 
@@ -88,7 +88,7 @@ def text_of(old: bytes, new: bytes) -> FileText:
 
 
 def groups_of(text: FileText, context: int, cuts: frozenset[int]) -> list[Group]:
-    """Return the hunks. ``cuts``: blocks that begin a hunk even if the block before is near."""
+    """Return the hunks. ``cuts``: blocks that begin a hunk even if the previous block is near."""
     blocks = text.blocks
     block_groups: list[list[int]] = []
     for number, block in enumerate(blocks):
@@ -105,7 +105,7 @@ def groups_of(text: FileText, context: int, cuts: frozenset[int]) -> list[Group]
         start = max(above, first.old_start - context)
         end = min(following, last.old_end + context)
         if place + 1 < len(block_groups) and following - last.old_end <= 2 * context:
-            end = last.old_end + (following - last.old_end) // 2  # cut apart: each has half of the lines between
+            end = last.old_end + (following - last.old_end) // 2  # cut apart: each has half the lines between
         lead, tail = first.old_start - start, end - last.old_end
         groups.append(Group(tuple(numbers), start, end, first.new_start - lead, last.new_end + tail, start - above))
         above = end
@@ -152,19 +152,19 @@ def _changed(block: Block, hunk: int, number: int, *, side_by_side: bool) -> lis
 
 
 MOST_SIMILAR = 64
-"""Lines of one side of a block up to which similar lines are searched for; in longer blocks lines at the same offset
+"""Block size, in lines per side, up to which similar lines are searched for. In larger blocks lines at equal offsets
 are compared."""
 
 
 class Marker:
-    """The words that differ, computed when a line is drawn, and cached while the file is shown."""
+    """Differing words, computed when a line is drawn and cached while the file is shown."""
 
     def __init__(self, text: FileText) -> None:
         self._text = text
         self._cache: dict[int, tuple[tuple[tuple[Span, ...], ...], tuple[tuple[Span, ...], ...]]] = {}
 
     def spans(self, block: int, old: int, new: int) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-        """Return the differing spans of an old and a new line of a block (-1: no line), as characters of the shown
+        """Return the differing spans of a block's old and new line (-1: no line), as character ranges in the shown
         text."""
         place = self._text.blocks[block]
         if max(place.old_end - place.old_start, place.new_end - place.new_start) <= MOST_SIMILAR:

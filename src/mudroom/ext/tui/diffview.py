@@ -1,4 +1,4 @@
-"""The pane with the differences of the file at the cursor of the list: hunks to choose, and notes."""
+"""The pane with the current file's differences: hunks to choose, and notes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mudroom.ext.tui.line import Piece, pieces
 from mudroom.ext.tui.pane import Pane, Pieces
 
 WIDE = 120
-"""Columns of the screen from which on both sides fit beside each other."""
+"""Screen columns needed to show both sides beside each other."""
 _SIGN = {"same": " ", "old": "-", "new": "+"}
 _STYLE = {"same": "", "old": "removed", "new": "added"}
 
 
 class DiffView(Pane):
     def __init__(self, *, chooses: bool = True) -> None:
-        """``chooses``: False if the differences are only to be read."""
+        """``chooses``: False if the differences are read-only."""
         super().__init__(id="diff")
         self._chooses = chooses
         self.item: Item | None = None
@@ -34,16 +34,16 @@ class DiffView(Pane):
         self.layout_of = Layout([], [])
         self.pick: Pick | None = None
         self.picks_other = False
-        """Of a move: whether its other end is chosen."""
+        """For a move: whether its other end is chosen."""
         self.seen: frozenset[int] = frozenset()
-        """Blocks that were marked as reviewed."""
+        """Blocks marked as reviewed."""
         self.context = 0
         self.side_by_side = False
         self._cuts: frozenset[int] = frozenset()
         self._marks: Marker | None = None
 
     def show_item(self, item: Item | None, shown: FileRows) -> None:
-        """Show a file; if it is the same file, keep the position."""
+        """Show a file; keep the position if it is the same file."""
         same = item is not None and self.item is not None and item.path == self.item.path
         self.item, self.shown = item, shown
         if not same:
@@ -57,7 +57,7 @@ class DiffView(Pane):
         self.layout_of = lay_out(self.shown, CONTEXTS[self.context], self._cuts, side_by_side=self.side_by_side)
 
     def _lay_out_at(self, block: int) -> None:
-        """Lay the rows out again, with the cursor at the hunk of that block."""
+        """Lay the rows out again, with the cursor at the hunk that has this block."""
         self._lay_out()
         groups = self.layout_of.groups
         row = next((group.row for group in groups if block in group.blocks), self.cursor)
@@ -216,7 +216,7 @@ def _styled(pieces_: list[Piece], style: str) -> list[tuple[str, str]]:
 
 
 def _cut(cells: list[tuple[str, str]], start: int, width: int, *, fill: bool = False) -> list[tuple[str, str]]:
-    """Return the cells from ``start``, ``width`` of them. A mark at the end shows that text was cut."""
+    """Return ``width`` cells from ``start`` on. A mark at the end shows that text was cut."""
     from rich.cells import cell_len, set_cell_size
 
     result: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""The list of changed files: directories as headings, with their files, marks and counts below."""
+"""The list of changed files, grouped below directory headings, with marks and counts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class FileRow(NamedTuple):
     """None if the row is a directory."""
     directory: bytes
     members: tuple[Item, ...] = ()
-    """The rows of a directory, listed or folded."""
+    """A directory's rows, listed or folded."""
 
 
 def rows_of(items: Sequence[Item], folded: frozenset[bytes]) -> list[FileRow]:
-    """Return the rows, with a heading for each directory that holds items, except the project's root."""
+    """Return the rows. Each directory with items has a heading, except the project's root."""
     groups: dict[bytes, list[Item]] = {}
     for item in items:
         groups.setdefault(parent(item.path), []).append(item)
@@ -49,7 +49,7 @@ class FileList(Pane):
         self._items: Sequence[Item] = ()
 
     def show_items(self, items: Sequence[Item]) -> None:
-        """Show items. The cursor stays at its path if that is still listed."""
+        """Show items. The cursor stays on its path if that is still listed."""
         before = self.current
         self._items = items
         self.rows = rows_of(items, frozenset(self.folded))

@@ -1,6 +1,6 @@
-"""Actions of the review's keys that need the fork: apply, discard, undo, conflicts, checkpoints and the journal.
+"""Review actions that need the fork: apply, discard, undo, conflicts, checkpoints and journal.
 
-An action that writes asks first, and does its work in a dialog. Then the fork is read again.
+An action that writes asks first, and works in a dialog. Then the fork is read again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mudroom.session import LandingResult
 
 EVENTS = 200
-"""Events of the journal that are shown."""
+"""Journal events shown."""
 
 # --- applying ---
 
@@ -57,7 +57,7 @@ async def apply(parts: ReviewParts) -> None:
 
 
 async def _ask_message(parts: ReviewParts) -> CommitRequest | None:
-    """Ask for the message of the commit; None: no apply."""
+    """Ask for the commit message. None: do not apply."""
     app = parts.screen.app
     message = await app.push_screen_wait(TextInput("Message of the commit", "", enter="apply and commit"))
     if message is None or app.hooks.git_files is None:
@@ -72,7 +72,7 @@ async def _ask_message(parts: ReviewParts) -> CommitRequest | None:
 
 
 async def _show_landed(parts: ReviewParts, landed: LandingResult, choice: Choice) -> None:
-    """Show the outcome of an apply, and undo the apply if that is asked for."""
+    """Show an apply's outcome, and undo the apply on request."""
     app = parts.screen.app
     failed = landed.verified is not None and not landed.verified.passed
     app.code = 5 if failed else 3 if landed.conflicts else 1 if landed.commit_problem else 0
@@ -102,7 +102,7 @@ async def discard(parts: ReviewParts) -> None:
 
 
 async def undo(parts: ReviewParts, name: str = "") -> None:
-    """Undo an apply. ``name`` empty: the last one."""
+    """Undo an apply. Empty ``name``: the last one."""
     app, model = parts.screen.app, parts.screen.model
     name = name or await model.ask(model.last_apply)
     if not name:
@@ -121,7 +121,7 @@ async def undo(parts: ReviewParts, name: str = "") -> None:
 
 
 def _tell_error(parts: ReviewParts, error: MudroomError) -> None:
-    """Show why an action was refused; a fork that has changed is news that stays on the screen."""
+    """Show why an action was refused. If the fork has changed, the message stays on the screen."""
     if isinstance(error, ForkMoved):
         parts.reader.tell_moved(error)
     else:
@@ -143,7 +143,7 @@ async def show_conflicts(parts: ReviewParts) -> None:
 
 
 async def show_commits(parts: ReviewParts) -> None:
-    """Show the commits of the fork, and the one that is chosen with its differences."""
+    """Show the fork's commits, and the chosen commit's differences."""
     app, model = parts.screen.app, parts.screen.model
     log = await model.ask(model.commits)
     if not log.commits:
@@ -161,7 +161,7 @@ async def show_commits(parts: ReviewParts) -> None:
 
 
 async def show_timeline(parts: ReviewParts) -> None:
-    """Show the checkpoints of the fork, and roll the fork back to one of them."""
+    """Show the fork's checkpoints, and roll the fork back to a chosen one."""
     app, model = parts.screen.app, parts.screen.model
     if parts.screen.selection.seen is None:
         return
@@ -197,11 +197,11 @@ async def show_journal(parts: ReviewParts) -> None:
     await app.push_screen_wait(TextDialog("Journal, newest first (mudroom log shows all)", rows))
 
 
-# --- the commits of a fork as rows ---
+# --- a fork's commits as rows ---
 
 
 LINES = 5_000
-"""Lines of a commit's differences that are shown."""
+"""Lines shown from a commit's differences."""
 _TAB = "    "
 _STYLES = {b"+": "added", b"-": "removed", b"@": "head"}
 

@@ -1,4 +1,4 @@
-"""Reads the fork for its screen: the list, the differences of a file, and whether the fork has changed since."""
+"""Reads the fork for its screen: the list, a file's differences, and whether the fork has changed since."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ T = TypeVar("T")
 
 
 class DifferenceLoader:
-    """Loads the differences of the file at the cursor of the list."""
+    """Loads the differences for the file at the list's cursor."""
 
     def __init__(self, screen: ForkScreen) -> None:
         self._screen = screen
         self._shown: bytes | None = None
 
     def begin(self, *, again: bool = False) -> None:
-        """Load in the background. ``again``: load even if it is the file that is shown."""
+        """Load in the background. ``again``: load even if this file is already shown."""
         if again:
             self._shown = None
         begin(self._screen, self.load, "file", exclusive=True)
 
     async def load(self, *, at_end: bool = False) -> None:
-        """Load the differences; ``at_end``: with the cursor at the last hunk."""
+        """Load the differences. ``at_end``: put the cursor at the last hunk."""
         screen = self._screen
         row = screen.files.current
         item = row.item if row is not None else None
@@ -65,7 +65,7 @@ class DifferenceLoader:
 
 
 class ForkReader:
-    """Reads the fork, and watches whether it has changed since it was read."""
+    """Reads the fork, and watches for later changes."""
 
     def __init__(self, screen: ForkScreen, differences: DifferenceLoader) -> None:
         self._screen, self._differences = screen, differences
@@ -80,7 +80,7 @@ class ForkReader:
         begin(self._screen, self.look, "look")
 
     async def look(self) -> None:
-        """Read the fork again. The choice stays for rows that have not changed."""
+        """Read the fork again. Unchanged rows keep their choice."""
         screen, selection = self._screen, self._screen.selection
         self._stamp = screen.model.stamp()
         try:
@@ -100,7 +100,7 @@ class ForkReader:
         self._differences.begin(again=True)
 
     def check(self) -> None:
-        """Check whether the fork may have changed; if so, check in the background how."""
+        """Check whether the fork may have changed; if so, compare fingerprints in the background."""
         if self._screen.selection.seen is None or self.moved or not self._watches:
             return
         if self._screen.model.stamp() != self._stamp:
@@ -108,7 +108,7 @@ class ForkReader:
             begin(self._screen, self._check_fingerprint, "look")
 
     async def _check_fingerprint(self) -> None:
-        """Check how the fork has changed. A command that starts, or changes no file, does not matter."""
+        """Compare the fork's fingerprint with the one seen. A command that starts, or changes no file, is ignored."""
         model = self._screen.model
         stamp = model.stamp()
         try:
@@ -131,8 +131,8 @@ class ForkReader:
         self._screen.banner(f"{error.message}: R looks again")
 
     async def change(self, title: str, work: Callable[[], Awaitable[T]]) -> T | MudroomError:
-        """Show a dialog while ``work`` changes the fork or the project; return its result or its error. Changes of the
-        fork meanwhile are the review's own."""
+        """Show a dialog while ``work`` changes the fork or the project. Return its result or error."""
+        # changes to the fork from here on are the review's own
         self._watches = False
         try:
             return await self._screen.app.work(title, work)
@@ -141,7 +141,7 @@ class ForkReader:
 
 
 class ReviewParts(NamedTuple):
-    """The parts of a review, on which the actions of its keys work."""
+    """A review's parts, on which its key actions work."""
 
     screen: ForkScreen
     differences: DifferenceLoader

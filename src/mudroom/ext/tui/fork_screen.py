@@ -1,5 +1,5 @@
-"""The screen of a review: the list of files, the differences, and the lines above and below. It draws the state that it
-holds; ``ext/tui/fork_reader.py`` reads the fork, and the keys are in ``ext/tui/review.py``."""
+"""The review screen: file list, differences, and the lines above and below. It draws its own state;
+``ext/tui/fork_reader.py`` reads the fork, and the keys are in ``ext/tui/review.py``."""
 
 from __future__ import annotations
 
@@ -61,13 +61,12 @@ class ForkScreen(Screen[None], inherit_bindings=False):
 
     @property
     def pane(self) -> Pane:
-        """The pane that has the keyboard."""
+        """The pane with keyboard focus."""
         return self.diff if self.focused is self.diff else self.files
 
     @property
     def is_behind(self) -> bool:
-        """Whether the pane that has the keyboard still shows the differences of another file, or of an earlier reading,
-        than those at the cursor of the list."""
+        """Whether the focused pane still shows another file than the list's cursor, or an earlier reading."""
         row = self.files.current
         return self.pane is self.diff and row is not None and row.item is not None and row.item != self.diff.item
 
@@ -102,7 +101,7 @@ class ForkScreen(Screen[None], inherit_bindings=False):
         self.query_one("#top", Static).update(line)
 
     def show_list(self) -> None:
-        """Show the rows of the list anew."""
+        """Redraw the list's rows."""
         seen = self.selection.seen
         if seen is not None:
             self.files.flags = {
@@ -113,14 +112,14 @@ class ForkScreen(Screen[None], inherit_bindings=False):
         self.show_top()
 
     def show_choice(self) -> None:
-        """Show which rows and blocks are chosen, and which are marked; the rows stay."""
+        """Show which rows and blocks are chosen and marked, without changing the rows."""
         self.files.picks, self.files.seen = self.selection.picks, self.marks.by_path()
         self.files.refresh()
         self.show_top()
         self.show_choice_of_blocks()
 
     def show_choice_of_blocks(self) -> None:
-        """Show which blocks of the file in the differences are chosen, and which are marked."""
+        """Show which blocks in the displayed file are chosen and marked."""
         diff, picks = self.diff, self.selection.picks
         if diff.item is None:
             return
@@ -131,7 +130,7 @@ class ForkScreen(Screen[None], inherit_bindings=False):
         diff.refresh()
 
     def show_gone(self) -> None:
-        """Show that the fork does not exist any more."""
+        """Show that the fork no longer exists."""
         self.selection.clear()
         self.app.holds = False
         self.files.show_items(())

@@ -1,6 +1,6 @@
-"""Every key of the review, in one table: the bindings, the line at the bottom and the help are made from it. ``action``
-is a method ``action_…`` of the screen with its arguments, as Textual reads it; ``do`` of the review takes the name of
-an action in the tables of ``ext/tui/review.py``, and its arguments."""
+"""Every key in the review, in one table for the bindings, the bottom line and the help. ``action`` names a screen
+method ``action_…`` with its arguments, in Textual's form. ``do`` takes an action's name from the tables in
+``ext/tui/review.py``, and its arguments."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from textual.binding import Binding, BindingType
 
 class Key(NamedTuple):
     names: str
-    """As Textual names them, separated by commas."""
+    """In Textual's spelling, separated by commas."""
     shown: str
     action: str
     text: str
     brief: str = ""
-    """The word in the line at the bottom; empty: the key is not in it."""
+    """The word in the bottom line; empty: not shown there."""
 
 
 REVIEW = (
@@ -119,11 +119,11 @@ def bindings(keys: tuple[Key, ...]) -> list[BindingType]:
 
 
 _FIRST = ("help", "quit", "back", "apply", "choose", "conflicts")
-"""At the beginning of the line at the bottom, because a narrow terminal cuts the line."""
+"""First in the bottom line, because a narrow terminal cuts it."""
 
 
 def brief(keys: tuple[Key, ...]) -> str:
-    """Return the line at the bottom."""
+    """Return the bottom line."""
     first = [key for brief in _FIRST for key in keys if key.brief == brief]
     shown = [*first, *(key for key in keys if key.brief and key not in first)]
     return " " + "  ".join(f"{key.shown.split(' ', maxsplit=1)[0]} {key.brief}" for key in shown)

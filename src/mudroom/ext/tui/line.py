@@ -1,6 +1,6 @@
-"""One line of a file as pieces of text for a terminal. Pure.
+"""A file's line as text pieces for a terminal. Pure.
 
-Whatever the line holds, it stays one line, is read from left to right, and sends no control codes
+Whatever it contains, the result is a single line, reads from left to right, and sends no control codes
 (``core/text/escaping.py``).
 """
 
@@ -14,24 +14,24 @@ from mudroom.core.text.escaping import Span, escape_character, escape_line
 
 TAB = 4
 _ESCAPE = re.compile(r"(\\\\|\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[ntr]))")
-"""The escapes that ``core.tree.path.show_path`` writes; a backslash in the name is doubled."""
+"""The escapes written by ``core.tree.path.show_path``, which doubles a backslash in the name."""
 
 
 class Piece(NamedTuple):
     text: str
     differs: bool = False
-    """Whether the piece differs from the line that it is compared with."""
+    """Whether the piece differs from the compared line."""
     odd: bool = False
     """Whether the piece is an escape for a character that cannot be shown."""
 
 
 def text_of_line(line: bytes) -> str:
-    """Return the shown text of a line, with its tabs."""
+    """Return a line's shown text, with its tabs."""
     return escape_line(line.removesuffix(b"\n")).text
 
 
 def pieces(line: bytes, spans: tuple[Span, ...] = ()) -> list[Piece]:
-    """Return the pieces of a line. ``line``: with its newline, if it has one. ``spans``: the differing characters of
+    """Return a line's pieces. ``line`` includes its newline, if any. ``spans``: the differing characters in
     ``text_of_line``."""
     text, odd, cut, _until = escape_line(line.removesuffix(b"\n"))
     edges = sorted({0, len(text), *(edge for span in (*spans, *odd) for edge in span)})
@@ -51,8 +51,7 @@ def pieces(line: bytes, spans: tuple[Span, ...] = ()) -> list[Piece]:
 
 
 def styled_path(path: str, style: str) -> list[tuple[str, str]]:
-    """Return a path that ``core.tree.path.show_path`` has written in pieces with styles: escapes have a style of their
-    own."""
+    """Return a path from ``core.tree.path.show_path`` as styled pieces. Escapes have their own style."""
     return [
         (part, "odd" if number % 2 and part != "\\\\" else style)
         for number, part in enumerate(_ESCAPE.split(path))

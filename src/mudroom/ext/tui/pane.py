@@ -1,4 +1,4 @@
-"""A pane of rows of which only those on the screen are drawn: ten thousand rows cost no more than ten."""
+"""A pane that draws only the rows on the screen: ten thousand rows cost no more than ten."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 Pieces = Sequence[tuple[str, str]]
-"""Pairs of a text and the name of its style."""
+"""Pairs of text and style name."""
 
 
 class Pane(ScrollView, can_focus=True, inherit_bindings=False):
-    """Subclasses set the number of rows (``show_rows``) and draw a row (``row``)."""
+    """Subclasses set the row count (``show_rows``) and draw a row (``row``)."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "pane--plain", "pane--dim", "pane--strong", "pane--cursor", "pane--added", "pane--removed", "pane--added-word",
@@ -76,7 +76,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         """Return a row (from 0) in ``width`` cells."""
 
     def show_rows(self, count: int, cursor: int = 0) -> None:
-        """Set the number of rows, and draw all of them again."""
+        """Set the row count and redraw all rows."""
         self.count = count
         self.cursor = max(0, min(cursor, count - 1))
         self.virtual_size = Size(0, count)
@@ -121,5 +121,5 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         return Strip(segments).crop_extend(0, width, base)
 
     def _style(self, name: str) -> Style:
-        """Return the style; the styles of differing words and of the cursor's row set the background, too."""
+        """Return the style. Styles for differing words and for the cursor's row also set the background."""
         return self.get_component_rich_style(f"pane--{name}", partial=name != "plain")

@@ -1,4 +1,4 @@
-"""The review: a screen, the actions of its keys, and the watch on its fork."""
+"""The review: a screen, its key actions, and the watch on its fork."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mudroom.ext.tui.review_model import ReviewModel
 from mudroom.ext.tui.worker import WorkerQueue
 
 CHECK_INTERVAL = 1.0
-"""Seconds between two checks whether the fork has changed."""
+"""Seconds between checks for changes in the fork."""
 
 AT_ONCE: Mapping[str, Callable[..., Awaitable[None] | None]] = {
     "move": view_action.move,
@@ -40,7 +40,7 @@ AT_ONCE: Mapping[str, Callable[..., Awaitable[None] | None]] = {
     "candidates": view_action.candidates,
     "leave": view_action.leave,
 }
-"""Actions that are done when their key comes."""
+"""Actions performed when their key arrives."""
 ONE_AT_A_TIME: Mapping[str, Callable[[ReviewParts], Awaitable[None]]] = {
     "filters": view_action.choose_filter,
     "search": view_action.search,
@@ -52,7 +52,7 @@ ONE_AT_A_TIME: Mapping[str, Callable[[ReviewParts], Awaitable[None]]] = {
     "timeline": fork_action.show_timeline,
     "journal": fork_action.show_journal,
 }
-"""Actions that ask. A key of theirs that comes while one of them runs is dropped."""
+"""Actions that ask. Their keys are dropped while one is running."""
 
 
 class ReviewScreen(ForkScreen, inherit_bindings=False):
@@ -76,7 +76,7 @@ class ReviewScreen(ForkScreen, inherit_bindings=False):
             self._parts.differences.begin()
 
     async def action_do(self, name: str, *arguments: object) -> None:
-        """Do an action of the tables."""
+        """Perform an action from the tables."""
         if name in ONE_AT_A_TIME:
             self._queue.run_unless_busy(partial(ONE_AT_A_TIME[name], self._parts))
             return

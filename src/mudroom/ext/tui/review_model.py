@@ -1,5 +1,5 @@
-"""The calls that the review makes on a session. All of them are made in one thread, one after the other: the screen
-never waits for a disk, and a session is never used by two threads at a time."""
+"""The review's session calls. They run in one thread, one after another: the screen never waits for a disk, and two
+threads never use a session at once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _commits(what: str) -> Any:
 
 
 class Busy(MudroomError):
-    """Another process holds the vault, or the fork; no action has begun."""
+    """Another process holds the vault or the fork; no action has begun."""
 
     def __init__(self, holder: str) -> None:
         super().__init__(f"{holder} is at work in this project", "try again when it has ended")
@@ -51,7 +51,7 @@ class Busy(MudroomError):
 
 
 class ForkVanished(MudroomError):
-    """The fork does not exist any more."""
+    """The fork no longer exists."""
 
     def __init__(self) -> None:
         super().__init__("the fork is gone", "it was applied or discarded elsewhere")
@@ -65,21 +65,21 @@ class SeenFork(NamedTuple):
     changes: tuple[Change, ...]
     items: tuple[Item, ...]
     tags: Mapping[bytes, tuple[str, ...]]
-    """By path of a change, the tags to filter by."""
+    """By change path: the tags to filter by."""
     remarks: tuple[Remark, ...]
     conflicts: tuple[ForkConflict, ...]
     level: int | None
     credentials: tuple[str, ...]
     in_use: str = ""
-    """Why this is a look and no review, to follow the fork's name; empty if it is a review. What a foreground command
-    has changed so far is not included, and conflicts are not known."""
+    """Why this is a look and not a review, as words to follow the fork's name; empty if it is a review. A look excludes
+    a foreground command's changes so far, and its conflicts are unknown."""
     summary: Summary = Summary()
     settings: tuple[str, ...] = ()
-    """Changes of the settings of the fork's agent, in words; they land by ``mudroom agent settings`` alone."""
+    """Changes to the agent's settings in the fork, in words. Only ``mudroom agent settings`` lands them."""
 
     @property
     def decided(self) -> dict[bytes, bool]:
-        """Path of a conflict → whether it is decided."""
+        """By conflict path: whether it is decided."""
         return {conflict.path: conflict.decided for conflict in self.conflicts}
 
 
@@ -90,16 +90,16 @@ class ReviewModel:
         self._thread = ThreadPoolExecutor(1, "mudroom-review")
         self._last_request = 0
         self.recovered: list[str] = []
-        """Messages about applies that a crash had cut off, and that were recovered here."""
+        """Messages about applies that a crash had cut off and that were recovered here."""
         self.is_applying = False
         """Whether this process holds the vault: the project may be written to."""
 
     async def ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Make a call of the session in its thread, and return its result."""
+        """Run a session call in its thread and return the result."""
         return await asyncio.wrap_future(self._thread.submit(function, *args, **kwargs))
 
     def close(self) -> None:
-        """Wait for the running call, and start no more calls."""
+        """Wait for the running call; start no others."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     # --- reading ---
@@ -129,18 +129,18 @@ class ReviewModel:
         )
 
     def _can_conflict(self, changes: Sequence[Change]) -> bool:
-        """Return whether conflicts are possible. A file that the project has not changed has none; computing conflicts
-        takes longer than the rest of reading."""
+        """Return whether conflicts are possible: files that are unchanged in the project have none. Computing conflicts
+        takes longer than all other reading."""
         return not all(change.original_known for change in changes) or bool(self.session.changes.drift(self.fork))
 
     def fingerprint(self) -> str | None:
-        """Return the fingerprint of the fork now; None if it is gone."""
+        """Return the fork's present fingerprint, or None if the fork is gone."""
         return (
             review_fork(self.session, self.fork).fingerprint if self.session.vault.find(self.fork) is not None else None
         )
 
     def _is_at_rest(self) -> bool:
-        """Return whether no command holds the fork. Its end may be far off, and is not waited for."""
+        """Return whether no command holds the fork. Do not wait for its end, which may be far off."""
         with self.session.vault.fork(self.fork).lock_if_free("mudroom review", standing=True) as free:
             return free
 
@@ -154,8 +154,8 @@ class ReviewModel:
             raise ForkVanished
 
     def stamp(self) -> tuple[object, ...] | None:
-        """Return a value that differs whenever the fork has changed; None if it is gone. It costs a few stat calls, and
-        any thread may ask for it."""
+        """Return a value that changes with the fork, or None if the fork is gone. It costs a few stat calls; any thread
+        may call it."""
         place = self.session.vault.path + b"/forks/" + self.fork.encode()
         try:
             os.stat(place)
@@ -164,8 +164,8 @@ class ReviewModel:
         return tuple(map(stamp_of, (place, place + b"/record", place + b"/state", place + b"/running")))
 
     async def show(self, item: Item, seen: SeenFork | None = None) -> FileRows | None:
-        """Return a change as it is shown; None if another change was asked for meanwhile. ``seen``: the list.
-        Raise ForkMoved if the list is of a review, and the change is not that of the list."""
+        """Return a change for display, or None if another has been requested meanwhile. ``seen``: the list. Raise
+        ForkMoved if the list is a review and its change differs from the present one."""
         self._last_request += 1
         number = self._last_request
         return await self.ask(lambda: self._show(item, seen) if number == self._last_request else None)
@@ -176,7 +176,7 @@ class ReviewModel:
         if item.is_repository:
             return FileRows((f"a repository, as a whole: {len(item.inside):,} changes in it",))
         shown = difference(self.session, self.fork, change.path)
-        if not (seen and seen.in_use) and shown.change != change:  # an apply accepts what the list is of
+        if not (seen and seen.in_use) and shown.change != change:  # an apply accepts the listed changes
             raise ForkMoved(change.path, show(change.path))
         base, staged = change.base, change.staged
         mode = None
@@ -219,8 +219,9 @@ class ReviewModel:
         on_verify: Callable[[tuple[bytes, ...]], Callable[[bytes], None]],
         commit: CommitRequest | None = None,
     ) -> LandingResult:
-        """Apply the choice; ``commit``: as one commit. ``on_verify``: see ``Changes.apply``. Raise ForkMoved if the
-        fork has changed since it was read, or Busy; UsageError, with nothing applied, if no commit could be made."""
+        """Apply the choice. ``commit``: as one commit. ``on_verify``: see ``Changes.apply``. Raise ForkMoved if the
+        fork has changed since it was read, or Busy. Raise UsageError, with no changes applied, if no commit could be
+        made."""
         self._require_exists()
 
         def land() -> LandingResult:
@@ -241,7 +242,7 @@ class ReviewModel:
         return self.alone(f"applying {self.fork}", land)
 
     def _parts(self, picks: Mapping[bytes, Pick]) -> dict[bytes, PartialChoice]:
-        """Read the files again; if they have changed since, the fingerprint differs."""
+        """Read the files again. If they have changed since, the fingerprint differs."""
         parts: dict[bytes, PartialChoice] = {}
         if not picks:
             return parts
@@ -264,7 +265,7 @@ class ReviewModel:
         return self.alone("undo", lambda: self.session.changes.undo(name))
 
     def last_apply(self) -> str:
-        """Return the apply that an undo would take back; empty if there is none."""
+        """Return the apply that an undo would reverse, or an empty string."""
         applied = [one["apply"] for one in self.session.changes.applies() if one["state"] == "applied"]
         return applied[-1] if applied else ""
 
@@ -280,13 +281,13 @@ class ReviewModel:
         return self.session.vault.fork(self.fork).state.checkpoints
 
     def dropped(self, point: str) -> DroppedChanges:
-        """Return the changes that a rollback would drop; the rollback is bound to them by their fingerprint."""
+        """Return the changes that a rollback would drop. Their fingerprint binds the rollback to them."""
         self._require_at_rest()
         return preview(self.session, self.fork, point)
 
     def roll_back(self, point: str, dropped: DroppedChanges) -> str:
-        """Roll back; return the checkpoint that holds the dropped changes, empty if no change was dropped. Raise
-        ForkMoved if it would drop other changes."""
+        """Roll back, and return the checkpoint that holds the dropped changes, or an empty string. Raise ForkMoved if
+        it would drop other changes."""
         self._require_at_rest()
         before = roll_back(self.session, self.fork, point, dropped.fingerprint)
         return before.name if before is not None else ""
@@ -304,7 +305,7 @@ class ReviewModel:
         return diff
 
     def events(self, last: int) -> list[Event]:
-        """Return the end of the journal, newest first."""
+        """Return the journal's last events, newest first."""
         return list(self.session.vault.journal.events(last=last))[::-1]
 
     # --- conflicts ---
@@ -314,7 +315,7 @@ class ReviewModel:
         return self.session.changes.conflicts(self.fork)
 
     def is_masked(self, conflict: ForkConflict) -> bool:
-        """Return whether the content of a conflict is never shown. Any thread may ask."""
+        """Return whether a conflict's content is always hidden. Any thread may call it."""
         return self.session.forks.secrets.hides_conflict(conflict)
 
     def decide(self, conflict: ForkConflict, take: Take, content: bytes | None = None) -> None:
@@ -322,7 +323,7 @@ class ReviewModel:
         self.session.changes.decide(self.fork, conflict, take, content)
 
     def keep_both(self, conflict: ForkConflict) -> None:
-        """Put the fork's version beside the project's. That changes the fork, which is then the state under review."""
+        """Put the fork's version beside the project's. This changes the fork, and with it the state under review."""
         self._require_at_rest()
         self.session.changes.keep_both(self.fork, conflict)
 
@@ -347,7 +348,7 @@ KIND_NOTES = {
 class ForkRow(NamedTuple):
     name: str
     created: int
-    """Nanoseconds since 1970; 0 if it is unknown."""
+    """Nanoseconds since 1970; 0 if unknown."""
     changed: int
     problem: str = ""
     """Why the fork cannot be read now."""
@@ -369,7 +370,7 @@ def forks_of(session: Session) -> list[ForkRow]:
 
 
 def _notes_of_form(change: Change) -> list[str]:
-    """Return notes about what lands besides the content: mode, owner, and where a link leads."""
+    """Return notes about attributes that land besides the content: mode, owner, and where a link leads."""
     staged, notes = change.staged, []
     if staged is None:
         return []

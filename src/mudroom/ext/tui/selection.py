@@ -1,5 +1,5 @@
-"""The state of a review: the fork as it was read, the chosen rows, the rows marked as looked at, and the filter of the
-list. This module draws nothing and reads no files."""
+"""The state of a review: the fork as it was read, chosen rows, reviewed rows, and the list's filter. This module draws
+nothing and reads no files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WHOLE_FILE = -1
 
 
 class Selection:
-    """The fork as it was read, and the chosen ones of its rows."""
+    """The fork as it was read, and its chosen rows."""
 
     def __init__(self) -> None:
         self.seen: SeenFork | None = None
@@ -36,7 +36,7 @@ class Selection:
         return self.seen.items if self.seen is not None else ()
 
     def replace(self, seen: SeenFork) -> None:
-        """Set the fork as it was read again. The choice stays for rows that have not changed."""
+        """Replace the fork by a new reading. Unchanged rows keep their choice."""
         is_first = self.seen is None
         self.picks = first_choice(seen.items) if is_first else carry_picks(self.items, seen.items, self.picks)
         self.seen = seen
@@ -45,7 +45,7 @@ class Selection:
         self.seen, self.picks = None, {}
 
     def choose(self, item: Item, pick: Pick | None) -> None:
-        """Set the chosen part of one row. ``pick`` None: leave the row out."""
+        """Set the chosen part of a row. ``pick`` None: deselect the row."""
         before = set(self.picks)
         if pick is None:
             self.picks.pop(item.path, None)
@@ -54,7 +54,7 @@ class Selection:
         self.picks = complete_picks(self.items, self.picks, before)
 
     def choose_all(self, items: Iterable[Item], wanted: bool) -> None:
-        """Choose rows, or leave them out. Rows that have to be named are chosen one by one only."""
+        """Select or deselect rows. Rows that must be named can only be selected one by one."""
         before = set(self.picks)
         for item in items:
             if not wanted:
@@ -66,20 +66,20 @@ class Selection:
         self.picks = complete_picks(self.items, self.picks, None) if unnamed else picks
 
     def choice(self) -> Choice | None:
-        """Return the choice for an apply; None if no row is chosen."""
+        """Return the choice for an apply, or None if no row is chosen."""
         return choice_of(self.items, self.picks)
 
 
 class ReviewMarks:
-    """The files and blocks that were marked as looked at."""
+    """The files and blocks marked as reviewed."""
 
     def __init__(self) -> None:
         self._marked: dict[bytes, frozenset[int]] = {}
         self._blocks: dict[bytes, frozenset[int]] = {}
-        """By path, all blocks of a file; known of the files whose differences were shown."""
+        """All blocks by path, known only for files whose differences have been shown."""
 
     def keep_unchanged(self, before: Sequence[Item], after: Sequence[Item]) -> None:
-        """Drop the marks of rows that have changed between two readings of the fork."""
+        """Drop the marks on rows that have changed between two readings."""
         rows_before = {item.path: item for item in before}
         self._marked = {
             item.path: self._marked[item.path]
@@ -88,11 +88,11 @@ class ReviewMarks:
         }
 
     def set_blocks(self, path: bytes, blocks: frozenset[int]) -> None:
-        """Set the blocks that a file has."""
+        """Set a file's blocks."""
         self._blocks[path] = blocks
 
     def is_complete(self, path: bytes) -> bool:
-        """Return whether a file is marked, or all of its blocks are."""
+        """Return whether a file is marked, or all its blocks are."""
         marked = self._marked.get(path, frozenset())
         return _WHOLE_FILE in marked or (path in self._blocks and marked >= self._blocks[path])
 
@@ -100,7 +100,7 @@ class ReviewMarks:
         return {path: self.is_complete(path) for path in self._marked}
 
     def blocks(self, path: bytes) -> frozenset[int]:
-        """Return the marked blocks of a file."""
+        """Return a file's marked blocks."""
         marked = self._marked.get(path, frozenset())
         return self._blocks.get(path, frozenset()) if _WHOLE_FILE in marked else marked
 
@@ -108,7 +108,7 @@ class ReviewMarks:
         self._marked[path] = self.blocks(path) ^ frozenset(blocks)
 
     def toggle_files(self, paths: Sequence[bytes]) -> None:
-        """Mark files; if all of them are marked, take the marks off."""
+        """Mark files, or unmark them if all are marked."""
         all_marked = all(self.is_complete(path) for path in paths)
         for path in paths:
             self._marked[path] = frozenset() if all_marked else frozenset((_WHOLE_FILE,))
@@ -128,7 +128,7 @@ FILTERS = (
 
 
 class ListFilter:
-    """The rows that the list shows: those of a kind, with a text in their path."""
+    """Selects the list's rows by kind and by a text in the path."""
 
     def __init__(self) -> None:
         self.kind = FILTERS[0]
@@ -146,7 +146,7 @@ class ListFilter:
     def rows(
         self, items: Iterable[Item], flags: Mapping[bytes, frozenset[str]], picks: Mapping[bytes, Pick]
     ) -> list[Item]:
-        """Return the items that the list shows."""
+        """Return the listed items."""
         words = self.words.lower()
         return [
             item

@@ -1,4 +1,4 @@
-"""Rows of text about an action before it is confirmed, and about its outcome. Pure."""
+"""Text rows about an action before it is confirmed, and about its outcome. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from mudroom.session import ApplyResult, LandingResult
 
 MOST_PATHS = 8
-"""Paths of each kind that are named."""
+"""Paths named in each group."""
 
 
 def before_apply(
     seen: SeenFork, choice: Choice, flags: Mapping[bytes, frozenset[str]], verify: tuple[bytes, ...]
 ) -> list[Pieces]:
-    """Return the changes that an apply would bring in, those it would leave, and warnings."""
+    """Return the changes that an apply would make or leave out, and warnings."""
     count, parts = len(choice.items), len(choice.picks)
     rows: list[Pieces] = [
         [
@@ -62,7 +62,7 @@ def before_apply(
 
 
 def _later(flags: Mapping[bytes, frozenset[str]], choice: Choice) -> list[Pieces]:
-    """Return what runs later, a directory that nobody reviews file by file as one row."""
+    """Return the paths that run later. A directory that is not reviewed file by file is one row."""
     chosen = [item.change for item in choice.items if "executes-later" in flags.get(item.path, ())]
     rows = [(path, group.when) for group in group_later(chosen) for path in group.paths]
     named = {path for path, _when in rows}
@@ -86,7 +86,7 @@ def _named_paths(title: str, style: str, paths: list[bytes]) -> list[Pieces]:
 
 
 def landed(result: LandingResult, choice: Choice) -> list[Pieces]:
-    """Return the outcome of an apply."""
+    """Return an apply's outcome."""
     applied, verified = result.applied, result.verified
     if verified is not None and not verified.passed:
         outcome = "took too long" if verified.timed_out else f"exited with {verified.exit_code}"
@@ -121,7 +121,7 @@ def landed(result: LandingResult, choice: Choice) -> list[Pieces]:
 
 
 def committed(landed: LandingResult) -> list[Pieces]:
-    """Return the outcome of the commit of an apply; empty if none was requested."""
+    """Return the outcome of an apply's commit; empty if none was requested."""
     if landed.commit_problem:
         return [[(f"not committed: {landed.commit_problem}", "bad")]]
     commit = landed.commit
@@ -166,7 +166,7 @@ _REVERSED = {"added": ("deleted", "removed"), "deleted": ("added", "added")}
 
 
 def rollback(dropped: Sequence[Change]) -> list[Pieces]:
-    """Return the effects of a rollback on the fork: the ``dropped`` changes, reversed."""
+    """Return a rollback's effects on the fork: the ``dropped`` changes, reversed."""
     if not dropped:
         return [[("nothing has changed since", "dim")]]
     rows: list[Pieces] = [[(f"{len(dropped):,} files of the fork would change; the project is not touched", "strong")]]

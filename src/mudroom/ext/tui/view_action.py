@@ -1,4 +1,4 @@
-"""Actions of the review's keys that change what is shown and what is chosen. They touch no fork and no project."""
+"""Review actions that change the display or the choice. They touch neither fork nor project."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def split(parts: ReviewParts) -> None:
 
 
 def choose(parts: ReviewParts) -> None:
-    """Choose or leave out what is at the cursor. A key that comes before its differences are shown is dropped."""
+    """Select or deselect at the cursor. The key is dropped if its differences are not shown yet."""
     screen, selection = parts.screen, parts.screen.selection
     row = screen.files.current
     if row is None or screen.is_behind:
@@ -102,7 +102,7 @@ def choose_all(parts: ReviewParts, wanted: bool) -> None:
 
 
 def mark(parts: ReviewParts) -> None:
-    """Mark a hunk, a file or a directory as looked at. A key that comes before its differences are shown is dropped."""
+    """Mark a hunk, file or directory as reviewed. The key is dropped if its differences are not shown yet."""
     screen = parts.screen
     row, group = screen.files.current, screen.diff.group
     if row is None or screen.is_behind:
@@ -114,7 +114,7 @@ def mark(parts: ReviewParts) -> None:
     screen.show_choice()
 
 
-# --- which rows the list shows ---
+# --- filtering the list ---
 
 
 async def choose_filter(parts: ReviewParts) -> None:

@@ -1,4 +1,4 @@
-"""Background work of a screen."""
+"""Background work for a screen."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Work = Callable[[], Awaitable[None]]
 
 
 def begin(node: DOMNode, work: Work, group: str, *, exclusive: bool = False) -> None:
-    """Run work while the screen goes on. ``exclusive``: cancel other work of the group."""
+    """Run work in the background. ``exclusive``: cancel the group's other work."""
     untyped: Any = work  # a coroutine that is cancelled before it starts would cause a warning
     node.run_worker(untyped, group=group, exclusive=exclusive)
 
 
 class WorkerQueue:
-    """Runs one work at a time. A key that comes while work runs is dropped."""
+    """Runs one work at a time. A key that arrives meanwhile is dropped."""
 
     def __init__(self, node: DOMNode, report_error: Callable[[MudroomError], None]) -> None:
-        """``tell``: reports an error."""
+        """``report_error`` receives a MudroomError."""
         self._node, self._report_error = node, report_error
         self._is_busy = False
 

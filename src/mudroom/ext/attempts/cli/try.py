@@ -1,4 +1,4 @@
-"""``mudroom try``: several attempts at one task, side by side, judged and ordered. Nothing is applied."""
+"""``mudroom try``: several attempts at one task, side by side, judged and ranked. It applies no changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mudroom.cli.terminal.approver import Ask
     from mudroom.ext.attempts.session.attempts import Attempts
 else:
-    import _signal as signal  # signal itself makes enumerations of the numbers
+    import _signal as signal  # signal builds an enum for the numbers
 
 EXAMPLES = """\
 examples:
@@ -60,7 +60,7 @@ SHELL_CHARACTERS = frozenset("|&;<>()$`*?[]#~!{}\n=")
 _HEEDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 _DEFAULT = 4
 _MOST_WAITED = 2
-"""Signals after which the end of the attempts is waited for."""
+"""Signals after which mudroom still waits for the attempts to end."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +127,7 @@ def _run(args: argparse.Namespace, context: Context) -> int:
 
 
 def _asked(args: argparse.Namespace) -> Ask | None:
-    """Return how approvals of an agent's commands are asked for: not on the terminal, which attempts cannot share."""
+    """Return where an agent's commands ask for approval: not the terminal, which attempts cannot share."""
     if args.ask == "terminal":
         raise UsageError("--ask terminal: attempts run side by side and cannot share the terminal", "--ask queue")
     is_agent = args.agent is not None or args.card is not None
@@ -135,7 +135,7 @@ def _asked(args: argparse.Namespace) -> Ask | None:
 
 
 def _tell(attempt: AttemptRecord, count: int, of: int, context: Context) -> None:
-    """Tell about an attempt that has ended: with a line for each, or for many with their number."""
+    """Report an ended attempt: a line for each, or a counter if there are many."""
     if of <= MOST_ROWS:
         context.terminal.say(ended_line(attempt))
     else:
@@ -171,8 +171,8 @@ def _request(args: argparse.Namespace) -> AttemptRequest:
 
 
 def judge_words(line: str | None) -> tuple[bytes, ...]:
-    """Return the words of a judge: a plain line is split, so a program that does not exist is noticed; any other is
-    for ``sh``, on Windows for cmd.exe. Raise UsageError if a quote is open."""
+    """Return a judge's words. A plain line is split, so that a missing program is noticed; any other line goes to
+    ``sh``, or to cmd.exe on Windows. Raise UsageError if a quote is open."""
     if line is None:
         return ()
     if not line.strip():
@@ -194,9 +194,9 @@ def judge_words(line: str | None) -> tuple[bytes, ...]:
 
 
 class _Signals:
-    """Signals to mudroom during a try: the first ends the attempts (SIGTERM, later SIGKILL), the second kills them, the
-    third ends mudroom at once, as SIGKILL does: attempts may wait for another process. Before there is a try, a signal
-    ends mudroom. ``received`` is written by handlers, in the main thread."""
+    """Signals to mudroom during a try. The first ends the attempts (SIGTERM, later SIGKILL), the second kills them. The
+    third ends mudroom at once, as SIGKILL does, since attempts may be waiting for another process. Before the try
+    exists, a signal ends mudroom. ``received`` is written by handlers, in the main thread."""
 
     def __init__(self) -> None:
         self.received: list[int] = []
@@ -214,7 +214,7 @@ class _Signals:
         if len(self.received) > _MOST_WAITED:
             os._exit(128 + number)
         end, at_once = self._running[0].end, len(self.received) > 1
-        # a thread of its own: the main one may hold a lock that this needs
+        # its own thread: the main thread may hold a lock that end() needs
         threading.Thread(target=end, args=("interrupted",), kwargs={"at_once": at_once}, daemon=True).start()
 
 
@@ -311,7 +311,7 @@ def _discard(session: Session, names: list[str], args: argparse.Namespace, conte
 
 
 def _readable(session: Session, name: str, *, everything: bool) -> TryRecord | None:
-    """Return the record of a try. ``everything``: remove a damaged one, and return None."""
+    """Return a try's record. ``everything``: if it is damaged, remove it and return None."""
     if everything and name in records.tries(session.vault.path).damaged:
         records.remove(session.vault.path, name)
         return None
@@ -324,4 +324,4 @@ _ACTIONS: dict[str, tuple[_Action, int, int]] = {
     "show": (_show, 1, 2),
     "discard": (_discard, 1, 1),
 }
-"""The function of each action, and how many names it takes at least and at most."""
+"""For each action: its function, and the least and greatest number of names."""

@@ -1,4 +1,4 @@
-"""A try as text: a line for each attempt as it ends, and the table of all, best first."""
+"""A try as text: a line for each attempt as it ends, and the final table, best first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ENDS = {
 }
 _LONGEST = 60
 MOST_ROWS = 40
-"""Rows of a table; its results that are equal share one."""
+"""Rows in a table. Attempts with equal results share a row."""
 MOST_NUMBERS = 12
 
 
@@ -36,7 +36,7 @@ def changes(attempt: AttemptRecord) -> str:
 
 
 def table(record: TryRecord, *, is_running: bool = False) -> list[str]:
-    """Return the lines of a try: a heading, a row for each attempt, what is to be said, and the next commands."""
+    """Return a try's lines: heading, a row for each attempt, remarks, and the next commands."""
     lines = [_heading(record, is_running=is_running)]
     lines += _columns(record)
     return [*lines, *_remarks(record, is_running=is_running), *_next(record, is_running=is_running)]
@@ -52,7 +52,7 @@ def _heading(record: TryRecord, *, is_running: bool) -> str:
 
 
 _SHELLS = (shell_words(platform="linux"), CMD)
-"""The words before a line for a shell, which stands for itself."""
+"""Words that precede a shell's line; they are not shown."""
 
 
 def _words(words: tuple[bytes, ...]) -> str:
@@ -89,7 +89,7 @@ def _columns(record: TryRecord) -> list[str]:
 
 
 def _equals(record: TryRecord) -> dict[int, int]:
-    """Return the attempts that need no row, with the first that has the same result, state and score."""
+    """Return the attempts that need no row, each with the first attempt that has the same result, state and score."""
     found, by_number = {}, {attempt.number: attempt for attempt in record.attempts}
     for attempt in record.attempts:
         first = by_number.get(attempt.same_as)
@@ -154,7 +154,7 @@ def _next(record: TryRecord, *, is_running: bool) -> list[str]:
 
 
 def attempt_lines(attempt: AttemptRecord) -> list[str]:
-    """Return the lines about one attempt: its command, its row, and the end of the output of its judge."""
+    """Return the lines about an attempt: its command, its row, and the end of its judge's output."""
     output = "the judge's output" if attempt.judged is not None else "the output"
     lines = [_words(attempt.command), ended_line(attempt)] if attempt.command else [ended_line(attempt)]
     report = attempt.report.decode("utf-8", "replace").splitlines()

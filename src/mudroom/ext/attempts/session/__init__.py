@@ -1,1 +1,1 @@
-"""Several attempts at one task, side by side: run, judge, order, combine."""
+"""Several attempts at one task, side by side: run, judge, rank, combine."""

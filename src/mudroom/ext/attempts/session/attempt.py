@@ -1,7 +1,7 @@
-"""The way of one attempt: fork, command, changes, judge.
+"""One attempt's way: fork, command, changes, judge.
 
-A failure of mudroom in one attempt (a full disk, a fork that somebody discards) is the state of that attempt. The fork
-is kept if its command has run and changed anything.
+If mudroom fails in one attempt (a full disk, a fork discarded by somebody), only that attempt gets the state ``error``.
+Its fork is kept if its command has run and changed anything.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 
 class Origin(NamedTuple):
-    """The common start of all attempts."""
+    """The starting point that all attempts share."""
 
     parent: str | None = None
     at: str | None = None
 
     @property
     def name(self) -> str:
-        """As ``mudroom fork new --from`` takes it; empty: the project."""
+        """In the form that ``mudroom fork new --from`` takes; empty: the project."""
         return f"{self.parent}@{self.at}" if self.parent is not None and self.at is not None else self.parent or ""
 
 
 class EndedAttempt(NamedTuple):
     record: AttemptRecord
     is_hopeless: bool = False
-    """Whether no attempt of this try could be judged."""
+    """Whether no attempt in this try could be judged."""
     notes: tuple[str, ...] = ()
-    """What the command's result says about its sandbox."""
+    """Notes about the command's sandbox."""
 
 
 def run_attempt(
@@ -57,7 +57,7 @@ def run_attempt(
     cancellation: Cancellation,
     started: Callable[[AttemptRecord], None],
 ) -> EndedAttempt:
-    """Run one attempt and return its record. ``stem``: the try's name. ``started``: called when it has its fork."""
+    """Run one attempt and return its record. ``stem``: the try's name. ``started`` is called when the fork exists."""
     command = numbered(request.commands[number - 1], number)
     shown = redact_argv(command, session.vault.secrets())
     record = AttemptRecord(number, "", shown, "not started")
@@ -73,18 +73,18 @@ def run_attempt(
 
 
 def _without_empty_fork(session: Session, origin: Origin, record: AttemptRecord) -> AttemptRecord:
-    """Return the record without its fork, if the command has changed nothing: then the fork is discarded."""
+    """If the command has changed nothing, discard the fork and return the record without it."""
     if origin.parent is not None or not record.fingerprint or record.files:
         return record
     try:
         session.forks.discard_unchanged(record.fork)
     except UsageError:
-        pass  # it is gone already
+        pass  # already gone
     return record if session.vault.find(record.fork) is not None else record._replace(fork="", reviewed="")
 
 
 def new_fork(session: Session, origin: Origin, name: str) -> str:
-    """Make a fork with this name, or if that is taken with one that begins with it, and return its name."""
+    """Make a fork with this name, or with a suffix if the name is taken, and return its name."""
     try:
         return session.forks.new(name, parent=origin.parent, at=origin.at, named=False).name
     except ForkExists:
@@ -118,7 +118,7 @@ def _run(
             return EndedAttempt(record._replace(fork="", state="not started"))
         return EndedAttempt(record._replace(fork="", state="error", exit_code=error.exit_code, note=error.message))
     if not result.ran:
-        session.forks.discard_unchanged(record.fork)  # its question stays: an answer may be for all such commands
+        session.forks.discard_unchanged(record.fork)  # its question stays: an answer may cover all such commands
         note = f"{result.verdict.reason} ({result.verdict.rule})"
         return EndedAttempt(record._replace(fork="", state="refused", exit_code=result.exit_code, note=note))
     reached = "; ".join(str(limit) for limit in result.reached)
@@ -156,7 +156,7 @@ def _judge(
 
 
 def described(session: Session, origin: Origin, record: AttemptRecord, changeset: Changeset) -> AttemptRecord:
-    """Return the record with the fork's changes. Those that the attempts have from their common parent do not count."""
+    """Return the record with the fork's changes, excluding those inherited from the common parent."""
     summary = counted(session, origin, record.fork, changeset)
     fork = session.vault.fork(record.fork)
     return record._replace(
@@ -175,11 +175,12 @@ def counted(session: Session, origin: Origin, fork: str, changeset: Changeset) -
     try:
         with session.forks.compare(origin.name, fork) as comparison:
             return summarise(comparison.changeset.changes)
-    except UsageError:  # the parent is discarded, or its checkpoint is gone
+    except UsageError:  # the parent or its checkpoint is gone
         return summarise(changeset.changes)
 
 
 def _reviewed(session: Session, record: AttemptRecord) -> AttemptRecord:
-    """Return the record with the fingerprint of the very files: a copy is sealed for the judge's fork."""
+    """Return the record with the present files' fingerprint."""
+    # the judge's fork seals a copy, so inodes and times differ from those first collected
     now = session.vault.fork(record.fork).record
     return record if now is None else record._replace(reviewed=review.fingerprint(now.changeset))

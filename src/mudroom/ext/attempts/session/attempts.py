@@ -5,14 +5,13 @@
             print(attempt.fork, attempt.state)
     print(running.record.best)
 
-Rules of this file:
-1. Nothing is applied, and no fork is discarded that holds changes.
-2. Each attempt has a cancellation of its own. Ending early ends those of the running attempts; an attempt that has not
-   begun then does not begin. ``until`` ends with SIGKILL: a loser has nothing left to say. ``budget`` and an
-   interruption ask with SIGTERM first.
-3. The record is written when an attempt begins and when it ends, before a reader hears of it. Of more than ``FEW``
-   attempts, whose record is large, writing takes at most a twentieth of the time; the last state is always written.
-4. An unexpected exception of one thread ends the others, and is raised to the reader.
+Rules:
+1. No changes are applied, and no fork with changes is discarded.
+2. Each attempt has its own cancellation. Ending early cancels the running attempts; the others do not begin. ``until``
+   ends with SIGKILL, since the losers' output is not needed. ``budget`` and an interruption send SIGTERM first.
+3. The record is written when an attempt begins and when it ends, before a reader hears of it. With more than ``FEW``
+   attempts the record is large, so writing takes at most a twentieth of the time; the last state is always written.
+4. An unexpected exception in one thread ends the others, and is raised to the reader.
 """
 
 from __future__ import annotations
@@ -46,17 +45,17 @@ from mudroom.vault.forks.damage import reason_of
 from mudroom.vault.forks.stacking import find_checkpoint
 
 AGAIN = 0.05
-"""Seconds after which SIGKILL is sent once more: a command may have begun just when the first was sent."""
+"""Seconds after which SIGKILL is sent again: a command may have begun just when the first was sent."""
 FEW = 64
 _HEARD = 0.1 if sys.platform == "win32" else None
-"""Seconds after which a wait lets the handlers of signals run. A wait for a lock is interrupted by them on POSIX only
+"""Seconds after which a wait lets signal handlers run. Signals interrupt a wait for a lock only on POSIX
 (``threading.Lock.acquire``)."""
 SHARE = 20
-"""The record is written again after so many times the time that it took."""
+"""After a write, the next waits for this multiple of the time it took."""
 
 
 def start(session: Session, request: AttemptRequest) -> Attempts:
-    """Begin a try and return it. Raise UsageError if the request makes no sense, or its parent does not exist."""
+    """Begin a try and return it. Raise UsageError if the request is invalid or its parent does not exist."""
     request = checked(request)
     if request.parent is not None:
         session.vault.fork(request.parent)
@@ -67,7 +66,7 @@ def start(session: Session, request: AttemptRequest) -> Attempts:
         made = Attempts(session, request, origin, lock)
         made.begin()
     except BaseException:
-        if made is not None and made.has_workers:  # interrupted: what they have begun is ended, and stays in the record
+        if made is not None and made.has_workers:  # interrupted: end the workers' attempts, keep them in the record
             made.close()
         else:
             records.remove(session.vault.path, lock.name)
@@ -77,7 +76,7 @@ def start(session: Session, request: AttemptRequest) -> Attempts:
 
 
 def _origin(session: Session, request: AttemptRequest, name: str) -> Origin:
-    """Return the start of the attempts: of a fork as it is now, a checkpoint is made, so all have the same."""
+    """Return the attempts' starting point. A fork's present state becomes a checkpoint, so that all start alike."""
     if request.parent is None or request.at is not None:
         if request.at is not None and request.parent is not None:
             _require_checkpoint(session, request.parent, request.at)
@@ -95,7 +94,7 @@ def _require_checkpoint(session: Session, fork: str, point: str) -> None:
 
 class Attempts:
     """A running try: iterate over its attempts as they end, then read ``record``. ``_changed`` guards the attributes
-    that are written outside ``__init__``."""
+    written outside ``__init__``."""
 
     def __init__(self, session: Session, request: AttemptRequest, origin: Origin, lock: TryLock) -> None:
         self._session, self._request, self._origin, self._lock = session, request, origin, lock
@@ -109,7 +108,7 @@ class Attempts:
         self._timer: threading.Timer | None = None
         self._write_again = 0.0
         self.notes: dict[str, None] = {}
-        """What the commands' results say about their sandboxes, each once. Single operations, which are atomic."""
+        """Notes about the commands' sandboxes, each once. It is used by single, atomic operations only."""
         secrets = session.vault.secrets()
         rows = (
             AttemptRecord(number, "", redact_argv(numbered(command, number), secrets), "not started")
@@ -132,7 +131,7 @@ class Attempts:
         return self
 
     def __next__(self) -> AttemptRecord:
-        """Return the next attempt that has ended: one whose command has not been started is not among them."""
+        """Return the next ended attempt. Attempts whose command was never started are left out."""
         with self._changed:
             while not self._changed.wait_for(lambda: self._unread or self._is_over, _HEARD):
                 pass
@@ -151,7 +150,7 @@ class Attempts:
 
     @property
     def record(self) -> TryRecord:
-        """The record as it is now; complete when the iteration has ended."""
+        """The present record; complete when the iteration has ended."""
         return self._record
 
     @property
@@ -161,24 +160,24 @@ class Attempts:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything has ended and is recorded."""
+        """Whether every attempt has ended and is recorded."""
         return self._is_over
 
     def close(self) -> None:
-        """End what runs, and wait for it. Harmless when repeated."""
+        """End the running attempts and wait for them. May be repeated."""
         if not self._is_over:
             self.end("interrupted")
         self.wait()
 
     def wait(self) -> None:
-        """Wait until everything has ended and is recorded."""
+        """Wait until every attempt has ended and is recorded."""
         with self._changed:
             while not self._changed.wait_for(lambda: self._is_over, _HEARD):
                 pass
 
     def end(self, reason: TryEnd, *, at_once: bool = False) -> None:
-        """End the running attempts, and begin no more. ``at_once``: with SIGKILL, and wait until all have ended. From
-        any thread, but not from a signal handler."""
+        """End the running attempts and begin no more. ``at_once``: send SIGKILL, and wait until all have ended. May be
+        called from any thread, but not from a signal handler."""
         with self._changed:
             if self._is_over:
                 return
@@ -187,6 +186,7 @@ class Attempts:
             running = list(self._running.values())
         for cancellation in running:
             _end(cancellation, at_once=at_once)
+        # a command may have begun just after the first SIGKILL: repeat
         if at_once:
             with self._changed:
                 while not self._changed.wait_for(lambda: not self._running or self._is_over, AGAIN):
@@ -196,10 +196,11 @@ class Attempts:
     # --- threads ---
 
     def begin(self) -> None:
-        """Start the threads. Raise MudroomError if none can be started, OSError if the record cannot be written."""
+        """Start the threads. Raise MudroomError if no thread can be started, OSError if the record cannot be
+        written."""
         records.save(self._session.vault.path, self._record)
         try:
-            if self._request.budget is not None:  # first: without it, nothing would end what the workers begin
+            if self._request.budget is not None:  # first: without it, nothing would end the workers' attempts
                 timer = threading.Timer(self._request.budget, self.end, ("budget",))
                 timer.daemon = True
                 timer.start()
@@ -212,7 +213,7 @@ class Attempts:
             raise MudroomError("no thread can be started", "ulimit -u 8192 permits more processes") from None
 
     def _begin_workers(self) -> None:
-        """Raise RuntimeError if not even one thread can be started."""
+        """Start up to ``jobs`` threads. Raise RuntimeError if not even one can be started."""
         for _job in range(self._request.jobs):
             with self._changed:
                 self._workers += 1
@@ -222,7 +223,7 @@ class Attempts:
                 with self._changed:
                     self._workers -= 1
                     if self._workers:
-                        return  # fewer at a time
+                        return  # fewer attempts at a time
                 raise
 
     def _work(self) -> None:
@@ -240,7 +241,7 @@ class Attempts:
             self._finish()
 
     def _take(self) -> tuple[int, Cancellation] | None:
-        """Return the next attempt and its cancellation; None if there is none, or the try has ended."""
+        """Return the next attempt's number and its cancellation, or None if none is left or the try has ended."""
         with self._changed:
             if self._record.end or self._next > len(self._request.commands):
                 return None
@@ -284,7 +285,7 @@ class Attempts:
             self.end("until", at_once=True)
 
     def _put(self, attempt: AttemptRecord) -> None:
-        """Put an attempt into the record, and write that if it is time."""
+        """Put an attempt into the record, and write the record if it is time."""
         with self._changed:
             rows = (attempt if row.number == attempt.number else row for row in self._record.attempts)
             self._record = self._record._replace(attempts=folded(rows))
@@ -292,8 +293,8 @@ class Attempts:
                 self._write()
 
     def _write(self) -> None:
-        """Write the record. A disk that is full does not end a try: the last state is only in memory then, and said.
-        Hold the lock."""
+        """Write the record; the caller holds the lock. A full disk does not end a try: the last state is then in memory
+        only, with a note."""
         began = time.monotonic()
         try:
             records.save(self._session.vault.path, self._record)

@@ -1,10 +1,10 @@
 """The search for a union of attempts that is better than each of them.
 
-Greedy, over attempts with different results, best first: each is merged into the union so far if the two merge without
+Greedy, over attempts with different results, best first: each is merged into the present union if the two merge without
 a conflict, and stays in it if the judge finds the result better. If the best attempt gains nothing from any other, the
-other pairs are tried. ``MOST_JUDGED`` unions are judged, and ``MOST_MERGED`` merges are made.
+other pairs are tried. At most ``MOST_JUDGED`` unions are judged and ``MOST_MERGED`` merges made.
 
-A union is better by success, exit code or score, never by the number of its lines: it has more of them.
+A union must be better by success, exit code or score. Its number of lines does not count: a union has more lines.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MOST_MERGED = 64
 
 class CombinationResult(NamedTuple):
     union: AttemptRecord | None
-    """The best union, in a fork of its own; None if none is better than the best attempt. Its number follows those of
-    the attempts."""
+    """The best union, in its own fork, or None if none beats the best attempt. Its number follows the attempts'
+    numbers."""
     note: str
-    """What was tried."""
+    """The unions tried, in words."""
 
 
 def combine(
@@ -54,7 +54,7 @@ def combine(
 
 
 def quality(attempt: AttemptRecord, score: Score) -> tuple[object, ...]:
-    """Return the place of an attempt in the order, as far as the judge decides it."""
+    """Return an attempt's rank as far as the judge decides it."""
     return key(attempt, score)[:4]
 
 
@@ -77,12 +77,12 @@ class _Search:
 
     @property
     def words(self) -> str:
-        """What was tried."""
+        """The unions tried, in words."""
         conflicts = self._merged - self._judged
         return f"unions: {self._judged} judged, {conflicts} not made since the attempts conflict"
 
     def extended(self, first: AttemptRecord, others: Sequence[AttemptRecord]) -> AttemptRecord | None:
-        """Return the best union of ``first`` with others; None if none is better than the best attempt."""
+        """Return the best union of ``first`` with others, or None if none beats the best attempt."""
         union: AttemptRecord | None = None
         try:
             for other in others:
@@ -99,8 +99,8 @@ class _Search:
         return union
 
     def _joined(self, below: AttemptRecord, other: AttemptRecord) -> AttemptRecord | None:
-        """Return the judged union in a new fork; None if it has a conflict or is not better, and then the fork is
-        gone."""
+        """Return the judged union in a new fork. If it has a conflict or is not better, discard the fork and return
+        None."""
         session, began = self._session, time.monotonic()
         self._cancellation.require_unset()
         try:
@@ -134,7 +134,7 @@ class _Search:
         except (MudroomError, OSError) as error:
             if isinstance(error, Cancelled):
                 raise
-            return None  # a fork was discarded meanwhile, or the disk is full: the attempts stay as they are
+            return None  # a fork was discarded meanwhile, or the disk is full: keep the attempts
         finally:
             if not is_kept:
                 discard_unused(session, fork)

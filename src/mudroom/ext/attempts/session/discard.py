@@ -1,7 +1,7 @@
-"""The end of a try: its forks go, and its record if the user wants.
+"""Discarding a try's forks, and on request its record.
 
-A fork that holds other changes than those that were judged is somebody's work since: a command has run in it, or a new
-fork has the name of one that was discarded. It stays, and is named.
+A fork whose changes differ from the judged ones holds somebody's later work: a command has run in it, or a new fork has
+a discarded one's name. It stays, and is named.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mudroom.vault.forks.review import fingerprint
 
 
 def discard(session: Session, record: TryRecord, *, everything: bool) -> list[str]:
-    """Discard the forks of a try but the best, and return their names. ``everything``: the best too, and the record.
-    Forks that are gone are passed over. Raise UsageError if the try runs, or a fork is in use or has changed since it
-    was judged; the others are discarded all the same."""
+    """Discard a try's forks except the best, and return their names. ``everything``: also the best and the record.
+    Forks that are gone are skipped. Raise UsageError if the try is running, or if a fork is in use or has changed
+    since it was judged; the other forks are discarded nevertheless."""
     if records.is_running(session.vault.path, record.name):
         raise UsageError(f"the try {record.name} is running", "end it first: Ctrl-C where it was started")
     best = record.attempt(record.best)
@@ -43,7 +43,7 @@ def discard(session: Session, record: TryRecord, *, everything: bool) -> list[st
             f"these forks stay, for they have changed since they were judged: {', '.join(changed)}",
             f"mudroom discard {changed[0]}, or mudroom fork rename {changed[0]} NEW-NAME",
         )
-    # The fork of an attempt that was refused is gone, and its question has a name that none of the next tries uses.
+    # A refused attempt's fork is gone; its question is filed under a fork name that no later try uses.
     names = {f"{record.name}-{attempt.number}" for attempt in record.attempts} - kept
     session.vault.approvals.withdraw(names, "its try is discarded")
     if everything:
@@ -52,8 +52,7 @@ def discard(session: Session, record: TryRecord, *, everything: bool) -> list[st
 
 
 def _reviewed(session: Session, attempt: AttemptRecord | None) -> str | None:
-    """Return the fingerprint that the changes of an attempt's fork must have to be discarded; None: any, or the fork
-    is damaged. A fork whose layer was copied since has another one, and the same result."""
+    """Return the fingerprint that an attempt's fork must have to be discarded. None: any, or the fork is damaged."""
     if attempt is None or not attempt.reviewed:
         return None
     try:
@@ -66,11 +65,12 @@ def _reviewed(session: Session, attempt: AttemptRecord | None) -> str | None:
         if isinstance(error, (ForkMoved, UsageError)):
             raise
         return None
+    # a fork whose layer was copied has a new fingerprint but the same result
     return now if digest == attempt.fingerprint else attempt.reviewed
 
 
 def _left_by_a_kill(session: Session, record: TryRecord) -> list[str]:
-    """Return the forks in which judges ran, and unions were made, when mudroom was killed."""
+    """Return forks left behind when mudroom was killed: those of judges and unions."""
     recorded = {attempt.fork for attempt in record.attempts if attempt.fork}
     stems = (STEM, f"{record.name}-union")
     rows = [(fork.state_or_none, fork.name) for fork in session.vault.forks() if fork.name.startswith(stems)]
@@ -83,6 +83,6 @@ def _left_by_a_kill(session: Session, record: TryRecord) -> list[str]:
 
 
 def forks_of(session: Session, record: TryRecord) -> list[str]:
-    """Return the forks of a try that are still there."""
+    """Return a try's forks that still exist."""
     names = dict.fromkeys(attempt.fork for attempt in record.attempts if attempt.fork)
     return [name for name in names if session.vault.find(name) is not None]

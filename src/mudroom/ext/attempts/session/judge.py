@@ -1,11 +1,11 @@
 """The judge of an attempt: a command in a fork *of* the attempt.
 
-Rules of this file:
-1. What the judge writes goes with its fork: the attempt stays as it was judged.
-2. The judge has the rights of a verification (``Actor.as_policy_says``): the attempt may have written the code that it
-   runs, so access that the user has granted to the attempt's command is not granted to it.
-3. Only the end of its output is kept, without secrets (decision 57), whatever it prints. More than that is heard
-   (``MARGIN``), so that the cut is never within a secret that is known by its beginning.
+Rules:
+1. The judge's writes go with its fork: the attempt stays as it was judged.
+2. The judge has a verification's rights (``Actor.as_policy_says``). It runs code that the attempt may have written, so
+   it does not get access that the user has granted to the attempt's command.
+3. Only the end of its output is kept, without secrets (decision 57). A margin before it is read, too (``MARGIN``), so
+   that the cut never divides a secret that is recognised by its beginning.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from mudroom.typing import NamedTuple
 
 TIMED_OUT = 124
 STEM = "judge-"
-"""The beginning of the names of the forks in which judges run."""
+"""Prefix for the names of judges' forks."""
 MARGIN = 1 << 14
-"""Bytes before the end that is kept: longer than a secret, such as a private key."""
+"""Bytes read before the kept end: longer than a secret, such as a private key."""
 _HEARD = REPORT + MARGIN
 
 
@@ -38,11 +38,11 @@ class JudgeVerdict(NamedTuple):
     report: bytes
     note: str = ""
     is_hopeless: bool = False
-    """Whether no attempt could be judged: it is refused, or its program does not exist on this machine."""
+    """Whether no attempt could be judged: the judge is refused, or its program does not exist on this machine."""
 
     @property
     def passed(self) -> bool:
-        """A judge that has to print a score and does not has said nothing."""
+        """True on exit code 0, unless a note says that the judge failed (it printed no score, for example)."""
         return not self.exit_code and not self.note
 
 
@@ -61,7 +61,7 @@ class OutputEnd:
         """Return the end of both streams, without these values and others that look like secrets."""
         text = self._both[-_HEARD:].decode("utf-8", "surrogateescape")
         redacted = redact(text, secrets).encode("utf-8", "surrogateescape")
-        begin = MARGIN if len(self._both) >= _HEARD else 0  # the rest of a secret may be there
+        begin = MARGIN if len(self._both) >= _HEARD else 0  # the margin may hold the rest of a cut secret
         return redacted[begin:][-REPORT:]
 
     @property
@@ -70,7 +70,7 @@ class OutputEnd:
 
 
 def discard_unused(session: Session, fork: str) -> None:
-    """Discard a fork of a try, unless somebody has done so, or uses it."""
+    """Discard a try's fork, unless it is in use or already discarded."""
     try:
         session.forks.discard(fork)
     except UsageError:
@@ -84,8 +84,8 @@ def _append(kept: bytearray, data: bytes) -> None:
 
 
 def _is_missing(program: bytes) -> bool:
-    """Whether the program is on no path of this machine. A program of the project's own, such as that of a virtual
-    environment, may be one that the attempt has removed or broken: that says nothing about other attempts."""
+    """Return whether no directory in PATH has the program. A program given with a directory, as in a virtual
+    environment, may have been removed or broken by the attempt: that says nothing about other attempts."""
     from shutil import which
 
     return not os.path.dirname(program) and which(program) is None
@@ -98,8 +98,8 @@ def judged(
     number: int,
     cancellation: Cancellation,
 ) -> JudgeVerdict:
-    """Judge the present state of a fork. Raise Cancelled if the
-    judge was not started any more, MudroomError and OSError as ``Session.run`` does."""
+    """Judge a fork's present state. Raise Cancelled if the judge was not started, MudroomError and OSError as
+    ``Session.run`` does."""
     actor = (request.actor or session.actor).as_policy_says()
     actor = with_variables(actor, [VARIABLE + b"=%d" % number])
     timeout = actor.settings.verify_timeout or request.timeout or actor.settings.timeout
@@ -119,7 +119,7 @@ def judged(
     except CommandNotStarted as error:
         return JudgeVerdict(error.exit_code, None, error.message.encode(), error.message, _is_missing(words[0]))
     finally:
-        if not discarded(session.forks, below, lambda: True):  # a list of forks looks at it at this moment
+        if not discarded(session.forks, below, lambda: True):  # a list of forks may be reading it at this moment
             discard_unused(session, below.name)
     if not result.ran:
         note = f"the judge was refused: {result.verdict.reason}"

@@ -1,4 +1,4 @@
-"""The request of a try, checked."""
+"""A try's request, checked."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.cancellation import Cancellation
 
 VARIABLE = b"MUDROOM_ATTEMPT"
-"""Variable with the number of the attempt, of its command and its judge."""
+"""Variable that holds the attempt's number, for its command and its judge."""
 
 
 class AttemptRequest(NamedTuple):
     commands: tuple[tuple[bytes, ...], ...]
-    """One for each attempt."""
+    """A command for each attempt."""
     shown: tuple[bytes, ...] = ()
-    """The command as the user has given it; empty: that of the first attempt."""
+    """The command as the user gave it; empty: the first attempt's command."""
     judge: tuple[bytes, ...] = ()
-    """Empty: the exit code of the command decides."""
+    """Empty: the command's exit code decides."""
     score: Score = "exit"
     jobs: int = 0
     """Attempts at one time; 0: as many as there are processors."""
     until: int = 0
-    """End the others as soon as so many have passed; 0: all run."""
+    """End the others when this many have passed; 0: all run."""
     budget: float | None = None
-    """Seconds of wall time for all."""
+    """Wall time for all attempts, in seconds."""
     parent: str | None = None
-    """Fork that the attempts are forks of; None: the project."""
+    """Parent fork; None: the project."""
     at: str | None = None
-    """Its checkpoint; None: as it is now."""
+    """The parent's checkpoint; None: its present state."""
     combine: bool = False
     cwd: bytes | None = None
     timeout: float | None = None
-    """Seconds for one command; None: that of the actor."""
+    """Seconds for one command; None: the actor's limit."""
     actor: Actor | None = None
     approver: Callable[[Cancellation], CommandApprover | None] = lambda _cancellation: None
-    """Returns who is asked about a command; that returns None: the session's approver."""
+    """Returns the approver for an attempt's commands; None: the session's approver."""
 
 
 def checked(request: AttemptRequest) -> AttemptRequest:
-    """Return the request with its defaults. Raise UsageError if it makes no sense."""
+    """Return the request with its defaults. Raise UsageError if it is invalid."""
     count = len(request.commands)
     if not count:
         raise UsageError("a try of no attempts has no result", "mudroom try -n 8 -- COMMAND")
@@ -79,7 +79,7 @@ def checked(request: AttemptRequest) -> AttemptRequest:
 
 
 def processors() -> int:
-    """Return the number of processors that this process may use."""
+    """Return how many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,8 +1,8 @@
-"""The union of two attempts: the changes of one merged into a fork of the other, by the merge of an apply.
+"""The union of two attempts: the changes of one merged into a fork of the other, as an apply merges.
 
-The other attempt stands where an apply has the project: ``core/merge/merge_tree.py`` judges each change against it, and
-the common base is the original. A union without conflicts is made; otherwise there is none. As at an apply, changes to
-masked files and to repositories are left out.
+The other attempt takes the project's place in an apply: ``core/merge/merge_tree.py`` judges each change against it, and
+the common base is the original. A union is made only without conflicts. As in an apply, changes to masked files and to
+repositories are left out.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from mudroom.vault.store.store import Vault
 
 
 def merge_into(session: Session, target: str, other: str) -> bool:
-    """Merge the changes of the fork ``other`` into the fork ``target``. Return whether they merge without a conflict;
-    otherwise ``target`` is as it was. Raise OSError as the disk does."""
+    """Merge the changes of fork ``other`` into fork ``target``. Return whether they merge without a conflict; otherwise
+    ``target`` is unchanged. Raise OSError if the disk fails."""
     vault, changes = session.vault, session.changes.of(other)
     moved = {change.source: change.path for change in session.changes.of(target).changes if change.source}
     with (
@@ -60,12 +60,13 @@ def _new_directory(vault: Vault) -> Iterator[bytes]:
 
 
 class _Sides:
-    """One attempt (``ours``) and the changes of another (``theirs``), as a landing reads them. Owner: the caller."""
+    """One attempt (``ours``) and another's changes (``theirs``), as a landing reads them. Owner: the caller."""
 
     def __init__(
         self, ours: Source, theirs: Source, ground: Ground, moved: Mapping[bytes, bytes], place: bytes
     ) -> None:
-        """``moved``: new paths of the files that ours has renamed, by the old ones. ``place``: for merged contents."""
+        """``moved``: new path by old path, for files that ours has renamed. ``place``: directory for merged
+        contents."""
         self._ours, self._theirs, self._ground, self._moved, self._place = ours, theirs, ground, moved, place
         self._count = 0
 

@@ -1,4 +1,4 @@
-"""Plan of the refs of a fork: where each goes in the project's repository. Pure; decision 30 has the reasons.
+"""Plan for a fork's refs: where each goes in the project's repository. Pure; decision 30 has the reasons.
 
     in the fork      in the project                        then
     ---------------  ------------------------------------  ---------------------------------------------
@@ -11,8 +11,8 @@
     a stash          anything                              added to the stashes
     remote-tracking, replacement, bisect …                 left
 
-The checked-out branch moves only if the fork's whole work tree has landed. HEAD goes to another branch under the same
-condition, and only if the user has not gone on to a commit that this branch lacks: its files would become
+The checked-out branch moves only if the fork's whole work tree has landed. HEAD switches to another branch under the
+same condition, and only if the user has not gone on to a commit that this branch lacks: its files would become
 modifications.
 """
 
@@ -41,21 +41,21 @@ class RefSides(NamedTuple):
     """A ref on the three sides: object ids in hex, b"" if there is no such ref."""
 
     base: bytes | None
-    """When the fork began. None: not known any more."""
+    """When the fork began. None: no longer known."""
     fork: bytes
     live: bytes
 
 
 class HeadSides(NamedTuple):
-    """HEAD on the three sides: the full name of a branch, or an object id."""
+    """HEAD on the three sides: a full branch name, or an object id."""
 
     base: bytes
     fork: bytes
     live: bytes
     fork_commit: bytes
-    """The commit that the fork's HEAD leads to; b"" before the first commit."""
+    """The commit at the fork's HEAD; b"" before the first commit."""
     base_commit: bytes | None = None
-    """The commit of HEAD when the fork began; b"" before the first commit. None: not known any more."""
+    """The commit at HEAD when the fork began; b"" before the first commit. None: no longer known."""
     live_commit: bytes = b""
 
 
@@ -71,22 +71,22 @@ class RefMove(NamedTuple):
 
 
 class RepositoryMoves(NamedTuple):
-    """What an apply does to the refs of one repository; kept for undo, redo and recovery."""
+    """An apply's ref moves in one repository; kept for undo, redo and recovery."""
 
     label: bytes
     """The repository's path in the project, for display: ``.git``."""
     git: bytes
     common: bytes
-    """Directories of HEAD and of the branches: absolute, without links."""
+    """Directories with HEAD and with the branches: absolute, without links."""
     moves: tuple[RefMove, ...]
     message: bytes
-    """For the logs of the refs."""
+    """Message for the reflogs."""
     checkout: tuple[bytes, bytes] | None = None
     """The checked-out commit before and after, if it moves; b"" before the first commit."""
     work_tree: bytes = b""
     """Absolute path of the work tree whose index moves."""
     staged: tuple[bytes, ...] = ()
-    """Paths that the user had staged before as the new commit has them: undo leaves them staged."""
+    """Paths that the user had already staged as in the new commit: undo leaves them staged."""
 
 
 class RefPlan(NamedTuple):
@@ -96,9 +96,9 @@ class RefPlan(NamedTuple):
 
 class RefPlanOptions(NamedTuple):
     fork: bytes
-    """Name of the fork."""
+    """The fork's name."""
     not_whole: str = ""
-    """Reason why the checked-out branch cannot move, as the end of a sentence; empty if it can."""
+    """Why the checked-out branch cannot move, as the end of a sentence; empty if it can."""
     head_beside: bytes = b""
     """Full name of the branch at which the fork's HEAD arrives in any case, or empty."""
 
@@ -107,22 +107,22 @@ class RefLookup(NamedTuple):
     """Functions that read the project's repository and the fork's history."""
 
     live: Callable[[bytes], bytes]
-    """Return the object id of a ref of the project, b"" if there is none."""
+    """Return the object id for a ref in the project, or b""."""
     checked_out: Mapping[bytes, bool]
-    """Branches that a work tree is on. True: the work tree of the project itself, in no operation."""
+    """Branches that a work tree is on. True: the project's own work tree, with no operation in progress."""
     is_ancestor: Callable[[bytes, bytes], bool]
-    """Return whether the first commit is the second, or an ancestor of it."""
+    """Return whether the first commit is the second, or its ancestor."""
     is_reached: Callable[[bytes], bool]
-    """Return whether a branch or tag of the project already reaches a commit."""
+    """Return whether a branch or tag in the project already reaches a commit."""
     conflicts: Callable[[bytes], bool]
-    """Return whether a ref of this name cannot exist beside another: one is a directory of the other."""
+    """Return whether a ref with this name cannot exist beside another: one name is a directory of the other."""
 
 
 def plan_refs(refs: Mapping[bytes, RefSides], head: HeadSides, lookup: RefLookup, options: RefPlanOptions) -> RefPlan:
-    """Return the moves and what happens to each ref that differs in the fork. Stashes are planned apart."""
+    """Return the moves and the outcome for each ref that differs in the fork. Stashes are planned separately."""
     planner = _Planner(lookup, options)
     if options.head_beside:
-        planner.head_beside(head)  # before the fork's own branches: one of them may have this name
+        planner.head_beside(head)  # before the fork's own branches: one may have this name
     for name in sorted(refs):
         planner.ref(name, refs[name], is_head=name == head.fork)
     if not options.head_beside:
@@ -136,7 +136,7 @@ class _Planner:
         self.moves: list[RefMove] = []
         self.outcomes: list[RefOutcome] = []
         self._targets: set[bytes] = set()
-        """Full names in the project at which refs of the fork arrive."""
+        """Full names in the project at which the fork's refs arrive."""
 
     def ref(self, name: bytes, sides: RefSides, *, is_head: bool) -> None:
         if sides.base == sides.fork or name == STASH or (is_head and self._options.head_beside):
@@ -206,8 +206,8 @@ class _Planner:
             self._tell(HEAD, "kept", reason=f"stays where it is: {_short(head.fork)} of the project is another commit")
 
     def _has_gone_on(self, head: HeadSides) -> bool:
-        """Return whether the user has left the commit of HEAD for one that the fork's HEAD does not have, or has merged
-        the fork's."""
+        """Return whether the user has moved HEAD to a commit that the fork's HEAD does not include, or has merged the
+        fork's."""
         if head.live != head.base:
             return True
         before, after = head.live_commit, head.fork_commit
@@ -217,7 +217,7 @@ class _Planner:
         return not is_behind or (before == after and head.base_commit is not None)
 
     def _lacking(self, head: HeadSides) -> bytes:
-        """Return the branch of the fork's HEAD if it has arrived and the user has not merged it; else b""."""
+        """Return the branch at the fork's HEAD if it has arrived and the user has not merged it; otherwise b""."""
         value = head.fork_commit
         if not value or self._value_after(head.fork) != value:
             return b""
@@ -225,7 +225,7 @@ class _Planner:
         return b"" if is_merged else head.fork
 
     def _value_after(self, name: bytes) -> bytes:
-        """Return the value of a ref of the project after the moves."""
+        """Return the value of a ref in the project after the moves."""
         moved = next((move.after for move in self.moves if move.name == name), b"")
         return moved or self._lookup.live(name)
 
@@ -256,7 +256,7 @@ class _Planner:
         self._tell(name, "left", reason=f"{reason}, and there is no free name beside it")
 
     def _is_taken(self, name: bytes) -> bool:
-        """Return whether another ref of the fork arrives at this name, or at one that cannot exist beside it."""
+        """Return whether another ref from the fork arrives at this name, or at a name that excludes it."""
         return name in self._targets or name_conflicts(self._targets)(name)
 
     def _add(self, name: bytes, before: bytes, after: bytes) -> None:
@@ -277,7 +277,7 @@ def _names_beside(name: bytes, fork: bytes, *, is_head: bool) -> Iterator[bytes]
 
 
 def name_conflicts(names: Iterable[bytes]) -> Callable[[bytes], bool]:
-    """Return the function that tells whether a ref cannot exist beside ``names``: ``a/b`` needs a directory ``a``."""
+    """Return a predicate: whether a ref cannot exist beside ``names``, since ``a/b`` needs a directory ``a``."""
     present = frozenset(names)
     directories = {directory for name in present for directory in _directories(name)}
     return lambda name: name in directories or not present.isdisjoint(_directories(name))

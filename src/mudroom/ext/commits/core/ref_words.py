@@ -1,4 +1,4 @@
-"""What has come of a fork's refs, in words, shared by the command line, the page and the terminal review. Pure."""
+"""Outcomes for a fork's refs in words, shared by the command line, the page and the terminal review. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _PREFIXES = (b"refs/heads/", b"refs/tags/", b"refs/")
 
 
 def short_ref(ref: bytes) -> str:
-    """Return the name of a ref as git prints it, for display."""
+    """Return a ref's name as git prints it, for display."""
     return show(next((ref[len(prefix) :] for prefix in _PREFIXES if ref.startswith(prefix)), ref))
 
 
 def outcome_words(outcome: RefOutcome) -> tuple[str, str]:
-    """Return a ref's name and what has come of it: subject and rest of a sentence."""
+    """Return a ref's name and outcome: the subject and the rest of a sentence."""
     name, target = short_ref(outcome.ref), short_ref(outcome.target)
     if outcome.ref == STASH:
         return "stash", outcome.reason
@@ -33,8 +33,8 @@ def outcome_words(outcome: RefOutcome) -> tuple[str, str]:
 def outcome_rows(
     label: bytes, outcomes: Iterable[RefOutcome], conflicts: Collection[bytes] = ()
 ) -> Iterator[tuple[str, str]]:
-    """Yield the words for each ref of a repository (``label``: its ``.git``), except those among ``conflicts``, which
-    are told apart."""
+    """Yield the words for each ref in a repository (``label``: its ``.git``), except those among ``conflicts``, which
+    are reported separately."""
     for outcome in outcomes:
         if label + b"/" + outcome.ref in conflicts:
             continue

@@ -1,4 +1,4 @@
-"""Replace files of a tree: the trees that a new commit needs. Pure; format: gitformat-pack(5), "tree"."""
+"""Replace files in a tree: builds the trees that a new commit needs. Pure; format: gitformat-pack(5), "tree"."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from mudroom.core.git.index import TreeItem
 _TREE = 0o40000
 
 ReadTree = Callable[[bytes], Mapping[bytes, TreeItem]]
-"""Return the entries of a tree by its binary id."""
+"""Return a tree's entries by its binary id."""
 
 
 def edit_tree(
     read: ReadTree, root: bytes | None, changes: Mapping[bytes, TreeItem | None], id_length: int = 20
 ) -> tuple[bytes, dict[bytes, bytes]]:
-    """Return the binary id of a tree in which ``changes`` are made, and the content of the new trees by id.
+    """Apply ``changes`` to a tree. Return the result's binary id, and the new trees' content by id.
 
-    ``root``: the id of the present tree; None: there is none. A change is a file by its path, or None to remove it. A
-    file takes the place of a directory at its path, and the other way round. Directories without files are removed.
+    ``root``: the present tree's id, or None. A change is a file by path, or None to remove it. A file replaces a
+    directory at its path, and the reverse. Directories without files are removed.
     """
     new: dict[bytes, bytes] = {}
     item = _edited(read, root, changes, id_length, new)
@@ -51,7 +51,7 @@ def _edited(
         present = entries.get(name)
         is_file = present is not None and present.mode != _TREE
         if is_file and not any(inside.values()):
-            continue  # what was below has gone, and a file is there now
+            continue  # the files below are gone, and a file is there now
         under = present.id if present is not None and not is_file else None
         directory = _edited(read, under, inside, id_length, new)
         if directory is not None:

@@ -1,7 +1,7 @@
-"""Parsers and checks of git objects. They refuse every object that ``git fsck --strict`` would report.
+"""Parsers and checks for git objects. They refuse every object that ``git fsck --strict`` would report.
 
-Pure. Every function raises ValueError; its text continues a sentence that begins with the object. Source of the rules:
-git's fsck.c.
+Pure. Every function raises ValueError, with a text that continues a sentence beginning with the object. The rules
+follow git's fsck.c.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class CommitText(NamedTuple):
     author: bytes
     """Name and mail address, without the time."""
     time: int
-    """Commit time in seconds since 1970; 0 if there is none."""
+    """Commit time in seconds since 1970; 0 if missing."""
     message: bytes
 
 
 def parse_tree(data: bytes, id_length: int) -> dict[bytes, TreeEntry]:
-    """Return the entries of a tree by name, in the tree's order. ``id_length``: of a binary id, in bytes.
+    """Return a tree's entries by name, in tree order. ``id_length``: bytes in a binary id.
 
-    Checks that entries are sorted and unique. Names and modes are checked by ``check_entry``.
+    Checks that entries are sorted and unique; ``check_entry`` checks names and modes.
     """
     pattern = re.compile(rb"([0-7]{5,6}) ([^\0]+)\0(.{%d})" % id_length, re.DOTALL)
     entries, length, last = {}, 0, b""
@@ -70,7 +70,7 @@ def check_entry(name: bytes, entry: TreeEntry) -> None:
 
 
 def parse_commit(data: bytes) -> CommitText:
-    """Return the fields of a commit. Lenient where git is when it reads history, so that old commits can be read."""
+    """Return a commit's fields. As lenient as git when it reads history, so that old commits can be read."""
     header, _blank, message = data.partition(b"\n\n")
     lines = header.split(b"\n")
     tree = _after(lines, 0, b"tree ")
@@ -123,7 +123,7 @@ def check_tag(data: bytes) -> None:
 
 
 def tag_target(data: bytes) -> tuple[bytes, bytes]:
-    """Return the id and the kind of the object that an annotated tag points to."""
+    """Return the id and kind of an annotated tag's target."""
     lines = data.split(b"\n", 2)
     return _after(lines, 0, b"object "), lines[1].removeprefix(b"type ") if len(lines) > 1 else b""
 
@@ -136,20 +136,19 @@ def _after(lines: list[bytes], index: int, word: bytes) -> bytes:
 
 
 def is_id(text: bytes) -> bool:
-    """Whether the text has the form of an object id, as git writes it."""
+    """Return whether the text is an object id as git writes it."""
     return len(text) in (40, 64) and not text.strip(b"0123456789abcdef")
 
 
 def check_attributes(data: bytes) -> None:
-    """Refuse lines that crash old versions of git (CVE-2022-23521)."""
+    """Refuse lines that crash old git versions (CVE-2022-23521)."""
     if any(len(line) >= _LINE_LIMIT for line in data.split(b"\n")):
         raise ValueError("is a .gitattributes with a line of more than 2,047 bytes")
 
 
 def check_submodules(settings: Mapping[bytes, Mapping[bytes, bytes]]) -> None:
     """Refuse settings that make git run a command or write elsewhere (CVE-2018-11235, CVE-2018-17456, CVE-2019-19604,
-    CVE-2020-5260). ``settings``: those of a .gitmodules, by submodule.
-    """
+    CVE-2020-5260). ``settings``: from a .gitmodules, by submodule."""
     for name, values in settings.items():
         if b".." in re.split(rb"[/\\]", name):
             raise ValueError(f"is a .gitmodules with a submodule {show(name)}")

@@ -1,7 +1,7 @@
-"""Whether git would store a file otherwise than it is: gitattributes(5), core.autocrlf.
+"""Whether git would convert a file when storing it: gitattributes(5), core.autocrlf.
 
 mudroom runs no filters, so a file that git would convert is never stored. The check may refuse more than git converts,
-and never less: a line that takes an attribute back is not followed.
+but never less: a line that unsets an attribute is ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GLOBAL = b"/.config/git/attributes"
 
 class AttributeLine(NamedTuple):
     directory: bytes
-    """Directory of the file that holds the line."""
+    """Directory with the file that holds the line."""
     pattern: Pattern | None
     """None: it matches every path."""
     attributes: frozenset[bytes]
@@ -52,8 +52,8 @@ class CheckIn:
                 self._lines.append(AttributeLine(b"", None, _CONVERTING))
 
     def conversion(self, path: bytes, content: bytes, sources: Iterable[Source]) -> str:
-        """Return why git would not store ``content`` as it is, empty if it would. ``sources``: where ``.gitattributes``
-        are read."""
+        """Return why git would convert ``content``; empty if it would not. ``sources``: where ``.gitattributes`` are
+        read."""
         lines = [*self._lines]
         for source in sources:
             for directory in (b"", *ancestors(path)):
@@ -82,9 +82,10 @@ class CheckIn:
         return lines
 
     def _parsed(self, directory: bytes, data: bytes) -> list[AttributeLine]:
-        """Return the lines that set an attribute. A macro of the user's own may stand for a filter."""
+        """Return the lines that set an attribute."""
         lines = []
         for pattern, attributes in parse_git_attributes(io.BytesIO(data)):
+            # a user-defined macro may stand for a filter
             if pattern.startswith(b"[attr]"):
                 self._macros.add(pattern[6:])
                 continue

@@ -1,7 +1,7 @@
-"""The changes of one commit of a fork against its first parent, as changes with their contents.
+"""A fork's commit compared with its first parent, as changes with contents.
 
-Bounded: files of a commit, bytes of a text, bytes of all texts. Beyond a limit a file is named and not shown. The
-contents of secrets are not read.
+Bounded by the commit's files, a text's bytes, and all texts' bytes. Beyond a limit a file is named and not shown.
+Secrets' contents are not read.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from mudroom.stage.diff import content_diff, git_mode
 from mudroom.typing import Literal, NamedTuple
 
 FILES_LISTED = 2_000
-"""Changed files of a commit that are listed, at most."""
+"""Maximum changed files listed for a commit."""
 TEXTS_LIMIT = 32 << 20
-"""Bytes of all texts of a commit that are shown."""
+"""Bytes shown from all texts of a commit."""
 LINES_LIMIT = 250_000
-"""Lines of both sides of a text that is compared: a hostile text of this size takes a second."""
+"""Maximum lines on both sides of a compared text: a hostile text this large takes a second."""
 _TREES_READ = 50_000
 _PATH_LIMIT = 8_192
 
@@ -34,13 +34,13 @@ _NOT_SHOWN = {"masked": b"# a secret: it is not shown\n", "large": b"# too large
 
 
 class CommitFile(NamedTuple):
-    """A changed file of a commit. ``change`` has entries without times and inodes."""
+    """A changed file in a commit. ``change`` has entries without times and inodes."""
 
     change: Change
     kind: FileKind
     """``masked``: a secret, whose content is not read. ``renamed``: with the same content."""
     old: bytes = b""
-    """Content of a text; of a link its target, of a submodule a line that names its commit."""
+    """A text's content, a link's target, or for a submodule a line that names its commit."""
     new: bytes = b""
 
     @property
@@ -68,7 +68,7 @@ class CommitFile(NamedTuple):
 class CommitDiff(NamedTuple):
     commit: LoggedCommit
     files: tuple[CommitFile, ...]
-    """By path. At most ``FILES_LISTED``."""
+    """By path, at most ``FILES_LISTED``."""
     more: bool
     """Whether the commit has more files than are listed."""
 
@@ -87,8 +87,8 @@ class _Sides(NamedTuple):
 
 
 def read_commit_diff(log: ForkLog, name: bytes, hides: Callable[[bytes], bool]) -> CommitDiff:
-    """Return the changes of a commit. ``hides``: whether a path is that of a secret, if the parent has a file there.
-    Raise UsageError if an object is missing, damaged or refused."""
+    """Return a commit's changes. ``hides``: whether a path is a secret's; asked if the parent has a file there. Raise
+    UsageError if an object is missing, damaged or refused."""
     commit = log.history.commit(name)
     parent = log.history.commit(commit.parents[0]).tree if commit.parents else None
     trees = _TreeReader(log.history, log.live.format.oid_length)
@@ -144,7 +144,7 @@ def _sorted(changed: Mapping[bytes, _Sides]) -> dict[bytes, _Sides]:
 
 
 def _with_renames(changed: Mapping[bytes, _Sides]) -> Iterator[tuple[bytes, _Sides, bytes]]:
-    """Yield path, sides and source of each file; a file that was moved without another change is one rename."""
+    """Yield path, sides and source for each file. A file that was only moved is one rename."""
     gone: dict[TreeEntry, list[bytes]] = {}
     for path, sides in changed.items():
         if sides.new is None and sides.old is not None and sides.old.mode != MODULE:
@@ -184,7 +184,7 @@ class _FileReader:
         return CommitFile(change._replace(lines_added=counts.added, lines_removed=counts.removed), "text", old, new)
 
     def _content(self, entry: TreeEntry | None) -> bytes | None:
-        """Return the content of one side; None after too many bytes."""
+        """Return one side's content, or None after too many bytes."""
         if entry is None:
             return b""
         if entry.mode == MODULE:

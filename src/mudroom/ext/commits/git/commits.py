@@ -1,7 +1,7 @@
-"""Commits of a fork: their values, the name of their branch, where they are in the fork.
+"""A fork's commits: values, branch names, and their place in the fork.
 
 The fork's repository was written by an agent, so git itself never runs on it. Objects and refs are read as data
-(``objects.py``, ``fork_refs.py``), new ones are checked (``check.py``, ``walk.py``), one pack is added and refs are
+(``objects.py``, ``fork_refs.py``), new objects are checked (``check.py``, ``walk.py``), one pack is added and refs are
 moved (``transfer.py``, ``ref_transaction.py``).
 
 This file imports nothing heavy: dulwich is imported only when commits are brought or listed.
@@ -36,7 +36,7 @@ _SUBJECT_LENGTH = 200
 
 
 def require_dulwich() -> None:
-    """Raise UsageError unless a supported version of dulwich is installed."""
+    """Raise UsageError unless a supported dulwich version is installed."""
     needed = ".".join(map(str, DULWICH))
     try:
         from dulwich import __version__ as version
@@ -51,9 +51,8 @@ def require_dulwich() -> None:
 
 
 def directories_in_view(project: bytes, repository: bytes, view: Source, place: RepositoryPlace) -> tuple[bytes, bytes]:
-    """Return the directories of HEAD and of objects in the fork. The project's repository decides them, never the
-    fork's.
-    """
+    """Return the fork's directories with HEAD and with objects. The project's repository decides them, never the
+    fork's."""
     shown = show(repository)
     root = disk.real_path(project)
     if is_outside(project, place):
@@ -72,18 +71,18 @@ def directories_in_view(project: bytes, repository: bytes, view: Source, place: 
 
 
 def _private_directory(project: bytes, repository: bytes, view: Source, place: RepositoryPlace) -> tuple[bytes, bytes]:
-    """Return the directories of HEAD and of objects in a fork's view, for a ``.git`` that leads outside of the
-    project: both are the private one. Raise UsageError if the fork has none, or the repository does not name this work
-    tree: a stranger's archive must not have commits brought into another repository of the user's.
-    """
+    """Return the directories with HEAD and with objects in a fork's view, for a ``.git`` that leads outside the
+    project: both are the private repository. Raise UsageError if the fork has none, or the outside repository does
+    not name this work tree."""
     shown, entry = show(repository), view.look(repository)
     try:
         directory = os.path.join(project, os.path.dirname(repository))
-        # A link of the user's project may lead to a work tree elsewhere.
+        # A link in the user's project may lead to a work tree elsewhere.
         is_inside = is_below(disk.real_path(directory), disk.real_path(project))
         problem = private_problem(directory, place) if is_inside else "whose work tree is not in it"
     except ValueError as error:
         problem = f"whose settings cannot be read: {error}"
+    # a stranger's archive must not have commits brought into another of the user's repositories
     if problem:
         raise UsageError(
             f"{shown} belongs to a repository outside of the project, {problem}",
@@ -108,7 +107,7 @@ def _link(path: bytes) -> bytes | None:
 
 
 def branch_name(branch: str | None, fork: str) -> bytes:
-    """Return the full name of a branch; default: the fork's own. Raise UsageError if git refuses it."""
+    """Return a branch's full name; default: the fork's own. Raise UsageError if git refuses it."""
     from dulwich.refs import Ref, check_ref_format
 
     requested = os.fsencode(branch or f"mudroom/{fork}")
@@ -121,7 +120,7 @@ def branch_name(branch: str | None, fork: str) -> bytes:
 
 
 def require_free(live: Repository, name: bytes) -> bytes:
-    """Return the commit a branch points to, b"" if it is new. Raise UsageError if the branch must not be changed."""
+    """Return the branch's present commit, or b"" if it is new. Raise UsageError if the branch must not be changed."""
     before = live.branch(name)
     where = live.checked_out().get(name)
     if where is not None:
@@ -132,11 +131,11 @@ def require_free(live: Repository, name: bytes) -> bytes:
     return before
 
 
-# --- what is brought ---
+# --- the objects to bring ---
 
 
 def checked_objects(objects: ForkObjects, new: NewObjects) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Yield the objects to copy (id, kind, content), each with its hash compared once more."""
+    """Yield the objects to copy (id, kind, content), with each hash verified again."""
     for name, kind in new.missing.items():
         actual, data = objects.get(name) or (b"", b"")
         if actual != kind:

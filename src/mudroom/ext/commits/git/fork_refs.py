@@ -1,7 +1,7 @@
-"""The refs of a fork on two sides: as the fork has them, and as they were when it began.
+"""A fork's refs on two sides: at present, and when the fork began.
 
-Only the refs whose files the fork changed are read, so that a repository may have any number. Everything is read as
-data; format: gitrepository-layout(5).
+Only refs whose files the fork changed are read, so a repository may have any number. Everything is read as data;
+format: gitrepository-layout(5).
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _PART_LIMIT = 250
 
 
 class UnknownOriginal(Exception):
-    """The file as it was when the fork began is not known any more."""
+    """The original file is no longer known."""
 
 
 class SideFiles(Protocol):
     def read(self, path: bytes, limit: int) -> bytes | None:
-        """Return the content of a file, None if there is none. Raise UsageError if it is no file or too large,
+        """Return a file's content, or None if absent. Raise UsageError if it is not a regular file or is too large,
         UnknownOriginal if it is not known."""
 
     def is_kept(self, path: bytes) -> bool:
-        """Return whether the file is read as it was, although the project may have changed it since."""
+        """Return whether the file is read in its original state even if the project has changed it since."""
 
 
 class ForkFiles:
-    """Files of a fork as its commands see them."""
+    """A fork's files as its commands see them."""
 
     def __init__(self, view: Source) -> None:
         self._view = view
@@ -57,7 +57,7 @@ class ForkFiles:
 
 
 class OriginalFiles:
-    """Files as they were when the fork began: the originals of changed files, and the base for all others."""
+    """Files as they were when the fork began: originals for changed files, the base for all others."""
 
     def __init__(self, ground: Ground, changes: Mapping[bytes, Change]) -> None:
         self._ground, self._changes = ground, changes
@@ -94,7 +94,7 @@ class OriginalFiles:
 
 
 class SideRefs:
-    """The refs of one side. ``git``: directory of HEAD. ``common``: directory of the branches."""
+    """The refs on one side. ``git``: the directory with HEAD. ``common``: the directory with the branches."""
 
     def __init__(self, files: SideFiles, git: bytes, common: bytes, id_length: int) -> None:
         self._files, self._git, self._common, self._id_length = files, git, common, id_length
@@ -108,7 +108,7 @@ class SideRefs:
         return self._packed
 
     def value(self, name: bytes) -> bytes:
-        """Return the object that a ref leads to, b"" if there is none. Raise UnknownOriginal, UsageError."""
+        """Return the object id for a ref, or b"". Raise UnknownOriginal, UsageError."""
         for _step in range(_SYMBOLIC_LIMIT):
             content = self._files.read(self._path(name), _REF_LIMIT)
             text = content.strip() if content is not None else b"" if name == HEAD else self.packed().get(name, b"")
@@ -122,17 +122,18 @@ class SideRefs:
         raise refusal(f"{show(name)} leads in a circle, or too far")
 
     def head(self) -> bytes:
-        """Return the branch that HEAD names, or the object; b"" if there is none. Raise UnknownOriginal."""
+        """Return HEAD's branch or object id, or b"". Raise UnknownOriginal."""
         text = (self._files.read(self._git + b"/HEAD", _REF_LIMIT) or b"").strip()
         return text[4:].strip() if text.startswith(b"ref:") else text
 
     def kept_commit(self) -> bytes | None:
-        """Return the commit of HEAD, b"" if there is none, None if it is not kept: that of its branch, or the last of
-        the log of HEAD. A branch that the fork has left follows the project; the log was kept when the fork left it."""
+        """Return the commit at HEAD, b"" if there is none, or None if it is not kept. It comes from the branch, or else
+        from HEAD's last log entry."""
         try:
             head = self.head()
             if not head.startswith(b"refs/") or self._files.is_kept(self._path(head)):
                 return self.value(HEAD)
+            # a branch that the fork has left follows the project; the log was kept when the fork left it
             log = self._git + b"/logs/" + HEAD
             rows = self._log(log) if self._files.is_kept(log) else []
             return rows[-1][0] if rows else None
@@ -140,11 +141,11 @@ class SideRefs:
             return None
 
     def stashes(self) -> list[tuple[bytes, bytes]]:
-        """Return the stashes, oldest first, with their messages: the log of refs/stash."""
+        """Return the stashes with their messages, oldest first: the log for refs/stash."""
         return self._log(self._common + b"/logs/" + STASH)
 
     def _log(self, path: bytes) -> list[tuple[bytes, bytes]]:
-        """Return the new values of a log and their messages, oldest first."""
+        """Return a log's new values and messages, oldest first."""
         data = self._files.read(path, _LOG_LIMIT) or b""
         rows = []
         for line in data.split(b"\n"):
@@ -160,7 +161,7 @@ class SideRefs:
 
 
 def require_ref_name(name: bytes) -> None:
-    """Raise UsageError unless ``name`` is HEAD or a well-formed full name of a ref."""
+    """Raise UsageError unless ``name`` is HEAD or a well-formed full ref name."""
     is_long = any(len(part) > _PART_LIMIT for part in name.split(b"/"))
     if name != HEAD and (not name.startswith(b"refs/") or not check_ref_format(Ref(name)) or is_long):
         raise refusal(f"{show(name[:80])} is not the name of a ref")
@@ -174,7 +175,7 @@ class ChangedRefs(NamedTuple):
 
 
 def changed_refs(changes: Iterable[Change], git: bytes, common: bytes, base: SideRefs, fork: SideRefs) -> ChangedRefs:
-    """Return the refs that the fork may have changed. ``git``, ``common``: of the repository, in the fork."""
+    """Return the refs that the fork may have changed. ``git``, ``common``: the repository's directories in the fork."""
     names: set[bytes] = set()
     head, repacked = False, False
     for change in changes:

@@ -1,6 +1,6 @@
-"""The history of a fork's repository and of the project's repository, read as one.
+"""The histories in a fork's repository and in the project's, read as one.
 
-An object that the project's repository has is read from there; any other is read from the fork's, and is checked.
+An object in the project's repository is read from there. Any other is read from the fork's, and checked.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class History:
     # --- which commits ---
 
     def new_commits(self, *heads: bytes) -> list[bytes]:
-        """Return the commits above these that no branch or tag of the repository reaches, parents first."""
+        """Return these commits and their ancestors, except those that a branch or tag in the repository reaches,
+        parents first."""
         new, met = self._only_in_fork(heads)
         tips = self._live.tips()
         if met - tips:
@@ -95,7 +96,7 @@ class History:
         return order
 
     def _only_in_fork(self, heads: Iterable[bytes]) -> tuple[set[bytes], set[bytes]]:
-        """Return the commits that the repository does not have, and their nearest ancestors that it has."""
+        """Return the commits that the repository lacks, and their nearest ancestors that it has."""
         brought: set[bytes] = set()
         met: set[bytes] = set()
         pending = [*heads]
@@ -115,7 +116,7 @@ class History:
         """Return the repository's commits that are reachable from ``starts`` but from no tip.
 
         Reads the latest commits first, as git does (commit-reach.c, paint_down_to_common): history older than the
-        result is not read. Wrong clocks make it read more, or report a commit as new that is not.
+        result is not read. Wrong clocks make it read more, or report a known commit as new.
         """
         by_start, by_tip = 1, 2
         marks: dict[bytes, int] = {}
@@ -142,7 +143,7 @@ class History:
             reach(name, by_tip)
         for name in starts:
             reach(name, by_start)
-        oldest: int | None = None  # of the commits that count as unreached; those of the same second may reach them
+        oldest: int | None = None  # the oldest commit counted as unreached; others in its second may reach it
         while heap and (undecided or (oldest is not None and -heap[0][0] >= oldest)):
             negative, name = heapq.heappop(heap)
             undecided.discard(name)
@@ -153,9 +154,9 @@ class History:
         return {name for name, mark in marks.items() if mark == by_start}
 
     def _live_commit(self, name: bytes) -> tuple[bytes, int, tuple[bytes, ...]] | None:
-        """Return name, time and parents of a commit of the repository, or of the commit a tag points to.
+        """Return name, time and parents of a commit in the repository, or of the commit at a tag.
 
-        Return None at the end of a shallow clone, or if the object is no commit.
+        Return None at a shallow clone's end, or if the object is not a commit.
         """
         try:
             for _step in range(5):
@@ -171,7 +172,7 @@ class History:
         return None
 
     def reaches(self, head: bytes, ancestor: bytes) -> bool:
-        """Whether ``wanted`` is ``head`` or one of its ancestors."""
+        """Return whether ``ancestor`` is ``head`` or its ancestor."""
         seen, pending = {head}, [(0, head)]
         while pending:
             _time, name = heapq.heappop(pending)
@@ -185,7 +186,7 @@ class History:
         return False
 
     def _parents(self, name: bytes) -> tuple[bytes, ...]:
-        """Return the parents of a commit that are present: the history of a shallow clone ends early."""
+        """Return a commit's parents that are present: a shallow clone's history ends early."""
         if not self._live.has(name):
             return self.commit(name).parents
         commit = self._live_commit(name)

@@ -1,7 +1,7 @@
-"""The user's index, when the checked-out commit moves: two-tree merge of git-read-tree(1), by git's lock file.
+"""The user's index, when the checked-out commit moves: git-read-tree(1)'s two-tree merge, with git's lock file.
 
-Entries that are as in the old commit become those of the new; staged entries stay. Stat data is filled in only where
-the file in the work tree has the content of its entry, so that git's plumbing sees it as unmodified at once.
+Entries that match the old commit become those in the new; staged entries stay. Stat data is filled in only where the
+work tree file has its entry's content, so that git's plumbing sees it as unmodified at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INDEX_LIMIT = 1 << 30
 
 
 class IndexUpdate:
-    """A lock on an index, with its new content. Unless ``commit`` is called, the block's end removes it."""
+    """A lock on an index, with its new content. It is removed at the block's end unless ``commit`` is called."""
 
     def __init__(self, path: bytes, content: bytes | None) -> None:
         """``content``: None leaves the index alone."""
@@ -41,7 +41,7 @@ class IndexUpdate:
             os.unlink(self._path + b".lock")
 
     def commit(self) -> None:
-        """Let the lock become the index, durably."""
+        """Rename the lock to the index, durably."""
         if self._is_open:
             disk.rename_path(self._path + b".lock", self._path)
             self._is_open = False
@@ -49,7 +49,7 @@ class IndexUpdate:
 
 
 def read_index(path: bytes, id_length: int) -> Index:
-    """Return the index of a repository; an empty one if there is none. Raise UsageError if it is damaged."""
+    """Return a repository's index, empty if there is none. Raise UsageError if it is damaged."""
     try:
         with open(path, "rb") as stream:
             data = stream.read(_INDEX_LIMIT)
@@ -100,8 +100,9 @@ def move_index(live: Repository, path: bytes, move: IndexMove, *, again: bool = 
 
 
 def _keep_time(path: bytes) -> None:
-    """Give the new index the time of the old: git compares it with the times of files, and would take a file of the
-    same size that was edited in the second of the old one for unmodified (racy-git.txt)."""
+    """Give the new index the old one's time."""
+    # git compares it with file times: a file edited in the old index's second, with equal size, would count as
+    # unmodified (racy-git.txt)
     try:
         time = os.stat(path).st_mtime_ns
     except FileNotFoundError:
@@ -130,8 +131,8 @@ def move_entries(
 ) -> list[IndexEntry]:
     """Return the entries after the checked-out commit has moved from tree ``old`` to tree ``new``.
 
-    An entry that is as in the old tree becomes as in the new tree; an entry that the user staged stays. This is the
-    two-tree merge of git-read-tree(1), without its refusals. ``old`` and ``new`` need only the paths that differ.
+    An entry equal to the old tree's becomes the new tree's; an entry that the user staged stays. This is
+    git-read-tree(1)'s two-tree merge without its refusals. ``old`` and ``new`` need only the paths that differ.
     """
     present = {entry.path: entry for entry in entries}
     for path in old.keys() | new.keys():
@@ -147,7 +148,7 @@ def move_entries(
 
 
 def _with_stat(root: int, entry: IndexEntry, id_length: int) -> IndexEntry:
-    """Return the entry with stat data if the file in the work tree has its content; gitformat-index(5)."""
+    """Return the entry with stat data if the work tree file has its content; gitformat-index(5)."""
     if not stat.S_ISREG(entry.item.mode) or any(entry.stat):
         return entry
     try:
@@ -169,7 +170,7 @@ def _with_stat(root: int, entry: IndexEntry, id_length: int) -> IndexEntry:
 def staged_already(
     live: Repository, path: bytes, old: dict[bytes, TreeItem], new: dict[bytes, TreeItem]
 ) -> tuple[bytes, ...]:
-    """Return the paths that an index has as in the new commit, not as in the old, sorted."""
+    """Return, sorted, the paths whose index entries match the new commit and not the old."""
     items = {entry.path: entry.item for entry in read_index(path, live.format.oid_length).entries if not entry.stage}
     paths = old.keys() | new.keys()
     return tuple(sorted(at for at in paths if items.get(at) == new.get(at) and items.get(at) != old.get(at)))
@@ -178,7 +179,7 @@ def staged_already(
 def tree_difference(
     live: Repository, before: bytes, after: bytes
 ) -> tuple[dict[bytes, TreeItem], dict[bytes, TreeItem]]:
-    """Return the files of two commits where these differ, by path. b"": a commit without files."""
+    """Return the files that differ between two commits, by path. b"": a commit without files."""
     old: dict[bytes, TreeItem] = {}
     new: dict[bytes, TreeItem] = {}
     pending = [(b"", live.tree_of(before), live.tree_of(after))]
@@ -202,7 +203,7 @@ def tree_difference(
 
 
 def holds(files: Source, path: bytes, item: TreeItem, id_length: int) -> bool:
-    """Return whether the file in a work tree is as in a commit."""
+    """Return whether the work tree file equals the committed one."""
     entry = files.look(path)
     if entry is None or (entry.kind == "symlink") != stat.S_ISLNK(item.mode):
         return False
@@ -215,7 +216,7 @@ def holds(files: Source, path: bytes, item: TreeItem, id_length: int) -> bool:
 
 
 def _entries(live: Repository, tree: bytes | None) -> dict[bytes, TreeItem]:
-    """Return the entries of a tree, directories included, with the binary id."""
+    """Return a tree's entries, directories included, with binary ids."""
     if tree is None:
         return {}
     content = live.get(tree.hex().encode())

@@ -1,7 +1,7 @@
-"""The commits of a fork that the project's repository does not have, as a list for a review.
+"""The commits in a fork that the project's repository lacks, as a list for a review.
 
-The fork's repository was written by an agent. It is read as data, within limits: the texts that are returned are
-escaped for display and shortened, and damage is one UsageError.
+The fork's repository was written by an agent. It is read as data, within limits: the returned texts are escaped for
+display and shortened, and any damage raises UsageError.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from mudroom.typing import NamedTuple
 from mudroom.vault.git.place import find_repository
 
 COMMITS_LISTED = 2_000
-"""Commits in a list, at most: the newest ones."""
+"""Maximum commits in a list: the newest ones."""
 REFS_READ = 1_000
-"""Branches, tags and stashes of a fork that are read, at most."""
+"""Maximum branches, tags and stashes read from a fork."""
 _MESSAGE_LINES, _MESSAGE_LIMIT, _SUBJECT_LENGTH, _NAME_LENGTH = 400, 32 << 10, 200, 200
 _CHEAP = 64 << 20
-"""Bytes that are read of a fork's repository for a preview: about a thousand packed commits."""
+"""Bytes read from a fork's repository for a preview: about a thousand packed commits."""
 _IDENTITY = regex(rb"(?s)(.*?)(?: ([0-9]{1,18}))?(?: ([+-])([0-9]{2})([0-9]{2}))?\Z")
 _LAST_TIME = 253_402_300_799  # the end of the year 9999
 _LISTED = (HEADS, TAGS, STASH)
 
 
 class CommitIdentity(NamedTuple):
-    """Author or committer of a commit, with the time."""
+    """A commit's author or committer, with the time."""
 
     name: str
     """Name and mail address, escaped for display."""
     time: int
-    """Seconds since 1970; 0 if it is not known."""
+    """Seconds since 1970; 0 if unknown."""
     zone: int
     """Minutes east of UTC."""
 
@@ -76,20 +76,20 @@ class LoggedCommit(NamedTuple):
 class CommitLog(NamedTuple):
     repository: bytes
     branch: str
-    """Full name of the branch that the fork's HEAD is on, escaped for display; empty if it is on none."""
+    """Full name of the branch at the fork's HEAD, escaped for display; empty if HEAD is detached."""
     commits: tuple[LoggedCommit, ...]
-    """Oldest first. At most ``COMMITS_LISTED``, the newest ones."""
+    """Oldest first: the newest ``COMMITS_LISTED`` at most."""
     total: int
-    """Number of commits, with those that are not listed."""
+    """Number of commits, including those not listed."""
 
 
 class ForkLog:
-    """The repository of a fork beside that of the project; from ``open_log``."""
+    """A fork's repository beside the project's; from ``open_log``."""
 
     def __init__(
         self, repository: bytes, live: Repository, history: History, branch: bytes, tips: Mapping[bytes, bytes]
     ) -> None:
-        """``branch``: that HEAD is on. ``tips``: object ids of the fork's refs, by full name."""
+        """``branch``: HEAD's branch. ``tips``: object ids for the fork's refs, by full name."""
         self.repository, self.live, self.history = repository, live, history
         self._branch, self._tips = branch, tips
 
@@ -105,8 +105,8 @@ class ForkLog:
         return self._ordered(self._commits_of_refs())[-COMMITS_LISTED:]
 
     def find(self, commit: str) -> bytes:
-        """Return the full id of a listed commit, by its id, the beginning of its id (4 digits), or a ref. Raise
-        UsageError if there is none, or several."""
+        """Return a listed commit's full id, given an id, a prefix (at least 4 digits), or a ref. Raise UsageError if
+        there is no match, or several."""
         points = self._commits_of_refs()
         names = self._ordered(points)
         word = os.fsencode(commit)
@@ -125,7 +125,7 @@ class ForkLog:
         return self._describe(name, self._commits_of_refs().get(name, ()))
 
     def _commits_of_refs(self) -> dict[bytes, tuple[bytes, ...]]:
-        """Return the refs of each commit to which one leads."""
+        """Return refs by the commit that they lead to."""
         points: dict[bytes, tuple[bytes, ...]] = {}
         for ref, name in self._tips.items():
             name = self.history.peel(name)
@@ -138,7 +138,7 @@ class ForkLog:
         hidden: set[bytes] = set()
         for tip, refs in points.items():
             if refs == (STASH,):
-                hidden |= set(self.history.commit(tip).parents[1:])  # the staged and the untracked files
+                hidden |= set(self.history.commit(tip).parents[1:])  # the stash's staged and untracked files
         new = self.history.new_commits(*points)
         return _by_time(self.history, [name for name in new if name not in hidden or name in points])
 
@@ -188,13 +188,13 @@ class LogSource(NamedTuple):
     original: SideFiles
     """The files as they were when the fork began."""
     changes: Sequence[Change]
-    """The changes of the fork: refs are read only if their files are among them."""
+    """The fork's changes: refs are read only if their files are among them."""
 
 
 @contextmanager
 def open_log(project: bytes, repository: bytes, source: LogSource, *, cheaply: bool = False) -> Iterator[ForkLog]:
-    """Open the repository of a fork for reading. ``cheaply``: not more than ``_CHEAP`` bytes. Raise UsageError if the
-    project has no repository there, or that of the fork cannot be read."""
+    """Open a fork's repository for reading. ``cheaply``: read at most ``_CHEAP`` bytes. Raise UsageError if the project
+    has no repository there, or the fork's cannot be read."""
     require_dulwich()
     place = find_repository(project, repository)
     git, common = directories_in_view(project, repository, source.view, place)
@@ -211,7 +211,7 @@ def open_log(project: bytes, repository: bytes, source: LogSource, *, cheaply: b
 
 
 def _tips(refs: SideRefs, names: set[bytes], known: Container[bytes]) -> dict[bytes, bytes]:
-    """Return the objects of the fork's HEAD and refs that no ref of the project points to. Branches come first."""
+    """Return object ids for the fork's HEAD and refs that no ref in the project points to. Branches come first."""
     tips: dict[bytes, bytes] = {}
     for name in (HEAD, *sorted(names, key=lambda name: (not name.startswith(HEADS), name))):
         value = refs.value(name) if name else b""

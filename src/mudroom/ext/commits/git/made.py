@@ -1,8 +1,8 @@
-"""Check of a repository that a fork made, before its files are applied: no masked file is in it as an empty one.
+"""Checks, before its files are applied, that a repository made in a fork records no masked file as empty.
 
-Commands see masked files empty, so ``git add -A`` in a new repository stages them so; the next ``git checkout`` or
-``git stash`` of the user would empty the real file. The repository is read as data. This is protection against an
-accident: only the paths of masked files are looked at, in the index and in the latest commits of each ref.
+Commands see masked files empty, so ``git add -A`` in a new repository stages them so; the user's next ``git checkout``
+or ``git stash`` would empty the real file. The repository is read as data. The check protects against accidents: it
+looks only at masked files' paths, in the index and in each ref's latest commits.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _ALTERNATES = b"/objects/info/alternates"
 
 
 def require_unemptied(view: Source, top: bytes, masked: Iterable[bytes]) -> None:
-    """Raise UsageError with the path if the index, a commit or a stash of a new repository holds a masked file as an
-    empty one, or if that cannot be read.
+    """Raise UsageError with the path if a new repository's index, commits or stashes hold a masked file as empty, or
+    cannot be read.
 
     ``view``: the whole fork; no command may be running in it. ``top``: the ``.git`` directory, or a bare repository.
     ``masked``: paths in the project.
@@ -53,8 +53,8 @@ def require_unemptied(view: Source, top: bytes, masked: Iterable[bytes]) -> None
 
 
 def _paths_in(top: bytes, masked: Iterable[bytes]) -> set[bytes]:
-    """Return the paths of masked files in a repository: those in its work tree, and those that a clone of the project
-    has at the same paths."""
+    """Return the masked files' paths in a repository: in its work tree, and at the same paths as in the project,
+    because it may be a clone."""
     paths = {*masked}
     work = parent(top)
     if name(top) == b".git" and work:
@@ -71,7 +71,7 @@ def _refused(top: bytes, path: bytes, place: str) -> UsageError:
 
 
 def _id_length(view: Source, top: bytes) -> int:
-    """Return the length of an object id in bytes. Raise UsageError if the repository is of an unknown kind."""
+    """Return an object id's length in bytes. Raise UsageError if the repository's kind is unknown."""
     try:
         settings = parse_settings(read_small(view, top + b"/config", _SMALL) or b"")
     except ValueError as error:
@@ -103,7 +103,7 @@ def _in_index(view: Source, top: bytes, id_length: int) -> Iterator[bytes]:
 
 
 def _tips(view: Source, top: bytes, id_length: int) -> set[bytes]:
-    """Return the objects that HEAD, the refs and the stashes name."""
+    """Return the objects named by HEAD, the refs and the stashes."""
     texts = [read_small(view, top + b"/HEAD", _SMALL) or b""]
     packed = parse_packed_refs(read_small(view, top + b"/packed-refs", _LARGE) or b"")
     for path, entry in walk(view, top + b"/refs"):
@@ -118,8 +118,7 @@ def _tips(view: Source, top: bytes, id_length: int) -> set[bytes]:
 
 
 class _Commits:
-    """The commits of a new repository. An object that is missing is not followed: the history of a shallow clone ends
-    early."""
+    """A new repository's commits. Missing objects are not followed: a shallow clone's history ends early."""
 
     def __init__(self, objects: ForkObjects, id_length: int) -> None:
         self._objects, self._id_length = objects, id_length
@@ -127,7 +126,7 @@ class _Commits:
         self._known: dict[tuple[bytes, bytes], bool] = {}
 
     def latest(self, tips: Collection[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield commits that the tips reach with their trees, the latest first."""
+        """Yield the commits that the tips reach, latest first, each with its tree."""
         heap: list[tuple[int, bytes, bytes, tuple[bytes, ...]]] = []
         seen: set[bytes] = set()
 
@@ -148,7 +147,7 @@ class _Commits:
                 add(above)
 
     def _peeled(self, tip: bytes) -> tuple[int, bytes, bytes, tuple[bytes, ...]] | None:
-        """Return a commit, or the commit that a tag names, with its time for a heap; None for another object."""
+        """Return a commit, or the commit that a tag names, with its time for a heap. Return None for another object."""
         try:
             for _step in range(5):
                 kind, data = self._objects.get(tip) or (b"", b"")

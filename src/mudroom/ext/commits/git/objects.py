@@ -1,7 +1,7 @@
-"""Reader for the objects of an untrusted repository, from a fork's files.
+"""Reader for an untrusted repository's objects, from a fork's files.
 
-Only loose objects and packs are read; settings, hooks, filters, alternates and replacements of the fork are ignored. An
-object is accepted only if its hash is right. Format of loose objects: gitformat-loose(5).
+Only loose objects and packs are read; the fork's settings, hooks, filters, alternates and replacements are ignored. An
+object is accepted only if its hash is right. Loose object format: gitformat-loose(5).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _LOOSE_HEADER = regex(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,15})\0")
 
 
 class ForkObjects:
-    """The objects of one fork. Close it.
+    """A fork's objects. Must be closed.
 
-    ``path``: the ``objects`` directory in ``view``. ``algorithm``: sha1 or sha256. ``known``: names of packs that are
-    skipped, because the project's repository has them.
+    ``path``: the ``objects`` directory in ``view``. ``algorithm``: sha1 or sha256. ``known``: names of packs to skip,
+    because the project's repository has them.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ForkObjects:
         self._packs = None
 
     def get(self, name: bytes) -> tuple[bytes, bytes] | None:
-        """Return kind and content of an object, or None. Raise UsageError if its hash is wrong or it is too large."""
+        """Return an object's kind and content, or None. Raise UsageError if its hash is wrong or it is too large."""
         try:
             content = self._loose(name) or self._packed(name)
         except (ValueError, ApplyDeltaError) as error:

@@ -1,12 +1,12 @@
-"""Record the files of an apply as one commit on the checked-out branch of the user's repository.
+"""Record an apply's files as one commit on the checked-out branch in the user's repository.
 
 1. ``open_one_commit`` refuses before anything is applied: no repository, an operation in progress, a locked index, no
    identity, a file that git would convert (``check_in.py``).
-2. After the apply, ``OneCommit.make`` adds blobs, trees and the commit as one pack, and returns the moves of refs and
-   index (``ref_transaction.py``). The caller performs them, and keeps them for undo.
+2. After the apply, ``OneCommit.make`` adds blobs, trees and the commit as one pack, and returns the ref and index moves
+   (``ref_transaction.py``). The caller performs them, and keeps them for undo.
 
-The tree is that of HEAD with the applied paths as they are in the project now. Other changes of the user, staged or
-not, are not in it. Hooks are not run.
+The tree is HEAD's, with the applied paths as they are in the project now. The user's other changes, staged or not, are
+left out. Hooks are not run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mudroom.typing import NamedTuple
 from mudroom.vault.git.place import find_repository
 
 FILE_LIMIT = 256 << 20
-"""Bytes of a file that is committed; a larger one is refused."""
+"""Bytes in a committed file; a larger one is refused."""
 _TREE, _LINK, _FILE, _PROGRAM, _MODULE = 0o40000, 0o120000, 0o100644, 0o100755, 0o160000
 _USE_GIT = "apply without a commit, then git commit"
 
@@ -70,8 +70,8 @@ class OneCommit:
     # --- before the apply ---
 
     def require(self, paths: Iterable[bytes], fork: Source) -> None:
-        """Raise UsageError if one of these files of a fork cannot be committed. Note the files that differ from HEAD in
-        the project now."""
+        """Raise UsageError if one of these fork files cannot be committed. Note the files whose project version differs
+        from HEAD."""
         for path in paths:
             top = self._repository_above(path)
             if top is not None:
@@ -100,7 +100,7 @@ class OneCommit:
     def make(
         self, ops: Iterable[Op], message: bytes, time: CommitTime, is_ignored: IsIgnored
     ) -> tuple[RepositoryMoves, MadeCommit] | None:
-        """Add the objects of the commit. Return the moves, and the commit; None if nothing is to be committed. Raise
+        """Add the commit's objects. Return the moves and the commit, or None if there is nothing to commit. Raise
         UsageError if a file cannot be committed, or the repository has changed meanwhile."""
         if self._live.head_target() != self._head or self._head_commit() != self._before:
             raise UsageError("HEAD has moved meanwhile", "git commit")
@@ -124,7 +124,7 @@ class OneCommit:
         return self._live.ref(self._head) if self._head.startswith(b"refs/") else self._head
 
     def _changes_of(self, op: Op, is_ignored: IsIgnored, left_out: set[bytes]) -> dict[bytes, TreeItem | None]:
-        """Return the files at and below the path of an operation, as the commit has them."""
+        """Return the files at and below an operation's path, as the commit has them."""
         if op.kind in ("mkdir", "rmdir"):
             return {}
         changes: dict[bytes, TreeItem | None] = {}
@@ -148,7 +148,7 @@ class OneCommit:
         return changes
 
     def _item(self, path: bytes, entry: Entry | None, *, check: bool = False) -> TreeItem | None:
-        """Return a file of the project as an entry of a tree. ``check``: raise UsageError if git would convert it."""
+        """Return a project file as a tree entry. ``check``: raise UsageError if git would convert it."""
         if entry is None or entry.kind not in ("file", "symlink"):
             return None
         if entry.kind == "symlink":
@@ -162,7 +162,7 @@ class OneCommit:
             mode = committed.mode
         return TreeItem(mode, blob_id(content, self._id_length))
 
-    # --- the commit that is there ---
+    # --- the present commit ---
 
     def _entries(self, tree: bytes) -> Mapping[bytes, TreeItem]:
         entries = self._trees.get(tree)
@@ -177,7 +177,7 @@ class OneCommit:
         return entries
 
     def _committed(self, path: bytes) -> TreeItem | None:
-        """Return the entry of HEAD's tree at a path."""
+        """Return the entry at a path in HEAD's tree."""
         tree: bytes | None = self._root
         item: TreeItem | None = None
         for name in path.split(b"/"):
@@ -186,7 +186,7 @@ class OneCommit:
         return item
 
     def _committed_below(self, path: bytes) -> Iterator[bytes]:
-        """Yield the files of HEAD's tree at and below a path."""
+        """Yield the files at and below a path in HEAD's tree."""
         item = self._committed(path)
         if item is not None and item.mode != _TREE:
             yield path
@@ -199,7 +199,7 @@ class OneCommit:
                 else:
                     yield directory + b"/" + name
 
-    # --- the new one ---
+    # --- the new commit ---
 
     def _commit_text(self, root: bytes, message: bytes, time: CommitTime) -> bytes:
         sign, zone = b"-" if time.zone < 0 else b"+", abs(time.zone)
@@ -243,8 +243,8 @@ class OneCommit:
 
 
 def clean_message(message: str) -> bytes:
-    """Return a message as git stores it: without blank lines at its ends, and blanks at the ends of lines. Raise
-    UsageError if it is empty. git-commit(1), --cleanup=whitespace."""
+    """Return a message as git stores it: without surrounding blank lines or trailing blanks. Raise UsageError if it is
+    empty. git-commit(1), --cleanup=whitespace."""
     lines = [line.rstrip() for line in message.replace("\r\n", "\n").split("\n")]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
     if not text.strip():
@@ -256,7 +256,7 @@ def clean_message(message: str) -> bytes:
 
 @contextmanager
 def open_one_commit(project: bytes, user: UserFiles) -> Iterator[OneCommit]:
-    """Open the project's repository for a commit. Raise UsageError if there can be none now."""
+    """Open the project's repository for a commit. Raise UsageError if no commit can be made now."""
     place = find_repository(project, b".git")
     with Repository(place) as live, OpenSource(project) as source:
         if live.work_tree() != disk.real_path(project):
@@ -265,7 +265,7 @@ def open_one_commit(project: bytes, user: UserFiles) -> Iterator[OneCommit]:
 
 
 def _require_ready(live: Repository, settings: UserSettings) -> bytes:
-    """Return the branch of HEAD, or its commit. Raise UsageError if no commit can be made now."""
+    """Return HEAD's branch, or its commit. Raise UsageError if no commit can be made now."""
     operation = live.operation()
     if operation:
         raise UsageError(f"{operation} is not finished in the repository", "git status shows it")
@@ -291,5 +291,5 @@ def _content(source: Source, path: bytes) -> bytes:
 
 
 def covers(paths: Sequence[bytes], path: bytes, *, exact: bool) -> bool:
-    """Return whether a selection of an apply holds a path."""
+    """Return whether an apply's selection includes a path."""
     return not paths or (path in paths if exact else any(is_below(path, above) for above in paths))

@@ -1,4 +1,4 @@
-"""Reader for packs that an agent may have written: gitformat-pack(5), version 2 of pack and index.
+"""Reader for packs that an agent may have written: gitformat-pack(5), pack and index version 2.
 
 The contents are not trusted. The index is only a hint: a wrong offset leads to damage, or to an object with another
 hash, and the caller compares the hash.
@@ -15,7 +15,7 @@ from mudroom.ext.commits.git.read import OBJECT_LIMIT, Allowance, UnpackedObject
 from mudroom.stage import disk
 from mudroom.typing import NamedTuple
 
-DEPTH_LIMIT = 4095  # the most that git itself writes: pack-objects.h, OE_DEPTH_BITS
+DEPTH_LIMIT = 4095  # git's own maximum: pack-objects.h, OE_DEPTH_BITS
 _CACHE_SIZE = 32 << 20
 _KINDS = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
 _OFFSET_DELTA, _NAMED_DELTA = 6, 7
@@ -32,14 +32,13 @@ class _Header(NamedTuple):
     kind: int
     size: int
     base: int | None
-    """Offset of the base, if the object is a delta."""
+    """The base's offset, if the object is a delta."""
     content: int
 
 
 class Pack:
     """A pack and its index. ``index`` and ``content``: descriptors, closed by ``close``. Methods raise ValueError for
-    damaged data.
-    """
+    damaged data."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class Pack:
         os.close(self._content)
 
     def find(self, raw: bytes) -> int | None:
-        """Return the offset of an object according to the index, or None. Raise ValueError if the index is damaged."""
+        """Return an object's offset according to the index, or None. Raise ValueError if the index is damaged."""
         if not self._is_sound:
             raise ValueError("may be in a pack whose index is damaged")
         low, high = self._fan[raw[0] - 1] if raw[0] else 0, self._fan[raw[0]]
@@ -90,7 +89,7 @@ class Pack:
         return int.from_bytes(data, "big")
 
     def read(self, offset: int) -> tuple[bytes, bytes]:
-        """Return kind and content of the object at ``offset``. Raise ValueError or ApplyDeltaError."""
+        """Return the kind and content of the object at ``offset``. Raise ValueError or ApplyDeltaError."""
         deltas: list[tuple[int, bytes]] = []
         weight = 0
         while True:
@@ -149,7 +148,7 @@ class Pack:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of seven bits a byte, least significant first, and the offset after it."""
+    """Return a number with seven bits a byte, least significant first, and the offset after it."""
     value = 0
     for shift in range(0, 63, 7):
         if at >= len(data):
@@ -162,9 +161,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _distance(data: bytes, at: int) -> tuple[int, int]:
-    """Return the distance back to the base of a delta, and the offset after the number: seven bits a byte, most
-    significant first, each further byte adding one (gitformat-pack(5)).
-    """
+    """Return the distance back to a delta's base, and the offset after the number: seven bits a byte, most significant
+    first, each further byte adding one (gitformat-pack(5))."""
     value = -1
     for _digit in range(9):
         if at >= len(data):

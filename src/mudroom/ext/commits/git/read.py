@@ -1,4 +1,5 @@
-"""Bounded reads of files that an agent may have written: regular files only, and no more of a stream than requested."""
+"""Bounded reads of files that an agent may have written: regular files only, and no more from a stream than
+requested."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from mudroom.stage import disk
 from mudroom.stage.source import Source, is_absence
 
 OBJECT_LIMIT = 256 << 20
-"""Maximum bytes of one object. The largest that a public forge accepts is 100 MB."""
+"""Largest object in bytes. The largest that a public forge accepts is 100 MB."""
 READ_LIMIT = 16 << 30
 """Maximum bytes read from a fork's repository, unpacked."""
 _CHUNK = 1 << 16
@@ -24,7 +25,7 @@ def refusal(reason: str, hint: str = _HINT) -> UsageError:
 
 
 class Allowance:
-    """Bytes that may still be read: a file of a few bytes can unpack to any size."""
+    """Bytes that may still be read: a few bytes in a file can unpack to any size."""
 
     def __init__(self, limit: int | None = None) -> None:
         self._limit = self.left = READ_LIMIT if limit is None else limit
@@ -43,7 +44,8 @@ class UnpackedObject:
         self._stream = zlib.decompressobj()
 
     def read(self, size: int, start: bytes = b"") -> bytes:
-        """Return ``start`` and the next ``size`` bytes; fewer at the end. Raise ValueError if the stream is damaged."""
+        """Return ``start`` and the next ``size`` bytes, or fewer at the end. Raise ValueError if the stream is
+        damaged."""
         parts, missing = [start], size
         try:
             while missing and not self._stream.eof:
@@ -66,7 +68,7 @@ class UnpackedObject:
         return chunk
 
     def last(self, size: int, start: bytes = b"") -> bytes:
-        """Return the rest of the stream. Raise ValueError unless it has ``size`` bytes, including ``start``."""
+        """Return the stream's rest. Raise ValueError unless it has ``size`` bytes, including ``start``."""
         data = self.read(size - len(start), start)
         if len(data) != size or self.read(1):
             raise ValueError("is not as long as it says")
@@ -79,7 +81,8 @@ class UnpackedObject:
 
 
 def open_regular(view: Source, path: bytes) -> int | None:
-    """Return a descriptor of a regular file of a fork, or None if it is absent. Raise UsageError for any other file."""
+    """Return a descriptor for a regular file in a fork, or None if it is absent. Raise UsageError for any other
+    file."""
     try:
         descriptor = view.open(path)
     except OSError as error:
@@ -101,7 +104,7 @@ def _require_file(view: Source, path: bytes) -> None:
 
 
 def read_small(view: Source, path: bytes, limit: int) -> bytes | None:
-    """Return the content of a file, or None if it is absent. Raise UsageError above ``limit`` bytes."""
+    """Return a file's content, or None if it is absent. Raise UsageError above ``limit`` bytes."""
     descriptor = open_regular(view, path)
     if descriptor is None:
         return None

@@ -1,13 +1,13 @@
-"""Moves of refs in the user's repository: all or none, with git's own lock files.
+"""Ref moves in the user's repository: all or none, with git's own lock files.
 
 1. If the checked-out commit moves, the user's index moves with it (``index_file.py``); its lock is taken first.
-2. Each ref to move gets its ``.lock`` file, with the new value if it has one; ``packed-refs`` too if a ref is to be
+2. Each ref to move gets its ``.lock`` file, with its new value if any; so does ``packed-refs`` if a ref is to be
    removed. Then each present value is compared, and empty directories in the way are removed.
 3. Logs are written: the last step that is expected to fail.
-4. The lock files become their refs, ``packed-refs`` before the files of removed refs, the index last.
+4. The lock files become their refs, ``packed-refs`` before the removed refs' files, the index last.
 
-Nothing has moved if a step before 4 fails. Every step may be repeated after a crash: a ref that has its new value
-already is left alone. Source of the protocol: gitrepository-layout(5); refs/files-backend.c.
+If a step before 4 fails, no ref has moved. Every step may be repeated after a crash: a ref that already has its new
+value is left alone. Protocol: gitrepository-layout(5); refs/files-backend.c.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NO_PACKED = b"# pack-refs with: peeled fully-peeled sorted \n"
 
 
 class RefFailure(NamedTuple):
-    """A ref that is why nothing of a repository was moved."""
+    """A ref that kept a repository's refs from moving."""
 
     label: bytes
     ref: bytes
@@ -40,24 +40,24 @@ class RefFailure(NamedTuple):
 
 
 def reversed_moves(record: RepositoryMoves) -> RepositoryMoves:
-    """Return the moves that take these back."""
+    """Return the moves that reverse these."""
     moves = tuple(RefMove(move.name, move.after, move.before, move.entries) for move in reversed(record.moves))
     checkout = (record.checkout[1], record.checkout[0]) if record.checkout is not None else None
     return record._replace(moves=moves, checkout=checkout, message=b"mudroom: undo")
 
 
 def perform_moves(record: RepositoryMoves, *, back: bool = False, again: bool = False) -> list[RefFailure]:
-    """Move the refs. Return an empty list, or the reasons why nothing was moved. ``back``: the moves take back others.
+    """Move the refs. Return an empty list, or the reasons why none was moved. ``back``: the moves reverse earlier ones.
     ``again``: they were begun before, and may have been cut off.
 
-    Raise UsageError if the repository is gone or of an unsupported kind.
+    Raise UsageError if the repository is gone or unsupported.
     """
     with Repository(RepositoryPlace(record.git, record.common)) as live:
         return _Transaction(live, record, back=back, again=again).run()
 
 
 def _objects(move: RefMove) -> list[bytes]:
-    """Return the ids of the objects that the repository needs for a move: ``git gc`` may have removed them."""
+    """Return the ids of objects needed for a move: ``git gc`` may have removed them."""
     needed = [move.after, *(commit for commit, _message in move.entries)]
     return [name for name in needed if name and not name.startswith(b"refs/")]
 
@@ -76,7 +76,7 @@ class _Transaction:
         pending = [move for move in self._record.moves if self._value(move.name) != move.after]
         try:
             with self._index() as index:
-                # after a crash, locks of refs that have moved may be left, too
+                # after a crash, locks for already moved refs may be left, too
                 packed = self._prepare([*self._record.moves] if self._again else pending)
                 failures = self._failures(pending)
                 if not failures:
@@ -91,7 +91,7 @@ class _Transaction:
             self._remove_empty_directories(move.name for move in pending)
         return failures
 
-    # --- before anything has moved ---
+    # --- before any ref has moved ---
 
     def _index(self) -> IndexUpdate:
         record = self._record
@@ -102,7 +102,7 @@ class _Transaction:
         return move_index(self._live, path, checkout, again=self._again)
 
     def _moves_checkout(self) -> bool:
-        """Whether HEAD is moved, or the branch that it is on now: the user may have switched since."""
+        """Return whether the moves include HEAD or its present branch: the user may have switched since."""
         return not {HEAD, self._live.head_target()}.isdisjoint(move.name for move in self._record.moves)
 
     def _value(self, name: bytes) -> bytes:
@@ -115,7 +115,7 @@ class _Transaction:
         return [RefFailure(self._record.label, name, reason) for name, reason in reasons if reason]
 
     def _obstacle(self, move: RefMove) -> str:
-        """Return why a ref cannot move, "" if it can."""
+        """Return why a ref cannot move, or ""."""
         value = self._value(move.name)
         if value not in (move.before, move.after):
             return "has moved since" if value else "is not there any more"
@@ -126,7 +126,7 @@ class _Transaction:
         return "is checked out" if move.name in self._live.checked_out() else ""
 
     def _moves_with_index(self, move: RefMove) -> bool:
-        """Whether this ref is the branch whose index moves with it."""
+        """Return whether this ref is the branch whose index moves with it."""
         record = self._record
         if record.checkout is None:
             return False
@@ -135,9 +135,9 @@ class _Transaction:
         return move.name in heads and self._live.checked_out().get(move.name) in (None, record.git)
 
     def _prepare(self, pending: list[RefMove]) -> bytes:
-        """Lock all refs. Return the lock of packed-refs with its new content, b"" if that stays. Raise UsageError."""
+        """Lock all refs. Return the packed-refs lock with its new content, or b"" if that stays. Raise UsageError."""
         for move in pending:
-            content = move.after or move.before  # never empty: after a crash its content tells whose lock it is
+            content = move.after or move.before  # never empty: after a crash the content tells whose lock it is
             is_symbolic = move.name == HEAD and content.startswith(b"refs/")
             self._lock(move.name, (b"ref: " if is_symbolic else b"") + content + b"\n")
         packed = self._lock_packed({move.name for move in pending if not move.after})
@@ -155,11 +155,12 @@ class _Transaction:
         return lock
 
     def _lock_packed(self, removed: set[bytes]) -> bytes:
-        """Lock packed-refs if a ref is to be removed, so that no other command packs it meanwhile."""
+        """Lock packed-refs if a ref will be removed."""
         if not removed:
             return b""
         before = self._read_packed()
         content = without_packed(before, removed)
+        # under this lock no other command can pack the ref meanwhile
         lock = self._lock(b"packed-refs", content or _NO_PACKED)
         if self._read_packed() != before:
             raise UsageError("another git command has packed refs meanwhile", "try again")
@@ -204,7 +205,7 @@ class _Transaction:
         sync_directory(os.path.dirname(lock))
 
     def _remove_empty_directories(self, names: Iterable[bytes]) -> None:
-        """Remove the directories of these refs as far as they are empty, but not refs/heads and its like."""
+        """Remove these refs' directories where empty, but not refs/heads and its like."""
         for name in names:
             parent = os.path.dirname(name)
             with suppress(OSError):
@@ -212,7 +213,7 @@ class _Transaction:
                     os.rmdir(self._path(parent))
                     parent = os.path.dirname(parent)
 
-    # --- stashes: each is an entry of the log of refs/stash ---
+    # --- stashes: each is an entry in the log for refs/stash ---
 
     def _log_stashes(self, move: RefMove) -> None:
         commits = [commit for commit, _message in move.entries]
@@ -229,7 +230,7 @@ class _Transaction:
 
 
 def without_packed(content: bytes, removed: set[bytes]) -> bytes:
-    """Return the content of packed-refs without some refs and the values of their tags: git-pack-refs(1)."""
+    """Return packed-refs without some refs and their tags' peeled values: git-pack-refs(1)."""
     lines = []
     is_removed = False
     for line in content.splitlines(keepends=True):
@@ -241,7 +242,7 @@ def without_packed(content: bytes, removed: set[bytes]) -> bytes:
 
 
 def _remove_empty(path: bytes) -> None:
-    """Remove a directory that deleted refs have left where a ref is to be. Raise UsageError if it is not empty."""
+    """Remove a directory that deleted refs left where a ref is to be. Raise UsageError if it is not empty."""
     if not os.path.isdir(path) or os.path.islink(path):
         return
     for directory, _directories, files in os.walk(path, topdown=False):

@@ -1,7 +1,6 @@
-"""The user's own repository: its objects and refs.
+"""The user's own repository: objects and refs.
 
-Its settings are read, because they are the user's. Commands that they name (hooks, filters, other programs) are not
-run.
+Its settings are read, because they are the user's. Commands named there (hooks, filters, other programs) are not run.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ _OPERATIONS = (
     (b"sequencer", "a cherry-pick"),
     (b"BISECT_LOG", "a bisect"),
 )
-"""Files in a git directory that show an operation that is not finished: wt-status.c, wt_status_get_state."""
+"""Files in a git directory that show an unfinished operation: wt-status.c, wt_status_get_state."""
 _PATCH = "mudroom diff gives the changes as a patch"
 NUMBERS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 _DAMAGE = (ApplyDeltaError, AssertionError, ChecksumMismatch, FileFormatException, ValueError, struct.error, zlib.error)
-"""Raised by dulwich for files that are damaged; struct.error for the table of a pack that is cut off."""
+"""Raised by dulwich for damaged files; struct.error for a truncated pack index."""
 
 
 class Repository:
-    """The project's repository. Close it. Raise UsageError if mudroom cannot write this kind of repository."""
+    """The project's repository. Must be closed. Raise UsageError if mudroom cannot write this kind of repository."""
 
     def __init__(self, place: RepositoryPlace) -> None:
         self.place = place
@@ -73,32 +72,32 @@ class Repository:
         return extensions.get(b"objectformat", b"sha1").decode("ascii", "replace") if version == b"1" else "sha1"
 
     def setting(self, section: bytes, name: bytes, default: bytes) -> bytes:
-        """Return one of the repository's own settings, without included files."""
+        """Return a setting from the repository's own file, without included files."""
         try:
             return self._settings.get((section,), name)
         except KeyError:
             return default
 
     def _is_partial(self) -> bool:
-        """gitrepository-layout(5), partial clones. git before 2.24 wrote the extension."""
+        """Return whether this is a partial clone: gitrepository-layout(5). git before 2.24 wrote the extension."""
         remotes = [section for section in self._settings.sections() if section[0].lower() == b"remote"]
         promises = [key.lower() for section in remotes for key, _value in self._settings.items(section)]
         return b"promisor" in promises or bool(self.setting(b"extensions", b"partialclone", b""))
 
-    # --- what it has ---
+    # --- contents ---
 
     def has(self, name: bytes) -> bool:
-        """Raise MudroomError if the object, or a pack, is damaged."""
+        """Return whether the object is present. Raise MudroomError if it or a pack is damaged."""
         is_present = self._present.get(name)
         if is_present is None:
             try:
                 is_present = self._present[name] = ObjectID(name) in self.store
-            except _DAMAGE as error:  # dulwich reads the header of a loose object, and the table of a pack
+            except _DAMAGE as error:  # dulwich reads a loose object's header, and a pack's index
                 raise _damage(name) from error
         return is_present
 
     def get(self, name: bytes) -> tuple[bytes, bytes] | None:
-        """Return kind and content of an object, or None. Raise MudroomError if the object is damaged."""
+        """Return an object's kind and content, or None. Raise MudroomError if the object is damaged."""
         try:
             number, data = self.store.get_raw(ObjectID(name))
         except KeyError:
@@ -108,7 +107,7 @@ class Repository:
         return next(kind for kind, value in NUMBERS.items() if value == number), data
 
     def packs(self) -> frozenset[bytes]:
-        """Return the names of the packs, without suffix."""
+        """Return the packs' names, without suffix."""
         try:
             names = os.listdir(os.fsencode(self.store.pack_dir))
         except FileNotFoundError:
@@ -116,27 +115,26 @@ class Repository:
         return frozenset(name[:-4] for name in names if name.endswith(b".idx"))
 
     def head(self) -> bytes | None:
-        """Return the checked-out commit; None if there is none yet."""
+        """Return the checked-out commit, or None before the first."""
         try:
             return self.refs[Ref(b"HEAD")]
         except (KeyError, SymrefLoop):
             return None
 
     def head_target(self) -> bytes:
-        """Return the full name of the branch that HEAD names, or the object id of a detached HEAD; b"" if HEAD is
-        missing."""
+        """Return the full name of HEAD's branch, a detached HEAD's object id, or b"" if HEAD is missing."""
         text = _read_line(self.place.git + b"/HEAD")
         return text.removeprefix(b"ref:").strip() if text.startswith(b"ref:") else text
 
     def ref(self, name: bytes) -> bytes:
-        """Return the object that a ref leads to, b"" if there is none."""
+        """Return the object that a ref leads to, or b""."""
         try:
             return self.refs[Ref(name)]
         except (KeyError, SymrefLoop):
             return b""
 
     def tree_of(self, commit: bytes) -> bytes | None:
-        """Return the binary id of a commit's tree; None for b"". Raise UsageError if the commit is missing."""
+        """Return a commit's tree as a binary id; None for b"". Raise UsageError if the commit is missing."""
         if not commit:
             return None
         kind, data = self.get(commit) or (b"", b"")
@@ -145,12 +143,12 @@ class Repository:
         return bytes.fromhex(parse_commit(data).tree.decode())
 
     def work_tree(self) -> bytes:
-        """Return the absolute path of the work tree, b"" if there is none: git-config(1), core.worktree, core.bare;
-        ``gitdir`` of a linked one."""
+        """Return the work tree's absolute path, or b"": git-config(1), core.worktree, core.bare; ``gitdir`` for a
+        linked one."""
         setting = self.setting(b"core", b"worktree", b"")
         if setting:
             return disk.real_path(os.path.join(self.place.git, setting))
-        back = _read_line(self.place.git + b"/gitdir")  # gitrepository-layout(5), of a linked work tree
+        back = _read_line(self.place.git + b"/gitdir")  # gitrepository-layout(5), linked work tree
         if back:
             return disk.real_path(os.path.dirname(os.path.join(self.place.git, back)))
         if os.path.basename(self.place.git) != b".git" or self.setting(b"core", b"bare", b"false").lower() == b"true":
@@ -158,20 +156,19 @@ class Repository:
         return os.path.dirname(self.place.git)
 
     def operation(self) -> str:
-        """Return the operation of git that is not finished in this work tree, "" if there is none: git-status(1)."""
+        """Return git's unfinished operation in this work tree, or "": git-status(1)."""
         return next((word for name, word in _OPERATIONS if os.path.lexists(self.place.git + b"/" + name)), "")
 
     def branch(self, name: bytes) -> bytes:
-        """Return the object a branch points to, b"" if there is no such branch. Raise UsageError if the branch is
-        symbolic.
-        """
+        """Return the object at a branch, or b"" if there is no such branch. Raise UsageError if the branch is
+        symbolic."""
         value = self.refs.read_ref(Ref(name)) or b""
         if value.startswith(b"ref:"):
             raise UsageError(f"{show(name)} is a symbolic name of {show(value[4:].strip())}", "choose another --branch")
         return value
 
     def tips(self) -> set[bytes]:
-        """Return the objects that branches, tags and HEADs point to; for an annotated tag, the tag object."""
+        """Return the objects at branches, tags and HEADs; for an annotated tag, the tag object."""
         objects = set()
         for name in self.refs.allkeys():
             value = self.refs.read_ref(name) or b""
@@ -185,8 +182,7 @@ class Repository:
 
     def checked_out(self) -> dict[bytes, bytes]:
         """Return the branches that a work tree is on, or will return to after a rebase or bisect, with the work tree's
-        git directory.
-        """
+        git directory."""
         branches: dict[bytes, bytes] = {}
         for directory in self._work_trees():
             names = [_read_line(directory + b"/HEAD").removeprefix(b"ref:").strip()]
@@ -205,13 +201,13 @@ class Repository:
         return branches
 
     def _work_trees(self) -> list[bytes]:
-        """Return the git directories of all work trees, each with its HEAD."""
+        """Return all work trees' git directories, each with its HEAD."""
         others = self.place.common + b"/worktrees"
         names = sorted(os.listdir(others)) if os.path.isdir(others) else []
         return [self.place.common, *(others + b"/" + name for name in names)]
 
     def conflicting_ref(self, branch: bytes) -> bytes | None:
-        """Return a branch that cannot exist together with this one, because one is a directory of the other."""
+        """Return a branch that cannot exist together with this one: one name is a directory of the other."""
         for other in self.refs.allkeys():
             if other.startswith(branch + b"/") or branch.startswith(other + b"/"):
                 return other

@@ -1,8 +1,8 @@
-"""Bring what a fork did to a repository into the user's: objects first, then refs. Decision 30.
+"""Bring a fork's changes to a repository into the user's: objects first, then refs. Decision 30.
 
 1. ``open_transfer`` reads the refs that the fork changed, and checks every object that they need (``walk.py``). A
    damaged, hostile or emptied object refuses the whole transfer, before anything is written.
-2. ``Transfer.add_objects`` adds one pack. Objects that no ref names are harmless: git collects them.
+2. ``Transfer.add_objects`` adds one pack. Objects without a ref are harmless: git collects them.
 3. ``Transfer.plan`` decides about each ref (``core/ref_plan.py``) when it is known whether the work tree has landed;
    ``perform_moves`` (``ref_transaction.py``) moves them.
 
@@ -58,17 +58,17 @@ from mudroom.vault.git.place import RepositoryPlace
 
 
 class RepositorySides(NamedTuple):
-    """A repository in the project and in the view of a fork."""
+    """A repository in the project and in a fork's view."""
 
     label: bytes
     """Path of the git directory in the project, for display."""
     place: RepositoryPlace
     git: bytes
-    """The directory of HEAD in the view."""
+    """The directory with HEAD in the view."""
     common: bytes
-    """The directory of objects and branches in the view."""
+    """The directory with objects and branches in the view."""
     work_tree: bytes
-    """Absolute path of the project's work tree, b"" if it has none."""
+    """Absolute path of the project's work tree, or b""."""
 
 
 class ForkSide(NamedTuple):
@@ -80,21 +80,21 @@ class ForkSide(NamedTuple):
     original: SideFiles
     """The files as they were when the fork began."""
     changes: Sequence[Change]
-    """The changes of its record."""
+    """The changes in its record."""
 
 
 class Commits(NamedTuple):
     """The outcome of ``apply --commits``."""
 
     branch: str
-    """Full name of the branch of the fork's HEAD in the project's repository: refs/heads/mudroom/agent-1."""
+    """Full name of the branch for the fork's HEAD in the project's repository: refs/heads/mudroom/agent-1."""
     head: str
     """The fork's HEAD."""
     before: str
-    """The commit the branch pointed to before; empty if it is new."""
+    """The branch's commit before; empty if it is new."""
     result: TransferResult
     name: str
-    """The apply, for undo; empty if the repository had everything already."""
+    """The apply, for undo; empty if the repository already had everything."""
 
     @property
     def commits(self) -> tuple[Commit, ...]:
@@ -106,7 +106,7 @@ class Commits(NamedTuple):
 
 
 class Transfer:
-    """The refs and objects of one repository of one fork."""
+    """The refs and objects in one repository of one fork."""
 
     def __init__(self, sides: RepositorySides, fork: ForkSide, live: Repository, objects: ForkObjects) -> None:
         self.sides, self._fork, self._live, self._objects = sides, fork, live, objects
@@ -120,7 +120,7 @@ class Transfer:
         self._stashes = self._new_stashes() if changed.stash else []
         self._new = NewObjects((), {}, frozenset())
         self._listed: tuple[tuple[bytes, CommitText], ...] = ()
-        """The new commits without those of stashes."""
+        """The new commits, except stashes'."""
         self._has_objects = False
         """Whether the project's repository has the new objects."""
 
@@ -144,7 +144,7 @@ class Transfer:
         return refs, unread
 
     def _is_brought(self, name: bytes, value: bytes) -> bool:
-        """Whether a ref names a commit; a tag may lead to one by annotated tags."""
+        """Return whether a ref names a commit; a tag may do so through annotated tags."""
         return self._history.is_commit(self._history.peel(value) if name.startswith(TAGS) else value)
 
     def _sides_of_head(self) -> HeadSides:
@@ -160,11 +160,11 @@ class Transfer:
         return HeadSides(base, head, live, commit, self._base.kept_commit(), self._live_value(live))
 
     def _live_value(self, head: bytes) -> bytes:
-        """Return the commit of a branch of the project, or of a detached HEAD."""
+        """Return the commit at a branch in the project, or a detached HEAD's."""
         return self._live.ref(head) if head.startswith(b"refs/") else head
 
     def _new_stashes(self) -> list[tuple[bytes, bytes]]:
-        """Return the stashes that the fork made and still has, and that the project does not have."""
+        """Return the stashes that the fork made and still has, and that the project lacks."""
         try:
             known = {commit for commit, _message in self._base.stashes()}
         except UnknownOriginal:
@@ -190,17 +190,17 @@ class Transfer:
 
     @property
     def head(self) -> bytes:
-        """The commit that the fork's HEAD leads to; b"" before the first commit."""
+        """The commit at the fork's HEAD; b"" before the first commit."""
         return self._head.fork_commit
 
     @property
     def head_ref(self) -> bytes:
-        """The branch that the fork is on, or the commit of a detached HEAD."""
+        """The fork's branch, or a detached HEAD's commit."""
         return self._head.fork
 
     @property
     def operation(self) -> str:
-        """The operation of git that is not finished in the project, ``a rebase``; empty if there is none."""
+        """Git's unfinished operation in the project, such as ``a rebase``, or empty."""
         return self._live.operation()
 
     def require_refs(self, result: TransferResult) -> None:
@@ -253,8 +253,8 @@ class Transfer:
     # --- refs ---
 
     def plan(self, options: RefPlanOptions) -> tuple[RepositoryMoves, TransferResult]:
-        """Return the moves, and what they mean for each ref of the fork. ``options.not_whole`` is extended by the
-        obstacles in the project's repository."""
+        """Return the moves, and the outcome for each ref in the fork. Obstacles in the project's repository are added
+        to ``options.not_whole``."""
         options = options._replace(not_whole=options.not_whole or self._obstacle())
         plan = plan_refs(self._refs, self._head, self._lookup(), options)
         moves, outcomes = [*plan.moves], [*plan.outcomes, *self._unread]
@@ -278,12 +278,13 @@ class Transfer:
         return record, TransferResult(self.sides.label, tuple(outcomes), commits, len(self._new.missing))
 
     def left_behind(self, options: RefPlanOptions, lands: Collection[bytes]) -> bytes:
-        """Return a file that would stay as in the checked-out commit, and not become as in the next; b"" if there is
-        none. ``lands``: paths in the work tree which become as in the fork.
+        """Return a file that would stay as in the present commit although the next one changes it, or b"". ``lands``:
+        work tree paths that become as in the fork.
 
-        The changes of a fork are those to its beginning. Since then the user may have merged commits of the fork, and
-        the fork may have taken back what these changed: in its files that is no change. Adds the objects if it has to
-        compare commits."""
+        A fork's changes are relative to its beginning. Since then the user may have merged its commits, and the fork
+        may
+        have reverted their changes: its files then show no change. Adds the objects if it has to compare commits.
+        """
         if not self.sides.work_tree or self._head.live_commit == self._head.base_commit:
             return b""
         checkout = self.plan(options)[0].checkout
@@ -325,7 +326,7 @@ class Transfer:
         return staged_already(self._live, self.sides.place.git + b"/index", *difference)
 
     def _checkout(self, moves: list[RefMove]) -> tuple[bytes, bytes] | None:
-        """Return the checked-out commit before and after the moves, None if it stays."""
+        """Return the checked-out commit before and after the moves, or None if it stays."""
         values = {move.name: move for move in moves}
         after = self._head.live
         if HEAD in values:
@@ -337,7 +338,7 @@ class Transfer:
 
 @contextmanager
 def open_transfer(sides: RepositorySides, fork: ForkSide, emptied: Emptied) -> Iterator[Transfer]:
-    """Yield the transfer of one repository, with all its objects checked. Raise UsageError if it is refused."""
+    """Yield the transfer for one repository, with all its objects checked. Raise UsageError if it is refused."""
     with Repository(sides.place) as live:
         known = live.packs()
         with ForkObjects(fork.view, sides.common + b"/objects", live.format.name, known) as objects:

@@ -1,7 +1,7 @@
 """The user's git settings as data: global files, the repository's own, and files that they include. git-config(1).
 
-A condition of ``includeIf`` that is not understood makes the settings of its file uncertain; an uncertain identity is
-never used.
+If an ``includeIf`` condition is not understood, the settings in its file are uncertain; an uncertain identity is never
+used.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _REGEX = {b"**/": b"(?:.*/)?", b"**": b".*", b"*": b"[^/]*", b"?": b"[^/]"}
 
 
 def read_own(path: bytes, limit: int) -> bytes:
-    """Return the content of a file of the user's, b"" if there is none or it is no regular file; a link is followed, as
-    dotfiles often are links. Raise ValueError above ``limit`` bytes."""
+    """Return the content of one of the user's files, or b"" if it is missing or not a regular file. Links are followed,
+    because dotfiles are often links. Raise ValueError above ``limit`` bytes."""
     try:
         descriptor = disk.open_path(path, os.O_RDONLY | disk.O_CLOEXEC | disk.O_NONBLOCK)
     except OSError as error:
@@ -42,7 +42,7 @@ def read_own(path: bytes, limit: int) -> bytes:
 
 
 class UserFiles(NamedTuple):
-    """The settings files of the user, the one that counts most last: git-config(1), "Files"."""
+    """The user's settings files, highest precedence last: git-config(1), "Files"."""
 
     home: bytes
     paths: tuple[bytes, ...]
@@ -81,7 +81,7 @@ class UserSettings:
         return self._home + path[1:] if path.startswith(b"~/") else path
 
     def _holds(self, condition: bytes, path: bytes) -> bool | None:
-        """Return whether a condition holds; None if that is not known."""
+        """Return whether a condition holds; None if unknown."""
         kind, _colon, pattern = condition.partition(b":")
         if kind not in (b"gitdir", b"gitdir/i"):
             return None
@@ -97,7 +97,7 @@ class UserSettings:
         return re.fullmatch(b"".join(parts), self._git, flags | re.DOTALL) is not None
 
     def value(self, section: bytes, key: bytes) -> bytes | None:
-        """Return the value of a setting, None if it is not set. Raise UsageError if it is uncertain."""
+        """Return a setting's value, or None if it is not set. Raise UsageError if it is uncertain."""
         for setting, is_certain in reversed(self._found):
             if (setting.section, setting.subsection, setting.key) == (section, None, key):
                 if not is_certain:

@@ -1,7 +1,7 @@
-"""Walk from a commit of a fork to the commits and objects that the project's repository lacks.
+"""Walk from a fork's commit to the commits and objects that the project's repository lacks.
 
-Commits are new if no branch or tag of the repository reaches them; its objects do not count, because those of a removed
-branch stay until git's garbage collection. Every object that a new commit needs, and that its parents do not have at
+Commits are new if no branch or tag in the repository reaches them. Objects alone do not count, because a removed
+branch's stay until git's garbage collection. Every object that a new commit needs, and that its parents do not have at
 the same path, is visited, so the set of objects is complete.
 """
 
@@ -43,22 +43,21 @@ def emptied_refusal(path: bytes, place: str) -> EmptiedFile:
 
 class NewObjects(NamedTuple):
     """Commits and objects that a branch at the last of ``commits`` needs. Empty if the repository's branches have
-    it.
-    """
+    it."""
 
     commits: tuple[tuple[bytes, CommitText], ...]
     """Parents before children."""
     missing: dict[bytes, bytes]
-    """Objects that the repository does not have, with their kinds."""
+    """Objects that the repository lacks, with their kinds."""
     settings: frozenset[tuple[bytes, bytes]]
     """Blobs that git itself would read, with the file name it knows them by."""
 
 
 class Walk:
-    """Walk of one fork's repository. Methods raise UsageError for an object that is missing, damaged or refused."""
+    """Walk through a fork's repository. Methods raise UsageError for an object that is missing, damaged or refused."""
 
     def __init__(self, live: Repository, history: History, emptied: Emptied = NOT_MASKED) -> None:
-        """``emptied``: the masked files of the repository; a commit that holds one as an empty file is refused."""
+        """``emptied``: the repository's masked files; a commit that holds one as an empty file is refused."""
         self._live, self._history, self._emptied = live, history, emptied
         self._trees: LRUSizeCache[bytes, dict[bytes, TreeEntry]] = LRUSizeCache(
             _CACHED_ENTRIES, compute_size=lambda entries: len(entries) + 1
@@ -130,9 +129,8 @@ class Walk:
         return True
 
     def _is_complete(self, name: bytes, kind: bytes) -> bool:
-        """Whether the object occurs, at any path, in a parent of the new commits or in the checked-out commit. If so,
-        the repository has all of it or, as a partial clone, knows where to get it.
-        """
+        """Return whether the object occurs, at any path, in a parent of the new commits or in the checked-out commit.
+        If so, the repository has all of it or, as a partial clone, knows where to get it."""
         if self._complete is None:
             self._complete = {}
             head = self._live.head()
@@ -159,9 +157,7 @@ class Walk:
             raise refusal(f"the tree {tree.decode()} {error}") from None
 
     def _base_entries(self, name: bytes) -> dict[bytes, TreeEntry]:
-        """Return the entries of a tree that exists already; empty if it is malformed, or left out of a partial
-        clone.
-        """
+        """Return the entries of an existing tree; empty if it is malformed, or left out of a partial clone."""
         if not self._live.has(name) and name not in self._missing:
             return {}
         try:

@@ -1,4 +1,5 @@
-"""Writer to the user's repository: packs, lock files of refs, and logs. ``ref_transaction.py`` makes the locks refs."""
+"""Writer for the user's repository: packs, ref lock files, and logs. ``ref_transaction.py`` renames the locks to
+refs."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class RepositoryWriter:
         self._live = live
 
     def add_objects(self, count: int, objects: Iterator[tuple[bytes, bytes, bytes]]) -> None:
-        """Add objects (id, kind, content), durably: all of them, or none if an exception is raised."""
+        """Add objects (id, kind, content), durably: all, or none if an exception is raised."""
         directory = os.fsencode(self._live.store.pack_dir)
         self._make_directory(directory)
         records = (
@@ -53,7 +54,7 @@ class RepositoryWriter:
     def _new_file(self, directory: bytes, prefix: bytes, paths: list[bytes]) -> Iterator[BinaryIO]:
         """Create a file that is on disk when the block has run; its path is added to ``paths``.
 
-        git gc removes what a killed process leaves under these names: builtin/prune.c, remove_temporary_files.
+        git gc removes a killed process's files with these names: builtin/prune.c, remove_temporary_files.
         """
         path = directory + b"/" + prefix + os.urandom(6).hex().encode()
         descriptor = disk.open_path(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o444)
@@ -65,8 +66,8 @@ class RepositoryWriter:
         self.share(path)
 
     def create_lock(self, name: bytes, lock: bytes, content: bytes, *, again: bool = False) -> None:
-        """Create the lock file of a ref with its new content, durably. Raise UsageError if another git command holds
-        it, or the ref cannot exist. ``again``: as for ``create_lock_file``."""
+        """Create a ref's lock file with its new content, durably. Raise UsageError if another git command holds it, or
+        the ref cannot exist. ``again``: as for ``create_lock_file``."""
         try:
             self._make_directory(os.path.dirname(lock))
             create_lock_file(lock, content, 0o666, again=again)
@@ -78,16 +79,16 @@ class RepositoryWriter:
         log = os.path.join(self._live.place.common, b"logs", name)
         try:
             os.unlink(log)
-            os.removedirs(os.path.dirname(log))  # parents, as far as they are empty
+            os.removedirs(os.path.dirname(log))  # and empty parents
         except OSError:
             pass
 
     def ends_with(self, name: bytes, ids: list[bytes]) -> bool:
-        """Whether the last entries of a log are those of ``ids``."""
+        """Return whether a log's last entries are ``ids``."""
         return [line.split(b" ", 2)[1:2] for line in self._log_lines(name)[-len(ids) :]] == [[commit] for commit in ids]
 
     def unlog(self, name: bytes, ids: list[bytes], *, again: bool = False) -> None:
-        """Remove the last entries of a log if they are those of ``ids``; otherwise leave the log alone."""
+        """Remove a log's last entries if they are ``ids``; otherwise leave the log alone."""
         if not self.ends_with(name, ids):
             return
         path, rest = self._log_path(name), b"".join(self._log_lines(name)[: -len(ids)])
@@ -119,7 +120,7 @@ class RepositoryWriter:
     ) -> None:
         """Add an entry to a ref's log, if the repository keeps logs: git-config(1), core.logAllRefUpdates.
 
-        ``directory``: the git directory of the log, if it is not the common one. ``always``: create the log.
+        ``directory``: the log's git directory, if it is not the common one. ``always``: create the log.
         """
         setting = self._live.setting(b"core", b"logallrefupdates", b"").lower()
         bare = self._live.setting(b"core", b"bare", b"false").lower() in (b"true", b"yes", b"on", b"1")
@@ -155,13 +156,15 @@ class RepositoryWriter:
 
 
 def create_lock_file(lock: bytes, content: bytes, mode: int, *, again: bool = False) -> None:
-    """Create a lock file of git with its content, durably. Raise FileExistsError if another process holds it.
+    """Create a git lock file with its content, durably. Raise FileExistsError if another process holds it.
 
-    ``again``: a lock file that holds this content or the beginning of it was left by this operation, which was killed,
-    and is taken over. An empty one is not: git's own are empty at first."""
+    ``again``: take over a lock file that holds this content or a prefix of it: this operation left it when it was
+    killed.
+    """
     try:
         descriptor = disk.open_path(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, mode)
     except FileExistsError:
+        # an empty lock is never taken over: git's own are empty at first
         if not again or not _holds(lock, content):
             raise
         descriptor = disk.open_path(lock, os.O_WRONLY | os.O_TRUNC | disk.O_NOFOLLOW | disk.O_CLOEXEC)
@@ -176,7 +179,7 @@ def create_lock_file(lock: bytes, content: bytes, mode: int, *, again: bool = Fa
 
 
 def _holds(path: bytes, content: bytes) -> bool:
-    """Return whether a file holds a beginning of ``content``."""
+    """Return whether a file holds a non-empty prefix of ``content``."""
     try:
         with open(path, "rb") as stream:
             data = stream.read(len(content) + 1)

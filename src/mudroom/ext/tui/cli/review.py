@@ -1,4 +1,4 @@
-"""``mudroom review``: review the changes of a fork in the terminal: choose, decide, apply."""
+"""``mudroom review``: review a fork's changes in the terminal: choose, decide, apply."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _is_try(session: Session, name: str) -> bool:
-    """Return whether a try has this name, and no fork."""
+    """Return whether this is the name of a try but not of a fork."""
     from mudroom.ext.attempts.candidate import is_try
 
     return is_try(session, name) and session.vault.find(name) is None
 
 
 def _print_json(session: Session, name: str, context: Context) -> int:
-    """Print the review as JSON. An apply can be bound to its fingerprint, as to that of ``diff --json``."""
+    """Print the review as JSON. An apply can be bound to its fingerprint, as to the one from ``diff --json``."""
     from mudroom.ext.review.rows import review_fork
 
     look = session.changes.review(name)
@@ -118,7 +118,7 @@ def _review(
         context.terminal.say(f"nothing was applied; all stays in {end.fork}: mudroom review {end.fork}")
     elif end.holds:
         context.terminal.say(f"the rest stays in {end.fork}: mudroom review {end.fork}, mudroom discard {end.fork}")
-    if end.signal and sys.platform == "win32":  # where a process cannot end by one
+    if end.signal and sys.platform == "win32":  # where a signal cannot end a process
         return 128 + end.signal
     if end.signal:
         signal.signal(end.signal, signal.SIG_DFL)
@@ -127,7 +127,7 @@ def _review(
 
 
 class _RecordingTerminal(Terminal):
-    """A terminal that keeps messages: the review draws on the screen."""
+    """A terminal that collects messages, because the review draws on the screen."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context.environ)
@@ -141,18 +141,18 @@ class _RecordingTerminal(Terminal):
         self.messages.append(text)
 
     def progress(self, label: str, done: int, total: int) -> None:
-        """The review shows progress itself (``Forks.tell_progress``)."""
+        """Ignored: the review shows progress itself (``Forks.tell_progress``)."""
 
 
-# --- how what is missing gets installed, in the words of the tool that installed mudroom ---
+# --- install hints, for the tool that installed mudroom ---
 
 
 PACKAGES = {"inspect": "'cryptography>=45' 'h2>=4.3'", "keyring": "'keyring>=25'", "tui": "'textual>=6'"}
-"""Extras of pyproject.toml that users meet."""
+"""User-visible extras in pyproject.toml, with their packages."""
 
 
 def install_hint(extra: str, prefix: str = sys.prefix) -> str:
-    """Return the command that adds an extra to this installation. ``prefix``: the directory of its environment."""
+    """Return the command that adds an extra to this installation. ``prefix``: its environment's directory."""
     if "/pipx/venvs/" in prefix:
         return f"pipx inject {prefix.rpartition('/')[2]} {PACKAGES[extra]}"
     if "/uv/tools/" in prefix:

@@ -1,6 +1,6 @@
-"""Tries: the list, one with its candidates and the paths where they differ, and the report of an attempt.
+"""Tries: the list, a try's candidates with the paths where they differ, and an attempt's report.
 
-Names, notes and reports are an agent's. They are escaped, except a report: a page draws it as a terminal does.
+Names, notes and reports come from an agent. They are escaped, except reports: a page draws them as a terminal does.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 FEW = 2_000
 MOST = 20_000
 _LONGEST = 2_000
-"""Characters of a command that are sent."""
+"""Characters sent from a command."""
 _MS = 10**6
 """Nanoseconds."""
 
 
 class TryQuery(Struct):
     extent: Literal["", "different", "some", "unknown", "same"] = ""
-    """Paths of this extent alone."""
+    """Only paths with this extent."""
     first: Index = 0
     count: Annotated[int, Meta(ge=0, le=MOST)] = FEW
     reviewed: str = ""
-    """The fingerprint of the page before: if a fork has changed since, the next page is refused."""
+    """The previous page's fingerprint: if a fork has changed since, the next page is refused."""
 
 
 def tries(call: ApiCall) -> list[shape.TryRowShape]:

@@ -1,4 +1,4 @@
-"""The choice of a request to apply, converted to paths, and to parts of files."""
+"""The choice in an apply request, converted to paths and partial files."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 class ChosenChanges(NamedTuple):
     paths: tuple[bytes, ...]
     parts: dict[bytes, PartialChoice]
-    """The paths of which only a part was chosen."""
+    """The paths chosen only in part."""
 
 
 def choice_of(
     session: Session, fork: str, changes: Sequence[Change], picks: Sequence[PickShape], *, git: bool = False
 ) -> ChosenChanges:
-    """Return the choice. ``changes``: all changes of the fork. ``git``: if any row of a repository is chosen, all its
-    changes are, except hooks and settings that are not chosen: a part of a commit would be a broken repository. Raise
-    Refusal for a path that is not among the changes, is named twice, or cannot be divided as asked; if a part is chosen
-    of a file whose conflict is decided; and if no part of the choice is left."""
+    """Return the choice. ``changes``: all changes in the fork. ``git``: if any row in a repository is chosen, all its
+    changes are, except unchosen hooks and settings: a partial commit would break the repository. Raise Refusal for a
+    path that is not among the changes, is named twice, or cannot be divided as requested; for a partial choice in a
+    file whose conflict is decided; and for an empty choice."""
     by_path = {change.path: change for change in changes}
     picked: dict[bytes, PickShape] = {}
     for pick in picks:
@@ -64,15 +64,15 @@ def choice_of(
 
 
 def _require_together(changes: Sequence[Change], wanted: set[bytes]) -> None:
-    """Raise Refusal if a row is chosen without the rows it needs (core/tree/dependent_rows.py): an apply takes only
+    """Raise Refusal if a row is chosen without its required rows (core/tree/dependent_rows.py): an apply takes only
     rows that were shown as chosen."""
     for path, missing in unmet_requirements(wanted, needs(row_of(change) for change in counted_changes(changes))):
         raise Refusal(400, "bad-request", requirement_text(path, missing), "choose all of them")
 
 
 def _require_undecided(session: Session, fork: str, parts: Collection[bytes]) -> None:
-    """Raise Refusal if a part is chosen of a file with a decision. A decision is about the whole file; a part of it
-    would conflict again."""
+    """Raise Refusal for a partial choice in a decided file: the decision covers the whole file, and a part would
+    conflict again."""
     decisions = session.changes.conflict_paths(fork, sorted(parts)) if parts else {}
     decided = [path for path, is_decided in decisions.items() if is_decided]
     if decided:

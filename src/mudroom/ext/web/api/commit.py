@@ -1,4 +1,4 @@
-"""Commits of a fork: the list, and one with its differences.
+"""A fork's commits: the list, and single commits with their differences.
 
 All input is hostile. Texts come escaped from ``ext/commits/git/log.py``, lines from ``ext/review/core/difference.py``;
 both are bounded there.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mudroom.ext.commits.git.log import CommitLog, LoggedCommit
 
 LINES = 2_000
-"""Lines of an answer, about."""
+"""Approximate number of lines in an answer."""
 _REPOSITORY = b".git"
 _LAST_TIME = 8_640_000_000_000_000  # ECMA-262, the range of Date
 _CUT = "…"
@@ -34,15 +34,15 @@ _CUT = "…"
 
 class CommitsQuery(Struct):
     repository: str = id_of(_REPOSITORY)
-    """The id of the path of a ``.git``."""
+    """The id of the path to a ``.git``."""
 
 
 class CommitQuery(Struct):
     repository: str = id_of(_REPOSITORY)
     file: str = ""
-    """Only this file of the commit."""
+    """Only this file in the commit."""
     first: Index = 0
-    """The first hunk of that file."""
+    """The first hunk in that file."""
     lines: Annotated[int, Meta(ge=1, le=5_000)] = LINES
 
 
@@ -122,7 +122,7 @@ def _file(file: CommitFile, first: int, lines: int) -> shape.CommitFileShape:
 
 
 def _without_rest(hunk: shape.HunkShape) -> shape.HunkShape:
-    """Return the hunk with a mark at the end of each cut line: the rest of a line of a commit is not sent."""
+    """Return the hunk with a mark at the end of each cut line: a commit's lines are not sent beyond the cut."""
     for line in hunk.lines:
         if line.cut:
             end = len(line.text.encode("utf-16-le")) // 2

@@ -25,7 +25,7 @@ _AGAIN = "look at it again"
 
 class StandingQuery(Struct):
     reviewed: str = ""
-    """The fingerprint of the reviewed state."""
+    """The reviewed state's fingerprint."""
     conflicts: bool = False
     """Count the conflicts, too."""
 
@@ -82,7 +82,7 @@ def require_conflict(session: Session, fork: str, path: bytes) -> ForkConflict:
 
 
 def shown_conflict(session: Session, current: ForkConflict, before: ForkConflict | None = None) -> shape.ConflictShape:
-    """Return a conflict as it is sent. ``before``: a conflict with the same sides that is merged already, to avoid
+    """Return a conflict for sending. ``before``: a conflict with the same sides that is already merged, to avoid
     merging again."""
     secret = session.forks.secrets.hides_conflict(current)
     return shape.ConflictShape(
@@ -118,7 +118,7 @@ def _version(version: Any, *, secret: bool) -> shape.VersionShape:
 
 
 def versions_of(current: ForkConflict) -> str:
-    """Return the fingerprint of the sides, and after a dot that of the decision."""
+    """Return a fingerprint for the sides, a dot, and one for the decision."""
     sides, decision = blake2b(digest_size=16), blake2b(current.decision, digest_size=8)
     for side in (current.base, current.ours, current.theirs):
         sides.update(repr((side.path, side.entry, side.content is None)).encode())
@@ -146,13 +146,13 @@ def changed_refusal(path: bytes) -> Refusal:
 class LinesQuery(Struct):
     file: str
     versions: str
-    """The fingerprint of the reviewed versions."""
+    """The reviewed versions' fingerprint."""
     first: Annotated[int, Meta(ge=1, le=1 << 40)] = 1
     count: Annotated[int, Meta(ge=0, le=MOST)] = MOST
 
 
 def lines(call: ApiCall) -> shape.TextShape:
-    """Folded lines are equal on all sides, so the project's are sent."""
+    """Return folded lines. They are equal on all sides, so the project's are sent."""
     query: LinesQuery = call.query
     with call.server.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])

@@ -1,8 +1,9 @@
-"""The questions of all projects that wait for an answer, and their answers.
+"""Waiting questions in all projects, and their answers.
 
-Rules of this file:
+Rules:
 
-1. A question is decided once (``vault/approvals/question.py``): a second answer is told the first one, and its origin.
+1. A question is decided once (``vault/approvals/question.py``): a second answer is refused with the first one and its
+   origin.
 2. A rule is written only if it is the rule that was shown. The answer counts even if the rule cannot be written.
 3. A command is shown with its own words and no hidden characters (``core/tree/quote.py``), as on a terminal.
 """
@@ -24,9 +25,9 @@ from mudroom.ext.web.state.refusal import Refusal
 from mudroom.session.upkeep import Queue, Vault, why_unusable
 
 RECENT = 50
-"""Decided questions that are sent at most."""
+"""Maximum decided questions sent."""
 SHOWN = 20_000
-"""Characters of a command: more than on a terminal, because a page does not scroll away."""
+"""Characters in a command: more than on a terminal, because a page does not scroll away."""
 _FILES = 200
 _MS = 1_000_000
 """Nanoseconds."""
@@ -135,7 +136,7 @@ def _text(value: str) -> str:
 
 
 def _row(queue: Queue, name: str) -> QueueRow:
-    """Return the row of a question. Raise Refusal if there is none, MudroomError if this user may not answer it."""
+    """Return a question's row. Raise Refusal if there is none, MudroomError if this user may not answer it."""
     try:
         return queue.row(name)
     except UsageError as error:
@@ -147,8 +148,8 @@ def _unknown_question(error: UsageError) -> Refusal:
 
 
 def _require_shown(row: QueueRow, request: shape.AnswerShape) -> str:
-    """Return the word of the preset, if the rule allows one. Raise Refusal if the rule differs from those that were
-    shown, or none can be written."""
+    """Return the preset's word if the rule allows a preset, otherwise an empty string. Raise Refusal if the rule
+    differs from those shown, or none can be written."""
     question = row.asked.question
     if not can_be_kept(question):
         raise Refusal(400, "bad-request", "no rule can be written for this command", "answer it for this once")

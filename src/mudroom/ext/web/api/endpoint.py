@@ -1,8 +1,8 @@
-"""A row of the API: method, path, types of request and answer, and the handler.
+"""A row in the API: method, path, request and answer types, and the handler.
 
-A handler is a plain function of an ``ApiCall`` that runs in a thread. Its request has been validated by its types, and
-its answer is a type of ``ext/web/shape``. A handler raises exceptions and never makes a response: each error becomes a
-``ProblemShape``.
+A handler is a plain function that takes an ``ApiCall`` and runs in a thread. Its request has been validated by type,
+and its answer is a type from ``ext/web/shape``. A handler raises exceptions and never makes a response: each error
+becomes a ``ProblemShape``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mudroom.ext.web.state.server_state import ServerState
 
 BODY_LIMIT = 8 << 20
-"""Bytes of a request; the largest is a file that was merged by hand."""
+"""Bytes in a request; the largest is a file merged by hand."""
 
 
 class ApiCall(NamedTuple):
@@ -31,7 +31,7 @@ class ApiCall(NamedTuple):
     path: Mapping[str, str]
     """The variable parts of the path."""
     query: Any
-    """Of the endpoint's ``query`` type; None if it has none."""
+    """An instance of the endpoint's ``query`` type; None if it has none."""
     body: Any
 
 
@@ -42,9 +42,9 @@ class Endpoint(NamedTuple):
     summary: str
     handle: Callable[[ApiCall], Any]
     gives: Any
-    """The type of the answer; None: ``handle`` returns a ``Raw``."""
+    """The answer's type; None: ``handle`` returns a ``Raw``."""
     takes: Any = None
-    """The type of the body."""
+    """The body's type."""
     query: Any = None
     """A Struct; fields without default are required."""
     status: int = 200
@@ -66,7 +66,7 @@ def decode_body(kind: Any, body: bytes | bytearray) -> Any:
 
 
 def decode_query(kind: Any, pairs: Mapping[str, str]) -> Any:
-    """Return the validated query parameters. Unknown parameters are refused, as unknown fields in a body are."""
+    """Return the validated query parameters. Unknown parameters are refused, as are unknown fields in a body."""
     names = {field.name for field in msgspec.structs.fields(kind)} if kind is not None else set()
     for name in pairs:
         if name not in names:
@@ -83,7 +83,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,8192}\Z")
 
 
 def path_of(identity: str) -> bytes:
-    """Return the bytes of a path by its ``id``, without further checks. Raise Refusal if it is not an id."""
+    """Return a path's bytes from its ``id``, without further checks. Raise Refusal if it is not an id."""
     if not _ID.match(identity):
         raise Refusal(400, "bad-request", "that is no id of a path")
     try:
@@ -93,7 +93,7 @@ def path_of(identity: str) -> bytes:
 
 
 def id_of(path: bytes) -> str:
-    """Return the id of a path: RFC 4648, 5, without padding."""
+    """Return a path's id: RFC 4648, 5, without padding."""
     return binascii.b2a_base64(path, newline=False).decode().rstrip("=").translate(_TO_URL)
 
 

@@ -1,4 +1,4 @@
-"""Lines of a file that may be far too large to be read whole: reads chunks and keeps little of them. Pure."""
+"""Lines from a file that may be too large to be read whole: reads chunks and keeps little. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from mudroom.core.text.escaping import WIDEST, escape_line
 from mudroom.ext.review.core.difference import DifferenceLine
 
 _PART = 4 * WIDEST + 4
-"""Bytes of a line that are kept: enough for everything that is shown of it."""
+"""Bytes kept from a line: enough for all that is shown."""
 ENOUGH = 1 << 20
 """Characters after which an excerpt ends, however many lines were requested."""
 
 
 class Excerpt(NamedTuple):
     total: int
-    """Number of lines of the file; if it was not read to its end, the number of lines seen."""
+    """Number of lines in the file; if it was not read to its end, the number of lines seen."""
     lines: tuple[DifferenceLine, ...]
     whole: bool = True
     """Whether the file was read to its end."""
@@ -46,7 +46,7 @@ class _Reader:
         self._take(chunk, at, len(chunk))
 
     def finish(self, *, whole: bool) -> Excerpt:
-        """Return the excerpt. A last line of which neither the end nor the full shown part was read is left out."""
+        """Return the excerpt. The last line is left out if neither its end nor its full shown part was read."""
         if self._length:
             self._end(ends=not whole, is_whole=whole)
         return Excerpt(self.number - 1, tuple(self.lines), whole)
@@ -99,8 +99,8 @@ def excerpt(
     column: int = 0,
     most: int | None = None,
 ) -> Excerpt:
-    """Return ``count`` lines from line ``first`` (from 1) on; the first of them from byte ``column`` on. ``most``:
-    bytes after which no further chunk is read."""
+    """Return ``count`` lines from line ``first`` (from 1) on; the first line starts at byte ``column``. After ``most``
+    bytes no further chunk is read."""
     reader, size = _Reader(side, first, count, column), 0
     for chunk in chunks:
         if most is not None and size >= most:

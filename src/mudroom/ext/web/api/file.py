@@ -1,8 +1,8 @@
-"""One changed file: its differences, its lines, and its bytes.
+"""A changed file: differences, lines, and bytes.
 
-All input is hostile: names, contents, targets of links. Names are escaped by ``core/tree/path.py``, and requested by
-ids of their bytes. Lines are escaped by ``core/text/escaping.py``. Bytes (``blob``) are sent as an image if they begin
-like one, in a sandbox; otherwise as a download.
+All input is hostile: names, contents, link targets. Names are escaped by ``core/tree/path.py``, and requested by ids
+that encode their bytes. Lines are escaped by ``core/text/escaping.py``. Bytes (``blob``) are sent as a sandboxed image
+if they begin like one; otherwise as a download.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from mudroom.session import Session
 
 BLOB_LIMIT = 20 << 20
-"""Bytes of a file that is sent unchanged."""
+"""Bytes in a file that is sent unchanged."""
 TEXT_LIMIT = 256 << 20
-"""Bytes of a file that are read to find some of its lines: a sparse file can be far larger than the disk, and the
-client may be gone."""
+"""Bytes read from a file to find some lines: a sparse file can be far larger than the disk, and the client may be
+gone."""
 _CHUNK = 1 << 20
 
 
@@ -51,9 +51,9 @@ class DiffQuery(Struct):
     old: str = ""
     new: str = ""
     stamp: str = ""
-    """Of the row in the list: the difference of another change is refused."""
+    """From the row in the list: if the row's change is now another, the difference is refused."""
     as_new: bool = False
-    """Show a file that was moved and changed as a new file, and do not compare it with its origin."""
+    """Show a file that was moved and changed as new, without comparing it with its origin."""
 
 
 class TextQuery(Struct):
@@ -148,9 +148,9 @@ def blob(call: ApiCall) -> Raw:
 
 
 def _headers(path: bytes, *, is_picture: bool) -> dict[str, str]:
-    """Return headers by which the file is not run, and no other site can read it.
-    https://www.w3.org/TR/CSP3/#directive-sandbox; https://fetch.spec.whatwg.org/#cross-origin-resource-policy-header;
-    the file name as in RFC 6266, 4.3."""
+    """Return headers that keep the file from running, and other sites from reading it.
+    https://www.w3.org/TR/CSP3/#directive-sandbox;
+    https://fetch.spec.whatwg.org/#cross-origin-resource-policy-header; the file name as in RFC 6266, 4.3."""
     disposition = "inline" if is_picture else "attachment"
     return {
         "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
@@ -161,7 +161,7 @@ def _headers(path: bytes, *, is_picture: bool) -> dict[str, str]:
     }
 
 
-# # --- requests ---
+# --- requests ---
 
 
 @contextmanager
@@ -178,7 +178,7 @@ def _requested_session(call: ApiCall) -> Iterator[tuple[Session, str, tuple[str,
 
 
 def _require_other(session: Session, state: str) -> None:
-    """Raise Refusal if a state is not another fork at rest, for the comparison of two candidates."""
+    """Raise Refusal if a state is not another fork at rest, for comparing two candidates."""
     if "@" in state or session.vault.find(state) is None:
         raise Refusal(400, "bad-request", "not a state to compare with: base, now, FORK, or a checkpoint of this fork")
     require_at_rest(session, state)
@@ -198,7 +198,7 @@ def _refusing_missing() -> Iterator[None]:
 
 @contextmanager
 def _open_requested(call: ApiCall) -> Iterator[int]:
-    """Yield a descriptor of the requested side."""
+    """Yield a descriptor for the requested side."""
     path = path_of(call.query.file)
     with _requested_session(call) as (session, name, between), _refusing_missing():
         descriptor = open_side(session, name, path, call.query.side, between)

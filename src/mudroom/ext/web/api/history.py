@@ -22,11 +22,11 @@ from mudroom.ext.web.state.server_state import require_fork
 _MS = 10**6
 """Nanoseconds."""
 _ROWS = 2000
-"""Rows of a preview that are sent; ``total`` is the number of all."""
+"""Preview rows sent; ``total`` counts all."""
 _MOST = 500
 """Events in one answer."""
 _DATA = 64 << 10
-"""Characters of an event's data that are sent."""
+"""Characters sent from an event's data."""
 
 
 # --- checkpoints ---
@@ -84,8 +84,8 @@ def _require_point(session: Any, fork: str, name: str) -> None:
 
 
 def _require_idle(session: Any, fork: str) -> None:
-    """Raise Refusal if a command of another process runs in the foreground: it holds the fork until it ends, and is not
-    waited for."""
+    """Raise Refusal if another process's command runs in the foreground."""
+    # such a command holds the fork until it ends, which may be long: do not wait
     busy = next((command for name, command, _since in session.sandboxes.foreground() if name == fork), None)
     if busy is not None:
         raise Refusal(409, "busy", f"{printable(busy)} runs in {fork}", "try again when it has ended")
@@ -96,7 +96,7 @@ def _require_idle(session: Any, fork: str) -> None:
 
 class EventsQuery(Struct):
     kind: str = ""
-    """Several kinds are separated by commas."""
+    """Kinds, separated by commas."""
     fork: str = ""
     agent: str = ""
     verdict: str = ""
@@ -104,7 +104,7 @@ class EventsQuery(Struct):
     since: int | None = None
     """Milliseconds since 1970."""
     before: int | None = None
-    """The number of an event: only older events."""
+    """An event's number: only older events."""
     count: int = 100
 
 
@@ -196,7 +196,7 @@ def _flow(event: Event) -> shape.FlowShape:
     time, fork = wall(event) // _MS, printable(event.fork)
     try:
         flow = flow_from_json({key: value for key, value in data_of(event).items() if key != "clock"})
-    except ValueError as error:  # of a newer mudroom, or the journal was edited
+    except ValueError as error:  # from a newer mudroom, or the journal was edited
         return shape.FlowShape(event.number, time, fork, "?", 0, "?", "", printable(error), 0, 0, printable(error))
     port, sent, received = (_bounded(number, 0, 1 << 53) for number in (flow.port, flow.sent, flow.received))
     rule, reason = printable(flow.rule), printable(flow.reason)

@@ -1,8 +1,7 @@
 """Applying a fork, undo and redo: jobs.
 
 Errors that can be detected at once are answered at once: a missing fork, an invalid choice, a fork that has changed
-since it was reviewed. The job detects the others, while it holds the vault. It does not wait for other holders of the
-vault.
+since it was reviewed. The job detects the others while it holds the vault. It does not wait for other holders.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from mudroom.session.upkeep import Recovery
 
 _PROGRESS_INTERVAL = 0.1
-"""Seconds between two progress messages."""
+"""Seconds between progress messages."""
 
 
 def apply(call: ApiCall) -> shape.JobShape:
@@ -141,7 +140,7 @@ def redo(call: ApiCall) -> shape.JobShape:
 _TURNS: dict[str, tuple[str, str]] = {"undo": ("applied", "undone"), "redo": ("undone", "redone")}
 """The state that an apply needs, and its state afterwards."""
 _DONE_BY_RECOVERY = {"undo": ("deferred", "undone"), "redo": ("finished",)}
-"""Outcomes of a recovery that equal the requested action."""
+"""Recovery outcomes that equal the requested action."""
 
 
 def _start_turn(call: ApiCall, action: Literal["undo", "redo"]) -> shape.JobShape:
@@ -190,7 +189,7 @@ def job(call: ApiCall) -> shape.JobShape:
     return call.server.jobs.get(call.path["job"])
 
 
-# # --- conversions ---
+# --- conversions ---
 
 
 def landed_shape(landed: LandingResult) -> shape.LandedShape:
@@ -243,7 +242,7 @@ def remarks_of(remarks: Iterable[Remark]) -> list[shape.RemarkShape]:
 
 
 def _ref_remarks(landed: LandingResult) -> list[shape.RemarkShape]:
-    """Return what has come of the refs of git, as remarks."""
+    """Return the outcomes for git refs, as remarks."""
     if not landed.repositories:
         return []
     from mudroom.ext.commits.core.ref_words import outcome_rows
@@ -274,7 +273,7 @@ def _verified(verified: Verification) -> str:
 
 
 def _throttled_progress(reporter: JobMessage) -> Callable[[str, int, int], None]:
-    """Return a progress function, which is called for every file. It reports a few times a second, and always at the
+    """Return a progress function to be called for every file. It reports a few times a second, and always at the
     end."""
     last, before = "", 0.0
 

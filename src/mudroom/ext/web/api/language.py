@@ -1,6 +1,6 @@
-"""Programming language of a file by its name, for syntax highlighting only. Pure.
+"""A file's programming language by its name, for syntax highlighting only. Pure.
 
-The names are those of highlight.js for the languages of its common build
+The names are highlight.js's, for the languages in its common build
 (https://github.com/highlightjs/highlight.js/blob/main/SUPPORTED_LANGUAGES.md).
 """
 
@@ -55,6 +55,6 @@ _BY_NAME = {name_of_file.encode(): language for language, names in _NAMES.items(
 
 
 def language_of(path: bytes) -> str:
-    """Return the highlight.js name of the language, or an empty string if the file name is not known."""
+    """Return the language's highlight.js name, or an empty string for an unknown file name."""
     last = name(path)
     return _BY_NAME.get(last) or _BY_SUFFIX.get(last.rpartition(b".")[2].lower() if b"." in last else b"", "")

@@ -1,7 +1,7 @@
 """Projects and their forks.
 
-Lists are requested often, and must work even if one row is damaged: each fork is summarised from a few files
-(``vault/forks/fork_summary.py``) without walking a tree, and the list of projects loads no policy.
+Lists are requested often, and must work even if a row is damaged: each fork is summarised from a few files
+(``vault/forks/fork_summary.py``) without walking a tree, and the project list loads no policy.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from mudroom.session.upkeep import ForkSummary, Vault, why_unusable
 from mudroom.vault.apply.drift import find_drift
 
 MOST_NOTICES = 12
-"""Forks of a project in the first view."""
+"""Forks shown for a project in the first view."""
 MOST_COMPARED = 1000
-"""Changed files up to which a fork is compared with the project for the first view, an lstat(2) each."""
+"""Maximum changed files for which the first view compares a fork with the project: an lstat(2) each."""
 SAFE = "Sandboxed: safe to edit"
 _LABELS = {
     0: ("Not sandboxed", "level 0: commands see your files and your network; only their changes are staged"),
@@ -41,7 +41,7 @@ _UNKNOWN = shape.BadgeShape(None, False, "Not known", "its level was not recorde
 
 
 def badge_of(level: int | None) -> shape.BadgeShape:
-    """Return the badge of an isolation level."""
+    """Return the badge for an isolation level."""
     if level not in _LABELS:
         return _UNKNOWN
     label, why = _LABELS[level]
@@ -49,8 +49,8 @@ def badge_of(level: int | None) -> shape.BadgeShape:
 
 
 def _badge(summary: ForkSummary, around: shape.BadgeShape) -> shape.BadgeShape:
-    """Return the badge of a fork. ``around``: the badge of a command that would run now, for forks in which none has
-    run."""
+    """Return a fork's badge. ``around``: the badge for a command that would run now, for forks without a command so
+    far."""
     if summary.state == "damaged":
         return shape.BadgeShape(None, False, "Damaged", summary.problem)
     if summary.state == "mounted":
@@ -122,11 +122,11 @@ def _notices(vault: Vault, forks: Iterable[ForkSummary]) -> Iterator[shape.Notic
 
 
 def _touched(vault: Vault, name: str) -> int:
-    """Return how many files of the fork the project has changed, too; 0 if that cannot be read."""
+    """Return how many of the fork's changed files have changed in the project, too; 0 if that cannot be read."""
     try:
         return len(find_drift(vault, vault.fork(name)))
     except (MudroomError, OSError):
-        return 0  # the fork is gone, or its own view says what is wrong
+        return 0  # the fork is gone, or its own view names the problem
 
 
 def project(call: ApiCall) -> shape.ProjectShape:
@@ -158,7 +158,7 @@ def project(call: ApiCall) -> shape.ProjectShape:
 
 
 def _present_badge(session: Session) -> tuple[shape.BadgeShape, tuple[str, ...]]:
-    """Return the badge of a command of the user that would run now, with notes about it."""
+    """Return the badge for a user's command that would run now, with notes."""
     try:
         grant = session.granted()
     except MudroomError as error:  # refused by the policy, or not possible on this machine
@@ -218,15 +218,15 @@ def new_fork(call: ApiCall) -> shape.ForkShape:
 
 
 def _require_copyable(session: Session, name: str) -> None:
-    """Raise Refusal if a command runs in the foreground, because the copy would wait for it. Background commands do not
-    matter."""
+    """Raise Refusal if a command runs in the foreground, because the copy would wait for it. Background commands are no
+    obstacle."""
     require_fork(session, name)
     if not has_background(session, name):
         require_at_rest(session, name)
 
 
 def has_background(session: Session, name: str) -> bool:
-    """Return whether a process holds background commands of the fork."""
+    """Return whether a process holds background commands in the fork."""
     fork = session.vault.fork(name)
     return fork.interrupted is not None and os.path.exists(fork.path + b"/background/socket")
 
@@ -242,8 +242,7 @@ class DiscardQuery(Struct):
     end: bool = False
     """End background commands first; otherwise they are a reason to refuse."""
     reviewed: str = ""
-    """The fingerprint of the reviewed changes: other changes are not discarded. Empty: discard whatever the fork holds.
-    """
+    """The reviewed changes' fingerprint: other changes are not discarded. Empty: discard whatever the fork holds."""
 
 
 def discard(call: ApiCall) -> shape.DoneShape:

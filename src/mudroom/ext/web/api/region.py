@@ -1,4 +1,4 @@
-"""A three-way merge as the page shows it, with unchanged lines folded; and the result of a decision."""
+"""A three-way merge as the page shows it, with unchanged lines folded; and a decision's result."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mudroom.ext.web import shape
 from mudroom.ext.web.api.utf16 import utf16_spans
 
 CONTEXT_LINES = 3
-"""Unchanged lines that are shown before and after a change."""
+"""Unchanged lines shown before and after a change."""
 MOST = 2_000
-"""Lines of one side of a region that are sent."""
+"""Maximum lines sent for each side of a region."""
 EDITABLE = 256 << 10
-"""Bytes of one side that are sent unchanged, for editing."""
+"""Maximum bytes per side sent unchanged, for editing."""
 REGIONS, LINES, BYTES = 1_000, 8_000, 8 << 20
-"""Limits of all regions together. A larger merge is not sent at all: a browser would hang, and half a file cannot be
-decided about."""
+"""Limits for all regions together. A larger merge is not sent at all: a browser would hang, and half a file cannot be
+decided."""
 
 
 def regions_of(merged: MergedText) -> list[shape.RegionShape] | None:
@@ -51,14 +51,14 @@ def _lines(region: shape.RegionShape) -> int:
 
 
 def _bytes(region: shape.RegionShape) -> int:
-    """Return about the number of bytes that are sent."""
+    """Return roughly how many bytes are sent."""
     shown = sum(len(line.text) for side in (region.base, region.ours, region.theirs) for line in side)
     return shown + sum(map(len, region.texts or ()))
 
 
 def _same(lines: Lines, first: int, *, before: bool, after: bool) -> shape.RegionShape:
-    """Return unchanged lines, folded in the middle; at the beginning and the end of the file, context is shown on the
-    side of the change only."""
+    """Return unchanged lines, folded in the middle. At the beginning and end of the file, context is shown only on the
+    side towards the change."""
     head, tail = CONTEXT_LINES * before, CONTEXT_LINES * after
     hidden = len(lines) - head - tail
     if hidden <= 1:

@@ -1,6 +1,6 @@
 """Decide conflicts, for the next apply.
 
-A decision is bound to the reviewed state: all three sides, and the decision so far.
+A decision is bound to the reviewed state: all three sides, and any earlier decision.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def decide(call: ApiCall) -> shape.DecidedShape:
     request: shape.DecideRequestShape = call.body
     path = path_of(request.id)
     key = call.path["project"], call.path["fork"]
-    # of two tabs that decide at the same time, the second is refused
+    # if two tabs decide at the same time, the second is refused
     with call.server.locks.hold("decide", *key), call.server.session(key[0]) as session:
         fork = require_at_rest(session, call.path["fork"])
         current = require_conflict(session, fork, path)
@@ -53,7 +53,7 @@ def decide(call: ApiCall) -> shape.DecidedShape:
 
 
 def _decide(session: Session, fork: str, current: ForkConflict, request: shape.DecideRequestShape) -> bytes:
-    """Decide; return the path of the fork's file if it is put beside the project's, else empty."""
+    """Decide. Return the path of the fork's file if it is put beside the project's, else empty."""
     if request.take == "undecide":
         if not session.changes.forget_decision(fork, current.path):
             raise Refusal(400, "bad-request", f"nothing is decided about {show_path(current.path)}")
@@ -69,7 +69,7 @@ def _decide(session: Session, fork: str, current: ForkConflict, request: shape.D
 
 
 def _both(session: Session, fork: str, current: ForkConflict) -> bytes:
-    """Keep the project's lines, then the fork's, at each conflict; of files that cannot be merged, keep both."""
+    """At each conflict, keep the project's lines, then the fork's. If the files cannot be merged, keep both."""
     if current.merged is not None:
         session.changes.decide(
             fork, current, "content", resolve_text(current.merged, ["both"] * current.merged.conflicts)

@@ -1,4 +1,4 @@
-"""The changes of a fork as rows. The content of a row is sent by ``file.py``."""
+"""A fork's changes as rows. ``file.py`` sends a row's content."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from mudroom.session import Session
 
 FEW = 2_000
-"""Up to this number of changes, conflicts are included in the answer. Also the default number of rows: a page shows
-these while it loads the others."""
+"""Up to this number of changes, the answer includes conflicts. Also the default number of rows: a page shows these
+while it loads the others."""
 MOST = 20_000
 DRIFTED = 100
 _BATCH = 1_000
-"""Rows that are made at once."""
+"""Rows made at once."""
 Index = Annotated[int, Meta(ge=0, le=1 << 40)]
 AGAIN = "look at it again"
 
@@ -39,7 +39,7 @@ class ChangesQuery(Struct):
     first: Index = 0
     count: Annotated[int, Meta(ge=0, le=MOST)] = FEW
     reviewed: str = ""
-    """The fingerprint of the page before: if the fork has changed since, the next page is refused."""
+    """The previous page's fingerprint: if the fork has changed since, the next page is refused."""
 
 
 def changes(call: ApiCall) -> shape.ChangesShape:
@@ -49,7 +49,7 @@ def changes(call: ApiCall) -> shape.ChangesShape:
         reviewed = review_fork(session, name)
         if query.reviewed and query.reviewed != reviewed.fingerprint:
             raise Refusal(409, "moved", "the fork has changed since the page before this one", AGAIN)
-        # Of many changes, the list is sent first; ``standing`` answers how they relate to the project.
+        # If there are many changes, the list is sent first; ``standing`` answers how they relate to the project.
         drift = session.changes.drift(name) if len(reviewed.changes) <= FEW else None
         conflicts = _conflicts(session, reviewed, drift) if drift is not None else None
         page = reviewed.rows[query.first : query.first + query.count]
@@ -86,7 +86,7 @@ def _conflicts(session: Session, reviewed: ReviewedFork, drift: list[Remark]) ->
 
 
 class _Rows:
-    """Rows as they are sent, made when first requested. They are shared between answers: do not modify them."""
+    """Rows for sending, made when first requested. Answers share them: do not modify them."""
 
     def __init__(self, tagged: TaggedRows) -> None:
         self._tagged = tagged
@@ -96,7 +96,7 @@ class _Rows:
             self._needs = dependent_rows.needs(map(dependent_rows.row_of, tagged.rows))
 
     def range_of(self, first: int, count: int) -> list[shape.RowShape]:
-        """Return rows; the range has to exist."""
+        """Return rows; the range must exist."""
         begin = first - first % _BATCH
         rows = [row for at in range(begin, first + count, _BATCH) for row in self._batch(at)]
         return rows[first - begin : first - begin + count]
@@ -119,7 +119,7 @@ def _in_conflict(row: shape.RowShape) -> shape.RowShape:
 
 
 def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.RowShape:
-    """Return a change as a row. ``tags``: if they are known already."""
+    """Return a change as a row. ``tags``: if already known."""
     staged = change.staged
     return shape.RowShape(
         id_of(change.path),
@@ -143,7 +143,7 @@ def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.RowShap
 
 
 def row_stamp(change: Change) -> str:
-    """Return what identifies a change in lists, and in the request for its difference."""
+    """Return a change's identity, for lists and for requesting its difference."""
     return f"{crc32(msgpack.encode((change.verb, change.base, change.staged))):08x}"
 
 

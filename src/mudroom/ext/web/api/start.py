@@ -20,12 +20,12 @@ from mudroom.ext.web.state.server_state import ServerState
 from mudroom.stage import disk
 
 _SHOWN = 50
-"""Excluded paths and secrets that are listed."""
+"""Excluded paths and secrets listed."""
 
 
 class FoldersQuery(Struct):
     at: str = ""
-    """The id of a folder; empty: the roots."""
+    """A folder's id; empty: the roots."""
 
 
 def folders(call: ApiCall) -> shape.FoldersShape:
@@ -63,7 +63,7 @@ def _project_ids(server: ServerState) -> dict[bytes, str]:
 
 @contextmanager
 def _open_folder(server: ServerState, path: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield the root and a descriptor of a folder. Raise Refusal."""
+    """Yield the root and a descriptor for a folder. Raise Refusal."""
     with ExitStack() as stack:
         try:
             opened = stack.enter_context(new_project.open_folder(server.environment.roots, path))

@@ -1,4 +1,4 @@
-"""Places in a text as browsers count them."""
+"""Text positions as browsers count them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mudroom.core.text.escaping import Span
 
 
 def utf16_spans(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Return spans of characters as spans of UTF-16 code units."""
+    """Return character spans as spans in UTF-16 code units."""
     if text.isascii() or not spans or max(text) < "\U00010000":
         return list(spans)
     places = [0]

@@ -1,4 +1,4 @@
-"""Commands that run, their output, and their resources."""
+"""Running commands, their output, and their resources."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 _MS = 10**6
 """Nanoseconds."""
 _SLACK = 2 * 10**9
-"""Nanoseconds between the last output of a command and its event in the journal."""
+"""Nanoseconds between a command's last output and its journal event."""
 _LIMIT = 64 << 10
-"""Bytes of a stream that are sent at once."""
+"""Bytes sent at once from a stream."""
 _LONGEST = 2000
-"""Characters of a command in a list."""
+"""Characters shown for a command in a list."""
 _PATIENCE = 20.0
 """Seconds to wait for a command to end, beyond the grace period."""
 
@@ -77,11 +77,11 @@ def _row(started: BackgroundStart, ended: BackgroundEnd | None, used: ProcessUsa
 
 
 def _last_foreground(session: Session, fork: str) -> list[shape.CommandShape]:
-    """Return the last command that ran in the foreground of a fork, if its output is still stored. Archived events are
-    not searched: this is polled."""
+    """Return the fork's last foreground command, if its output is still stored."""
     when = _printed_at(session, fork)
     if when is None:
         return []
+    # archived events are not searched: this is polled
     event = next(session.vault.journal.newest(EventFilter(("run",), (fork,)), archived=False), None)
     if event is None:
         return []
@@ -99,7 +99,7 @@ def _last_foreground(session: Session, fork: str) -> list[shape.CommandShape]:
 
 
 def _printed_at(session: Session, fork: str) -> int | None:
-    """Return the time of the fork's last output in the foreground, in nanoseconds since 1970; None if there is none."""
+    """Return when the fork last had foreground output, in nanoseconds since 1970; None if never."""
     times = []
     for stream in (b"/stdout", b"/stderr"):
         try:
@@ -126,7 +126,7 @@ class OutputQuery(Struct):
 
 
 def output(call: ApiCall) -> shape.OutputShape:
-    """Cheap to poll: only new output is sent, and no more than its end."""
+    """Return new output, and at most its end: cheap to poll."""
     query: OutputQuery = call.query
     with call.server.session(call.path["project"]) as session:
         command = _background(session, call.path["command"])
@@ -135,7 +135,7 @@ def output(call: ApiCall) -> shape.OutputShape:
 
 
 def foreground_output(call: ApiCall) -> shape.OutputShape:
-    """The same for a command in the foreground of another process, as far as its output is captured."""
+    """Return the output of another process's foreground command, as far as it is captured."""
     query: OutputQuery = call.query
     with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
@@ -180,7 +180,7 @@ def start(call: ApiCall) -> shape.CommandShape:
         busy = next((command for fork, command, _since in session.sandboxes.foreground() if fork == name), None)
         if busy is not None:
             raise Refusal(409, "busy", f"{show(busy.encode('utf-8', 'replace'))} runs in {name}", "wait for its end")
-        # of two that start at once the second would not find the sandbox to join yet, and would wait for the fork,
+        # the second of two simultaneous starts would not yet find the sandbox to join, and would wait for the fork
         # until the first command ends
         with call.server.locks.hold("start", call.path["project"], name):
             identity = call.server.environment.start(session.project, name, words, request.timeout)

@@ -1,7 +1,7 @@
-"""Selection of a folder that becomes a project: listing folders below a few roots, and measuring the cost of staging.
+"""Choosing a folder to become a project: lists folders below a few roots, and measures the cost of staging.
 
 1. A folder is at or below a root. It is opened by descriptor, component by component (``stage/beneath.py``): a symbolic
-   link on the way is never followed, and paths are never compared as text instead.
+   link on the way is never followed, and paths are not merely compared as text.
 2. No file is written, and no vault is created.
 """
 
@@ -31,10 +31,10 @@ from mudroom.typing import NamedTuple
 from mudroom.vault.store.store import Vault
 
 MOST = 500
-"""Most folders in a listing."""
+"""Maximum folders in a listing."""
 ENTRIES = 200_000
 SECONDS = 1.5
-"""Most entries that a measurement visits, and most seconds that it takes."""
+"""Maximum entries that a measurement visits, and maximum seconds that it takes."""
 _MARKERS = (
     b".git", b".hg", b".jj", b".mudroom", b"package.json", b"pyproject.toml", b"setup.py", b"Cargo.toml", b"go.mod",
     b"pom.xml", b"build.gradle", b"build.gradle.kts", b"CMakeLists.txt", b"Makefile", b"composer.json", b"Gemfile",
@@ -55,13 +55,13 @@ class Folder(NamedTuple):
 class Listing(NamedTuple):
     folders: tuple[Folder, ...]
     more: int
-    """Number of folders that are not listed."""
+    """Number of unlisted folders."""
 
 
 @contextmanager
 def open_folder(roots: Sequence[bytes], path: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield the root and a descriptor of a folder at or below one of the roots. Raise UsageError if it is not below
-    one, and OSError if it cannot be opened; ELOOP: a component is a symbolic link."""
+    """Yield the root and a descriptor for a folder at or below one of the roots. Raise UsageError if it is not, and
+    OSError if it cannot be opened; ELOOP: a component is a symbolic link."""
     for root in sorted(roots, key=len):
         if not is_below(path, root):
             continue
@@ -100,8 +100,9 @@ def list_folders(at: bytes, descriptor: int) -> Listing:
 
 
 def _directories(descriptor: int) -> list[tuple[bytes, bool]]:
-    """Return the name of each directory in an open folder, and of each link to one: whether it is a link."""
-    if sys.platform == "win32":  # no link is opened there, whatever it leads to
+    """Return the directories in an open folder, and links to directories: each with its name and whether it is a
+    link."""
+    if sys.platform == "win32":  # links are not opened there, whatever they lead to
         return [(name, False) for name, is_directory in disk.children(descriptor) if is_directory]
     entries = []
     with os.scandir(descriptor) as scan:
@@ -115,7 +116,7 @@ def _directories(descriptor: int) -> list[tuple[bytes, bool]]:
 
 
 def inspect_folder(path: bytes, name: bytes, above: int | None) -> Folder:
-    """Return the description of a folder. ``above``: a descriptor of its parent; None: ``path`` is a root."""
+    """Return a folder's description. ``above``: its parent's descriptor; None: ``path`` is a root."""
     try:
         descriptor = open_root(path) if above is None else _open(name, above)
     except OSError as error:
@@ -127,7 +128,7 @@ def inspect_folder(path: bytes, name: bytes, above: int | None) -> Folder:
 
 
 def describe_folder(path: bytes, name: bytes, descriptor: int) -> Folder:
-    """Return the description of an open folder."""
+    """Return an open folder's description."""
     return Folder(path, name, any(_has(descriptor, marker) for marker in _MARKERS))
 
 
@@ -144,7 +145,7 @@ def _has(descriptor: int, name: bytes) -> bool:
 
 
 def why_no_project(path: bytes, home: bytes, state: bytes) -> str:
-    """Return why a folder (a real path) cannot be a project, or an empty string if it can."""
+    """Return why a folder (a real path) cannot be a project, or an empty string."""
     if is_below(path, state):
         return f"{show(path)} is part of mudroom's own state"
     try:
@@ -164,9 +165,9 @@ class Measured(NamedTuple):
     complete: bool
     """False: some entries were not visited."""
     copied: int
-    """Bytes of a staged copy."""
+    """Bytes in a staged copy."""
     excluded: tuple[tuple[bytes, str], ...]
-    """Paths that a copy would omit, the largest first, with their sizes as text."""
+    """Paths that a copy would omit, largest first, with their sizes as text."""
     secrets: tuple[bytes, ...]
     unread: int
     """Directories without read permission."""
@@ -227,7 +228,7 @@ def _walked(source: DirectorySource, until: float, clock: Callable[[], float]) -
 
 
 class Outlook(NamedTuple):
-    """The conditions of a command in a folder, if the folder were a project."""
+    """The conditions for a command in a folder, if the folder were a project."""
 
     settings: Settings
     level: int | None
@@ -238,8 +239,7 @@ class Outlook(NamedTuple):
 
 
 def predict_run(project: bytes, settings: Settings, *, home: bytes, environ: Mapping[bytes, bytes]) -> Outlook:
-    """Return the conditions, determined by a session on a vault that does not exist. The session is only asked, and
-    runs no command."""
+    """Return the conditions, found by asking a session on a nonexistent vault. The session runs no command."""
     with Session(Vault(b"/nonexistent", project), home=home, environ=environ, settings=settings) as session:
         try:
             grant = session.granted()

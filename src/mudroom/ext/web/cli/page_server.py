@@ -1,5 +1,5 @@
-"""The functions that the page's server needs of the command line: open a session as a verb does, store the rule of an
-answer, start a command that outlives the server."""
+"""Command line functions for the page's server: open a session as a verb does, store an answer's rule, start a command
+that outlives the server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class _RecordingTerminal(Terminal):
-    """A terminal without a user: messages are kept."""
+    """A terminal without a user: it keeps messages."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context.environ)
@@ -50,7 +50,7 @@ class _RecordingTerminal(Terminal):
 
 
 def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironment:
-    """Return the functions of the server, by the environment of this process."""
+    """Return the server's functions, using this process's environment."""
     locations = places(context.environ)
 
     def open_project(project: bytes) -> tuple[Session, tuple[str, ...]]:
@@ -83,12 +83,11 @@ def _outlook(context: Context, project: bytes) -> Outlook:
 
 
 def _start(context: Context, project: bytes, fork: str, command: Sequence[bytes], timeout: float | None) -> str:
-    """Start a command by ``mudroom exec --background``, which leaves a process of its own behind.
-
-    Python looks for each module in the current directory first (without ``-P``), and in what PYTHONPATH has below it:
-    the project must not be that directory."""
+    """Start a command by ``mudroom exec --background``, which leaves its own process behind."""
     if sys.platform == "win32":
         raise MudroomError("no command runs in the background on Windows", f"mudroom exec --fork {fork} -- COMMAND")
+    # without -P, Python would look for modules in the current directory first, and PYTHONPATH may hold relative
+    # entries: neither may lead into the project (``cwd`` below)
     arguments: list[bytes | str] = [sys.executable, "-P", "-m", "mudroom", "exec", "--background", "--json"]
     arguments += [
         "--fork",

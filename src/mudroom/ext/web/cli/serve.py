@@ -165,12 +165,12 @@ def _serve(
 
 
 def _link(args: argparse.Namespace, context: Context, registry: ServerRegistry) -> int:
-    """Print another login address of the running server."""
+    """Print another login address for the running server."""
     import time
 
     until = time.monotonic() + (0 if args.link else _START_SECONDS)
     while (running := registry.find_running()) is None and time.monotonic() < until:
-        time.sleep(0.05)  # it holds the registry, and has not published its address yet
+        time.sleep(0.05)  # it holds the registry, but has not published its address yet
     if running is None and args.link:
         raise UsageError("no mudroom serve runs here", "mudroom serve starts one")
     if running is None:
@@ -189,9 +189,9 @@ def _link(args: argparse.Namespace, context: Context, registry: ServerRegistry) 
 
 
 _JOB_SECONDS = 300.0
-"""Seconds that an apply has to finish at the end of the server, with its verify command."""
+"""Seconds for a running apply and its verify command to finish when the server ends."""
 _START_SECONDS = 5.0
-"""Seconds that a starting server has to publish its address."""
+"""Seconds for a starting server to publish its address."""
 
 
 def base_of(running: RunningServer) -> str:
@@ -199,7 +199,7 @@ def base_of(running: RunningServer) -> str:
 
 
 def addresses_of(running: RunningServer) -> list[str]:
-    """Return our own address, then those of the names: https, unless a name leads here without a proxy."""
+    """Return our own address, then an address for each name: https, unless the name leads here without a proxy."""
     plain = [name for name in running.names if name.partition(":")[0].endswith(".localhost") or is_forwarded(name)]
     addresses = [f"http://{name if ':' in name else f'{name}:{running.port}'}{running.prefix}" for name in plain]
     return [
@@ -239,7 +239,7 @@ def _print_addresses(
 
 
 def _open(context: Context, address: str) -> None:
-    """Open the browser by a file that only this user can read: the arguments of a process are visible to all users
+    """Open the browser through a file that only this user can read: all users can see a process's arguments
     (``ps``)."""
     import webbrowser
     from html import escape
@@ -251,7 +251,7 @@ def _open(context: Context, address: str) -> None:
         path, f'<!doctype html><meta http-equiv="refresh" content="0; url={to}"><title>mudroom</title>\n'.encode()
     )
     search = os.environ.get("PATH")
-    # webbrowser looks there for the browsers that it knows
+    # webbrowser searches it for known browsers
     os.environ["PATH"] = absolute_entries(os.defpath if search is None else search)
     try:
         opened = webbrowser.open("file://" + ("/" + quote(path, "/:") if sys.platform == "win32" else quote(path)))

@@ -1,8 +1,8 @@
-"""Requests of the page's user to a running agent (A2A, JSON-RPC binding), forwarded to its server inside its sandbox.
+"""Requests from the page's user to a running agent (A2A, JSON-RPC binding), forwarded to its server in its sandbox.
 
-Rules of this file: the answer is data of an agent, and this origin is the page's. It is passed on as JSON or as an
-event stream, and as nothing else; no header of it is. No credential of the request is sent inside. What cannot be
-forwarded is answered by an error of JSON-RPC, with the command that helps.
+Rules: the answer is an agent's data, and this origin is the page's. So it is passed on only as JSON or as an event
+stream, without its headers. The request's credentials are not sent inside. If a request cannot be forwarded, the answer
+is a JSON-RPC error with the command that helps.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from mudroom.ext.web.state.server_state import ServerState
 
 BODY_LIMIT = 1 << 20
-"""Bytes of a request."""
+"""Bytes in a request."""
 HEAD_LIMIT = 64 << 10
 IDLE = 600.0
-"""Seconds for a request and the head of its answer, and between two parts of an answer."""
+"""Seconds for a request and its answer's head, and between two parts of an answer."""
 MOST_INTERIM = 100
-"""Responses (1xx) before an answer: a server could send them without end, also when the user has gone."""
+"""Responses (1xx) before an answer: a server could send them without end, even after the user has gone."""
 KINDS = ("application/json", "text/event-stream")
 _PASSED = ("a2a-version", "a2a-extensions")
-"""Headers that are sent inside: of the A2A specification."""
+"""Headers sent inside, from the A2A specification."""
 _BODILESS = (204, 205, 304)
-"""Statuses of answers without a body (RFC 9110 6.4.1, 15.3.6)."""
+"""Statuses for answers without a body (RFC 9110 6.4.1, 15.3.6)."""
 _CHUNK = 1 << 16
 
 
 def forwarding(server: ServerState, agent: str) -> Callable[[Request], Any]:
-    """Return the handler of an agent's interface."""
+    """Return the handler for an agent's interface."""
     from mudroom.ext.agents.core.a2a import UNSUPPORTED, is_forwarded, rpc_error
 
     async def answer(request: Request) -> Response:
@@ -73,7 +73,8 @@ def forwarding(server: ServerState, agent: str) -> Callable[[Request], Any]:
 
 
 def _open(server: ServerState, agent: str, fork: str | None, method: str) -> OpenAgent:
-    """Raise MudroomError or Refusal if the agent does not run, runs in several forks, or its port is not shown."""
+    """Open a connection to the running agent. Raise MudroomError or Refusal if the agent does not run, runs in several
+    forks, or its port is not shown."""
     from mudroom.ext.agents.links.agent_door import open_agent, running_agents
 
     places = []
@@ -124,7 +125,7 @@ async def _exchange(opened: OpenAgent, body: bytes, passed: list[tuple[str, str]
         if isinstance(error, h11.ProtocolError):
             why = f"its answer is not HTTP: {error}"
         return JSONResponse(rpc_error(call, -32603, f"The agent's server: {why}"), 502)
-    except BaseException:  # the user of the page has gone
+    except BaseException:  # the page's user has gone
         writer.close()
         raise
     return StreamingResponse(_body(connection, reader, writer), head.status_code, media_type=kind)
@@ -150,7 +151,7 @@ async def _streams(connection: socket.socket) -> tuple[asyncio.StreamReader, asy
 
 
 async def _head(connection: h11.Connection, reader: asyncio.StreamReader) -> h11.Response:
-    """Return the head of the answer. Raise MudroomError if it has a status that no answer of JSON-RPC has."""
+    """Return the answer's head. Raise MudroomError if its status cannot be a JSON-RPC answer's."""
     for _interim in range(MOST_INTERIM):
         head = await _next(connection, reader)
         if not isinstance(head, h11.InformationalResponse):
@@ -173,7 +174,7 @@ async def _next(connection: h11.Connection, reader: asyncio.StreamReader) -> Any
 async def _body(
     connection: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> AsyncIterator[bytes]:
-    """Yield the parts of the answer. An answer that is cut is cut here, too: the exception ends the response."""
+    """Yield the answer's parts. A truncated answer is truncated here, too: the exception ends the response."""
     try:
         while isinstance(event := await _next(connection, reader), h11.Data):
             yield bytes(event.data)

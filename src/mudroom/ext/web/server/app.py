@@ -1,4 +1,4 @@
-"""The application: the page, its API, and the cards of agents."""
+"""The application: the page, its API, and agents' cards."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 Handler = Callable[[Request], Any]
 
 STREAMS = 64
-"""Event streams at a time: one for each browser, for each page where a browser has no shared workers, and for each
-program that listens."""
+"""Maximum event streams: one for each browser, for each page where a browser has no shared workers, and for each
+listening program."""
 TAG_THRESHOLD = 4096
-"""Bytes from which on an answer has an entity tag."""
+"""Minimum bytes for an answer to have an entity tag."""
 LINKABLE = ("/", "/login")
 """Paths that other sites may link to."""
 
@@ -49,9 +49,8 @@ def build(
     names: Iterable[str] = (),
     prefix: str = "",
 ) -> RequestGuard:
-    """Return the application. ``base``: ``http://127.0.0.1:PORT`` with the prefix. ``agents``: by id, the functions
-    that make the card and its older form. ``names`` and ``prefix``: those of a reverse proxy, as for ``RequestGuard``.
-    """
+    """Return the application. ``base``: ``http://127.0.0.1:PORT`` with the prefix. ``agents``: by id, functions that
+    make the card and its older form. ``names`` and ``prefix``: a reverse proxy's, as for ``RequestGuard``."""
     bodies = Bodies()
     cards, public = card_routes(server, agents, base)
     openapi_document = openapi.document(table.BASE, table.ENDPOINTS)
@@ -81,7 +80,7 @@ def _route(method: str, path: str, serve: Handler) -> Route:
 
 
 class Router:
-    """The router. It answers 404 or 405 where no route matches, and never redirects."""
+    """Answers 404 or 405 where no route matches, and never redirects."""
 
     def __init__(self, routes: list[Route]) -> None:
         self._routes = routes
@@ -131,8 +130,8 @@ def _handler(endpoint: Endpoint, server: ServerState, bodies: Bodies) -> Handler
 
 
 def _answer(endpoint: Endpoint, call: ApiCall, known_tags: str) -> Response:
-    """Answer a call. ``known``: the entity tags that the client has. A long answer that has not changed is not sent,
-    parsed and drawn again: a page asks for all of it whenever part of it may have changed."""
+    """Answer a call. ``known_tags``: the client's entity tags. A long answer that has not changed is not sent, parsed
+    and drawn again: a page requests it whenever any part may have changed."""
     result = endpoint.handle(call)
     if isinstance(result, Raw):
         return Response(result.data, endpoint.status, dict(result.headers), result.media_type)

@@ -1,9 +1,9 @@
-"""The files of the page, read once from ``page/`` and served by a fixed list of names: a path of a request never
-reaches the file system.
+"""The page's files, read once from ``page/`` and served by a fixed list of names: a request's path never reaches the
+file system.
 
-``index.html`` refers to the other files below a directory whose name is a hash of their content. A browser asks for
-each file once and caches it (RFC 8246); another version has another directory. ``index.html`` also preloads every
-module, so that they load in parallel.
+``index.html`` refers to the other files below a directory named by a hash of their content. A browser requests each
+file once and caches it (RFC 8246); another version has another directory. ``index.html`` also preloads every module, so
+that they load in parallel.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POLICY = (
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; "
     "trusted-types worker events"
 )
-"""Content-Security-Policy of the page: https://www.w3.org/TR/CSP3/"""
+"""The page's Content-Security-Policy: https://www.w3.org/TR/CSP3/"""
 
 
 class Asset(NamedTuple):
@@ -71,8 +71,8 @@ _NAMED = re.compile(r'(href|src)="([\w.]+)"')
 
 
 def _index(files: dict[str, Asset], version: str) -> Asset:
-    """Return ``index.html`` with versioned names and preloads. A module that has a script element is not preloaded:
-    that is an error event at the link in Firefox (seen in 153; the module runs all the same)."""
+    """Return ``index.html`` with versioned names and preloads. A module with a script element is not preloaded: Firefox
+    would report an error event at the link (seen in 153; the module runs nevertheless)."""
     text = files["index.html"].data.decode()
     with_script = {name for kind, name in _NAMED.findall(text) if kind == "src"}
     preloaded = (name for name in imported_modules(files) if name not in with_script)
@@ -93,7 +93,7 @@ ASSETS = {
     "index.html": _index(_FILES, VERSION),
 }
 PUBLIC = frozenset({"/", *("/" + name for name in ASSETS)})
-"""Public without a token: these files are in every installation, and contain no data of the user."""
+"""Public without a token: these files are in every installation, and contain no user data."""
 
 
 def serve(request: Request) -> Response:

@@ -1,8 +1,8 @@
-"""Bodies of requests: read while they come, as far as there is memory for all of them together.
+"""Request bodies: read as they arrive, within a common memory budget.
 
-Rules of this file: what has been read is charged to one budget until the request is answered. A body that finds no room
-is not read on until others are answered, or have ended; small ones always find room. A body that stops coming ends
-early, so that it does not keep what it holds.
+Rules: the bytes read are charged to one budget until the request is answered. A body without room is not read further
+until other requests are answered or have ended; small bodies always have room. A body that stops arriving ends early,
+so that it does not keep its share.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from mudroom.ext.web.api.endpoint import BODY_LIMIT
 from mudroom.ext.web.state.refusal import Refusal
 
 BODY_SECONDS, BODY_PAUSE = 30, 5
-"""Seconds in which the body of a request has to arrive, and between two parts of it."""
+"""Seconds for a request body to arrive, and between two of its parts."""
 BODIES = 64 << 20
-"""Twice the bytes that all bodies hold together: half of it is that of another command, which there is not."""
+"""Twice the bytes that all bodies hold together: the budget reserves half for another command, and there is none."""
 
 
 class Bodies:
-    """Used by the server's event loop alone."""
+    """For the server's event loop only."""
 
     def __init__(self, most: int = BODIES) -> None:
         self._share = MemoryBudget(most).share()
@@ -35,7 +35,7 @@ class Bodies:
 
     @contextmanager
     def open(self) -> Iterator[Account]:
-        """Yield the account of one body, which is closed with the request."""
+        """Yield an account for one body, which is closed with the request."""
         account = self._share.open(lambda: None)
         account.enter()
         try:
@@ -45,9 +45,10 @@ class Bodies:
             account.leave()
 
     async def read(self, request: Request, account: Account) -> bytearray:
-        """Return the body. Raise Refusal if it is too long, or does not come; ClientDisconnect if the client goes."""
+        """Return the body. Raise Refusal if it is too long or does not arrive, ClientDisconnect if the client goes
+        away."""
         kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-        if kind != "application/json":  # a form of another site can send other types: its body is not even read
+        if kind != "application/json":  # another site's form can send other types: such a body is not even read
             raise Refusal(415, "bad-request", "a request is application/json")
         body, parts = bytearray(), request.stream()
         try:
@@ -82,7 +83,7 @@ class Bodies:
 
 
 async def _next(parts: AsyncGenerator[bytes, None]) -> bytes | None:
-    """Return the next part, or None at the end. Raise Refusal if it does not come."""
+    """Return the next part, or None at the end. Raise Refusal if it does not arrive."""
     try:
         async with asyncio.timeout(BODY_PAUSE):
             return await anext(parts, None)

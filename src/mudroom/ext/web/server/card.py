@@ -1,4 +1,4 @@
-"""The A2A cards of agents, and their interfaces, which lead to the running agents (``agent_forward.py``)."""
+"""Agents' A2A cards, and their interfaces, which lead to the running agents (``agent_forward.py``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mudroom.ext.web.state.server_state import ServerState
 
 Cards = Callable[[str], dict[str, Any]]
-"""A function that makes an agent's card, given the URL of its endpoint. Called for each request, because the policy may
+"""A function that makes an agent's card, given its endpoint's URL. Called for each request, because the policy may
 change."""
 
 

@@ -1,4 +1,4 @@
-"""The key that signs login cookies: a file of 32 random bytes in the state directory, so that logins outlive a restart.
+"""The key that signs login cookies: 32 random bytes in the state directory, so that logins outlive a restart.
 
 The file is read whenever the key is needed: replacing it ends every login at once, in a running server, too.
 """
@@ -21,7 +21,7 @@ class CookieKey:
         self._directory, self._path = directory, directory + b"/key"
 
     def key(self) -> bytes | None:
-        """Return the key. Return None if there is none, or if another user could know or have written it."""
+        """Return the key, or None if there is none or another user could know or have written it."""
         data = private_file.read(self._path, _SIZE + 1)
         return data if data is not None and len(data) == _SIZE else None
 

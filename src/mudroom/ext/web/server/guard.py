@@ -1,18 +1,18 @@
 """Access control, in front of all routes.
 
-1. The Host header has to name this server, with its port. A name that an attacker resolves to 127.0.0.1 (DNS rebinding)
-   does not. This holds for every request, public or not. Another port of loopback is accepted if it was named: it is
+1. The Host header must name this server, with its port. A name that an attacker resolves to 127.0.0.1 (DNS rebinding)
+   does not. This holds for every request, public or not. Another loopback port is accepted if it was named: it is
    forwarded here (``ssh -L``).
-2. The origin that a browser reports (Origin, Sec-Fetch-Site; the Fetch standard) has to be ours: requests of other
+2. The origin that a browser reports (Origin, Sec-Fetch-Site; the Fetch standard) must be ours: requests from other
    sites are refused. A link to the page is accepted: without a login it shows no data.
-3. All paths but the public ones need the token (``Authorization: Bearer``) or the cookie of a login. With a cookie,
-   each request has to bring the page's key as well: browsers send cookies to every port of a host (RFC 6265, 8.5), so a
-   server on another port may have the cookie.
-4. A connection of another user of this machine gets public paths only, and no login: that user should not have our
+3. All paths except public ones need the token (``Authorization: Bearer``) or a login cookie. With a cookie, each
+   request needs the page's key as well: browsers send cookies to every port on a host (RFC 6265, 8.5), so a server on
+   another port may have the cookie.
+4. A connection from another user on this machine gets public paths only, and no login: that user should not have our
    secrets. If a proxy is named this does not apply, because the proxy may run as another user.
-5. The path that is checked here is the path that is routed: a proxy's prefix is removed here, once, and no later code
-   uses another form of it.
-6. A browser that asks for a service worker is given one that unregisters itself: a former user of this port may have
+5. The path checked here is the path routed: a proxy's prefix is removed here, once, and no later code uses another form
+   of the path.
+6. A browser that requests a service worker gets one that unregisters itself: a former user of this port may have
    installed one, which would answer in our place.
 
 Refused requests are answered in one line and never reach the application.
@@ -49,15 +49,15 @@ HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
-"""Headers of every answer, unless the application sets them."""
+"""Headers in every answer, unless the application sets them."""
 _OWN = (b"same-origin", b"none")
-"""Values of Sec-Fetch-Site: our own page, or an address typed by the user."""
+"""Values for Sec-Fetch-Site: our own page, or an address typed by the user."""
 _CODES = {400: "bad-request", 401: "unauthorized", 404: "not-found", 500: "failed"}
-"""Code of a Problem, by status; else ``forbidden``."""
+"""A Problem's code, by status; else ``forbidden``."""
 
 
 STRANGER = "stranger"
-"""Key in a request's state: the other user at the connection (``server.py``); None: no other user."""
+"""Key in a request's state: the connection's other user (``server.py``), or None."""
 _LOGIN = frozenset({"/login"})
 _NEW_LINK = "mudroom serve --link prints a new address"
 
@@ -67,7 +67,7 @@ oninstall = () => skipWaiting();
 onactivate = (event) => event.waitUntil(registration.unregister().then(() => clients.matchAll({ type: "window" }))
   .then((windows) => Promise.all(windows.map((one) => one.navigate(one.url)))));
 """
-"""In place of any installed service worker: https://w3c.github.io/ServiceWorker/ fetches the script again at each
+"""Replaces any installed service worker: https://w3c.github.io/ServiceWorker/ fetches the script again at each
 navigation, past every cache, and installs it if it differs."""
 _WORKER = [(b"content-type", b"text/javascript; charset=utf-8"), (b"service-worker-allowed", b"/")]
 """For scripts below any path: without this header a worker is rejected if its scope is not below its script."""
@@ -99,8 +99,8 @@ class RequestGuard:
         doors: Collection[str] = (),
         prefix: str = "",
     ) -> None:
-        """``public``: paths that need no token. ``doors``: public paths that other sites may link to. ``prefix``: the
-        path prefix of a proxy, whether the proxy removes it or not."""
+        """``public``: paths that need no token. ``doors``: public paths that other sites may link to. ``prefix``: a
+        proxy's path prefix, whether the proxy removes it or not."""
         self._app, self._login, self._public, self._doors = app, login, public, doors
         self._hosts, self._prefix = hosts, prefix
         self.proxied = hosts.proxied
@@ -201,8 +201,8 @@ class RequestGuard:
 
 
 def hosts_of(port: int, names: Iterable[str] = ()) -> Hosts:
-    """Return the accepted values: loopback, and ``names`` (``NAME`` or ``NAME:PORT``), which are names of a proxy, or
-    another port of loopback that is forwarded to ours."""
+    """Return the accepted values: loopback, and ``names`` (``NAME`` or ``NAME:PORT``), which name a proxy or another
+    loopback port that is forwarded to ours."""
     lower_names = [name.lower().encode("ascii") for name in names]
     forwarded = [int(match[1]) for name in lower_names if (match := _FORWARDED.fullmatch(name))]
     own = [host for name_or_port in (port, *forwarded) for host in own_hosts(name_or_port)]
@@ -224,7 +224,7 @@ def _is_loopback(name: bytes) -> bool:
 
 
 def is_forwarded(name: str) -> bool:
-    """Return whether a name is a forwarded port of a loopback, and not a proxy."""
+    """Return whether a name is a forwarded loopback port, and not a proxy."""
     return _FORWARDED.fullmatch(name.encode("ascii")) is not None
 
 
@@ -241,7 +241,7 @@ def _ports(name: bytes, port: int) -> list[bytes]:
 
 
 def log_fault(method: str, path: str, error: BaseException) -> None:
-    """Write one line to stderr about a fault of the server: the request, the error and its place."""
+    """Write one line to stderr about a server fault: request, error and source line."""
     place, trace = "", error.__traceback__
     while trace is not None:
         place, trace = f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}", trace.tb_next
@@ -265,7 +265,8 @@ def _without_key(scope: Scope) -> Scope:
 
 
 def _is_worker(scope: Scope) -> bool:
-    """Browsers send this header when they fetch the script of a service worker (Service Workers, "Update")."""
+    """Return whether a browser is fetching a service worker's script, for which it sends this header (Service Workers,
+    "Update")."""
     return scope["method"] == "GET" and bool(_values(scope["headers"], b"service-worker"))
 
 

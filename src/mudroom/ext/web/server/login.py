@@ -1,14 +1,14 @@
-"""Logins: the address that ``mudroom serve`` prints holds a code that is valid once and becomes a cookie.
+"""Logins: ``mudroom serve`` prints an address with a code that is valid once and becomes a cookie.
 
-1. The token, which is constant while the server runs, is for programs (``Authorization: Bearer``). It is in no address,
-   because histories and logs keep addresses.
+1. The token, which is constant while the server runs, is for programs (``Authorization: Bearer``). It is not in any
+   address, because histories and logs keep addresses.
 2. A code is part of an address, is valid once, and expires. Its cookie is not readable by scripts (HttpOnly), is sent
-   by our own pages only (SameSite=Strict), and expires. Browsers send it to servers on other ports of this host, too:
-   so it counts only together with the page's key. The page receives that key once, in the fragment of the address it is
-   redirected to, and stores it where only its own origin can read it.
+   by our own pages only (SameSite=Strict), and expires. Browsers send it to servers on this host's other ports, too: so
+   it counts only together with the page's key. The page receives that key once, in the fragment of the address to which
+   it is redirected, and stores it where only its own origin can read it.
 3. A cookie is signed with a key that outlives the server (``cookie_key.py``), and checked with the key of that moment:
    a browser stays logged in over a restart, and replacing the key ends all logins at once.
-4. Each request with a cookie has to bring the page's key. That key is derived from the cookie, and is not stored here.
+4. Each request with a cookie needs the page's key. That key is derived from the cookie, and is not stored here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CODE_LIFE = 600
 COOKIE_LIFE = 7 * 24 * 3600
 """Seconds until a cookie expires; for the browser it is a session cookie (no Max-Age)."""
 CODES = 16
-"""Codes that are valid at a time; the oldest is dropped."""
+"""Maximum valid codes at a time; the oldest is dropped."""
 REFUSED_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -54,13 +54,13 @@ class Login:
         prefix: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``key``: returns the current key, or None if it cannot be read; then no cookie is valid. Default: a key of
-        this object. ``prefix``: the path prefix that a browser sees, as ``/x``. ``clock``: seconds."""
+        """``key``: returns the current key, or None if it cannot be read; then no cookie is valid. Default: this
+        object's own key. ``prefix``: the path prefix that a browser sees, as ``/x``. ``clock``: seconds."""
         own = secrets.token_bytes(32)
         self._token, self._key, self._clock = token.encode(), key or (lambda: own), clock
         self._port, self._prefix = port, prefix
         self.cookie = f"mudroom-{port}"
-        """Browsers do not separate the cookies of two ports (RFC 6265, 8.5), so the name has the port."""
+        """Browsers do not separate two ports' cookies (RFC 6265, 8.5), so the name has the port."""
         self._lock = threading.Lock()
         self._codes: dict[str, float] = {}
         self._refused = (files("mudroom.ext.web") / "page" / "used.html").read_bytes()
@@ -110,7 +110,7 @@ class Login:
         return len(tokens) == 1 and hmac.compare_digest(tokens[0][7:].strip(), self._token)
 
     def browser(self, headers: Headers) -> bytes | None:
-        """Return the valid login cookie of the request; None if there is none."""
+        """Return the request's valid login cookie, or None."""
         key, now = self._key(), self._clock()
         if key is None:
             return None
@@ -133,7 +133,7 @@ class Login:
         return self.browser(headers) is not None if has_token is None else has_token
 
     def csrf(self, headers: Headers) -> str:
-        """Return the page's key that this browser has to bring; empty if it is not logged in."""
+        """Return the page's key that this browser must send; empty if it is not logged in."""
         value = self.browser(headers)
         return "" if value is None else self.csrf_of(value.decode("latin-1"))
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the API (OpenAPI 3.1, https://spec.openapis.org/oas/v3.1.0), made from its table.
+"""The API's OpenAPI document (OpenAPI 3.1, https://spec.openapis.org/oas/v3.1.0), made from its table.
 
 ``python -m mudroom.ext.web.server.openapi`` prints it. ``docs/openapi.json`` is that output; a test compares them.
 """
@@ -18,7 +18,7 @@ from mudroom.ext.web.server.login import CSRF
 from mudroom.ext.web.shape import ProblemShape
 
 Schemas = dict[str, Any]
-"""By ``repr`` of the type."""
+"""By the type's ``repr``."""
 
 _DESCRIPTIONS = {
     400: "The request cannot be parsed",
@@ -45,7 +45,7 @@ def _unsuffixed(schema: Any) -> Any:
 
 
 def document(base: str, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """Return the document. ``base``: the prefix of each path."""
+    """Return the document. ``base``: each path's prefix."""
     types = [ProblemShape, *(kind for endpoint in endpoints for kind in _types_of(endpoint))]
     schemas, components = _unsuffixed(msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}"))
     type_schemas: Schemas = dict(zip(map(repr, types), schemas, strict=True))
@@ -118,7 +118,7 @@ def _operation_id(method: str, path: str) -> str:
 
 
 def _answer(endpoint: Endpoint, known: Schemas) -> dict[str, Any]:
-    if endpoint.gives is None:  # bytes of any media type
+    if endpoint.gives is None:  # bytes with any media type
         return {"description": "Bytes of the file", "content": {"*/*": {"schema": {}}}}
     return {"description": "The answer", "content": {"application/json": {"schema": known[repr(endpoint.gives)]}}}
 

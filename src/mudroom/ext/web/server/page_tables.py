@@ -1,4 +1,4 @@
-"""The tables of the core that the page needs, as a JavaScript module.
+"""Core tables that the page needs, as a JavaScript module.
 
 ``python -m mudroom.ext.web.server.page_tables > src/mudroom/ext/web/page/tables.js`` writes it;
 ``tests/ext/web/test_page_tables.py`` compares the file with the tables.
@@ -21,7 +21,7 @@ _HEAD = """\
 
 
 def main() -> str:
-    """Return the text of ``page/tables.js``."""
+    """Return the text for ``page/tables.js``."""
     takes = {take: take_words(take) for take in TAKES}
     return _HEAD + "".join(
         (

@@ -1,4 +1,4 @@
-"""The running server of a state directory: there is at most one, and other processes can find it.
+"""A state directory's running server: there is at most one, and other processes can find it.
 
 1. The process that holds the lock is the server. The kernel releases the lock, however that process ends.
 2. The file is trusted only if the server at its port proves that it knows the token. The token is not sent before:
@@ -37,7 +37,7 @@ class RunningServer(msgspec.Struct):
 
 
 class ServerRegistry:
-    """The lock and the file of the running server."""
+    """The running server's lock and file."""
 
     def __init__(self, directory: bytes) -> None:
         self._directory, self._path = directory, directory + b"/server.json"
@@ -67,13 +67,13 @@ class ServerRegistry:
         try:
             os.unlink(self._path)
         except OSError:
-            pass  # it is gone already, or cannot be removed: then its proof fails
+            pass  # already gone, or cannot be removed: then its proof fails
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def find_running(self) -> RunningServer | None:
-        """Return the running server of this state directory, proved; None if no server answers."""
+        """Return this state directory's running server, proved, or None if no server answers."""
         data = private_file.read(self._path, _LIMIT)
         try:
             running = msgspec.json.decode(data or b"", type=RunningServer)
@@ -86,12 +86,12 @@ class ServerRegistry:
 
 
 def ending(pid: int) -> str:
-    """Return the command that ends a process. A console program of Windows gets no request to end without /f."""
+    """Return the command that ends a process. Without /f, taskkill cannot ask a Windows console program to end."""
     return f"taskkill /f /pid {pid}" if sys.platform == "win32" else f"kill {pid}"
 
 
 def new_code(running: RunningServer) -> str:
-    """Return a login code of a server that ``find_running`` returned. Raise MudroomError if it gives none."""
+    """Return a login code from a server that ``find_running`` returned. Raise MudroomError if it gives none."""
     try:
         return str(json.loads(_ask(running, "POST", "/link", {"Authorization": f"Bearer {running.token}"}))["code"])
     except (ValueError, LookupError, TypeError) as error:
@@ -102,7 +102,7 @@ def new_code(running: RunningServer) -> str:
 
 
 def _ask(running: RunningServer, method: str, path: str, headers: dict[str, str]) -> bytes:
-    """Return the body of an answer with status 200; else empty bytes."""
+    """Return the body of an answer with status 200; otherwise empty bytes."""
     connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=_PATIENCE)
     try:
         connection.request(method, running.prefix + path, None, headers)

@@ -34,35 +34,37 @@ else:
     _LAST = signal.SIGHUP
     _ALONE = socket.SO_REUSEADDR
     _LINGER = struct.pack("ii", 1, 0)
-"""SIGHUP, or Ctrl-Break. The option by which a port is this process's alone: with SO_REUSEADDR Windows lets any process
+"""SIGHUP, or Ctrl-Break. The option that reserves a port for this process: with SO_REUSEADDR Windows lets any process
 take a port that is in use ("Using SO_REUSEADDR and SO_EXCLUSIVEADDRUSE"). ``struct linger``: u_short there."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, _LAST)
 _PATIENCE = 2
-"""Seconds that open connections have when the server ends."""
+"""Seconds for open connections when the server ends."""
 CONNECTIONS = 512
-"""Connections at a time. For a further one, another that waits for a request is closed: the oldest of which none has
-come, or else the one that has been idle longest, or else the one whose request has been coming longest."""
+"""Maximum connections. For a further connection, another that waits for a request is closed: the oldest without any
+request, else the longest idle, else the one whose request has been arriving longest."""
 STRANGERS = 32
-"""Of these, connections of other users of this machine, who get public paths only; further ones are closed. With a
-proxy, which may run as another user, the limit does not apply."""
+"""Connections from other users on this machine, out of ``CONNECTIONS``. They get public paths only; further ones are
+closed. With a proxy, which may run as another user, the limit does not apply."""
 HEAD_SECONDS = 10.0
-"""Seconds in which a request head has to arrive."""
+"""Seconds for a request head to arrive."""
 READ_SECONDS = 30.0
-"""Seconds in which a client has to read some of an answer."""
+"""Seconds for a client to read some part of an answer."""
 _NO_REQUEST, _IDLE, _HALF, _SERVED = range(4)
-"""States of a connection, in the order in which they are closed. One whose request is being answered is not closed."""
+"""Connection states, in the order in which connections are closed. A connection whose request is being answered
+stays."""
 _WORDS = {errno.EADDRINUSE: "Address already in use", errno.EACCES: "Permission denied"}
-"""As on Linux: Windows has longer words, and the second also for a port that another process has for itself."""
+"""As on Linux: Windows has longer words, and uses the second also for a port that another process has reserved."""
 _TRIES = 20
-"""Ports that are tried until one is free for both IPv4 and IPv6."""
+"""Ports tried until one is free for both IPv4 and IPv6."""
 HEAD_LIMIT = 32 << 10
-"""Bytes of a request head. The longest path (PATH_MAX, 4096) has 5462 characters as an id."""
+"""Bytes in a request head. The longest path (PATH_MAX, 4096) has 5462 characters as an id."""
 
 
 def listen(port: int) -> list[socket.socket]:
-    """Return listening sockets on loopback only: 127.0.0.1, and ::1 if there is IPv6. ``port`` 0: any free port. Both
-    or none: names (``localhost``, ``mudroom.localhost``) lead a browser to ::1 first, so another process that listens
-    there would receive the address with its code. Raise UsageError if the port is taken."""
+    """Return listening sockets on loopback only: 127.0.0.1, and ::1 if there is IPv6. ``port`` 0: any free port. Raise
+    UsageError if the port is taken."""
+    # both or none: names (localhost, mudroom.localhost) lead a browser to ::1 first, so another process that listens
+    # there would receive the address with its code
     for _try in range(1 if port else _TRIES):
         first = _bind(socket.AF_INET, HOST, port)
         try:
@@ -76,7 +78,7 @@ def listen(port: int) -> list[socket.socket]:
 
 
 def _has_no_family(error: UsageError) -> bool:
-    """Return whether this machine has no addresses of that family."""
+    """Return whether this machine has no addresses in that family."""
     return isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
@@ -110,9 +112,9 @@ class HttpConnection(H11Protocol):
 
     patience, reading, strangers, most = HEAD_SECONDS, READ_SECONDS, STRANGERS, CONNECTIONS
     waits_since = 0.0
-    """The loop's time at which the connection, or its last request, began."""
+    """The loop's time when the connection or its last request began."""
     other: int | str | None = None
-    """Another user at the other end, by uid, or in the words of Windows; None if there is none."""
+    """Another user at the other end, by uid, or in Windows's words; None if there is none."""
     _head_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
 
@@ -139,7 +141,7 @@ class HttpConnection(H11Protocol):
             self._head_timer = self.loop.call_later(self.patience, self.transport.abort)
 
     def _make_room(self) -> None:
-        """Close the connection that matters least, if one of the others has no whole request."""
+        """Close the lowest-ranked other connection, unless it has a whole request."""
         others = [other for other in self.connections if isinstance(other, HttpConnection) and other is not self]
         last = min(others, key=HttpConnection.rank, default=None)
         if last is not None and last.rank()[0] < _SERVED:
@@ -147,7 +149,7 @@ class HttpConnection(H11Protocol):
             last.transport.abort()
 
     def rank(self) -> tuple[int, float]:
-        """Return what is compared to choose the connection that is closed first: the lowest."""
+        """Return the sort key for closing connections: the lowest is closed first."""
         cycle: Any = self.cycle  # None before the first request, against its type
         if cycle is None:
             return _NO_REQUEST, self.waits_since
@@ -172,7 +174,8 @@ class HttpConnection(H11Protocol):
         self._read_timer = self.loop.call_later(self.reading, self._check_progress, unsent)
 
     def _check_progress(self, unsent_before: int) -> None:
-        """Close the connection if no byte was read since. A slow client may take its time for a long answer."""
+        """Close the connection if the client has read no byte since. A slow client may take its time for a long
+        answer."""
         unsent = self.transport.get_write_buffer_size()
         if unsent < unsent_before:
             self._start_read_timer(unsent)
@@ -223,7 +226,7 @@ def serve(
     config = uvicorn.Config(
         app,
         log_config=None,
-        log_level="critical",  # bad requests of clients are not logged; faults of ours are, by the guard
+        log_level="critical",  # clients' bad requests are not logged; our own faults are, by the guard
         access_log=False,
         lifespan="off",
         loop="asyncio",
@@ -241,7 +244,7 @@ def serve(
     def request_exit(_number: int, _frame: object) -> None:
         server.should_exit = True
 
-    # uvicorn handles signals itself while it runs, and raises them again for the handlers before: these
+    # uvicorn handles signals itself while it runs, then raises them again for the earlier handlers: these
     before = {number: signal.signal(number, request_exit) for number in _SIGNALS}
     try:
         with fewer_collections():

@@ -1,10 +1,10 @@
-"""The types of requests and answers of the API (``/api/v1``). msgspec validates requests by them, and makes the OpenAPI
+"""Request and answer types for the API (``/api/v1``). msgspec validates requests by them, and makes the OpenAPI
 document from them.
 
 1. Times are milliseconds since 1970, sizes bytes, unless a field says otherwise.
-2. A path of a project has two forms: ``id``, its bytes in base64url without padding, which the API takes; and ``path``,
-   for people (``core/tree/path.py:show``): one line, printable, without characters that change the reading order.
-3. Text of files is sent as text, with the places marked where its bytes are not text. No field is HTML.
+2. A project path has two forms: ``id``, its bytes in base64url without padding, which the API takes; and ``path``, for
+   people (``core/tree/path.py:show``): one line, printable, without characters that change the reading order.
+3. File contents are sent as text; bytes that are not text are marked. No field is HTML.
 4. Spans are pairs of offsets in UTF-16 code units, as a page counts them.
 """
 

@@ -1,4 +1,4 @@
-"""Tries: several attempts at one task, and what differs between their results."""
+"""Tries: several attempts at one task, and the differences between their results."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mudroom.ext.web.shape.change import Verb
 class TryRowShape(Struct):
     name: str
     command: str
-    """With ``{i}`` for the number of an attempt."""
+    """With ``{i}`` for the attempt's number."""
     judge: str
-    """The command that judges; empty: the exit code of each attempt does."""
+    """The command that judges; empty: each attempt's exit code does."""
     started: int
     ended: int
-    """0: it has no end."""
+    """0: it has not ended."""
     running: bool
     attempts: int
     results: int
@@ -36,17 +36,17 @@ class CandidateShape(Struct):
     attempts: list[int]
     """Numbers of the attempts with this result."""
     fork: str
-    """Empty: there is none any more, or it cannot be read."""
+    """Empty: it is gone, or cannot be read."""
     standing: Literal["ready", "changed", "running", "gone", "damaged", "none"]
-    """Of its fork: as it was judged; changed since; a command runs in it; applied or discarded; it cannot be read; the
-    attempt had none."""
+    """Its fork: as judged; changed since; running a command; applied or discarded; unreadable; or the attempt had
+    none."""
     best: bool
     state: str
-    """Of its attempt: ``passed``, ``failed``, ``running``, ``ended early``, ``timed out``, ``refused``, ``not
+    """The attempt's state: ``passed``, ``failed``, ``running``, ``ended early``, ``timed out``, ``refused``, ``not
     started``, ``error``, ``interrupted``."""
     exit_code: int
     judged: int | None
-    """Exit code of the judge; None: it was not judged."""
+    """The judge's exit code; None: not judged."""
     score: float | None
     added: int
     modified: int
@@ -56,14 +56,14 @@ class CandidateShape(Struct):
     seconds: float
     compared: bool
     note: str = ""
-    """One line; empty: nothing else is to be known."""
+    """A remark in one line, or empty."""
 
 
 class ResultGroupShape(Struct):
     """Candidates with the same result at a path."""
 
     candidates: list[int]
-    """Places in the list of candidates."""
+    """Indexes into the list of candidates."""
     change: Verb
     added: int
     removed: int
@@ -79,7 +79,7 @@ class ComparedPathShape(Struct):
     unchanged: list[int]
     """Candidates that did not change it."""
     compared: bool
-    """False: contents of equal size were not read."""
+    """False: contents with equal size were not read."""
 
 
 class ExtentCountsShape(Struct):
@@ -96,7 +96,7 @@ class TryShape(Struct):
     counts: ExtentCountsShape
     """Compared paths by extent."""
     total: int
-    """Number of compared paths of the requested extent; ``paths`` holds those from ``first`` on."""
+    """Number of compared paths with the requested extent; ``paths`` holds those from ``first`` on."""
     first: int
     paths: list[ComparedPathShape]
     paths_left: int
@@ -104,7 +104,7 @@ class TryShape(Struct):
     candidates_left: int
     """Candidates with changes that were not compared: only the best are."""
     fingerprint: str
-    """Another one as soon as the record or a compared fork changes."""
+    """Changes as soon as the record or a compared fork changes."""
     base: str = ""
     """The fork that the attempts began from; empty: the project."""
     end: str = ""
@@ -123,4 +123,4 @@ class AttemptShape(Struct):
     judged: int | None
     note: str
     report: str
-    """The end of the judge's output, or of the command's own if it was not judged, as a terminal would get it."""
+    """The end of the judge's output, or of the command's if it was not judged, as a terminal would get it."""

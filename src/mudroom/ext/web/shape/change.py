@@ -1,4 +1,4 @@
-"""Changes of a fork, applies, and jobs."""
+"""A fork's changes, applies, and jobs."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class RowShape(Struct):
     size: int = 0
     flags: list[str] = []
     """``executes-later``, ``secret``, ``protected``, ``new-repository``, ``work-tree``, ``submodule``, ``mode``,
-    ``leads-outside`` (a link), ``reduced-mode`` (it lands with fewer bits than the fork has) …: the review filters by
-    them, and by ``repository`` (``ApplyRequestShape.git``), ``binary``, ``large``, ``ignored``, ``conflict``."""
+    ``leads-outside`` (a link), ``reduced-mode`` (it lands with fewer bits than the fork has) …: the review filters
+    by them, and by ``repository`` (``ApplyRequestShape.git``), ``binary``, ``large``, ``ignored``, ``conflict``."""
     source: str = ""
-    """The former path of a renamed file."""
+    """A renamed file's former path."""
     mode: tuple[str, str] | None = None
     """Both modes, if they differ and the type is the same."""
     original_known: bool = True
     hunks: bool = False
     """Whether hunks can be chosen."""
     stamp: str = ""
-    """Differs as soon as either side differs: a choice of hunks is void then."""
+    """Changes as soon as either side changes: a choice of hunks is void then."""
     needs: list[str] = []
     """Ids of the rows without which this row cannot be applied (core/tree/dependent_rows.py)."""
     runs: str = ""
     """When the file runs by itself later, in words; empty if it does not."""
     new_mode: str = ""
-    """The mode that the entry lands with; empty for a symbolic link, and if it is deleted."""
+    """The mode with which the entry lands; empty for a symbolic link or a deletion."""
     target: str = ""
-    """Target of a symbolic link, if it is not deleted."""
+    """A symbolic link's target, if it is not deleted."""
     owner: str = ""
     """``uid:gid`` if the owner is neither the user nor the owner of the project's entry."""
 
@@ -51,7 +51,7 @@ class RowShape(Struct):
 class ChangesShape(Struct):
     fork: str
     fingerprint: str
-    """Fingerprint of all changes; an apply is bound to it."""
+    """Fingerprint for all changes; an apply is bound to it."""
     summary: SummaryShape
     total: int
     """Number of all rows; ``rows`` holds those from ``first`` on."""
@@ -59,21 +59,21 @@ class ChangesShape(Struct):
     rows: list[RowShape]
     remarks: list[RemarkShape]
     conflicts: int | None
-    """Undecided conflicts with the project as it is now. None: there are too many changes to find that out here."""
+    """Undecided conflicts with the present project. None: not computed here, because there are too many changes."""
     drifted: list[RemarkShape]
     """The first 100 paths that the project has changed as well: merged, or in conflict."""
     drift: int | None
-    """Number of these paths. None: there are too many changes; ask ``standing`` for it."""
+    """How many such paths there are. None: too many changes; ask ``standing``."""
     credentials: list[str]
     running: bool = False
     """A command runs in the fork; its changes may be missing."""
     created: int = 0
-    """Creation time of the fork; another fork of the same name has another one."""
+    """The fork's creation time, which differs for another fork with the same name."""
     settings: list[str] = []
-    """Changes of the settings of the fork's agent, in words. They land by ``mudroom agent settings`` alone."""
+    """Changes to the agent's settings in the fork, in words. Only ``mudroom agent settings`` lands them."""
     in_use: str = ""
-    """Why these rows are a look and no review, to follow the fork's name ("is mounted at /x"): no apply accepts their
-    fingerprint. Empty: they are a review."""
+    """Why these rows are a look and not a review, as words to follow the fork's name ("is mounted at /x"): no apply
+    accepts their fingerprint. Empty: they are a review."""
 
 
 class LineShape(Struct, array_like=True):
@@ -84,17 +84,17 @@ class LineShape(Struct, array_like=True):
     text: str
     """Without its newline."""
     block: int = -1
-    """Number of its changed block; -1: unchanged."""
+    """Its changed block's number; -1: unchanged."""
     words: list[Span] = []
     """Spans that differ from the line it replaces, or is replaced by."""
     odd: list[Span] = []
     """Spans that are escapes for bytes that are not text, as ``\\xff``."""
     cut: int = 0
-    """Bytes at the end of a long line that are not sent."""
+    """Bytes at a long line's end that are not sent."""
     ends: bool = True
     """Whether it ends with a newline."""
     until: int = 0
-    """Of a cut line: where the rest begins, as ``column`` of a request for its text."""
+    """For a cut line: where the rest begins, as ``column`` in a request for its text."""
 
 
 class HunkShape(Struct):
@@ -118,10 +118,10 @@ class SideShape(Struct):
     size: int = 0
     mode: str = ""
     target: str = ""
-    """Target of a symbolic link."""
+    """A symbolic link's target."""
     lines: int = 0
     image: str = ""
-    """The media type of an image that browsers show; empty: no image."""
+    """The image's media type, if browsers can show it; otherwise empty."""
 
 
 class MovedShape(Struct):
@@ -133,8 +133,8 @@ class MovedShape(Struct):
     similarity: int
     """In percent, as git computes it."""
     compared: bool
-    """Whether ``old`` is the file at that path, and the hunks compare with it: for viewing, not for choosing. Lines of
-    the old side are then those of that path. False: of a deleted file, and with ``as_new``."""
+    """Whether ``old`` is the file at that path, and the hunks compare with it: for viewing, not for choosing. Lines on
+    the old side are then from that path. False for a deleted file, and with ``as_new``."""
 
 
 class DifferenceShape(Struct):
@@ -149,7 +149,7 @@ class DifferenceShape(Struct):
     blocks: int
     """Changed blocks in the whole file."""
     hunks: list[HunkShape]
-    """The hunks from ``first`` on, with about as many lines as were asked for."""
+    """The hunks from ``first`` on, with about as many lines as requested."""
     first: int = 0
     following: int | None = None
     """The hunk at which the next page begins; None: this is the last page."""
@@ -157,11 +157,11 @@ class DifferenceShape(Struct):
     """Number of all hunks."""
     flags: list[str] = []
     version: str = ""
-    """Fingerprint of both sides; a further page is refused if it has changed."""
+    """Fingerprint for both sides; a further page is refused if it has changed."""
     divisible: bool = False
     """Whether blocks can be chosen."""
     moved: MovedShape | None = None
-    """Of an added or deleted file: the other end, if it was moved and changed."""
+    """For an added or deleted file: the other end, if it was moved and changed."""
 
 
 class TextShape(Struct):
@@ -172,20 +172,20 @@ class TextShape(Struct):
     """Number of lines; a lower bound if not ``whole``."""
     lines: list[LineShape]
     whole: bool = True
-    """Whether the file was read to its end: of a very large file only the beginning is."""
+    """Whether the file was read to its end: only the beginning of a very large file is."""
 
 
 class PickShape(Struct, forbid_unknown_fields=True):
     id: str
     blocks: list[int] | None = None
-    """The chosen blocks of a file with hunks. None: all of the file."""
+    """The chosen blocks in a file with hunks. None: the whole file."""
     mode: bool = True
-    """Whether a change of its mode is chosen."""
+    """Whether its mode change is chosen."""
 
 
 class ApplyRequestShape(Struct, forbid_unknown_fields=True):
     reviewed: str
-    """The fingerprint of the reviewed state."""
+    """The reviewed state's fingerprint."""
     files: list[PickShape] | None = None
     """None: all changes."""
     git: bool = False
@@ -210,12 +210,12 @@ class ConflictRowShape(Struct):
 class MadeCommitShape(Struct):
     id: str
     branch: str
-    """Short name of the branch; empty: HEAD is detached."""
+    """The branch's short name; empty: HEAD is detached."""
     files: int
     with_changes: list[str] = []
-    """Files that held changes of the user which were not committed: they are in the commit."""
+    """Files in the commit that include the user's uncommitted changes."""
     left_out: list[str] = []
-    """Applied files that are not in the commit: ignored by git, or of another repository."""
+    """Applied files that are not in the commit: ignored by git, or in another repository."""
 
 
 class LandedShape(Struct):
@@ -229,19 +229,19 @@ class LandedShape(Struct):
     undo: str
     remaining: int
     verified: str = ""
-    """The outcome of the policy's verify command, in words; empty: no such command. Its output is the job's ``output``.
-    """
+    """The outcome of the policy's verify command, in words; empty: no such command. Its output is the job's
+    ``output``."""
     kept: list[str] = []
     """Paths where the project's version was kept, as decided; undo brings the fork's version back into the fork."""
     again: list[str] = []
-    """Of an undo: paths that are in the fork again, because the project's version had been kept; of a redo: paths that
-    are out of it again."""
+    """For an undo: paths that are in the fork again, because the project's version had been kept. For a redo: paths
+    that are out of it again."""
     holder: str = ""
-    """The present name of that fork."""
+    """That fork's present name."""
     summary: str = ""
     """The outcome as a phrase (core/merge/apply_summary.py); empty if the verify command failed."""
     commit: MadeCommitShape | None = None
-    """The commit that was requested."""
+    """The requested commit."""
     commit_problem: str = ""
     """Why the requested commit was not made; applied files stay applied."""
 
@@ -258,7 +258,7 @@ class JobShape(Struct):
     done: int = 0
     total: int = 0
     output: str = ""
-    """The end of the output of the verify command, updated as it arrives."""
+    """The end of the verify command's output, updated as it arrives."""
     landed: LandedShape | None = None
     result: dict[str, Any] | None = None
     problem: ProblemShape | None = None
@@ -274,6 +274,6 @@ class StandingShape(Struct):
     drift: int
     """Number of paths that both the fork and the project have changed."""
     drifted: list[RemarkShape]
-    """The first 100 of them."""
+    """The first 100 such paths."""
     conflicts: int | None
     """Undecided conflicts; None: not computed (``conflicts=true`` computes them)."""

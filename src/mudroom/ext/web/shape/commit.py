@@ -1,4 +1,4 @@
-"""Commits of a fork that the project's repository does not have."""
+"""A fork's commits that the project's repository lacks."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from mudroom.ext.web.shape.change import HunkShape, Verb
 class CommitRowShape(Struct):
     id: str
     subject: str
-    """One line; like all texts of a commit, with escapes for characters that are invisible or act."""
+    """One line. As in all commit texts, invisible and control characters are escaped."""
     author: str
     """Name and mail address."""
     time: int
-    """Of the author."""
+    """The author's time."""
     labels: list[str]
     """The refs that point to it, as git shows them: ``HEAD -> main``, ``tag: v1``."""
     parents: int
-    """Number of its parents; more than one: a merge, shown against its first parent."""
+    """Number of parents; more than one: a merge, shown against its first parent."""
 
 
 class CommitListShape(Struct):
     fork: str
     branch: str
-    """Full name of the branch that the fork's HEAD is on; empty: none."""
+    """Full name of the branch at the fork's HEAD; empty: none."""
     total: int
     """Number of all commits; ``commits`` holds the newest 2,000."""
     commits: list[CommitRowShape]
@@ -42,7 +42,7 @@ class CommitFileShape(Struct):
     kind: Literal["text", "binary", "large", "masked", "renamed"]
     """``masked``: a secret, which is not shown."""
     source: str = ""
-    """The former path of a renamed file."""
+    """A renamed file's former path."""
     mode: tuple[str, str] | None = None
     added: int = 0
     removed: int = 0

@@ -1,4 +1,4 @@
-"""Conflicts of a fork with the project: all sides of each, its decision, and requests to decide."""
+"""A fork's conflicts with the project: all sides, decisions, and requests to decide."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class RegionShape(Struct):
     ours: list[LineShape]
     theirs: list[LineShape]
     number: int = 0
-    """Number of a conflict, from 1; 0: not a conflict."""
+    """A conflict's number, from 1; 0: not a conflict."""
     hidden: int = 0
-    """Of ``same``: lines in the middle that are not sent. ``ours`` has up to three lines of each end."""
+    """For ``same``: lines in the middle that are not sent. ``ours`` has up to three lines from each end."""
     more: tuple[int, int, int] = (0, 0, 0)
     """Lines at the end of base, ours and theirs that are not sent, if there are very many."""
     texts: tuple[str, str, str] | None = None
-    """Of a conflict: base, ours and theirs unchanged, for editing, with their line ends. None: too long."""
+    """For a conflict: base, ours and theirs unchanged, for editing, with their line ends. None: too long."""
 
 
 class ResultShape(Struct):
@@ -34,16 +34,16 @@ class ResultShape(Struct):
 
     size: int
     choices: list[Choice] | None = None
-    """The choice of each conflicting place, in order; together with ``regions`` that is the whole result. None: it was
-    not decided place by place."""
+    """The choice for each conflicting place, in order; with ``regions`` that is the whole result. None: it was not
+    decided place by place."""
     lines: list[LineShape] = []
     """The beginning of a text that was not decided place by place."""
     more: int = 0
-    """Lines after those that are not sent."""
+    """Further lines that are not sent."""
     text: str | None = None
     """The whole text, for editing; None: it is binary, too long for that, or has carriage returns within lines."""
     unseen: bool = False
-    """``text`` (or, without it, lines of ``choices``) has characters that are invisible in an editor."""
+    """``text`` (or, without it, lines in ``choices``) has characters that are invisible in an editor."""
 
 
 class VersionShape(Struct):
@@ -63,24 +63,23 @@ class ConflictShape(Struct):
     ours: VersionShape
     theirs: VersionShape
     versions: str
-    """Fingerprint of the three sides and of the decision; a new decision is bound to it."""
+    """Fingerprint for the three sides and the decision; a new decision is bound to it."""
     regions: list[RegionShape] | None = None
-    """Sent only for a conflict that is asked for by its id. None also if it can only be decided as a whole; or, if it
-    has ``places``, if it is too long to be shown place by place: it can then be decided without being shown, or in an
+    """Sent only for a conflict requested by its id. None also if it can only be decided as a whole; or, if it has
+    ``places``, if it is too long to be shown place by place: it can then be decided without being shown, or in an
     editor."""
     take: Take | Literal[""] = ""
     """The decision."""
     secret: bool = False
     """The content is never shown, and the conflict can only be decided as a whole."""
     result: ResultShape | None = None
-    """Sent only for a decided conflict that is asked for by its id. None also if it is not shown, or no file is left.
-    """
+    """Sent only for a decided conflict requested by its id. None also if it is not shown, or no file is left."""
 
 
 class ConflictsShape(Struct):
     fork: str
     created: int
-    """Creation time of the fork; another fork may have had its name."""
+    """The fork's creation time; another fork may have had its name."""
     conflicts: list[ConflictShape]
 
 
@@ -88,18 +87,18 @@ class DecideRequestShape(Struct, forbid_unknown_fields=True):
     id: str
     versions: str
     take: Literal["ours", "theirs", "both", "delete", "regions", "text", "undecide"]
-    """``ours``: the project's version. ``text``: the ``text`` of the result was edited as a whole."""
+    """``ours``: the project's version. ``text``: the result's ``text`` was edited as a whole."""
     regions: list[Choice] = []
-    """For ``regions``: the choice of each conflicting place, in order."""
+    """For ``regions``: the choice for each conflicting place, in order."""
     lines: list[str] = []
     """For ``text``: all lines, without their ends."""
     begun: list[str] | None = None
-    """For ``text``: the lines that the edit started from. If the result has other lines by now, both edits are merged;
-    the answer is 409 ``overlaps`` if that is not possible. None: no merge."""
+    """For ``text``: the lines that the edit started from. If the result's lines have changed since, both edits are
+    merged; the answer is 409 ``overlaps`` if that is not possible. None: no merge."""
 
 
 class DecidedShape(Struct):
     conflict: ConflictShape | None
     """The conflict now; None: it is resolved."""
     beside: str = ""
-    """With ``both``, of files that cannot be merged: the path of the fork's file."""
+    """With ``both``, if the files cannot be merged: the path of the fork's file."""

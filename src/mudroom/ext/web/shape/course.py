@@ -34,7 +34,7 @@ class QuestionShape(Struct):
     """The rule that ``always`` writes."""
     deny_rule: str = ""
     preset_rule: str = ""
-    """The rule that allows all hosts of the host's preset; empty: it is in none."""
+    """The rule that allows all hosts in the host's preset; empty: no preset includes it."""
     preset_hosts: list[str] = []
     by: str = ""
     reason: str = ""
@@ -50,14 +50,14 @@ class QuestionShape(Struct):
 
 class QuestionsShape(Struct):
     questions: list[QuestionShape]
-    """Waiting questions, oldest first; then decided ones if asked for, newest first."""
+    """Waiting questions, oldest first; then, if requested, decided ones, newest first."""
     remarks: list[str] = []
     """The queues that cannot be read."""
 
 
 class QuestionsQueryShape(Struct, forbid_unknown_fields=True):
     ended: bool = False
-    """Include questions that were decided lately."""
+    """Include recently decided questions."""
 
 
 class AnswerShape(Struct, forbid_unknown_fields=True):
@@ -79,7 +79,7 @@ class AnsweredShape(Struct):
 
 class CommandShape(Struct):
     id: str
-    """Empty: a command in the foreground of another process; its output is that of its fork."""
+    """Empty: another process's foreground command; its output is the fork's."""
     fork: str
     agent: str
     command: str
@@ -90,7 +90,7 @@ class CommandShape(Struct):
     timed_out: bool = False
     level: int | None = None
     cpu: float | None = None
-    """Seconds of processor time."""
+    """Processor time in seconds."""
     memory: int | None = None
     processes: int = 0
     ports: list[int] = []
@@ -147,7 +147,7 @@ class CheckpointRequestShape(Struct, forbid_unknown_fields=True):
 class RollbackRequestShape(Struct, forbid_unknown_fields=True):
     checkpoint: str
     fingerprint: str
-    """Fingerprint of the preview; other changes are not dropped."""
+    """The preview's fingerprint; other changes are not dropped."""
 
 
 class PreviewShape(Struct):
@@ -183,7 +183,7 @@ class EventsShape(Struct):
     """Newest first."""
     head: int
     following: int | None = None
-    """Value of ``before`` for the next page; None: this is the last page."""
+    """``before`` for the next page; None: this is the last page."""
 
 
 class FlowShape(Struct):
@@ -217,7 +217,7 @@ class UsageShape(Struct):
     total: int
     amounts: list[AmountShape]
     memory: int
-    """Of all commands in the background of its forks."""
+    """Used by all background commands in its forks."""
     cpu: float
     processes: int
     remarks: list[str] = []

@@ -23,7 +23,7 @@ class MeShape(Struct):
     roots: list[str]
     """Directories below which a project may be chosen."""
     sandbox: list[str] = []
-    """What is certified on this machine and what is closed, and why, in one line each; empty where no certificate is
+    """Certified and closed parts of this machine's sandbox, with reasons, a line each; empty where no certificate is
     needed."""
 
 
@@ -48,15 +48,15 @@ class NoticeShape(Struct):
     """A fork in the first view: it runs, or it needs the user."""
 
     kind: Literal["damaged", "cut off", "conflict", "finished", "running"]
-    """``conflict``: files of it have changed in the project meanwhile, and may conflict. ``finished``: it holds changes
-    and waits for a review."""
+    """``conflict``: some of its files have changed in the project meanwhile, and may conflict. ``finished``: it holds
+    changes and waits for a review."""
     fork: str
     agent: str
     files: int
     """Changed files; for ``conflict``: those that the project has changed, too."""
     badge: BadgeShape
     exit_code: int | None = None
-    """Of its last command; None: none has ended."""
+    """Its last command's exit code; None: none has ended."""
 
 
 class ProjectRowShape(Struct):
@@ -70,7 +70,7 @@ class ProjectRowShape(Struct):
     running: int
     remarks: list[str] = []
     notices: list[NoticeShape] = []
-    """Of its newest forks, newest first."""
+    """Notices about its newest forks, newest first."""
 
 
 class SummaryShape(Struct):
@@ -98,11 +98,11 @@ class ForkShape(Struct):
     credentials: list[str]
     snapshot: bool
     exit_code: int | None = None
-    """Of the last command: 128 plus the signal, if a signal ended it."""
+    """The last command's exit code: 128 plus the signal, if a signal ended it."""
     problem: str = ""
-    """Of a damaged fork."""
+    """Why a damaged fork cannot be read."""
     fingerprint: str = ""
-    """Fingerprint of its changes; a discard can be bound to it. Empty: unknown, if the fork is damaged."""
+    """Fingerprint for its changes; a discard can be bound to it. Empty: unknown, if the fork is damaged."""
     endpoint: str = ""
     """URL of the agent that runs in it, for forks that may reach it; empty: none is registered."""
 
@@ -119,19 +119,19 @@ class ApplyShape(Struct):
     removed: int
     conflicts: int = 0
     kept: int = 0
-    """Files of which the project's version was kept, as decided: they were not written."""
+    """Files that were not written, because the decision kept the project's version."""
 
 
 class ProjectShape(Struct):
     id: str
     path: str
     badge: BadgeShape
-    """Of a command that would run there now."""
+    """For a command that would run there now."""
     forks: list[ForkShape]
     applies: list[ApplyShape]
     """Newest first."""
     verify: str
-    """The command that has to succeed before an apply; empty: none."""
+    """The command that must succeed before an apply; empty: none."""
     notes: list[str] = []
     repository: bool = False
     """Whether it is a git repository: an apply can be committed."""
@@ -139,13 +139,13 @@ class ProjectShape(Struct):
 
 class FolderShape(Struct):
     id: str
-    """The bytes of its absolute path, encoded as other ids."""
+    """Its absolute path's bytes, encoded like other ids."""
     path: str
     name: str
     is_project: bool = False
     """Whether it looks like a project: it holds a repository, a package file or a policy."""
     vault: str = ""
-    """The id of its project, if it is one already."""
+    """Its project's id, if it is already a project."""
     problem: str = ""
     """Why it cannot be read; empty: it can."""
 
@@ -154,17 +154,17 @@ class FoldersShape(Struct):
     at: FolderShape | None
     """None: the roots."""
     above: str | None
-    """The id of the parent folder, if it may be read; empty: the roots. None: there is none."""
+    """The parent folder's id, if it may be read; empty: the roots. None: there is none."""
     folders: list[FolderShape]
     refused: str = ""
     """Why it cannot be a project; empty: it can."""
     more: int = 0
-    """Folders that are not listed."""
+    """Number of unlisted folders."""
 
 
 class OpenRequestShape(Struct, forbid_unknown_fields=True):
     id: str
-    """Id of the folder."""
+    """The folder's id."""
 
 
 class MeasureShape(Struct):
@@ -176,14 +176,14 @@ class MeasureShape(Struct):
     excluded: list[RemarkShape]
     """Paths that a staged copy would leave out, with their size in words."""
     limit: int
-    """The limit of a staged copy; an overlay copies no files."""
+    """A staged copy's limit; an overlay copies no files."""
     view: str
     badge: BadgeShape
     secrets: list[str]
     """The first 50 files that commands see empty."""
     notes: list[str] = []
     copied: int = 0
-    """Bytes of a staged copy, without the paths it leaves out."""
+    """Bytes in a staged copy, without the paths it leaves out."""
     excluded_total: int = 0
     """Number of excluded paths; ``excluded`` holds the largest 50."""
     secrets_total: int = 0

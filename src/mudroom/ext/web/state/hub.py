@@ -1,4 +1,4 @@
-"""The event hub: tells listening clients what has changed.
+"""The event hub: tells listening clients about changes.
 
 A message names *what* has changed, never its new state: a page asks for that. So a lost or repeated message does no
 harm. Changes by other processes are detected by polling a few stat stamps while a client listens. Questions are
@@ -16,13 +16,13 @@ from typing import Any, NamedTuple, Protocol
 from mudroom.api import MudroomError
 
 POLL_INTERVAL = 0.3
-"""Seconds between two polls of the stamps."""
+"""Seconds between polls."""
 HEARTBEAT = 15.0
 """Seconds after which a byte is written to an idle connection, so that a dead one is detected."""
 _QUEUE_SIZE = 256
 
 Message = tuple[str, dict[str, Any]]
-"""Its kind, and data for JSON."""
+"""Kind, and data for JSON."""
 
 
 class ChangeBell(Protocol):
@@ -39,12 +39,11 @@ class Look(NamedTuple):
     stamps: Mapping[str, Any]
     """``PROJECT/what`` and a value that differs whenever that has changed."""
     bells: Mapping[str, Callable[[], ChangeBell]]
-    """By project: a function that opens the bell of its questions."""
+    """By project: a function that opens the bell for its questions."""
 
 
 class Hub:
-    """``_lock`` guards the listeners. ``_watching`` is written by the server's event loop; ``_ended`` is only ever
-    set."""
+    """``_lock`` guards the listeners. The server's event loop writes ``_watching``; ``_ended`` is only ever set."""
 
     def __init__(self, look: Callable[[], Look]) -> None:
         """``look`` runs in a thread. If it raises OSError or MudroomError it is tried again."""
@@ -75,7 +74,8 @@ class Hub:
                 pass  # the loop was closed together with its listeners
 
     async def listen(self) -> AsyncIterator[Message | None]:
-        """Yield ``hello`` first: later changes are reported. Yield None now and then if there is no message."""
+        """Yield messages, ``hello`` first: later changes are reported. Yield None now and then if there is no
+        message."""
         queue: asyncio.Queue[Message] = asyncio.Queue(_QUEUE_SIZE)
         with self._lock:
             self._listeners[queue] = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Jobs: long work that runs in a thread, is known by its id, and is reported to listeners."""
+"""Jobs: long work in a thread, known by an id and reported to listeners."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mudroom.ext.web.state.hub import Hub
 from mudroom.ext.web.state.refusal import Refusal, refusal_of
 
 _KEPT_JOBS = 100
-"""Finished jobs that are kept."""
+"""Finished jobs kept."""
 _OUTPUT = 64 << 10
-"""Characters of output that are kept."""
+"""Output characters kept."""
 
 
 class JobMessage(Protocol):
-    """The reporter that a job's work is given."""
+    """The reporter passed to a job's work."""
 
     def phase(self, text: str, done: int, total: int) -> None: ...
     def output(self, data: bytes) -> None: ...
@@ -54,7 +54,7 @@ class Jobs:
         return job
 
     def of(self, project: str) -> list[JobShape]:
-        """Return the running jobs of a project, and the last finished ones; oldest first."""
+        """Return a project's running and last finished jobs, oldest first."""
         with self._lock:
             return [job for job in self._jobs.values() if job.project == project]
 
@@ -64,7 +64,7 @@ class Jobs:
             return [job for job in self._jobs.values() if job.state == "running"]
 
     def rest(self, seconds: float) -> bool:
-        """Wait until no job runs, for ``seconds`` at most; return whether none runs."""
+        """Wait at most ``seconds`` until no job runs. Return whether none runs."""
         until = time.monotonic() + seconds
         with self._lock:
             threads = list(self._threads)
@@ -116,7 +116,7 @@ class _JobReporter:
 
 
 def problem_of(error: Exception) -> ProblemShape:
-    """Return the problem of an exception that the work has raised."""
+    """Return the problem for an exception that the work has raised."""
     try:
         return refusal_of(error).problem
     except Exception as fault:  # noqa: BLE001 - a fault of ours: said as such

@@ -1,4 +1,4 @@
-"""Refusals: answers that are a problem, and the problem that each exception becomes."""
+"""Refusals: answers that are a problem, and the problem for each exception."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STATUS = {
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """Return the refusal for an exception of a handler. Raise other exceptions again: they are faults of the server."""
+    """Return the refusal for a handler's exception. Other exceptions are server faults: raise them again."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, MudroomError):

@@ -1,4 +1,4 @@
-"""The functions that the command line passes to the server: all access to the environment, to policy files and to other
+"""Functions that the command line passes to the server: all access to the environment, policy files and other
 programs."""
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class ServerEnvironment(NamedTuple):
     roots: tuple[bytes, ...]
     """Real paths of directories; a project is chosen at or below one of them."""
     open: Callable[[bytes], tuple[Session, tuple[str, ...]]]
-    """Open a session on a project with the settings of its policy files; return it with notes. Raise MudroomError."""
+    """Open a session on a project with its policy files' settings; return it with notes. Raise MudroomError."""
     keep_host: Callable[[Session, HostQuestion, bool, str], None]
-    """Write the rule of an answer (True: allow) about a host, or of the word of its preset (empty: of the host), for
-    this machine. Raise MudroomError."""
+    """Write an answer's rule (True: allow) for this machine: about a host, or about its preset's word if that is not
+    empty. Raise MudroomError."""
     keep_command: Callable[[Session, str, bool], None]
-    """The same for the pattern of a command."""
+    """Write an answer's rule about a command's pattern, as ``keep_host`` does."""
     start: Callable[[bytes, str, Sequence[bytes], float | None], str]
-    """Start a command in the background of a fork, so that it outlives the server; return its id. Raise MudroomError.
-    """
+    """Start a command in a fork's background, so that it outlives the server; return its id. Raise MudroomError."""
     version: str
     outlook: Callable[[bytes], Outlook]
     """Return the effects of staging a directory, by its policy files. Writes no files. Raise MudroomError."""
     git_files: Callable[[], UserFiles]
-    """Return git's settings files of the user."""
+    """Return the user's git settings files."""
     certified: Callable[[], Sequence[str]] = lambda: ()
-    """Return what is certified on this machine, as ``ext/certify/cli/certificate.py`` tells it."""
+    """Return the certified and closed parts of this machine's sandbox, in the words of
+    ``ext/certify/cli/certificate.py``."""

@@ -1,7 +1,7 @@
-"""The state that requests share: the vaults of the state directory, jobs, locks and listeners.
+"""State shared by requests: the state directory's vaults, jobs, locks and listeners.
 
-A session is opened for a request and closed with it. Between requests only parsed files are cached, as long as their
-stat stamps are unchanged (``stage/file_cache.py``). So a page never shows stale state.
+A session is opened for a request and closed with it. Between requests only parsed files are cached, while their stat
+stamps are unchanged (``stage/file_cache.py``). So a page never shows stale state.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RequestLocks:
 
     @contextmanager
     def hold(self, act: Act, project: str, fork: str) -> Iterator[None]:
-        """Hold the lock of an action on a fork; wait for other requests that hold it."""
+        """Hold the lock for an action on a fork; wait for other requests that hold it."""
         key = (act, project, fork)
         with self._lock:
             entry = self._locks.setdefault(key, _CountedLock())
@@ -76,13 +76,13 @@ class ServerState:
         self._reading = FileCache()
 
     def vaults(self) -> list[Vault]:
-        """Return every vault, usable or not, of a project whose files are at its own path: others are a worker's. The
-        caller closes them."""
+        """Return every vault, usable or not, whose project's files are at their own path: other vaults are a worker's.
+        The caller closes them."""
         vaults = vaults_of(self.environment.state)
         return [self._with_cache(vault) for vault in vaults if not vault.is_elsewhere]
 
     def vault(self, project: str) -> Vault:
-        """Return the vault of a project, which the caller closes. Raise Refusal if there is none, or it is unusable."""
+        """Return a project's vault, which the caller closes. Raise Refusal if there is none, or it is unusable."""
         opened = vault_named(self.environment.state, project.encode())
         if opened is None or opened.is_elsewhere:
             raise Refusal(404, "not-found", "there is no such project here", "it may have been removed meanwhile")
@@ -124,8 +124,7 @@ class ServerState:
             yield recovered
 
     def look(self) -> Look:
-        """Return the stamps and bells for the hub. No bell is opened in another user's vault: that would create files
-        there."""
+        """Return the stamps and bells for the hub."""
         stamps: dict[str, Any] = {}
         bells: dict[str, Callable[[], ChangeBell]] = {}
         for vault in self.vaults():
@@ -136,13 +135,14 @@ class ServerState:
             stamps[f"{name}/questions"] = _questions_stamp(vault.path)
             stamps[f"{name}/journal"] = stamp_of(vault.path + b"/journal.head")
             stamps[f"{name}/commands"], stamps[f"{name}/output"] = _background_stamps(vault.path)
+            # no bell in another user's vault: opening it would create files there
             if not why_unusable(vault) and disk.stat_at(None, vault.path).st_uid == disk.user():
                 bells[name] = functools.partial(vault.approvals.listen, "page")
         return Look(stamps, bells)
 
 
 def require_fork(session: Session, name: str) -> str:
-    """Return the name of the fork. Raise Refusal (404) if there is none."""
+    """Return the fork's name. Raise Refusal (404) if there is none."""
     try:
         return session.vault.fork(name).name
     except UsageError as error:
@@ -152,8 +152,8 @@ def require_fork(session: Session, name: str) -> str:
 
 
 def require_at_rest(session: Session, name: str) -> str:
-    """Return the name of the fork. Raise Refusal (404), or Refusal (409) if a command runs in it: reading it would wait
-    for that command. Another reader is waited for, because a page sends several requests at once."""
+    """Return the fork's name. Raise Refusal (404), or Refusal (409) if a command runs in it: reading it would wait for
+    that command. Another reader is waited for, because a page sends several requests at once."""
     fork = session.vault.fork(require_fork(session, name))
     with fork.lock_if_free("the page", PATIENCE, standing=True) as free:
         if not free:
@@ -188,7 +188,7 @@ def _tries_stamp(vault: bytes) -> tuple[object, ...]:
 
 def _background_stamps(vault: bytes) -> tuple[tuple[object, ...], tuple[object, ...]]:
     """Return the stamps of background commands, and of their output. Only forks with such commands are read, and in
-    detail only those in which one runs."""
+    detail only those where one is running."""
     commands: list[object] = []
     output: list[object] = []
     for name in _names(vault + b"/forks"):
