@@ -1,6 +1,6 @@
 """Canaries, which show from outside that a deed was done: a directory with the deeds' aims, and a watch of one kind.
 
-Rules for this file:
+Rules of this file:
 1. A kind is a row in ``KINDS``: the function that puts it up, and the permitted twins' deeds that it sees.
 2. That function returns the facts that a deed is told beside its directory, and how the effect is looked for. No other
    code knows the kinds.

@@ -1,6 +1,6 @@
 """Deeds: acts that are forbidden to a confined command, as functions that try them. They run inside a sandbox.
 
-Rules for this file:
+Rules of this file:
 1. It stands alone: ``python -I -S -c`` with its text runs it (``main``). It imports the standard library only. If a
    deed is a call that only macOS has, on other systems it does something that a stand-in for that call can refuse.
 2. A deed is told everything about the host: a command that gets out knows where to go. It returns evidence, or None if

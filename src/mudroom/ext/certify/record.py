@@ -1,6 +1,6 @@
 """A certificate's record: ``certificates/KEY.json`` in the state directory, signed.
 
-Rules for this file:
+Rules of this file:
 1. A record is invalid if it is incomplete, not this user's alone, not signed by this state's key, made for another
    machine, build or mudroom, or has other rows than the table: ``load`` returns the reason in one line. No part opens.
 2. A record is replaced whole (rename(2)). If two processes certify at once, the last record stands, and both use the

@@ -1,6 +1,6 @@
 """Certification values: a row, its verdict, a certificate, and the parts that it closes. Pure.
 
-Rules for this file:
+Rules of this file:
 1. Only ``held`` opens. A row that fell, that was not shown, or that is missing closes the same.
 2. A row declares which part it closes; that is never computed from a text.
 3. A certificate counts only for the table that it was made from: a row that it lacks is not shown, and a row that the

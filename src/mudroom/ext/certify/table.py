@@ -170,7 +170,7 @@ KINDS: Mapping[str, str] = {
     "language": "the rules of the sandbox are read as they are meant",
     "vault": "copies, renames, apply and undo lose no file, even after kill -9",
 }
-"""What it means that a class's rows held, in words for people."""
+"""The meaning of a class whose rows all held, in words for people."""
 READINGS: Mapping[str, str] = {
     "0000": "the last rule",
     "1000": "a rule that names the operation",

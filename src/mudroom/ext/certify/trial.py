@@ -1,6 +1,6 @@
 """Try a platform's rows: each in its own sandbox, with a control before and a look from outside after.
 
-Rules for this file:
+Rules of this file:
 1. Each row has its own directory, sandbox and canary. So a sandbox that confines only the first few commands is found
    out, and a row that falls does not affect any other.
 2. A control runs the deed unconfined first. A row whose control failed is not shown: there was nothing to refuse.

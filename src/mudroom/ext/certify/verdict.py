@@ -1,6 +1,6 @@
 """A row's verdict, from the observations. Pure.
 
-Rules for this file:
+Rules of this file:
 1. The command's word is never taken for a refusal that mattered: a row holds if the canary outside is untouched *and*
    the twin's effect is seen in the copy *and* the command ended by exit with the expected errors.
 2. A row is not shown if anything is unclear: a signal, a time-out, an answer that cannot be read.

@@ -1,7 +1,7 @@
 """Rows about the state directory's file system: its calls, as stage and vault make them, each with its effect read
 back.
 
-Rules for this file:
+Rules of this file:
 1. No sandbox is involved: the calls are mudroom's own, in a directory that no other program uses.
 2. A call that reports success counts only by its effect afterwards. A row that could lose data first loses it by a
    plain call (the control), so a loss would be seen.

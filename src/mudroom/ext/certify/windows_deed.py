@@ -1,7 +1,7 @@
 """Deeds for Windows alone, for rows whose attack is no POSIX call. Their text follows ``deed.py``'s in the program that
 a sandbox runs, and they use its rules and names.
 
-Rules for this file:
+Rules of this file:
 1. A call that reports a failure raises OSError: ``PermissionError`` for the error numbers by which Windows refuses a
    right (``_REFUSED``), else with the number as it is, which no row expects.
 2. A service is tried by the first call that each client makes: nothing is started, scheduled or shown.

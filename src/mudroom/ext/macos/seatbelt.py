@@ -1,7 +1,7 @@
 """macOS: compile a ``SandboxSpec`` to a Seatbelt profile, and to the plan that starts a command under it. Pure.
 
 There are no mounts and no namespaces: the command works in a copy at its own path, and the kernel checks each operation
-against the profile. Rules for this file:
+against the profile. Rules of this file:
 
 1. ``(deny default)`` at both levels, and no import from Apple's profiles: ``bsd.sb`` and ``system.sb`` change with the
    system, and permit more than intended. Operations that ``(deny default)`` does not cover (process-info, nvram, IOKit

@@ -4,7 +4,7 @@ It starts the command under ``sandbox-exec``, forwards signals, waits, kills the
 reports. It sends the same messages as ``sandbox/launcher/launcher.py``, so ``client.Running`` is the other end for
 both.
 
-Rules for this file and ``processtable``:
+Rules of this file and ``processtable``:
 1. It uses only features that macOS has: no pidfd, no prctl, no /proc. So it runs on Linux as well, and is tested there.
 2. It is single-threaded (``python -I -S``): it forks, and runs Python between fork and exec. The host does neither.
 3. Any failure before the exec is reported with the step's index; the command has not run.

@@ -1,6 +1,6 @@
 """Container engines and containers as values, and the engine command lines that start, use and remove them. Pure.
 
-Rules for this file: a mudroom container has no network except its own loopback, no capability and no way to gain one,
+Rules of this file: a mudroom container has no network except its own loopback, no capability and no way to gain one,
 no root user, a read-only root, and no host files except its named mounts. Callers cannot change that.
 
 AppArmor's default profile for containers (docker-default) forbids every mount(2), and SELinux's label forbids every

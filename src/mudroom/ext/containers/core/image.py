@@ -1,6 +1,6 @@
 """Container images: metadata as reported by an engine, own names, and the user's entries in passwd and group. Pure.
 
-Rules for this file: an image is not trusted. Its metadata is checked, and an image that cannot be used is refused with
+Rules of this file: an image is not trusted. Its metadata is checked, and an image that cannot be used is refused with
 one line before anything is started.
 
 Sources: ``docker image inspect`` and ``podman image inspect``, passwd(5), group(5).
@@ -113,7 +113,7 @@ def volumes_in_memory(image: Image, kept: Iterable[bytes], mounted: Iterable[byt
 
 def passwd(content: bytes, user: User) -> bytes:
     """Return the image's /etc/passwd with the user's line first, so that lookups by uid and name find the user. The
-    shell is the image's root's."""
+    shell is root's in the image."""
     rows = [line.split(b":") for line in content.splitlines()]
     shell = next((row[6] for row in rows if len(row) == 7 and row[2] == b"0" and row[6]), b"/bin/sh")
     line = b":".join((_field(user.name), b"x", b"%d" % user.uid, b"%d" % user.gid, b"", user.home, shell))

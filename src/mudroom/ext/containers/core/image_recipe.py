@@ -1,6 +1,6 @@
 """Recipes for container images, and the command lines that build them. Pure.
 
-Rules for this file: a recipe is a value that can be printed. Its users need not know the engine.
+Rules of this file: a recipe is a value that can be printed. Its users need not know the engine.
 
 Sources: debootstrap(8), mmdebstrap(1), docker-import(1), docker-build(1), podman-import(1), podman-build(1).
 """

@@ -52,8 +52,8 @@ PARTING = 5.0
 """Seconds that a launcher has to end, with every process that it has started, before its engine is asked to end it."""
 
 _SLOW = ("podman",)
-"""Engines that remove a container only after its monitor has ended: for 20 s where no process reaps the monitor
-(libpod/oci_conmon.go). An explicit removal does not wait."""
+"""Engines that wait for a container's monitor to end before they remove the container: 20 s if no process reaps the
+monitor (libpod/oci_conmon.go). An explicit removal does not wait."""
 LAST = 0.2
 """Seconds between the command's end and the launcher's, if both have ended with their container."""
 

@@ -1,6 +1,6 @@
 """Build images on this machine, with its own programs and its engine.
 
-Rules for this file: a program's output goes to a log; when the program fails, its last words are the message.
+Rules of this file: a program's output goes to a log; when the program fails, its last words are the message.
 Half-built files and images are removed in every case.
 """
 

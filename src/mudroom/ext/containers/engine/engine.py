@@ -42,7 +42,7 @@ class Unusable(MudroomError):
 
 
 class FoundEngine(NamedTuple):
-    """The result when an engine kind was looked for."""
+    """The result of looking for one kind of engine."""
 
     kind: EngineKind
     engine: Engine | None

@@ -1,6 +1,6 @@
 """Inspect a named image, and prepare those of its files that its containers see changed.
 
-Rules for this file: no program in an image is run to inspect it. A container is created from it but never started, and
+Rules of this file: no program in an image is run to inspect it. A container is created from it but never started, and
 its files are copied out.
 """
 

@@ -3,7 +3,7 @@
 One end runs in the container and listens on its loopback; the other runs here and connects to the gate. The pipes are
 the standard streams of a process that the engine's command line has started in the container.
 
-Rules for this file: it imports only standard library modules that every Python from 3.6 on has, because the end in the
+Rules of this file: it imports only standard library modules that every Python from 3.6 on has, because the end in the
 container runs this file's text. Neither end waits for one connection while another could continue, and neither holds
 more than twice ``WINDOW`` bytes for a connection that does not accept them.
 

@@ -1,8 +1,8 @@
 """A container's owner: stored as a label, and read again by a later process after a crash.
 
-Rules for this file: an owner counts as gone only if that is certain. A pid is valid in one boot's pid namespace, and a
-start time in one time namespace; the state of processes elsewhere is unknown. Sources: proc(5), random(4),
-pid_namespaces(7), time_namespaces(7), kill(2).
+Rules of this file: an owner counts as gone only if that is certain. A pid is valid in one pid namespace during
+one boot, and a start time in one time namespace; the state of processes elsewhere is unknown. Sources: proc(5),
+random(4), pid_namespaces(7), time_namespaces(7), kill(2).
 """
 
 from __future__ import annotations

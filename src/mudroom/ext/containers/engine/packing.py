@@ -1,6 +1,6 @@
 """Pack this machine's directories into an archive that engines import as an image: tar(5).
 
-Rules for this file: everybody who uses the engine can read an image, so only host files that every user can read are
+Rules of this file: everybody who uses the engine can read an image, so only host files that every user can read are
 packed. No file in it is set-user-ID, and none is a device.
 """
 

@@ -4,7 +4,7 @@ A command acquires a container and gives it back. The command's writes are in it
 leftover processes ended with it. A container is closed when it is unfit for another use, has been used often enough, is
 old, or has been idle for long.
 
-Rules for this file:
+Rules of this file:
 1. A container is used by one command at a time, or by one sandbox's commands: its limits are theirs.
 2. A container used for one fork is never used for another: its mounts are the fork's. If commands in it have no
    namespaces (``Container.nested``), their leftovers are the container's, which is then used only once.

@@ -40,7 +40,7 @@ ctypes.CDLL(None).dl_iterate_phdr(each, None)
 """dl_iterate_phdr(3): the struct's second word is the name under which an object was requested, and under which it will
 be looked up again."""
 _LOADER = re.compile(r"ld[-.].*\.so(\.\d+)*$|ld-musl-.*\.so\.\d+$")
-"""The program interpreter in ld.so(8), by the names that glibc and musl give it."""
+"""The program interpreter, ld.so(8), by the names that glibc and musl give it."""
 
 
 def provide(directory: bytes) -> bytes:

@@ -84,7 +84,7 @@ class ContainerTrial(NamedTuple):
     nested: bool
     """Every namespace that a command gets, with its own /proc, could be made in it."""
     boot: str
-    """The kernel's boot_id (random(4))."""
+    """The boot_id (random(4)) of the kernel that it runs on."""
     capabilities: int
     """Effective and bounding set together."""
     gains_none: bool

@@ -1,7 +1,7 @@
 """The bridge between a container and the gate: a named pipe whose clients are processes in one command's job, each
 connection relayed to a server on the host. Its other half, inside, is ``relay.py``.
 
-Rules for this file:
+Rules of this file:
 1. An AppContainer cannot reach the host's loopback, and no administrator is asked. So the container's first process
    listens on loopback in there, and this pipe is its way out.
 2. The pipe is there before the container's first process, with a name that no other program can guess; if the name is

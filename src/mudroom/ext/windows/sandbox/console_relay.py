@@ -1,7 +1,7 @@
 """Relay between the user's console and a command's pseudo-console; the command has no handle of the user's. The
 counterpart to ``client/terminal.py``.
 
-Rules for this file:
+Rules of this file:
 1. A command gets a pseudo-console if stdin, stdout and stderr are consoles, all three: a process has one console.
    Otherwise it gets pipes, so that ``isatty`` inside is never true where it is false outside.
 2. Keys go to the pseudo-console as bytes, Ctrl-C among them, which raises its event in the command alone. Ctrl-Break is
@@ -11,8 +11,8 @@ Rules for this file:
    been read ("Creating a Pseudoconsole session"), so the output thread reads until its pipe ends.
 5. Windows sends no signal when the window's size changes, so it is looked at every ``LOOK`` seconds.
 
-Questions are asked elsewhere while a command has the console: Windows does not tell whether its program reads keys
-itself. Type-ahead that the command has not read when it ends is lost with its console.
+Questions are asked elsewhere while a command has the console: it is not known whether its program reads keys itself.
+Type-ahead that the command has not read when it ends is lost with its console.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def console_relay(descriptors: tuple[int | None, ...]) -> Any:
 
 def survey_windows(*_arguments: Any) -> Host:
     """Return the host. No directory is named: an AppContainer reads files that the system opens to all packages, a
-    restricted token its user's files."""
+    restricted token all files that its user can read."""
     return Host((), (), (), (), (), (), b"", b"", False, False, 0, platform.machine())
 
 

@@ -1,7 +1,7 @@
 """The program that a container's first process runs: it listens on 127.0.0.1 in there, and passes each connection
 through a named pipe on the host.
 
-Rules for this file:
+Rules of this file:
 1. Its text is a complete program (``python -c``) that uses only the standard library, since the container need not be
    able to read mudroom's files. It is inside the sandbox, so the host does not trust anything that it sends.
 2. A connection is an instance of the pipe. Each direction is frames: a length in four bytes, then that many bytes; 0

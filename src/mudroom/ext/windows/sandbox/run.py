@@ -1,6 +1,6 @@
 """Perform a ``WindowsPlan``: the result is a confined process, or none at all.
 
-Rules for this file
+Rules of this file
 1. Every created object is pushed on a stack with its undo action. The stack is emptied from the top when a step fails,
    and when the command is over. An undo action that fails does not keep the others from running.
 2. The process is created suspended and already in its job (PROC_THREAD_ATTRIBUTE_JOB_LIST: there is no moment outside

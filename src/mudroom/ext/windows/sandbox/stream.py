@@ -1,7 +1,7 @@
 """A command's streams on Windows: relayed to the caller's descriptors, or captured in memory up to a limit. The
 counterpart to ``client/stream.py`` and ``CapturedOutput``.
 
-Rules for this file:
+Rules of this file:
 1. A command gets pipes, or NUL opened anew; no caller's handle gets into its process.
 2. Anonymous pipes cannot be waited for, so each has a thread, which reads until the pipe ends. It ends when the job's
    last handle is gone: ``attend`` ends the job first.

@@ -2,7 +2,7 @@
 
 A descriptor here is a C runtime descriptor that holds a handle, so ``os.read``, ``os.dup`` and ``os.close`` work on it.
 
-Rules for this file:
+Rules of this file:
 1. Each component in a path is opened relative to the handle before it, with FILE_OPEN_REPARSE_POINT, and refused with
    ELOOP if it is a reparse point (a symbolic link, a junction). No path is ever resolved by the system.
 2. A name that Windows would take for another (``core/tree/windows_name.py``: streams, devices, trailing dots and
@@ -514,7 +514,7 @@ def sync_filesystem(descriptor: int) -> None:
 
 
 def whiteout(at: int, name: bytes) -> None:
-    """Record that a name, which the directory does not have, is deleted."""
+    """Record that a name is deleted. Raise FileExistsError if the directory has the name, or a whiteout for it."""
     root = handle_of(at)
     table, last = read_table(root), checked(name, True)
     if last in table["gone"] or is_spelled(root, last):

@@ -1,6 +1,6 @@
 """The table in a layer's directory on Windows: the whiteouts and marks that are devices and attributes elsewhere.
 
-Rules for this file:
+Rules of this file:
 1. Only below a directory that ``open_layer`` has opened is there a table. Its handle has the right FILE_DELETE_CHILD,
    which no other code here asks for, and a directory that is opened relative to such a handle gets it, too. A project,
    a command's copy and an apply's slots are opened without: a file with the table's name is an ordinary file there,

@@ -1,7 +1,7 @@
 """A child process in a job, which runs mudroom's own code: the gate's. The counterpart to posix_spawn(3), rlimits and
 pidfd.
 
-Rules for this file:
+Rules of this file:
 1. This process has the job's only handle (KILL_ON_JOB_CLOSE): the child ends when this process ends, in any way.
 2. The child does nothing until it is given a socket, which is after it is in the job.
 3. It is the interpreter itself and not a virtual environment's launcher, which would start a second process.

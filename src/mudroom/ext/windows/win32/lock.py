@@ -1,6 +1,6 @@
 """flock(2) on Windows, by LockFileEx.
 
-Rules for this file:
+Rules of this file:
 1. Windows locks bytes, and other processes cannot read a locked byte. The byte that stands for a file lies at 2**62,
    far behind any content, so waiting processes can read the holder's text ("LockFileEx": a region behind the file's
    end can be locked).

@@ -1,6 +1,6 @@
 r"""Named pipes that carry byte streams in both directions: a server that admits few clients, and its connections.
 
-Rules for this file:
+Rules of this file:
 1. The name is this server's alone: its first instance is made with FILE_FLAG_FIRST_PIPE_INSTANCE, which fails if any
    process has made the name before ("CreateNamedPipeW"); the number of instances is read back, as Wine ignores the
    flag. Only the user may make another instance.

@@ -15,7 +15,7 @@ _GONE = (w.ERROR_BROKEN_PIPE, w.ERROR_NO_DATA)
 
 
 def is_read(descriptor: int, library: Library | None = None) -> bool:
-    """Return whether the reader is still there. ``descriptor``: the C runtime's."""
+    """Return whether a descriptor's reader is still there. ``descriptor`` is a C runtime descriptor."""
     written = w.DWORD()
     try:
         (library or Library()).WriteFile(_handle(descriptor), b"", 0, byref(written), None)

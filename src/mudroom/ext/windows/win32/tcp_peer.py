@@ -1,7 +1,7 @@
 """The user at the other end of a loopback connection: GetExtendedTcpTable names the process that made a socket and the
 time at which it did, and that process's token has the user. The twin of ``net/listeners/peer_user.py`` for the page.
 
-Rules for this file:
+Rules of this file:
 1. An unknown owner counts as another user: a process that has gone, that may not be queried, or that the table does not
    name. Linux tells every socket's user; here there is no such fact to fall back on.
 2. A process number is used again. So the process is opened first, which keeps its number from others, and the table is
@@ -85,7 +85,7 @@ def find(table: list[TcpRow], local: Address, remote: Address) -> TcpRow | None:
 
 
 def read_table(library: Library, address: Address) -> list[TcpRow]:
-    """Return all connections in an address's family. Raise CallFailed."""
+    """Return all connections with an address's family. Raise CallFailed."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     size = w.DWORD(1 << 14)
     for attempt in range(_ATTEMPTS):

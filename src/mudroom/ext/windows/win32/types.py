@@ -1,6 +1,6 @@
 """Structures and constants of the Windows API, as in its headers, for 64-bit Windows.
 
-Rules for this file
+Rules of this file
 1. Names are the headers', fields too: Microsoft's documentation applies.
 2. No size depends on the importing machine: a DWORD is 32 bits here also on Linux, where ctypes' own c_ulong is not.
 3. ``dev/windows-layout`` compiles every size, offset and constant from mingw-w64's headers into
